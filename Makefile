@@ -1,0 +1,45 @@
+# Everything sets itself up: `make demo` and `make test` work in a fresh clone with Python ≥ 3.11 and a C compiler.
+PYTHON ?= python3
+BIN := .venv/bin
+BUILT_FROM := pyproject.toml src/faultlines/_walk.pyx
+
+.PHONY: demo test lint types unit stats bench clean
+
+demo: .venv/ready
+	$(BIN)/faultlines demo
+
+test: lint types unit
+
+lint: .venv/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready-dev
+	$(BIN)/mypy
+
+unit: .venv/ready-dev
+	$(BIN)/pytest
+
+# Monte Carlo studies behind every statistical claim: some minutes.
+stats: .venv/ready-dev
+	$(BIN)/pytest -m statistical -v
+
+# Ratios to floors and peers, all in one run.
+bench: .venv/ready-dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv build *.egg-info src/*.egg-info src/faultlines/_walk.c src/faultlines/*.so
+
+.venv/pip: Makefile
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "faultlines needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/ready: .venv/pip $(BUILT_FROM)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+.venv/ready-dev: .venv/pip $(BUILT_FROM)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ .venv/ready

@@ -1,0 +1,253 @@
+"""Estimates: K groups, what was measured in each, and how precisely. Everything to the right reads only this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from faultlines import frames
+from faultlines.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+
+    FloatArray = npt.NDArray[np.float64]
+    Label = Hashable  # a name, or a tuple with one value for each attribute
+
+# Beyond these a product of weights or a squared difference leaves the range of a double. Real data is nowhere near.
+_WIDEST_SE = 1e100
+_FARTHEST_THETA = 1e150
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Estimates:
+    """What was measured in each of K groups: an estimate θ with its standard error.
+
+    The model everywhere is θ_i ~ N(μ_i, se_i²), independent between groups (the paper, section 5.1.2).
+
+    Args:
+        theta: The K estimates.
+        se: Their standard errors, all above zero.
+        labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
+        n: Sizes of the groups, for display and for `min_size`. One number holds for all.
+        dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
+            the standard errors too. Infinity means "known exactly". One number holds for all.
+        attributes: What the labels are values of, for instance ``("country", "device")``.
+    """
+
+    theta: FloatArray
+    se: FloatArray
+    labels: Sequence[Label]
+    n: FloatArray | None
+    dof: FloatArray | None
+    attributes: tuple[str, ...]
+
+    def __init__(
+        self,
+        theta: npt.ArrayLike,
+        se: npt.ArrayLike,
+        labels: Sequence[Label] | npt.NDArray[Any] | None = None,
+        n: npt.ArrayLike | None = None,
+        dof: npt.ArrayLike | None = None,
+        *,
+        attributes: Sequence[str] | None = None,
+    ) -> None:
+        thetas = _vector("theta", theta)
+        size = thetas.size
+        if size == 0:
+            raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
+        names, attribute_names = _checked_labels(labels, attributes, size)
+        errors = _vector("se", se, size)
+        _require(np.isfinite(thetas), "theta", thetas, names, "must be finite", "Leave this group out, or mend it.")
+        _require(
+            np.isfinite(errors) & (errors > 0),
+            "se",
+            errors,
+            names,
+            "must be finite and above zero",
+            "Leave this group out: without a standard error it cannot be compared.",
+        )
+        _check_range(thetas, errors)
+        sizes = None if n is None else _vector("n", n, size, one_for_all=True)
+        if sizes is not None:
+            _require(np.isfinite(sizes) & (sizes > 0), "n", sizes, names, "must be above zero", "Mend the size.")
+        freedom = None if dof is None else _vector("dof", dof, size, one_for_all=True)
+        if freedom is not None:
+            _require(freedom > 0, "dof", freedom, names, "must be above zero", "Use infinity for a known variance.")
+            if np.all(np.isinf(freedom)):
+                freedom = None
+        for name, value in (
+            ("theta", thetas),
+            ("se", errors),
+            ("labels", names),
+            ("n", sizes),
+            ("dof", freedom),
+            ("attributes", attribute_names),
+        ):
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: object,
+        by: str | Sequence[str],
+        estimate: str,
+        se: str,
+        n: str | None = None,
+        dof: str | None = None,
+    ) -> Estimates:
+        """Read a table with one row a group.
+
+        Args:
+            frame: A pandas, Polars, PyArrow or other frame that narwhals knows, or the path of a csv or parquet file.
+            by: The column, or the columns, that name the groups. A null becomes the group ``(missing)``.
+            estimate: The column of estimates.
+            se: The column of standard errors.
+            n: The column of group sizes, if there is one.
+            dof: The column of degrees of freedom, if there is one.
+        """
+        attributes = (by,) if isinstance(by, str) else tuple(by)
+        if not attributes:
+            raise InputError("by=[]", "names no column", "Name the column that holds the groups.")
+        if len(set(attributes)) < len(attributes):
+            raise InputError(f"by={list(attributes)!r}", "names a column twice", "Name each column once.")
+        asked = {"estimate": estimate, "se": se, "n": n, "dof": dof}
+        keys = {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
+        columns = frames.read(frame, keys=keys, numbers={k: v for k, v in asked.items() if v is not None})
+        labels = columns.keys[0] if len(attributes) == 1 else list(zip(*columns.keys, strict=True))
+        numbers = columns.numbers
+        return cls(
+            numbers["estimate"],
+            numbers["se"],
+            labels,
+            numbers.get("n"),
+            numbers.get("dof"),
+            attributes=attributes,
+        )
+
+    def __len__(self) -> int:
+        return int(self.theta.size)
+
+    def __repr__(self) -> str:
+        by = " × ".join(self.attributes)
+        return f"Estimates({len(self)} groups by {by}, θ from {self.theta.min():.4g} to {self.theta.max():.4g})"
+
+    def subset(self, keep: npt.NDArray[np.bool_]) -> Estimates:
+        """The same estimates for the groups where `keep` is true."""
+        return Estimates(
+            self.theta[keep],
+            self.se[keep],
+            [self.labels[i] for i in np.flatnonzero(keep).tolist()],
+            None if self.n is None else self.n[keep],
+            None if self.dof is None else self.dof[keep],
+            attributes=self.attributes,
+        )
+
+
+def name_of(label: Label) -> str:
+    """A label as people read it."""
+    return " · ".join(str(part) for part in label) if isinstance(label, tuple) else str(label)
+
+
+def _vector(parameter: str, values: npt.ArrayLike, size: int | None = None, *, one_for_all: bool = False) -> FloatArray:
+    """A fresh one-dimensional float array, or an error that says what stands in the way."""
+    try:
+        raw = np.asarray(values)
+        if raw.dtype == bool or raw.dtype.kind in "Mm":
+            raise TypeError
+        vector = np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{parameter}={shorten(values)}", "is not numeric", "Give numbers.") from error
+    if vector.ndim == 0 and one_for_all and size is not None:
+        vector = np.full(size, float(vector))
+    if vector.ndim != 1:
+        raise InputError(
+            parameter, f"has {vector.ndim} dimensions", f"Give one number a group: {parameter} of shape (K,)."
+        )
+    if size is not None and vector.size != size:
+        raise InputError(parameter, f"has {vector.size} values, but theta has {size}", "Give one value for each group.")
+    return vector
+
+
+def _require(
+    good: npt.NDArray[np.bool_],
+    parameter: str,
+    values: FloatArray,
+    labels: Sequence[Label],
+    problem: str,
+    remedy: str,
+) -> None:
+    """Raise for the first group whose value is not good, and say how many there are."""
+    if good.all():
+        return
+    bad = np.flatnonzero(~good)
+    others = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
+    raise InputError(f"{parameter}={values[bad[0]]:g} in group {name_of(labels[bad[0]])!r}{others}", problem, remedy)
+
+
+def _check_range(theta: FloatArray, se: FloatArray) -> None:
+    with np.errstate(over="ignore"):
+        widest = float(se.max() / se.min())
+        farthest = float((theta.max() / 2 - theta.min() / 2) / se.min()) * 2
+    if widest > _WIDEST_SE:
+        raise InputError(
+            f"se from {se.min():g} to {se.max():g}", "spans too many orders of magnitude", "Check the units."
+        )
+    if farthest > _FARTHEST_THETA:
+        raise InputError(
+            f"theta from {theta.min():g} to {theta.max():g}",
+            f"lies too far apart for standard errors as small as {se.min():g}",
+            "Check the units.",
+        )
+
+
+def _checked_labels(
+    labels: Sequence[Label] | npt.NDArray[Any] | None, attributes: Sequence[str] | None, size: int
+) -> tuple[Sequence[Label], tuple[str, ...]]:
+    if labels is None:
+        names: Sequence[Label] = range(size)
+    elif isinstance(labels, str):
+        raise InputError(f"labels={labels!r}", "is a single text", "Give a sequence with one name a group.")
+    else:
+        listed = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+        names = tuple(tuple(name) if isinstance(name, list) else name for name in listed)
+    if len(names) != size:
+        raise InputError("labels", f"has {len(names)} names, but theta has {size}", "Give one name for each group.")
+    lengths = {len(name) if isinstance(name, tuple) else 0 for name in names} if labels is not None else {0}
+    if len(lengths) > 1 or (lengths != {0} and min(lengths) == 0):
+        raise InputError(
+            f"labels={shorten(names)}",
+            "mixes names and tuples, or tuples of different lengths",
+            "Give all names, or all tuples with one value for each attribute.",
+        )
+    width = lengths.pop() or 1
+    if attributes is None:
+        attributes = ["group"] if width == 1 else [f"attribute_{i + 1}" for i in range(width)]
+    if len(attributes) != width:
+        raise InputError(
+            f"attributes={shorten(tuple(attributes))}",
+            f"has {len(attributes)} names, but the labels have {width} values each",
+            "Name each attribute of the labels once.",
+        )
+    try:
+        distinct = len(set(names)) if labels is not None else size
+    except TypeError as error:
+        raise InputError(
+            f"labels={shorten(names)}", "holds unhashable values", "Use text, numbers or tuples."
+        ) from error
+    if distinct < size:
+        seen: set[Label] = set()
+        repeated = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InputError(
+            f"labels: group {name_of(repeated)!r}",
+            f"stands more than once ({size - distinct} names are repeated)",
+            "Give one row a group: pool the repeated ones, or name a further attribute that tells them apart.",
+        )
+    return names, tuple(attributes)

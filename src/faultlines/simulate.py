@@ -1,0 +1,129 @@
+"""Seeded populations with a known truth, for the demo, the tests, the benchmarks and the studies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from faultlines.errors import InputError
+from faultlines.estimates import Estimates
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from faultlines.estimates import FloatArray
+
+Profile = Literal["equal", "lognormal", "zipf"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulated:
+    """Estimates together with the truth they were drawn from.
+
+    Attributes:
+        estimates: What an analyst would see.
+        effects: The true effect of each group.
+        truth: The true cluster of each group, 1 … m from the lowest to the highest effect.
+    """
+
+    estimates: Estimates
+    effects: FloatArray
+    truth: npt.NDArray[np.int64]
+
+
+def standard_errors(groups: int, profile: Profile, rng: np.random.Generator) -> FloatArray:
+    """Standard errors as unequal as group sizes are: all 1, lognormal with σ = 1, or sizes that fall like 1/rank."""
+    if profile == "equal":
+        return np.ones(groups)
+    if profile == "lognormal":
+        return rng.lognormal(0.0, 1.0, groups)
+    if profile == "zipf":
+        return np.asarray(np.sqrt(np.arange(1.0, groups + 1)))
+    raise InputError(f"profile={profile!r}", "is not known", "Use 'equal', 'lognormal' or 'zipf'.")
+
+
+def planted(
+    effects: Sequence[float],
+    sizes: Sequence[int],
+    *,
+    profile: Profile = "equal",
+    dof: float | None = None,
+    seed: int | np.random.Generator = 0,
+) -> Simulated:
+    """Clusters of the given sizes with the given true effects (in units of a typical standard error).
+
+    With `dof`, the standard errors an analyst sees are estimated with that many degrees of freedom.
+    """
+    rng = np.random.default_rng(seed)
+    ranked = np.argsort(np.argsort(effects)) + 1
+    mean, truth = np.repeat(np.asarray(effects, dtype=float), sizes), np.repeat(ranked, sizes)
+    sigma = standard_errors(mean.size, profile, rng)
+    theta = mean + sigma * rng.standard_normal(mean.size)
+    se = sigma if dof is None else sigma * np.sqrt(rng.chisquare(dof, mean.size) / dof)
+    return Simulated(Estimates(theta, se, dof=dof), mean, truth)
+
+
+def null(
+    groups: int, *, profile: Profile = "equal", dof: float | None = None, seed: int | np.random.Generator = 0
+) -> Simulated:
+    """Groups that are all alike: whatever is found here is a false claim."""
+    return planted([0.0], [groups], profile=profile, dof=dof, seed=seed)
+
+
+def asia_africa(mu: float, *, seed: int | np.random.Generator = 0) -> Simulated:
+    """The paper's example: 48 countries of Asia with effect −μ, 54 of Africa with +μ.
+
+    In every country 100 people have the control, drawn from N(0, 0.1), and 100 the treatment, N(∓μ, 0.1); 0.1 is a
+    variance. Estimates are differences of means with their usual standard errors (section 7.1 of the paper).
+    """
+    rng = np.random.default_rng(seed)
+    countries = [*_ASIA, *_AFRICA]
+    truth = np.repeat([1, 2], [len(_ASIA), len(_AFRICA)])
+    effects = np.where(truth == 1, -mu, mu)
+    people, sd = 100, np.sqrt(0.1)
+    control = rng.normal(0.0, sd, (len(countries), people))
+    treated = rng.normal(effects[:, None], sd, (len(countries), people))
+    theta = treated.mean(axis=1) - control.mean(axis=1)
+    se = np.sqrt((treated.var(axis=1, ddof=1) + control.var(axis=1, ddof=1)) / people)
+    estimates = Estimates(theta, se, countries, n=2 * people, dof=2 * (people - 1), attributes=["country"])
+    return Simulated(estimates, effects, truth)
+
+
+def onboarding(seed: int = 0) -> Simulated:
+    """An onboarding experiment over 40 countries: relative lift in users who come back after an email.
+
+    New users see the old or the new onboarding. In most countries the new one lifts the share of users with a session
+    after the email by 2%; in nine it does harm (−6%), in ten it does a great deal of good (+9%). Countries are as
+    unequal in size as markets are.
+    """
+    rng = np.random.default_rng(seed)
+    lifts = {"harmed": -0.06, "typical": 0.02, "delighted": 0.09}
+    names = [*_HARMED, *_TYPICAL, *_DELIGHTED]
+    truth = np.repeat([1, 2, 3], [len(_HARMED), len(_TYPICAL), len(_DELIGHTED)])
+    effects = np.array(list(lifts.values()))[truth - 1]
+    users = np.round(100_000 / rng.permutation(np.arange(1, len(names) + 1)) ** 0.8).astype(np.int64)
+    base = rng.uniform(0.25, 0.45, len(names))
+    control = rng.binomial(users, base) / users
+    treated = rng.binomial(users, base * (1 + effects)) / users
+    lift = treated / control - 1
+    # Delta method for a ratio of two independent proportions.
+    se = (treated / control) * np.sqrt((1 - treated) / (users * treated) + (1 - control) / (users * control))
+    return Simulated(Estimates(lift, se, names, n=2 * users, attributes=["country"]), effects, truth)
+
+
+# Country codes, ISO 3166. Which continent a country counts to does not matter here, only that there are 48 and 54.
+_ASIA = (
+    "AE AF AM AZ BD BH BN BT CN CY GE ID IL IN IQ IR JO JP KG KH KP KR KW KZ LA LB LK MM MN MV MY NP OM PH PK PS QA SA "
+    "SG SY TH TJ TL TM TR UZ VN YE"
+).split()
+_AFRICA = (
+    "AO BF BI BJ BW CD CF CG CI CM CV DJ DZ EG ER ET GA GH GM GN GQ GW KE KM LR LS LY MA MG ML MR MU MW MZ NA NE NG RW "
+    "SC SD SL SN SO SS ST SZ TD TG TN TZ UG ZA ZM ZW"
+).split()
+_HARMED = "AT CH DE DK FI JP KR NO SE".split()
+_TYPICAL = "AU BE CA CZ ES FR GB GR HU IE IL IT NL NZ PL PT RO SG TR US ZA".split()
+_DELIGHTED = "BD BR EG ID IN KE MX NG PH VN".split()

@@ -1,0 +1,113 @@
+"""How numbers, intervals and tables look as text, Markdown and HTML. Plain values in, strings out."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_BAR = 24
+_MEMBERS = 44
+
+
+def pvalue(log_p: float) -> str:
+    """A p-value from its logarithm: two digits, never zero, however small."""
+    exponent = log_p / math.log(10)
+    if exponent > -4:
+        shown = f"{math.exp(log_p):.2g}"
+        return shown if shown != "1" or log_p > math.log(0.999) else "0.99"
+    power = math.floor(exponent)
+    mantissa = f"{10 ** (exponent - power):.1f}"
+    return f"1e{power + 1}" if mantissa == "10.0" else f"{mantissa.removesuffix('.0')}e{power}"
+
+
+def decimals(errors: Sequence[float], values: Sequence[float]) -> Callable[[float], str]:
+    """A number format for estimates whose precision is `errors`: two digits of the smallest one, signs aligned."""
+    largest = max((abs(value) for value in values), default=0.0)
+    places = 1 - math.floor(math.log10(min(errors)))
+    if largest >= 1e7 or places > 7:
+        return lambda value: f"{value:+.4g}"
+    return lambda value: f"{value:+.{max(places, 0)}f}"
+
+
+def count(value: float) -> str:
+    """A size with separators: 12,345."""
+    return f"{value:,.0f}"
+
+
+def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> str:
+    """An interval as a small drawing on a common scale, with a mark at zero when that is on it."""
+    start, stop = scale
+    span = stop - start
+
+    def at(value: float) -> int:
+        return 0 if span <= 0 else min(_BAR - 1, max(0, round((value - start) / span * (_BAR - 1))))
+
+    cells = [" "] * _BAR
+    if start < 0 < stop:
+        cells[at(0.0)] = "┊"
+    for i in range(at(low), at(high) + 1):
+        cells[i] = "─"
+    if at(low) < at(middle):
+        cells[at(low)] = "├"
+    if at(high) > at(middle):
+        cells[at(high)] = "┤"
+    cells[at(middle)] = "●"
+    return "".join(cells)
+
+
+def members(names: Sequence[str], width: int = _MEMBERS) -> str:
+    """Names in one line, the rest counted: ``DE, FR, … +12``."""
+    shown: list[str] = []
+    used = 0
+    for i, name in enumerate(names):
+        left = len(names) - i - 1
+        clipped = name if len(name) <= width else f"{name[: width - 1]}…"
+        tail = len(f", … +{left}") if left else 0
+        if shown and used + len(clipped) + 2 + tail > width:
+            return ", ".join(shown) + f", … +{len(names) - len(shown)}"
+        shown.append(clipped)
+        used += len(clipped) + 2
+    return ", ".join(shown)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
+    """Columns padded to their widest cell; those in `right` are right-aligned."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), *(line(row) for row in rows)])
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
+    """A Markdown table; what would end a cell is escaped."""
+
+    def line(cells: Sequence[str]) -> str:
+        return (
+            "| "
+            + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in cells)
+            + " |"
+        )
+
+    rule = "|" + "|".join("---:" if i in right else "---" for i in range(len(header))) + "|"
+    return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
+    """An HTML table; everything is escaped."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        sides = ["right" if i in right else "left" for i in range(len(cells))]
+        styled = (
+            f'<{tag} style="text-align:{side};white-space:pre">{html.escape(cell)}</{tag}>'
+            for side, cell in zip(sides, cells, strict=True)
+        )
+        return f"<tr>{''.join(styled)}</tr>"
+
+    return f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"

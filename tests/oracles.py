@@ -1,0 +1,80 @@
+"""Slow and obvious: what the fast code must agree with. Nothing here is shared with the library."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Partition = frozenset[frozenset[int]]
+
+
+class Step(NamedTuple):
+    """One merge of the literal algorithm: the partition it starts from and the smallest likelihood ratio in it."""
+
+    before: Partition
+    height: float
+
+
+def likelihood_ratio(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """LR of two clusters given as (mean, weight)."""
+    (mean_a, weight_a), (mean_b, weight_b) = a, b
+    return (mean_a - mean_b) ** 2 * weight_a * weight_b / (weight_a + weight_b)
+
+
+def pooled(members: frozenset[int], theta: Sequence[float], weight: Sequence[float]) -> tuple[float, float]:
+    """Weighted mean and total weight of a cluster, from its members alone."""
+    total = math.fsum(weight[i] for i in members)
+    centre = theta[min(members)]
+    return centre + math.fsum(weight[i] * (theta[i] - centre) for i in members) / total, total
+
+
+def literal_algorithm_2(theta: Sequence[float], se: Sequence[float]) -> list[Step]:
+    """Every step of Algorithm 2 with its stopping rule taken out: all pairs, all the time. O(K³)."""
+    weight = [1 / error**2 for error in se]
+    place = sorted(range(len(theta)), key=lambda i: theta[i])
+    clusters = [frozenset([i]) for i in place]  # kept in θ-order so that ties go to the leftmost pair
+    steps = []
+    while len(clusters) > 1:
+        stats = [pooled(members, theta, weight) for members in clusters]
+        pairs = itertools.combinations(range(len(clusters)), 2)
+        height, i, j = min((likelihood_ratio(stats[i], stats[j]), i, j) for i, j in pairs)
+        steps.append(Step(frozenset(clusters), height))
+        clusters[i] |= clusters[j]
+        del clusters[j]
+    return steps
+
+
+def stopped_at(steps: list[Step], groups: int, alpha: float) -> Partition:
+    """Where Algorithm 2 stops: at the first step at which even the most similar pair has p < α/K²."""
+    for step in steps:
+        if math.erfc(math.sqrt(step.height / 2)) < alpha / groups**2:
+            return step.before
+    return frozenset([frozenset(range(groups))])
+
+
+def exact_heights(theta: Sequence[int], weight: Sequence[int]) -> list[Fraction]:
+    """Merge heights in exact arithmetic, for whole numbers; the leftmost of equal pairs goes first."""
+    clusters = [(Fraction(t), Fraction(w)) for t, w in sorted(zip(theta, weight, strict=True))]
+    heights = []
+    while len(clusters) > 1:
+        gaps = [
+            ((clusters[g + 1][0] - clusters[g][0]) ** 2 * clusters[g][1] * clusters[g + 1][1])
+            / (clusters[g][1] + clusters[g + 1][1])
+            for g in range(len(clusters) - 1)
+        ]
+        g = gaps.index(min(gaps))
+        (mean_a, weight_a), (mean_b, weight_b) = clusters[g : g + 2]
+        total = weight_a + weight_b
+        heights.append(gaps[g])
+        clusters[g : g + 2] = [((weight_a * mean_a + weight_b * mean_b) / total, total)]
+    return heights
+
+
+def partition_of(labels: Sequence[int]) -> Partition:
+    """The partition behind cluster labels."""
+    return frozenset(frozenset(i for i, other in enumerate(labels) if other == label) for label in set(labels))
