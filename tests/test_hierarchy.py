@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,7 +52,7 @@ def test_every_merge_is_the_global_minimum_and_every_partition_literal(batch: in
             assert chosen <= smallest * (1 + 1e-7) + 1e-12, (seed, t)
             clusters[theta.size + t] = clusters.pop(a) | clusters.pop(b)
         # Partitions between two heights that really differ, and so at every α that can tell them apart.
-        for before, step in zip(steps, steps[1:], strict=False):
+        for before, step in itertools.pairwise(steps):
             if step.height > before.height * (1 + 1e-6) + 1e-9:
                 cut = (before.height + step.height) / 2
                 labels = tree.labels(tree.places(tree.gap_heights > cut))
@@ -119,7 +121,7 @@ def test_linkage_is_valid_and_draws(size: int) -> None:
     rng = np.random.default_rng(size)
     z = fl.agglomerate(fl.Estimates(rng.standard_normal(size), rng.uniform(0.1, 3, size))).to_linkage()
     assert is_valid_linkage(z, throw=True)
-    assert sorted(dendrogram(z, no_plot=True)["leaves"]) == list(range(size))
+    assert sorted(dendrogram(z, no_plot=True)["leaves"] or []) == list(range(size))
     assert z[-1, 3] == size
 
 

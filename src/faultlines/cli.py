@@ -58,8 +58,8 @@ def demo(
         print(f"\nPlanted: {planted} clusters with true lifts {lifts}.")
         if found.n_clusters == planted:
             astray = [simulated.estimates.labels[i] for i in np.flatnonzero(found.labels != simulated.truth).tolist()]
-            right = f"{groups - len(astray)} of {groups} countries in their true cluster"
-            print(f"Found: all {planted}, {right}" + (f"; one off: {', '.join(map(str, astray))}." if astray else "."))
+            others = f" (not {', '.join(map(str, astray))})" if astray else ""
+            print(f"Found: all {planted}, {groups - len(astray)} of {groups} countries in their true cluster{others}.")
         else:
             print(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
     _write_json(found, json)
@@ -152,6 +152,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    if code == 130:  # an interrupt, as some releases of Typer report it
+        _stop("interrupted", code)
     sys.exit(code or 0)
 
 

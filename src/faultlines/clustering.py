@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from faultlines.hierarchy import IntArray
 
 Rows = Literal["groups", "clusters"]
+_LINE = 112  # characters in a line of text output
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +223,7 @@ class Clustering:
 
     def to_markdown(self) -> str:
         """Verdict, table of clusters and what was left out, as Markdown."""
-        header, rows, right = self._table(width=10_000, bars=False)
-        return "\n\n".join([self.verdict, text.markdown_table(header, rows, right), *self._notes()]) + "\n"
+        return "\n\n".join([self.verdict, text.markdown_table(*self._table(whole=True)), *self._notes()]) + "\n"
 
     def __str__(self) -> str:
         return "\n\n".join([self.verdict, text.table(*self._table()), *self._notes()])
@@ -267,26 +267,26 @@ class Clustering:
             "excluded": [None] * len(kept) + [excluded.reason for excluded in self.excluded],
         }
 
-    def _table(self, width: int | None = None, bars: bool = True) -> tuple[list[str], list[list[str]], set[int]]:
-        """Header, rows and right-aligned columns of the table of clusters."""
+    def _table(self, *, whole: bool = False) -> tuple[list[str], list[list[str]], set[int]]:
+        """Header, rows and right-aligned columns of the table of clusters; `whole` is without bars but all members."""
         ends = [end for cluster in self.clusters for end in cluster.ci]
         scale = (min(ends), max(ends))
         number = text.decimals([cluster.se for cluster in self.clusters], ends)
-        sizes = self.estimates.n is not None
+        sized = self.estimates.n is not None
         header = ["cluster", "effect", f"{100 * (1 - self.alpha):.12g}% interval"]
-        header += [*([""] if bars else []), "groups", *(["n"] if sizes else []), "members"]
+        header += [*([] if whole else [""]), "groups", *(["n"] if sized else [])]
         rows = []
         for i, cluster in enumerate(self.clusters):
             low, high = cluster.ci
             row = [str(i + 1), number(cluster.estimate), f"{number(low)} … {number(high)}"]
-            row += [text.bar(low, cluster.estimate, high, scale)] if bars else []
-            row += [text.count(len(cluster.members))]
-            row += [text.count(cluster.n or 0)] if sizes else []
-            names = [name_of(label) for label in cluster.members[: width or 40]]
-            names += [""] * (len(cluster.members) - len(names))
-            rows.append([*row, text.members(names, width) if width else text.members(names)])
-        right = {0, 1, 2, *range(3 + bars, len(header) - 1)}
-        return header, rows, right
+            row += [] if whole else [text.bar(low, cluster.estimate, high, scale)]
+            row += [text.count(len(cluster.members)), *([text.count(cluster.n or 0)] if sized else [])]
+            rows.append(row)
+        used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header)))
+        for row, cluster in zip(rows, self.clusters, strict=True):
+            row.append(text.members(cluster.members, name_of, 10**9 if whole else max(_LINE - used, 30)))
+        right = set(range(len(header))) - (set() if whole else {3})
+        return [*header, "members"], rows, right
 
     def _notes(self) -> list[str]:
         """What a reader must know beside the table."""
@@ -299,10 +299,13 @@ class Clustering:
         if self.rejected:
             notes.append("Intervals are descriptive: the same data chose the clusters.")
         if self.excluded:
-            reasons: dict[str, list[str]] = {}
+            reasons: dict[str, list[Label]] = {}
             for left in self.excluded:
-                reasons.setdefault(left.reason, []).append(name_of(left.label))
-            notes += [f"Left out, {reason}: {text.members(names)} ({len(names)})." for reason, names in reasons.items()]
+                reasons.setdefault(left.reason, []).append(left.label)
+            notes += [
+                f"Left out, {reason}: {text.members(labels, name_of, _LINE // 2)} ({text.count(len(labels))})."
+                for reason, labels in reasons.items()
+            ]
         return ["\n".join(notes)] if notes else []
 
 

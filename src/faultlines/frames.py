@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ from faultlines.errors import InputError, did_you_mean, shorten
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    import narwhals as nw
     import numpy.typing as npt
 
 MISSING = "(missing)"
@@ -56,7 +58,7 @@ def _not_numeric(parameter: str, column: str, found: str) -> InputError:
 
 def _key(value: Any) -> Hashable:
     """One group name: nulls are a group of their own, numbers and text stay what they are, the rest is shown."""
-    if value is None or value != value:  # noqa: PLR0124  NaN and NaT are not equal to themselves
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return MISSING
     if isinstance(value, np.generic):
         value = value.item()
@@ -87,7 +89,13 @@ def _read_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str
         if not series.dtype.is_numeric():
             raise _not_numeric(parameter, column, str(series.dtype))
         arrays[parameter] = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
-    return Columns([[_key(v) for v in frame.get_column(c).to_list()] for c in keys.values()], arrays)
+    return Columns([_keys(frame.get_column(column)) for column in keys.values()], arrays)
+
+
+def _keys(series: nw.Series[Any]) -> list[Hashable]:
+    """A key column as Python values; every frame's own kind of null is None by then."""
+    nulls = series.is_null().to_list()
+    return [MISSING if null else _key(value) for value, null in zip(series.to_list(), nulls, strict=True)]
 
 
 def _read_file(path: Path, keys: Mapping[str, str], numbers: Mapping[str, str]) -> Columns:

@@ -29,7 +29,7 @@ _BLOCK = 2**17  # numbers in one block of draws: a megabyte, which stays in a co
 _WORK = 100_000_000  # numbers drawn in all before the default number of draws begins to shrink with K
 _MOST_DRAWS, _FEWEST_DRAWS = 10_000, 300
 _CLEAR = 0.2  # a p above this after a tenth of the draws is not worth the rest of them
-_ATOMS = 256  # directions that stand for all of them where a curve of p is drawn
+_BUNDLES = 256  # so many bundles of like directions stand for all of them where a curve of p is drawn
 _TRUSTED_DOF = 20  # below this, a p smaller than one in so many draws is not claimed
 
 
@@ -99,18 +99,21 @@ class Calibrated:
             raise InputError(
                 f"draws={self.draws}",
                 f"too few for alpha={alpha:g}",
-                f"Use at least draws={int(np.ceil(1 / alpha)) - 1:,}, or leave draws out.".replace(",", "_", 1),
+                f"Use at least draws={int(np.ceil(1 / alpha)) - 1}, or leave draws out.",
             )
+
+    def draws_for(self, groups: int) -> int:
+        """How many draws so many groups get at most."""
+        return self.draws or int(np.clip(_WORK // groups, _FEWEST_DRAWS, _MOST_DRAWS))
 
     def judge(self, estimates: Estimates, hierarchy: Hierarchy, seed: int) -> Judgement:
         """Adjusted p = P(top merge of groups that are all alike ≥ height)."""
-        groups = len(hierarchy)
-        if groups < 2:
-            return Judgement(np.empty(0), {"draws": 0, "seed": seed})
-        draws = self.draws or int(np.clip(_WORK // groups, _FEWEST_DRAWS, _MOST_DRAWS))
+        groups, heights = len(hierarchy), hierarchy.gap_heights
+        top = float(heights.max(initial=0.0))
+        if top == 0:  # one group, or all estimates the same
+            return Judgement(np.zeros(groups - 1), {"draws": 0, "seed": seed})
+        draws = self.draws_for(groups)
         scale = true_scales(estimates)
-        heights = hierarchy.gap_heights
-        top = float(heights.max())
         own = top / _radius(estimates, hierarchy, scale)
         fractions: list[FloatArray] = [np.array([own])]
         so_far, look_at = 0, -(-draws // 10)
@@ -123,7 +126,7 @@ class Calibrated:
                     # One look, after a tenth. Stopping only above _CLEAR keeps p valid at every level: below it, p is
                     # that of all the draws; above it, at most a share _CLEAR of the data sets went on to them.
                     look_at = draws
-                    if _log_pvalues(np.array([top]), np.concatenate(fractions), groups)[0] > np.log(_CLEAR):
+                    if _log_p_of_top(top, np.concatenate(fractions), groups) > np.log(_CLEAR):
                         break
         drawn = np.concatenate(fractions)
         log_p = _log_pvalues(heights, drawn, groups)
@@ -166,11 +169,11 @@ def true_scales(estimates: Estimates) -> FloatArray:
 def _radius(estimates: Estimates, hierarchy: Hierarchy, scale: FloatArray) -> float:
     """Cochran's Q of the data: the sum of all merge heights, or the same sum with the scales the draws use."""
     if estimates.dof is None:
-        return max(float(hierarchy.gap_heights.sum()), np.finfo(float).tiny)
+        return float(hierarchy.gap_heights.sum())
     theta = estimates.theta - estimates.theta[hierarchy.order[len(hierarchy) // 2]]
     standard, weight = theta / scale, (scale.min() / scale) ** 2
     centre = float(np.sum(weight * theta) / weight.sum())
-    return max(float(np.sum((standard - centre / scale) ** 2)), np.finfo(float).tiny)
+    return float(np.sum((standard - centre / scale) ** 2))
 
 
 def _null_blocks(scale: FloatArray, dof: FloatArray | None, draws: int, seed: int) -> Iterator[FloatArray]:
@@ -200,6 +203,9 @@ def _null_blocks(scale: FloatArray, dof: FloatArray | None, draws: int, seed: in
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     total = -(-draws // rows)
+    if total == 1:
+        yield block(0)
+        return
     with ThreadPoolExecutor(cores) as pool:
         waiting = deque(pool.submit(block, number) for number in range(min(2 * cores, total)))
         submitted = len(waiting)
@@ -215,33 +221,38 @@ def _null_blocks(scale: FloatArray, dof: FloatArray | None, draws: int, seed: in
                 future.cancel()
 
 
+def _log_p_of_top(top: float, fractions: FloatArray, groups: int) -> float:
+    """Log p of the highest merge, on which the global claim rests: exactly as defined."""
+    shares = np.full(fractions.size, 1 / fractions.size)
+    return float(_log_exceedance(np.array([top]), fractions, shares, groups)[0])
+
+
 def _log_pvalues(heights: FloatArray, fractions: FloatArray, groups: int) -> FloatArray:
-    """Log p of every merge: the highest, on which the global claim rests, exactly; the others read off a curve."""
-    top = heights.max()
+    """Log p of every merge: the highest exactly, the others, which may be very many, read off a curve."""
+    top = float(heights.max())
+    exact = _log_p_of_top(top, fractions, groups)
+    if groups == 2:
+        return np.array([exact])
     expected = float(fractions.mean()) * (groups - 1)  # height of a top merge of pure noise
-    knots = np.geomspace(1e-3, 8.0, 160) * expected
+    knots = np.geomspace(0.02, 8.0, 96) * expected
     if top > knots[-1]:
         knots = np.append(knots, np.geomspace(knots[-1], top, 97)[1:])
-    # The curve is for merges that are many and matter less: a few hundred representative directions are enough.
+    # Directions with nearly the same fraction are taken together, each bundle at its mean.
     ranked = np.log(np.sort(fractions))
-    width = max((ranked[-1] - ranked[0]) / _ATOMS, 1e-12)
+    width = max((ranked[-1] - ranked[0]) / _BUNDLES, 1e-12)
     first = np.unique(((ranked - ranked[0]) // width).astype(np.int64), return_index=True)[1]
     counts = np.diff(np.append(first, ranked.size))
-    atoms = np.exp(np.add.reduceat(ranked, first) / counts)
-    curve = np.concatenate(([0.0], _log_exceedance(knots, atoms, counts / counts.sum(), groups)))
+    bundles = np.exp(np.add.reduceat(ranked, first) / counts)
+    curve = np.concatenate(([0.0], _log_exceedance(knots, bundles, counts / ranked.size, groups)))
     log_p = np.interp(heights, np.concatenate(([0.0], knots)), np.minimum.accumulate(curve))
-    exact = _log_exceedance(np.array([top]), fractions, np.full(fractions.size, 1 / fractions.size), groups)[0]
     return np.asarray(np.where(heights == top, exact, np.maximum(log_p, exact)), dtype=np.float64)
 
 
 def _log_exceedance(heights: FloatArray, fractions: FloatArray, shares: FloatArray, groups: int) -> FloatArray:
     """Log of the average over directions of P(χ²_{K−1} ≥ height / fraction), for each height."""
-    out = np.empty(heights.size)
-    for i, height in enumerate(heights):
-        each = log_chi_square_tail(height / fractions, groups - 1)
-        most = each.max()
-        out[i] = most + np.log(np.sum(shares * np.exp(each - most)))
-    return np.minimum(out, 0.0)
+    each = log_chi_square_tail(heights[:, None] / fractions[None, :], groups - 1)
+    most = each.max(axis=1, keepdims=True)
+    return np.asarray(np.minimum(most[:, 0] + np.log(np.exp(each - most) @ shares), 0.0))
 
 
 def log_chi_square_tail(values: FloatArray, dof: float) -> FloatArray:

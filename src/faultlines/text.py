@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
-_BAR = 24
-_MEMBERS = 44
+_BAR = 20
 
 
 def pvalue(log_p: float) -> str:
@@ -59,16 +59,17 @@ def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> s
     return "".join(cells)
 
 
-def members(names: Sequence[str], width: int = _MEMBERS) -> str:
-    """Names in one line, the rest counted: ``DE, FR, … +12``."""
+def members(labels: Sequence[Any], name: Callable[[Any], str], width: int) -> str:
+    """Names in one line of about `width` characters, the rest counted: ``DE, FR, … +12``."""
     shown: list[str] = []
     used = 0
-    for i, name in enumerate(names):
-        left = len(names) - i - 1
-        clipped = name if len(name) <= width else f"{name[: width - 1]}…"
+    for i, label in enumerate(labels):
+        left = len(labels) - i - 1
+        full = name(label)
+        clipped = full if len(full) <= width else f"{full[: width - 1]}…"
         tail = len(f", … +{left}") if left else 0
         if shown and used + len(clipped) + 2 + tail > width:
-            return ", ".join(shown) + f", … +{len(names) - len(shown)}"
+            return ", ".join(shown) + f", … +{len(labels) - len(shown)}"
         shown.append(clipped)
         used += len(clipped) + 2
     return ", ".join(shown)

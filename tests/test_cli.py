@@ -1,0 +1,183 @@
+"""The command line through a real subprocess: stdout the result, stderr one line, exit code the verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path  # noqa: TC003  (pytest reads the annotations of fixtures)
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from faultlines import simulate
+
+COMMAND = [sys.executable, "-c", "from faultlines.cli import main; main()"]
+
+
+def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False, timeout=120
+    )
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    estimates = simulate.onboarding().estimates
+    frame = pd.DataFrame(
+        {"country": estimates.labels, "lift": estimates.theta, "sd": estimates.se, "users": estimates.n}
+    )
+    frame.to_csv(tmp_path / "lifts.csv", index=False)
+    frame.to_parquet(tmp_path / "lifts.parquet")
+    return tmp_path / "lifts.csv"
+
+
+BY = ("--by", "country", "--estimate", "lift", "--se", "sd")
+
+
+def test_demo_finds_what_was_planted_and_writes_json(tmp_path: Path) -> None:
+    done = run("demo", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 clusters of 40 groups by country differ" in done.stdout
+    assert "Planted: 3 clusters with true lifts -6%, +2%, +9%." in done.stdout
+    assert "Found: all 3" in done.stdout
+    written = json.loads((tmp_path / "faultlines-demo.json").read_text(encoding="utf-8"))
+    assert written["n_clusters"] == 3
+    assert len(written["groups"]) == 40
+    assert run("demo", cwd=tmp_path).stdout == done.stdout
+    assert run("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
+
+
+def test_estimates_from_csv_and_parquet_equal_the_library(table: Path) -> None:
+    expected = fl.cluster(fl.Estimates.from_frame(table, "country", "lift", "sd"), alpha=0.01, seed=3)
+    for path in (table, table.with_suffix(".parquet")):
+        done = run("estimates", path, *BY, "--alpha", "0.01", "--seed", "3")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"{expected}\n"
+
+
+def test_json_to_a_file_and_to_stdout(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    assert run("estimates", table, *BY, "--json", out).returncode == 0
+    piped = run("estimates", table, *BY, "--json", "-")
+    assert json.loads(piped.stdout) == json.loads(out.read_text(encoding="utf-8"))
+    assert json.loads(piped.stdout)["rejected"] is True
+
+
+def test_options_reach_the_library(table: Path) -> None:
+    done = run("estimates", table, *BY, "--n", "users", "--min-size", "20000", "--draws", "777", "--no-refine")
+    assert "Left out, fewer than 20000 in the group" in done.stdout
+    assert "Calibrated on 777 draws" in done.stdout
+    bonferroni = run("estimates", table, *BY, "--guarantee", "bonferroni")
+    assert "bonferroni, α = 0.05" in bonferroni.stdout
+
+
+def test_the_gate_trips_only_on_a_split(table: Path, tmp_path: Path) -> None:
+    assert run("estimates", table, *BY, "--fail-on-split").returncode == 1
+    assert run("estimates", table, *BY).returncode == 0
+    same = tmp_path / "same.csv"
+    same.write_text("country,lift,sd\nDE,1,1\nFR,1.5,1\n")
+    done = run("estimates", same, *BY, "--fail-on-split")
+    assert done.returncode == 0
+    assert done.stdout.startswith("No difference between 2 groups by country can be claimed")
+
+
+def test_several_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("country,device,lift,sd\nDE,app,0,1\nDE,web,0.1,1\nFR,app,9,1\nFR,web,9.2,1\n")
+    done = run("estimates", path, *BY, "--by", "device")
+    assert "2 clusters of 4 groups by country × device differ" in done.stdout
+    assert "FR · app, FR · web" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--by", "contry", "--estimate", "lift", "--se", "sd"),
+            "by='contry': no such column. Did you mean 'country'?",
+        ),
+        ((*BY, "--alpha", "2"), "alpha=2.0: must lie strictly between 0 and 1"),
+        ((*BY, "--alpha", "low"), "--alpha"),
+        ((*BY, "--guarantee", "bonferoni"), "Did you mean 'bonferroni'?"),
+        ((*BY, "--draws", "5"), "draws=5: too few for alpha=0.05. Use at least draws=19"),
+        ((*BY, "--draws", "500", "--guarantee", "bonferroni"), "draws=500: means nothing to bonferroni"),
+        ((*BY, "--seed", "-4"), "seed=-4"),
+        ((*BY, "--min-size", "10"), "sizes of the groups are not known"),
+        ((*BY, "--json", "no/such/folder/out.json"), "cannot be written"),
+        (("--by", "country", "--estimate", "lift"), "--se"),
+        (("--nonsense",), "--nonsense"),
+        (("--by", "country", "--estimate", "country", "--se", "sd"), "the column is not numeric (row 1 holds 'AT')"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(table: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = run("estimates", table, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == "" or "--json" in arguments
+    assert words in done.stderr
+    assert done.stderr.startswith("faultlines: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("absent.csv", None), ("empty.csv", b""), ("broken.parquet", b"PAR1"), ("noise.csv", bytes(range(256)) * 9)],
+)
+def test_bad_files_are_one_line_and_exit_2(tmp_path: Path, name: str, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = run("estimates", tmp_path / name, *BY)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert name in done.stderr
+
+
+def test_no_arguments_is_help_and_help_is_light() -> None:
+    assert run().stdout == run("--help").stdout
+    assert "estimates" in run().stdout
+    probe = "import sys, faultlines.cli; print(sorted({'numpy', 'scipy', 'duckdb', 'narwhals'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(table: Path) -> None:
+    script = f"{sys.executable} -c 'from faultlines.cli import main; main()' estimates {table} {' '.join(BY)} --json -"
+    done = subprocess.run(["bash", "-c", f"{script} | head -1"], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def test_an_interrupt_ends_cleanly_and_progress_is_for_terminals(tmp_path: Path) -> None:
+    """Long work on a terminal shows a bar, and stops at once with one line."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "large.csv"
+    values = np.where(np.arange(20_000) < 10_000, 0.0, 3.0) + rng.standard_normal(20_000)
+    pd.DataFrame({"country": np.arange(20_000), "lift": values, "sd": 1.0}).to_csv(path, index=False)
+    screen, terminal = pty.openpty()
+    arguments = ["estimates", str(path), *BY, "--draws", "2000000"]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=terminal, env=_terminal())
+    os.close(terminal)
+    shown = b""
+    deadline = time.monotonic() + 60
+    while b"drawing" not in shown and time.monotonic() < deadline:
+        shown += os.read(screen, 4096)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    while True:
+        try:
+            shown += os.read(screen, 4096)
+        except OSError:
+            break
+    os.close(screen)
+    assert b"drawing groups that are all alike" in shown
+    assert b"faultlines: interrupted" in shown
+    assert b"Traceback" not in shown
+
+
+def _terminal() -> dict[str, str]:
+    return {**os.environ, "TERM": "xterm", "COLUMNS": "120"}

@@ -1,0 +1,170 @@
+"""Adjusted p-values: against independent Monte Carlo, in exact cases, far in the tail, on any number of cores."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.cluster.hierarchy import linkage
+
+import faultlines as fl
+from faultlines import guarantees, simulate
+from tests import oracles
+
+
+def judged(estimates: fl.Estimates, guarantee: fl.Calibrated | fl.Bonferroni, seed: int = 0) -> np.ndarray:
+    return np.exp(guarantee.judge(estimates, fl.agglomerate(estimates), seed).log_pvalues)
+
+
+def test_two_groups_are_the_two_sided_z_test_exactly() -> None:
+    for theta, se in (([0.0, 1.0], [0.5, 0.3]), ([0.0, 9.0], [1.0, 1e-3]), ([2.0, 2.0], [1.0, 1.0])):
+        z = abs(theta[1] - theta[0]) / math.hypot(*se)
+        assert judged(fl.Estimates(theta, se), fl.Calibrated(draws=20))[0] == pytest.approx(math.erfc(z / math.sqrt(2)))
+
+
+@pytest.mark.parametrize("size", [3, 12, 40])
+def test_p_agrees_with_plain_counting_over_scipys_trees(size: int) -> None:
+    rng = np.random.default_rng(size)
+    tops = np.array([linkage(rng.standard_normal((size, 1)), "ward")[-1, 2] ** 2 / 2 for _ in range(4000)])
+    for quantile in (0.5, 0.9, 0.97):
+        target = float(np.quantile(tops, quantile))
+        theta = rng.standard_normal(size)
+        theta *= math.sqrt(target / fl.agglomerate(fl.Estimates(theta, np.ones(size))).heights[-1])
+        p = judged(fl.Estimates(theta, np.ones(size)), fl.Calibrated(draws=4000)).min()
+        assert p == pytest.approx(1 - quantile, abs=4 * math.sqrt(quantile * (1 - quantile) / 4000))
+
+
+def test_every_merge_on_the_curve_is_close_to_its_exact_p() -> None:
+    estimates = simulate.planted([0, 4, 9], [30, 40, 20], profile="lognormal", seed=3).estimates
+    tree = fl.agglomerate(estimates)
+    curve = guarantees.Calibrated(draws=2000).judge(estimates, tree, 0).log_pvalues
+    scale = guarantees.true_scales(estimates)
+    own = tree.gap_heights.max() / tree.gap_heights.sum()
+    fractions = np.concatenate([[own], *guarantees._null_blocks(scale, None, 2000, 0)])
+    for gap in np.argsort(tree.gap_heights)[-8:]:
+        exact = np.mean(stats.chi2.sf(tree.gap_heights[gap] / fractions, len(estimates) - 1))
+        assert np.exp(curve[gap]) == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize(("groups", "profile"), [(2, "zipf"), (5, "lognormal"), (21, "equal"), (60, "zipf")])
+def test_p_is_uniform_under_the_null_even_with_few_draws(groups: int, profile: simulate.Profile) -> None:
+    """Exactly uniform, so the smallest p must reach far below one in so many draws."""
+    rng = np.random.default_rng(groups)
+    p = []
+    for seed in range(1500):
+        estimates = simulate.null(groups, profile=profile, seed=rng).estimates
+        p.append(judged(estimates, fl.Calibrated(draws=39), seed).min())
+    assert stats.kstest(p, "uniform").pvalue > 0.001
+    assert min(p) < 1 / 200
+
+
+def test_estimated_variances_do_not_make_false_claims() -> None:
+    """With dof = 5 and no allowance for it, seven in ten of these would be claims."""
+    rng = np.random.default_rng(5)
+    claims = 0
+    for seed in range(300):
+        estimates = simulate.null(60, dof=5, seed=rng).estimates
+        claims += judged(estimates, fl.Calibrated(draws=199), seed).min() < 0.05
+    assert claims / 300 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
+    assert claims > 0
+
+
+def test_scales_shrink_by_the_scatter_of_estimated_variances() -> None:
+    rng = np.random.default_rng(0)
+    for spread in (0.0, 0.5, 2.0):
+        sigma = np.exp(spread * rng.standard_normal(4000))
+        se = sigma * np.sqrt(rng.chisquare(5, 4000) / 5)
+        scales = guarantees.true_scales(fl.Estimates(np.zeros(4000), se, dof=5))
+        assert np.std(np.log(scales)) == pytest.approx(spread, abs=0.07)
+        assert np.mean(np.log(scales)) == pytest.approx(np.mean(np.log(sigma)), abs=0.05)
+    known = fl.Estimates([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], dof=[1e15, np.inf, 1e15])
+    np.testing.assert_allclose(guarantees.true_scales(known), [1, 2, 3], rtol=1e-5)
+
+
+def test_a_small_p_needs_draws_when_dof_is_small() -> None:
+    few, many = (fl.Estimates([0, 0.1, 50, 50.1], np.ones(4), dof=dof) for dof in (5, 500))
+    assert judged(few, fl.Calibrated(draws=999)).min() == pytest.approx(1 / 1000)
+    assert judged(many, fl.Calibrated(draws=999)).min() < 1e-100
+
+
+@pytest.mark.parametrize("dof", [None, 8])
+def test_the_number_of_cores_changes_nothing(dof: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates = simulate.planted([0, 2], [40, 40], profile="lognormal", dof=dof, seed=1).estimates
+    seen = []
+    for cores in (1, 2, 7):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)), raising=False)
+        seen.append(judged(estimates, fl.Calibrated(draws=3000)))
+    np.testing.assert_array_equal(seen[0], seen[1])
+    np.testing.assert_array_equal(seen[0], seen[2])
+    assert not np.array_equal(seen[0], judged(estimates, fl.Calibrated(draws=3000), seed=1))
+
+
+def test_draws_stop_early_only_when_p_is_large() -> None:
+    alike, apart = simulate.null(30, seed=2).estimates, simulate.planted([0, 5], [15, 15], seed=2).estimates
+    for estimates, draws in ((alike, 1024), (apart, 10_000)):
+        judgement = fl.Calibrated().judge(estimates, fl.agglomerate(estimates), 0)
+        assert judgement.facts["draws"] == draws
+    assert judged(alike, fl.Calibrated()).min() > 0.2
+
+
+@pytest.mark.parametrize(("groups", "draws"), [(200, 10_000), (50_000, 2_000), (2_000_000, 300)])
+def test_default_draws_shrink_with_the_number_of_groups(groups: int, draws: int) -> None:
+    assert fl.Calibrated().draws_for(groups) == draws
+    assert fl.Calibrated(draws=77).draws_for(groups) == 77
+
+
+def test_far_tails_are_right_where_doubles_end() -> None:
+    """Reference values from 50-digit arithmetic."""
+    for value, dof, expected in (
+        (2_000.0, 101, -804.53465673163714597),
+        (1e6, 101, -499496.96216930450356684),
+        (1e5, 1, -50005.98226408487985397),
+    ):
+        assert guarantees.log_chi_square_tail(np.array([value]), dof)[0] == pytest.approx(expected, rel=1e-10)
+    near = np.array([0.0, 0.5, 30.0, 900.0])
+    np.testing.assert_allclose(
+        guarantees.log_chi_square_tail(near, 20), stats.chi2.logsf(near, 20), rtol=1e-9, atol=1e-15
+    )
+
+
+def test_bonferroni_is_algorithm_2_to_the_letter() -> None:
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        size = int(rng.integers(2, 26))
+        theta, se = rng.standard_normal(size) * 5, np.exp(rng.standard_normal(size))
+        steps = oracles.literal_algorithm_2(theta.tolist(), se.tolist())
+        for alpha in (0.001, 0.05, 0.5):
+            found = fl.cluster(fl.Estimates(theta, se), alpha=alpha, guarantee="bonferroni", refine=False)
+            assert oracles.partition_of(found.labels.tolist()) == oracles.stopped_at(steps, size, alpha)
+
+
+def test_bonferroni_far_in_the_tail() -> None:
+    found = fl.cluster(fl.Estimates([0.0, 1e4], [1.0, 1.0]), guarantee="bonferroni")
+    assert found.rejected
+    assert found.pvalue == 5e-324
+    assert found.log_pvalue == pytest.approx(-25_000_008.4 + math.log(4), abs=1.0)
+    assert "e-10857" in str(found)
+
+
+@pytest.mark.parametrize("draws", [0, -1, 2.5, True, "many"])
+def test_draws_must_be_a_whole_number(draws: object) -> None:
+    with pytest.raises(fl.InputError, match="draws="):
+        fl.Calibrated(draws=draws)  # type: ignore[arg-type]
+
+
+def test_too_few_draws_for_alpha() -> None:
+    estimates = simulate.null(5).estimates
+    with pytest.raises(fl.InputError, match=r"draws=18: too few for alpha=0\.05\. Use at least draws=19"):
+        fl.cluster(estimates, guarantee=fl.Calibrated(draws=18))
+    found = fl.cluster(estimates, guarantee=fl.Calibrated(draws=19))
+    with pytest.raises(fl.InputError, match="at least draws=999"):
+        found.at(0.001)
+
+
+@pytest.mark.parametrize("name", ["calibrate", "none", None, 3])
+def test_unknown_guarantee(name: object) -> None:
+    with pytest.raises(fl.InputError, match="guarantee="):
+        fl.cluster(simulate.null(5).estimates, guarantee=name)  # type: ignore[arg-type]
