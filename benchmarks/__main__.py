@@ -1,0 +1,129 @@
+"""`make bench`: speed and memory as ratios to floors and peers, all measured in one run on one machine.
+
+Exit 1 when a limit is missed. Absolute times are printed for orientation only.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+from scipy.cluster.hierarchy import linkage
+
+import faultlines as fl
+from benchmarks.timing import Board, seconds
+from faultlines import simulate
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def tree(board: Board) -> None:
+    rng = np.random.default_rng(0)
+    for size in (10**4, 10**5, 10**6, 10**7):
+        estimates = fl.Estimates(rng.standard_normal(size), np.exp(0.5 * rng.standard_normal(size)))
+        floor = seconds(partial(np.argsort, estimates.theta))
+        ours = seconds(partial(fl.agglomerate, estimates))
+        good, limit = (ours / floor <= 4, "≤ 4") if size == 10**6 else (None, "")
+        board.line(
+            f"agglomerate, {size:.0e} groups / np.argsort of the same array",
+            f"{ours / floor:.2f} ×",
+            good=good,
+            limit=limit,
+        )
+        board.line(f"    time a group, {size:.0e} groups", f"{ours / size * 1e9:.0f} ns")
+    size = 10**6
+    worst = {
+        "gaps growing 1, 2, 3, …": np.cumsum(np.arange(size, dtype=float)),
+        "all θ equal": np.full(size, 0.3),
+        "geometric gaps": np.concatenate([[0.0], np.cumsum(1.00001 ** np.arange(size - 1))]),
+        "heavy tails": rng.standard_cauchy(size),
+    }
+    usual = seconds(partial(fl.agglomerate, fl.Estimates(rng.standard_normal(size), np.ones(size))))
+    for name, theta in worst.items():
+        shuffled = fl.Estimates(rng.permutation(theta), np.ones(size))
+        took = seconds(partial(fl.agglomerate, shuffled))
+        board.line(
+            f"agglomerate, 1e+06 groups, {name} / normal θ",
+            f"{took / usual:.2f} ×",
+            good=took / usual <= 2,
+            limit="≤ 2",
+        )
+    theta = rng.standard_normal(5000)
+    estimates = fl.Estimates(theta, np.ones(5000))
+    ward = seconds(lambda: linkage(theta[:, None], "ward"))
+    ours = seconds(lambda: fl.agglomerate(estimates).to_linkage())
+    board.line(
+        "scipy linkage(ward) / agglomerate, 5,000 groups",
+        f"{ward / ours:,.0f} ×",
+        good=ward / ours >= 100,
+        limit="≥ 100",
+    )
+
+
+def calibration(board: Board) -> None:
+    groups, draws = 200, 10_000
+    estimates = simulate.planted([0, 3], [100, 100], profile="lognormal").estimates
+    hierarchy = fl.agglomerate(estimates)
+
+    def share(seed: int) -> None:
+        normal = np.random.Generator(np.random.SFC64(seed)).standard_normal((draws // CORES, groups))
+        normal.sort(axis=1)
+
+    def floor() -> None:
+        with ThreadPoolExecutor(CORES) as pool:
+            list(pool.map(share, range(CORES)))
+
+    ours = seconds(lambda: fl.Calibrated(draws).judge(estimates, hierarchy, 0), least=2)
+    least = seconds(floor, least=2)
+    board.line(
+        f"calibrated, 200 groups, 10,000 draws / drawing and sorting them in NumPy, {CORES} cores",
+        f"{ours / least:.2f} ×",
+        good=ours / least <= 5,
+        limit="≤ 5",
+    )
+    board.line("    time", f"{ours * 1e3:.0f} ms")
+    million = simulate.planted([0, 3], [500_000, 500_000], profile="lognormal").estimates
+    took = seconds(lambda: fl.cluster(million), most=1)
+    board.line("calibrated, 1e+06 groups, estimates to clusters", f"{took:.0f} s", good=took < 90, limit="a minute")
+
+
+def paper(board: Board) -> None:
+    estimates = simulate.asia_africa(0.2).estimates
+    took = seconds(lambda: fl.cluster(estimates, guarantee="bonferroni", refine=False))
+    board.line("the paper's problem, K = 102, bonferroni: its 27 ms (other machine) / ours", f"{0.027 / took:,.0f} ×")
+    took_calibrated = seconds(lambda: fl.cluster(estimates))
+    board.line("    ours, bonferroni", f"{took * 1e3:.2f} ms")
+    board.line("    ours, calibrated on 10,000 draws", f"{took_calibrated * 1e3:.0f} ms")
+
+
+def memory(board: Board) -> None:
+    """Peak resident memory of a fresh process, less that of the same process without the work."""
+    prepare = "import resource, numpy as np, faultlines as fl; fl.Estimates, fl.agglomerate;"
+    prepare += "e = fl.Estimates(np.random.default_rng(0).standard_normal({k}), np.ones({k}));"
+    report = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    size = 4_000_000
+
+    def peak(work: str) -> int:
+        script = (prepare + work + report).format(k=size)
+        return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
+
+    board.line(
+        "agglomerate, peak memory a group, beside the estimates",
+        f"{(peak('fl.agglomerate(e);') - peak('')) / size:.0f} bytes",
+    )
+
+
+def main() -> None:
+    board = Board()
+    for part in (tree, calibration, paper, memory):
+        part(board)
+    if board.missed:
+        sys.exit(f"{len(board.missed)} limits missed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Best-of-n timing, and lines that hold a figure against its limit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def seconds(work: Callable[[], object], least: float = 0.5, most: int = 30) -> float:
+    """The shortest of several runs: the one the machine disturbed least."""
+    best, spent, runs = float("inf"), 0.0, 0
+    while spent < least and runs < most:
+        started = time.perf_counter()
+        work()
+        took = time.perf_counter() - started
+        best, spent, runs = min(best, took), spent + took, runs + 1
+    return best
+
+
+@dataclass
+class Board:
+    """Collects figures; knows at the end whether all stood the test."""
+
+    missed: list[str] = field(default_factory=list)
+
+    def line(self, what: str, value: str, *, good: bool | None = None, limit: str = "") -> None:
+        """Print one figure; `good` says whether it is within `limit`, None that there is none."""
+        verdict = "" if good is None else ("ok" if good else "MISSED")
+        print(f"{what:<74} {value:>14}  {limit:<10} {verdict}", flush=True)
+        if good is False:
+            self.missed.append(what)
