@@ -64,7 +64,7 @@ def test_calibrated_claims_at_alpha_with_five_degrees_of_freedom(groups: int, pr
 
 @pytest.mark.parametrize(
     ("groups", "equal", "lognormal"),
-    [(5, 0.02, 0.02), (10, 0.06, 0.03), (21, 0.31, 0.07), (50, 0.98, 0.69), (100, 1.0, 1.0)],
+    [(5, 0.02, 0.02), (10, 0.06, 0.03), (21, 0.31, 0.07), (50, 0.98, 0.55), (100, 1.0, 0.99)],
 )
 def test_the_papers_rule_claims_far_too_often(groups: int, equal: float, lognormal: float) -> None:
     for profile, expected in (("equal", equal), ("lognormal", lognormal)):
