@@ -82,7 +82,7 @@ def test_the_papers_rule_claims_far_too_often(groups: int, equal: float, lognorm
 def test_degrees_of_freedom_from_twenty_on_allow_a_small_p() -> None:
     """Below one in so many draws p rests on the spread of the variances; from dof 20 on that is sound."""
     for profile in PROFILES:
-        runs = 30_000
+        runs = 12_000
         p = pvalues(
             lambda rng, profile=profile: simulate.null(21, profile=profile, dof=20, seed=rng).estimates,  # type: ignore[misc]
             runs,

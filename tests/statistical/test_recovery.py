@@ -18,7 +18,7 @@ def exactly_recovered(found: fl.Clustering, truth: np.ndarray, cluster: int) -> 
 
 
 def test_asia_is_recovered_from_an_effect_of_a_fifth_on() -> None:
-    """The paper's example at μ = 4/19; its own rule finds Asia in about one run in ten."""
+    """The paper's example at μ = 4/19; its own rule finds Asia in about one run in twenty."""
     runs = 400
     ours = literal = 0
     for seed in range(runs):
