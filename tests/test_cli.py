@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path  # noqa: TC003  (pytest reads the annotations of fixtures)
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -136,6 +136,39 @@ def test_bad_files_are_one_line_and_exit_2(tmp_path: Path, name: str, content: b
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert name in done.stderr
+
+
+def piped(command: str, table: Path, *extra: str) -> list[int]:
+    """Exit codes of `faultlines … | reader`."""
+    words = f"{sys.executable} -c 'from faultlines.cli import main; main()' estimates {table} {' '.join((*BY, *extra))}"
+    script = f'{command.format(words)}; echo "${{PIPESTATUS[@]}}" >&2'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return [int(code) for code in done.stderr.split("\n")[-2].split()]
+
+
+@pytest.mark.parametrize("buffering", ["PYTHONUNBUFFERED=1", "PYTHONUNBUFFERED="])
+def test_the_verdict_does_not_hang_on_who_reads_it(table: Path, buffering: str) -> None:
+    assert piped(f"export {buffering}; {{}} | true", table, "--fail-on-split")[0] == 1
+    assert piped(f"export {buffering}; {{}} | true", table)[0] == 0
+    assert piped(f"export {buffering}; {{}} >&-", table, "--fail-on-split")[0] == 1
+    if Path("/dev/full").exists():
+        assert piped(f"export {buffering}; {{}} > /dev/full", table, "--fail-on-split")[0] == 2
+
+
+def test_a_table_on_stdin_and_the_version(table: Path) -> None:
+    words = [*COMMAND, "estimates", "-", *BY]
+    done = subprocess.run(words, input=table.read_bytes(), capture_output=True, check=True)
+    assert done.stdout.decode() == run("estimates", table, *BY).stdout
+    assert run("--version").stdout == f"faultlines {fl.cluster(fl.Estimates([1], [1])).summary()['faultlines']}\n"
+
+
+def test_names_in_json_survive_any_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("country,lift,sd\n日本,0,1\nÖ,9,1\n", encoding="utf-8")
+    env = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run([*COMMAND, "estimates", path, *BY, "--json", "-"], capture_output=True, env=env, check=True)
+    assert json.loads(done.stdout.decode("utf-8"))["clusters"][0]["members"] == ["日本"]
 
 
 def test_no_arguments_is_help_and_help_is_light() -> None:

@@ -277,12 +277,56 @@ def test_several_attributes_become_several_columns() -> None:
     assert "DE · app, DE · web" in str(found)
 
 
+def test_very_many_clusters_make_a_short_table() -> None:
+    found = fl.cluster(fl.Estimates(np.arange(500.0) * 100, np.ones(500)))
+    assert found.n_clusters == 500
+    assert "460 more clusters" in str(found)
+    assert len(str(found).splitlines()) < 50
+    assert found.to_markdown().count("\n| ") == 501
+
+
+def test_numbers_show_the_digits_their_errors_allow() -> None:
+    far = fl.cluster(fl.Estimates([1e9 + 1, 1e9 + 2, 1e9 + 90, 1e9 + 91], [1.0] * 4))
+    assert "+1,000,000,001.50" in str(far)
+    tiny = fl.cluster(fl.Estimates([1e-12, 2e-12, 9e-11], [1e-12] * 3))
+    assert "+1.50e-12" in str(tiny) or "+1.5e-12" in str(tiny)
+    assert "2.5" in str(fl.cluster(fl.Estimates([1.0], [1.0], n=2.5)))
+
+
+@pytest.mark.parametrize("refine", ["no", 1, None])
+def test_refine_must_be_a_truth_value(refine: object) -> None:
+    with pytest.raises(fl.InputError, match="refine="):
+        fl.cluster(three_clusters(), refine=refine)  # type: ignore[arg-type]
+
+
+def test_known_and_estimated_variances_mix() -> None:
+    found = fl.cluster(fl.Estimates([0, 1, 50], [1, 1, 1], dof=[5, 5, np.inf]))
+    assert found.n_clusters == 2
+    assert all(np.isfinite([*cluster.ci, cluster.se]).all() for cluster in found.clusters)
+
+
+def test_excluded_groups_keep_their_numbers() -> None:
+    found = fl.cluster(fl.Estimates([1.0, 2.0], [0.5, 0.6], ["a", "b"], n=[5, 50]), min_size=10)
+    assert found.excluded == (fl.Excluded("a", "fewer than 10 in the group", 1.0, 0.5, 5.0),)
+    assert found.to_dicts()[1]["estimate"] == 1.0
+
+
+@pytest.mark.parametrize("labels", [[2**70, 1], [frozenset([1]), "x"], [1, "x"], [True, False], [0.5, 2]])
+def test_frames_take_any_labels(labels: list[object]) -> None:
+    found = fl.cluster(fl.Estimates([0.0, 1.0], [1.0, 1.0], labels))
+    for frame in (found.to_pandas(), found.to_polars(), found.to_arrow().to_pandas()):
+        assert len(frame) == 2
+    assert json.loads(found.to_json())["groups"][0]["estimate"] == 0.0
+
+
 def test_hostile_names_stay_text() -> None:
-    names = ["<script>alert(1)</script>", "a|b", "new\nline", "c"]
+    names = ["<script>alert(1)</script>", "a|b", "new\nline", "c\x1b[31m"]
     found = fl.cluster(fl.Estimates([0, 1, 2, 50], [0.5] * 4, names))
     assert "<script>" not in found._repr_html_()
     assert "&lt;script&gt;" in found._repr_html_()
     assert "a\\|b" in found.to_markdown()
+    assert "\x1b" not in str(found)
+    assert "new\n" not in str(found)
     assert len(found.to_markdown().split("\n\n")[1].splitlines()) == 2 + found.n_clusters
 
 

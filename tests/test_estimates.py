@@ -110,7 +110,11 @@ def test_numbers_that_cannot_be_used_are_refused_by_name() -> None:
     refused("se: has 2 values, but theta has 3", **three | {"se": [1.0, 1.0]})
     refused("labels: has 2 names, but theta has 3", **three | {"labels": ["a", "b"]})
     refused("group 'a': stands more than once", **three | {"labels": ["a", "b", "a"]})
-    refused("labels='abc': is a single text", **three | {"labels": "abc"})
+    for labels in ("abc", 5, {"a", "b", "c"}):
+        refused("labels=.*is not a sequence of names", **three | {"labels": labels})
+    refused("mixes names and tuples", **three | {"labels": [(), "a", "b"]})
+    refused("labels: holds NaN", **three | {"labels": ["a", "b", float("nan")]})
+    refused("attributes=.*must be distinct names", **three, attributes=["x", "x"])
     refused("mixes names and tuples", **three | {"labels": ["a", ("b", "c"), "d"]})
     refused("unhashable", **three | {"labels": [{}, {}, {}]})
     refused("K = 0", theta=[], se=[])
@@ -118,7 +122,13 @@ def test_numbers_that_cannot_be_used_are_refused_by_name() -> None:
     refused("theta=.*is not numeric", theta=["one", "two"], se=[1.0, 1.0])
     refused("se=.*is not numeric", theta=[1.0, 2.0], se=[True, True])
     refused(r"n=0 in group 'b'", **three, n=[1, 0, 2])
-    refused(r"dof=-1 in group 'a'", **three, dof=-1)
+    refused(r"dof=0.5 in group 'a' \(and 2 more\): must be 1 or more", **three, dof=0.5)
+    refused("theta=.*is not numeric", **three | {"theta": [1j, 2, 3]})
+    refused("theta=.*is not numeric", **three | {"theta": [True, None, 3]})
+    refused("theta=.*is not numeric", **three | {"theta": [10**400, 2, 3]})
+    refused("theta=nan in group 'b'", **three | {"theta": np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])})
+    refused("edge of what numbers can hold", **three | {"se": [5e-324, 1.0, 1.0]})
+    refused("edge of what numbers can hold", **three | {"theta": [1.7e308, 1.0, 1.0]})
     refused(r"attributes=.*has 2 names", **three, attributes=["x", "y"])
     refused("spans too many orders", theta=[0.0, 1.0], se=[1e-200, 1.0])
     refused("lies too far apart", theta=[0.0, 1e200], se=[1.0, 1.0])
@@ -149,9 +159,12 @@ def test_the_caller_keeps_its_arrays() -> None:
         ({"by": "Country"}, "by='Country': no such column. Did you mean 'country'?"),
         ({"by": ["country", "devise"]}, "by[1]='devise': no such column. Did you mean 'device'?"),
         ({"by": []}, "by=[]: names no column"),
+        ({"by": None}, "by=None: names no column"),
+        ({"by": [5]}, "by=5: is not the name of a column"),
+        ({"estimate": None}, "estimate=None: is not the name of a column"),
         ({"by": ["device", "device"]}, "names a column twice"),
         ({"estimate": "country"}, "estimate='country': the column is not numeric"),
-        ({"by": "device"}, "group 'app': stands more than once (3 names are repeated)"),
+        ({"by": "device"}, "group 'app': stands more than once (5 groups, 2 names)"),
     ],
 )
 @pytest.mark.parametrize("source", ["pandas", "csv", "parquet"])
@@ -180,7 +193,14 @@ def test_missing_numbers_are_refused_with_the_group() -> None:
         ("empty.csv", b"", "is empty"),
         ("header.csv", b"country,lift,sd\n", "has no rows"),
         ("broken.parquet", b"PAR1 this is not parquet", "cannot be read"),
-        ("binary.csv", bytes(range(256)) * 20, "binary.csv"),
+        ("binary.csv", bytes(range(256)) * 20, "is not UTF-8 text (byte 129 is 0x80)"),
+        ("latin.csv", "country,lift,sd\nÖ,1,1\n".encode("latin-1"), "is not UTF-8 text"),
+        ("ragged.csv", b"country,lift,sd\nDE,1,1\nFR,1,1,9\n", "line 3 has 4 fields, the header 3"),
+        ("quote.csv", b'country,lift,sd\n"DE,1,1\n', "Check the quotes"),
+        ("twice.csv", b"country,lift,sd,sd\nDE,1,1,2\n", "se='sd': two columns have this name"),
+        ("comma.csv", b"country;lift;sd\nDE;1,5;1\n", "row 1 holds '1,5'"),
+        ("thousand.csv", b"country,lift,sd\nDE,1_000,1\n", "row 1 holds '1_000'"),
+        ("broken.csv.gz", b"not gzip", "cannot be read"),
         ("table.xlsx", b"x", "neither csv nor parquet"),
         ("cell.csv", b"country,lift,sd\nDE,1.2%,1\n", "row 1 holds '1.2%'"),
     ],
@@ -196,5 +216,10 @@ def test_files_that_cannot_be_used(name: str, content: bytes | None, match: str,
 def test_a_folder_and_a_stranger_are_refused(tmp_path: Path) -> None:
     with pytest.raises(fl.InputError, match="is a folder"):
         fl.Estimates.from_frame(tmp_path, by="a", estimate="b", se="c")
-    with pytest.raises(fl.InputError, match="dict is not a frame"):
+    doubled = pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"])
+    with pytest.raises(fl.InputError, match="is not a frame narwhals can read"):
+        fl.Estimates.from_frame(doubled, by="a", estimate="b", se="b")
+    with pytest.raises(fl.InputError, match="no such column"):
+        fl.Estimates.from_frame(pd.DataFrame([[1, 2, 3]]), by="a", estimate="b", se="b")
+    with pytest.raises(fl.InputError, match="frame=dict: is not a frame"):
         fl.Estimates.from_frame({"a": [1]}, by="a", estimate="b", se="c")

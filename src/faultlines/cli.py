@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from faultlines.errors import InputError
+
 if TYPE_CHECKING:
     from faultlines.clustering import Clustering
     from faultlines.guarantees import Guarantee
@@ -36,6 +38,23 @@ Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole result to this file; - for stdout.")]
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        _say(f"faultlines {version('faultlines')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Find where a population splits: the clusters of groups that really differ, and how sure that is."""
+
+
 @app.command()
 def demo(
     seed: Seed = 0,
@@ -53,24 +72,26 @@ def demo(
     lifts = ", ".join(f"{lift:+.0%}" for lift in np.unique(simulated.effects))
     to_file = json is not None and str(json) != "-"
     if to_file or json is None:
-        print(f"Two onboardings, {groups} countries; measured: relative lift in users who come back.\n")
-        print(found)
-        print(f"\nPlanted: {planted} clusters with true lifts {lifts}.")
+        _say(f"Two onboardings, {groups} countries; measured: relative lift in users who come back.\n")
+        _say(str(found))
+        _say(f"\nPlanted: {planted} clusters with true lifts {lifts}.")
         if found.n_clusters == planted:
             astray = [simulated.estimates.labels[i] for i in np.flatnonzero(found.labels != simulated.truth).tolist()]
             others = f" (not {', '.join(map(str, astray))})" if astray else ""
-            print(f"Found: all {planted}, {groups - len(astray)} of {groups} countries in their true cluster{others}.")
+            _say(f"Found: all {planted}, {groups - len(astray)} of {groups} countries in their true cluster{others}.")
         else:
-            print(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
+            _say(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
     _write_json(found, json)
     if to_file:
-        print(f"The whole result is in {json}. Next: faultlines estimates --help")
+        _say(f"The whole result is in {json}. Next: faultlines estimates --help")
 
 
 @app.command()
 def estimates(
-    file: Annotated[Path, typer.Argument(help="A csv or parquet file with one row a group.", show_default=False)],
-    by: Annotated[list[str], typer.Option(help="Column that names the groups; several for intersections.")],
+    file: Annotated[Path, typer.Argument(help="A csv or parquet file with one row a group; - for csv on stdin.")],
+    by: Annotated[
+        list[str], typer.Option(metavar="COLUMN", help="Column that names the groups; several for intersections.")
+    ],
     estimate: Annotated[str, typer.Option(help="Column of estimates.")],
     se: Annotated[str, typer.Option(help="Column of standard errors.")],
     n: Annotated[str | None, typer.Option(help="Column of group sizes.")] = None,
@@ -92,14 +113,13 @@ def estimates(
     table = Estimates.from_frame(file, by=by[0] if len(by) == 1 else by, estimate=estimate, se=se, n=n, dof=dof)
     found = cluster(table, alpha=alpha, guarantee=chosen, refine=refine, min_size=min_size, seed=_checked_seed(seed))
     if str(json) != "-":
-        print(found)
+        _say(str(found))
     _write_json(found, json)
     if fail_on_split and found.rejected:
         raise typer.Exit(1)
 
 
 def _guarantee(name: str, draws: int | None) -> Guarantee:
-    from faultlines.errors import InputError
     from faultlines.guarantees import Calibrated, guarantee_of
 
     chosen = guarantee_of(name)
@@ -111,47 +131,58 @@ def _guarantee(name: str, draws: int | None) -> Guarantee:
 
 
 def _checked_seed(seed: int) -> int:
-    from faultlines.errors import InputError
-
     if seed < 0:
         raise InputError(f"seed={seed}", "must be 0 or more", "Use for example --seed 0.")
     return seed
 
 
-def _write_json(found: Clustering, path: Path | None) -> None:
-    from faultlines.errors import InputError
+def _say(text: str) -> None:
+    """Print to stdout. A reader that has gone, such as `head`, is no error and does not change the exit code."""
+    if sys.stdout is None:
+        return
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise _unwritable("stdout", error) from error
 
+
+def _write_json(found: Clustering, path: Path | None) -> None:
     if path is None:
         return
     if str(path) == "-":
-        print(found.to_json())
+        if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 whatever the terminal speaks
+        _say(found.to_json())
         return
     try:
         path.write_text(found.to_json() + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"json={str(path)!r}", f"cannot be written ({error.strerror})", "Check the path.") from error
+        raise _unwritable(f"json={str(path)!r}", error) from error
+
+
+def _unwritable(what: str, error: OSError) -> InputError:
+    return InputError(what, f"cannot be written ({error.strerror})", "Check the path and the space that is left.")
 
 
 def main() -> None:
     """Run the command line; whatever cannot be used is one line on stderr and exit 2."""
-    from faultlines.errors import InputError
-
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without ● shows something, not a traceback
     try:
         # Not standalone: the library would frame its usage errors in five lines and swallow an interrupt.
         code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)
-        sys.stdout.flush()
     except InputError as error:
         _stop(str(error), 2)
     except _UsageError as error:
         _stop(error.format_message(), 2)  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
         _stop("interrupted", 130)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except MemoryError:
+        _stop("out of memory", 3)
     if code == 130:  # an interrupt, as some releases of Typer report it
         _stop("interrupted", code)
     sys.exit(code or 0)

@@ -15,7 +15,7 @@ from scipy.special import ndtri, stdtrit
 from faultlines import text
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import Estimates, name_of
-from faultlines.guarantees import Bonferroni, Calibrated, Guarantee, Judgement, guarantee_of
+from faultlines.guarantees import Bonferroni, Calibrated, Guarantee, Judgement, guarantee_of, true_scales
 from faultlines.hierarchy import Hierarchy, agglomerate
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Rows = Literal["groups", "clusters"]
 _LINE = 112  # characters in a line of text output
+_ROWS = 40  # clusters in a table of text output
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Cluster:
     Attributes:
         members: Labels of its groups, by rising estimate.
         estimate: Their precision-weighted mean.
-        se: Its standard error.
+        se: Its standard error; where `dof` is known, with allowance for weights that are estimated.
         ci: Interval at the level 1 − α. Descriptive: the same data chose the members, so two clusters' intervals are
             farther apart than fresh data would put them.
         n: Total size, when the sizes of the groups are known.
@@ -52,10 +53,13 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A group that was left out, and why."""
+    """A group that was left out, why, and what was known of it."""
 
     label: Label
     reason: str
+    estimate: float | None = None
+    se: float | None = None
+    n: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,22 +253,24 @@ class Clustering:
             }
         if rows != "groups":
             raise InputError(f"rows={rows!r}", "is not known", "Use 'groups' or 'clusters'.")
-        kept, left = self.estimates, [excluded.label for excluded in self.excluded]
-        blank: list[Any] = [None] * len(left)
+        kept, out = self.estimates, self.excluded
+        blank: list[Any] = [None] * len(out)
         named: dict[str, list[Any]] = {}
         for i, attribute in enumerate(kept.attributes):
-            column = attribute if attribute not in _GROUP_COLUMNS else f"{attribute}_"
-            named[column] = [label[i] if isinstance(label, tuple) else label for label in [*kept.labels, *left]]
-            if len({type(value) for value in named[column]}) > 1:  # a frame's column has one type
-                named[column] = [str(value) for value in named[column]]
+            column = attribute
+            while column in _GROUP_COLUMNS or column in named:
+                column += "_"
+            labels = [*kept.labels, *(excluded.label for excluded in out)]
+            named[column] = _one_type([label[i] if isinstance(label, tuple) else label for label in labels])
+        sizes = kept.n.tolist() if kept.n is not None else [None] * len(kept)
         return {
             **named,
-            "estimate": kept.theta.tolist() + blank,
-            "se": kept.se.tolist() + blank,
-            "n": ([_whole(n) for n in kept.n.tolist()] if kept.n is not None else [None] * len(kept)) + blank,
+            "estimate": kept.theta.tolist() + [excluded.estimate for excluded in out],
+            "se": kept.se.tolist() + [excluded.se for excluded in out],
+            "n": [_whole(n) for n in [*sizes, *(excluded.n for excluded in out)]],
             "cluster": self.labels.tolist() + blank,
             "cluster_estimate": [self.clusters[i - 1].estimate for i in self.labels.tolist()] + blank,
-            "excluded": [None] * len(kept) + [excluded.reason for excluded in self.excluded],
+            "excluded": [None] * len(kept) + [excluded.reason for excluded in out],
         }
 
     def _table(self, *, whole: bool = False) -> tuple[list[str], list[list[str]], set[int]]:
@@ -276,15 +282,20 @@ class Clustering:
         header = ["cluster", "effect", f"{100 * (1 - self.alpha):.12g}% interval"]
         header += [*([] if whole else [""]), "groups", *(["n"] if sized else [])]
         rows = []
-        for i, cluster in enumerate(self.clusters):
+        shown = list(enumerate(self.clusters))
+        if len(shown) > _ROWS and not whole:
+            shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
+        for i, cluster in shown:
             low, high = cluster.ci
             row = [str(i + 1), number(cluster.estimate), f"{number(low)} … {number(high)}"]
             row += [] if whole else [text.bar(low, cluster.estimate, high, scale)]
             row += [text.count(len(cluster.members)), *([text.count(cluster.n or 0)] if sized else [])]
             rows.append(row)
         used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header)))
-        for row, cluster in zip(rows, self.clusters, strict=True):
+        for row, (_, cluster) in zip(rows, shown, strict=True):
             row.append(text.members(cluster.members, name_of, 10**9 if whole else max(_LINE - used, 30)))
+        if len(rows) < self.n_clusters:
+            rows.insert(_ROWS // 2, ["…", *[""] * (len(header) - 1), f"{self.n_clusters - len(rows):,} more clusters"])
         right = set(range(len(header))) - (set() if whole else {3})
         return [*header, "members"], rows, right
 
@@ -296,6 +307,8 @@ class Clustering:
             notes.append(f"Calibrated on {facts['draws']:,} draws, seed {facts['seed']}.")
         if isinstance(self.guarantee, Bonferroni) and len(self.estimates) > 5:
             notes.append("The α/K² rule claims clusters in pure noise far more often than α; see docs/guarantees.md.")
+        if isinstance(self.guarantee, Bonferroni) and self.estimates.dof is not None:
+            notes.append("The α/K² rule takes standard errors as known; dof is not used.")
         if self.rejected:
             notes.append("Intervals are descriptive: the same data chose the clusters.")
         if self.excluded:
@@ -342,6 +355,8 @@ def cluster(
     alpha = _checked_alpha(alpha)
     chosen = guarantee_of(guarantee)
     chosen.check(alpha)
+    if not isinstance(refine, bool | np.bool_):
+        raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
     estimates, excluded = _large_enough(data, min_size)
@@ -390,8 +405,12 @@ def _clusters(estimates: Estimates, order: IntArray, starts: IntArray, alpha: fl
     means = middle + np.add.reduceat(weight * (theta - middle), starts) / mass
     errors = estimates.se.min() / np.sqrt(mass)
     reach = np.full(starts.size, -float(ndtri(alpha / 2)))
-    if estimates.dof is not None:  # Welch–Satterthwaite for a weighted mean
-        freedom = mass**2 / np.add.reduceat(weight**2 / estimates.dof[order], starts)
+    if estimates.dof is not None:
+        # Groups whose variance came out too small weigh too much, and 1/√Σw would take their word for it: the variance
+        # of the weighted mean is that of its terms with the scales behind the estimates. Then Welch–Satterthwaite.
+        spread = np.add.reduceat((weight * true_scales(estimates)[order]) ** 2, starts)
+        errors = np.maximum(errors, np.sqrt(spread) / mass)
+        freedom = mass**2 / np.add.reduceat(weight**2 / np.minimum(estimates.dof[order], 1e12), starts)
         reach = -np.asarray(stdtrit(freedom, alpha / 2), dtype=np.float64)
     sizes = None if estimates.n is None else np.add.reduceat(estimates.n[order], starts)
     labels, ordered = estimates.labels, order.tolist()
@@ -425,12 +444,15 @@ def _large_enough(estimates: Estimates, min_size: float) -> tuple[Estimates, tup
             f"Use at most {estimates.n.max():g}.",
         )
     reason = f"fewer than {min_size:g} in the group"
-    left = tuple(Excluded(estimates.labels[i], reason) for i in np.flatnonzero(~keep).tolist())
+    left = tuple(
+        Excluded(estimates.labels[i], reason, float(estimates.theta[i]), float(estimates.se[i]), float(estimates.n[i]))
+        for i in np.flatnonzero(~keep).tolist()
+    )
     return estimates.subset(keep), left
 
 
 def _checked_alpha(alpha: float) -> float:
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 0 < alpha < 1:
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 1e-305 < alpha < 1:
         raise InputError(f"alpha={shorten(alpha)}", "must lie strictly between 0 and 1", "Use for example alpha=0.05.")
     return float(alpha)
 
@@ -438,6 +460,14 @@ def _checked_alpha(alpha: float) -> float:
 def _probability(log_p: float) -> float:
     """A probability from its logarithm, at least the smallest positive double."""
     return float(max(np.exp(log_p), np.nextafter(0.0, 1.0)))
+
+
+def _one_type(values: list[Any]) -> list[Any]:
+    """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
+    kinds = {type(value) for value in values}
+    if kinds in ({str}, {float}) or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
+        return values
+    return [str(value) for value in values]
 
 
 def _whole(size: float | None) -> float | int | None:

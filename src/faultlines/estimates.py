@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     Label = Hashable  # a name, or a tuple with one value for each attribute
 
-# Beyond these a product of weights or a squared difference leaves the range of a double. Real data is nowhere near.
-_WIDEST_SE = 1e100
-_FARTHEST_THETA = 1e150
+# Real data is nowhere near these; within them no product of weights and no squared difference leaves a double's range.
+_WIDEST_SE = 1e40  # largest standard error over smallest
+_FARTHEST_THETA = 1e100  # distance of the outermost estimates in the smallest standard error
+_SMALLEST, _LARGEST = 1e-280, 1e280
+_MOST_PEOPLE = 2.0**53
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
@@ -36,7 +40,7 @@ class Estimates:
         labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
-            the standard errors too. Infinity means "known exactly". One number holds for all.
+            the standard errors too. At least 1; infinity means "known exactly". One number holds for all.
         attributes: What the labels are values of, for instance ``("country", "device")``.
     """
 
@@ -75,10 +79,11 @@ class Estimates:
         _check_range(thetas, errors)
         sizes = None if n is None else _vector("n", n, size, one_for_all=True)
         if sizes is not None:
-            _require(np.isfinite(sizes) & (sizes > 0), "n", sizes, names, "must be above zero", "Mend the size.")
+            fit = (sizes > 0) & (sizes <= _MOST_PEOPLE)
+            _require(fit, "n", sizes, names, "must be above zero and at most 2^53", "Mend the size.")
         freedom = None if dof is None else _vector("dof", dof, size, one_for_all=True)
         if freedom is not None:
-            _require(freedom > 0, "dof", freedom, names, "must be above zero", "Use infinity for a known variance.")
+            _require(freedom >= 1, "dof", freedom, names, "must be 1 or more", "Use infinity for a known variance.")
             if np.all(np.isinf(freedom)):
                 freedom = None
         for name, value in (
@@ -113,14 +118,15 @@ class Estimates:
             n: The column of group sizes, if there is one.
             dof: The column of degrees of freedom, if there is one.
         """
+        if not isinstance(by, str | list | tuple) or not by:
+            raise InputError(f"by={shorten(by)}", "names no column", "Name the column that holds the groups.")
         attributes = (by,) if isinstance(by, str) else tuple(by)
-        if not attributes:
-            raise InputError("by=[]", "names no column", "Name the column that holds the groups.")
         if len(set(attributes)) < len(attributes):
             raise InputError(f"by={list(attributes)!r}", "names a column twice", "Name each column once.")
-        asked = {"estimate": estimate, "se": se, "n": n, "dof": dof}
+        asked = {"estimate": estimate, "se": se, **({"n": n} if n is not None else {})}
+        asked |= {"dof": dof} if dof is not None else {}
         keys = {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
-        columns = frames.read(frame, keys=keys, numbers={k: v for k, v in asked.items() if v is not None})
+        columns = frames.read(frame, keys=keys, numbers=asked)
         labels = columns.keys[0] if len(attributes) == 1 else list(zip(*columns.keys, strict=True))
         numbers = columns.numbers
         return cls(
@@ -159,11 +165,12 @@ def name_of(label: Label) -> str:
 def _vector(parameter: str, values: npt.ArrayLike, size: int | None = None, *, one_for_all: bool = False) -> FloatArray:
     """A fresh one-dimensional float array, or an error that says what stands in the way."""
     try:
-        raw = np.asarray(values)
-        if raw.dtype == bool or raw.dtype.kind in "Mm":
+        raw = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan) if np.ma.isMA(values) else np.asarray(values)
+        odd = raw.dtype.kind not in "iufO" or (raw.dtype == object and any(isinstance(v, bool) for v in raw.flat))
+        if odd and raw.size:
             raise TypeError
         vector = np.array(raw, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{parameter}={shorten(values)}", "is not numeric", "Give numbers.") from error
     if vector.ndim == 0 and one_for_all and size is not None:
         vector = np.full(size, float(vector))
@@ -193,6 +200,12 @@ def _require(
 
 
 def _check_range(theta: FloatArray, se: FloatArray) -> None:
+    if np.abs(theta).max() > _LARGEST or not _SMALLEST <= se.min() <= se.max() <= _LARGEST:
+        raise InputError(
+            f"theta up to {np.abs(theta).max():g}, se from {se.min():g} to {se.max():g}",
+            "lies at the edge of what numbers can hold",
+            "Use other units.",
+        )
     with np.errstate(over="ignore"):
         widest = float(se.max() / se.min())
         farthest = float((theta.max() / 2 - theta.min() / 2) / se.min()) * 2
@@ -213,23 +226,30 @@ def _checked_labels(
 ) -> tuple[Sequence[Label], tuple[str, ...]]:
     if labels is None:
         names: Sequence[Label] = range(size)
-    elif isinstance(labels, str):
-        raise InputError(f"labels={labels!r}", "is a single text", "Give a sequence with one name a group.")
+    elif isinstance(labels, str | set | frozenset | dict) or not hasattr(labels, "__iter__"):
+        raise InputError(
+            f"labels={shorten(labels)}", "is not a sequence of names", "Give a list with one name a group."
+        )
     else:
         listed = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
         names = tuple(tuple(name) if isinstance(name, list) else name for name in listed)
     if len(names) != size:
         raise InputError("labels", f"has {len(names)} names, but theta has {size}", "Give one name for each group.")
     lengths = {len(name) if isinstance(name, tuple) else 0 for name in names} if labels is not None else {0}
-    if len(lengths) > 1 or (lengths != {0} and min(lengths) == 0):
+    if len(lengths) > 1 or () in names:
         raise InputError(
             f"labels={shorten(names)}",
             "mixes names and tuples, or tuples of different lengths",
             "Give all names, or all tuples with one value for each attribute.",
         )
+    parts = itertools.chain.from_iterable(name if isinstance(name, tuple) else (name,) for name in names)
+    if labels is not None and any(isinstance(part, float) and not math.isfinite(part) for part in parts):
+        raise InputError("labels", "holds NaN or infinity", "Name that group.")
     width = lengths.pop() or 1
     if attributes is None:
         attributes = ["group"] if width == 1 else [f"attribute_{i + 1}" for i in range(width)]
+    if isinstance(attributes, str) or len({str(attribute) for attribute in attributes}) < len(attributes):
+        raise InputError(f"attributes={shorten(attributes)}", "must be distinct names", "Name each attribute once.")
     if len(attributes) != width:
         raise InputError(
             f"attributes={shorten(tuple(attributes))}",
@@ -247,7 +267,7 @@ def _checked_labels(
         repeated = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError(
             f"labels: group {name_of(repeated)!r}",
-            f"stands more than once ({size - distinct} names are repeated)",
+            f"stands more than once ({size} groups, {distinct} names)",
             "Give one row a group: pool the repeated ones, or name a further attribute that tells them apart.",
         )
-    return names, tuple(attributes)
+    return names, tuple(str(attribute) for attribute in attributes)

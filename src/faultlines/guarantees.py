@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.special import digamma, gammaincc, gammaln, log_ndtr, polygamma
+from scipy.special import betainc, betaln, digamma, gammaincc, gammaln, log_ndtr, ndtri_exp, polygamma
 
 from faultlines import _walk
 from faultlines.errors import InputError, did_you_mean, shorten
@@ -30,7 +30,8 @@ _WORK = 100_000_000  # numbers drawn in all before the default number of draws b
 _MOST_DRAWS, _FEWEST_DRAWS = 10_000, 300
 _CLEAR = 0.2  # a p above this after a tenth of the draws is not worth the rest of them
 _BUNDLES = 256  # so many bundles of like directions stand for all of them where a curve of p is drawn
-_TRUSTED_DOF = 20  # below this, a p smaller than one in so many draws is not claimed
+_EXACT_HEIGHTS = 512  # more merges than this in question are read off a curve
+_AS_GOOD_AS_KNOWN = 1e12  # degrees of freedom
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class Judgement:
 
     log_pvalues: FloatArray
     facts: dict[str, int | float | str]
+
+    def __post_init__(self) -> None:
+        self.log_pvalues.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,8 @@ class Calibrated:
                         break
         drawn = np.concatenate(fractions)
         log_p = _log_pvalues(heights, drawn, groups)
-        if estimates.dof is not None and estimates.dof.min() < _TRUSTED_DOF:
-            log_p = np.maximum(log_p, -np.log(drawn.size))
+        if estimates.dof is not None:
+            log_p = _with_heavier_tail(log_p, drawn.size, float(estimates.dof.min()))
         return Judgement(log_p, {"draws": drawn.size - 1, "seed": seed})
 
 
@@ -159,14 +163,15 @@ def true_scales(estimates: Estimates) -> FloatArray:
     """
     if estimates.dof is None or len(estimates) < 2:
         return np.array(estimates.se)
-    half = np.minimum(estimates.dof, 1e12) / 2  # at 1e12 an estimated variance is as good as known
+    half = np.minimum(estimates.dof, _AS_GOOD_AS_KNOWN) / 2
     noise = polygamma(1, half)
     log_variance = 2 * np.log(estimates.se) - (digamma(half) - np.log(half))
     centre = log_variance.mean()
     # The variance of log χ² has a standard error by its own second and fourth cumulants.
     slack = np.sqrt(2 * noise.mean() ** 2 / (half.size - 1) + polygamma(3, half).mean() / half.size)
     spread = max(0.0, float(log_variance.var(ddof=1) - noise.mean() - slack))
-    return np.asarray(np.exp((centre + np.sqrt(spread / (spread + noise)) * (log_variance - centre)) / 2))
+    kept = np.where(estimates.dof < _AS_GOOD_AS_KNOWN, np.sqrt(spread / (spread + noise)), 1.0)
+    return np.asarray(np.exp((centre + kept * (log_variance - centre)) / 2))
 
 
 def _radius(estimates: Estimates, hierarchy: Hierarchy, scale: FloatArray) -> float:
@@ -186,17 +191,18 @@ def _null_blocks(scale: FloatArray, dof: FloatArray | None, draws: int, seed: in
     Only a few blocks are in flight at a time: memory stays bounded, and an interrupt is answered within one block.
     """
     rows = max(1, min(512, _BLOCK // scale.size))
-    unit = np.exp(np.log(scale).mean())
-    scale = scale / unit
+    # In an order of their own, so that the order of the groups does not change the answer.
+    order = np.argsort(scale) if dof is None else np.lexsort((dof, scale))
+    scale = scale[order] / np.exp(np.log(scale).mean())
     known = (1 / scale**2)[None, :]
+    half = None if dof is None else np.minimum(dof[order], _AS_GOOD_AS_KNOWN) / 2
 
     def block(number: int) -> FloatArray:
         count = min(rows, draws - number * rows)
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(number,))))
         normal = rng.standard_normal((count, scale.size))
         weight = known
-        if dof is not None:
-            half = np.minimum(dof, 1e12) / 2
+        if half is not None:
             weight = known / (rng.standard_gamma(half, size=normal.shape) / half)
         radius, top = np.empty(count), np.empty(count)
         _walk.pack(normal, scale, radius)
@@ -231,24 +237,46 @@ def _log_p_of_top(top: float, fractions: FloatArray, groups: int) -> float:
 
 
 def _log_pvalues(heights: FloatArray, fractions: FloatArray, groups: int) -> FloatArray:
-    """Log p of every merge: the highest exactly, the others, which may be very many, read off a curve."""
+    """Log p of every merge; `fractions` begins with that of the data.
+
+    The highest merge, on which the global claim rests, gets its p exactly as defined. For the others, directions with
+    nearly the same fraction are taken together, and where there are very many merges p is read off a curve.
+    """
     top = float(heights.max())
     exact = _log_p_of_top(top, fractions, groups)
     if groups == 2:
         return np.array([exact])
-    expected = float(fractions.mean()) * (groups - 1)  # height of a top merge of pure noise
-    knots = np.geomspace(0.02, 8.0, 96) * expected
-    if top > knots[-1]:
-        knots = np.append(knots, np.geomspace(knots[-1], top, 97)[1:])
-    # Directions with nearly the same fraction are taken together, each bundle at its mean.
-    ranked = np.log(np.sort(fractions))
+    bundles, shares = _bundled(fractions)
+    # Law of the top merge of pure noise: a fraction times a chi-square number.
+    expected = float(np.sum(shares * bundles)) * (groups - 1)
+    of_length = expected * np.sqrt(2 / (groups - 1))
+    spread = float(np.hypot(of_length, expected * np.std(fractions[1:]) / np.mean(fractions[1:])))
+    log_p = np.zeros(heights.size)  # merges that noise is sure to exceed keep p = 1
+    open_question = np.flatnonzero(heights > expected - 8 * spread)
+    asked, back = np.unique(heights[open_question], return_inverse=True)
+    if asked.size <= _EXACT_HEIGHTS:
+        log_p[open_question] = _log_exceedance(asked, bundles, shares, groups)[back]
+    else:
+        near = np.linspace(
+            max(expected - 8 * spread, 0.0), expected + 30 * spread, int(min(380 * spread / of_length, 5000))
+        )
+        far = expected + spread * np.geomspace(30.0, max((top - expected) / spread, 30.0) * 1.01, 128)
+        # Log p bends downwards, so a chord lies below it. Near by that is a thousandth at most; farther out the p
+        # of the next lower point is taken, which errs on the safe side.
+        at_near, at_far = (_log_exceedance(points, bundles, shares, groups) for points in (near, far))
+        step = at_far[np.clip(np.searchsorted(far, asked, side="right") - 1, 0, None)]
+        log_p[open_question] = np.where(asked <= near[-1], np.interp(asked, near, at_near), step)[back]
+    return np.asarray(np.where(heights == top, exact, np.maximum(log_p, exact)), dtype=np.float64)
+
+
+def _bundled(fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Fractions in a few hundred bundles of nearly equal ones, with the share of each; the data's own stays alone."""
+    ranked = np.log(np.sort(fractions[1:]))
     width = max((ranked[-1] - ranked[0]) / _BUNDLES, 1e-12)
     first = np.unique(((ranked - ranked[0]) // width).astype(np.int64), return_index=True)[1]
     counts = np.diff(np.append(first, ranked.size))
     bundles = np.exp(np.add.reduceat(ranked, first) / counts)
-    curve = np.concatenate(([0.0], _log_exceedance(knots, bundles, counts / ranked.size, groups)))
-    log_p = np.interp(heights, np.concatenate(([0.0], knots)), np.minimum.accumulate(curve))
-    return np.asarray(np.where(heights == top, exact, np.maximum(log_p, exact)), dtype=np.float64)
+    return np.append(bundles, fractions[0]), np.append(counts, 1) / fractions.size
 
 
 def _log_exceedance(heights: FloatArray, fractions: FloatArray, shares: FloatArray, groups: int) -> FloatArray:
@@ -256,6 +284,28 @@ def _log_exceedance(heights: FloatArray, fractions: FloatArray, shares: FloatArr
     each = log_chi_square_tail(heights[:, None] / fractions[None, :], groups - 1)
     most = each.max(axis=1, keepdims=True)
     return np.asarray(np.minimum(most[:, 0] + np.log(np.exp(each - most) @ shares), 0.0))
+
+
+def _with_heavier_tail(log_p: FloatArray, drawn: int, dof: float) -> FloatArray:
+    """Below one in so many draws, let p fall like the tail of Student's t, not like a normal one.
+
+    Draws with estimated variances have shown no rarer event than that; what lies beyond is decided by variances that
+    come out far too small, as in a t with the smallest degrees of freedom. The normal quantile of p is kept.
+    """
+    limit = -np.log(drawn)
+    if dof >= _AS_GOOD_AS_KNOWN or log_p.min() >= limit:
+        return log_p
+    quantile, at_limit = (-ndtri_exp(value - np.log(2)) for value in (log_p, limit))
+    return np.where(log_p < limit, limit + _log_t_tail(quantile, dof) - _log_t_tail(at_limit, dof), log_p)
+
+
+def _log_t_tail(t: FloatArray, dof: float) -> FloatArray:
+    """Log of P(|T| ≥ t) for Student's t: an incomplete beta function, by its leading term where that underflows."""
+    square = np.maximum(np.square(t), 1e-12)
+    x = dof / (dof + square)
+    tail = betainc(dof / 2, 0.5, x)
+    leading = dof / 2 * np.log(x) - np.log(square / (dof + square)) / 2 - np.log(dof / 2) - betaln(dof / 2, 0.5)
+    return np.asarray(np.where(tail > 1e-280, np.log(np.maximum(tail, 1e-300)), leading))
 
 
 def log_chi_square_tail(values: FloatArray, dof: float) -> FloatArray:

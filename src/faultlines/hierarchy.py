@@ -87,7 +87,10 @@ def line(estimates: Estimates) -> tuple[IntArray, FloatArray, FloatArray]:
     digits; the scale is a power of two, so that it is exact, and keeps weights far from overflow.
     """
     order = np.argsort(estimates.theta).astype(np.int64, copy=False)
-    theta, se = estimates.theta[order], estimates.se[order]
+    theta = estimates.theta[order]
+    if np.any(theta[1:] == theta[:-1]):  # ties in an order that does not depend on the machine's sort
+        order = np.lexsort((estimates.se, estimates.theta)).astype(np.int64, copy=False)
+    se = estimates.se[order]
     unit = 2.0 ** np.round((np.log2(se.min()) + np.log2(se.max())) / 2)
     theta -= theta[theta.size // 2]
     theta /= unit

@@ -19,6 +19,8 @@ def pvalue(log_p: float) -> str:
     if exponent > -4:
         shown = f"{math.exp(log_p):.2g}"
         return shown if shown != "1" or log_p > math.log(0.999) else "0.99"
+    if exponent < -1e6:
+        return "1e-1000000 or less"
     power = math.floor(exponent)
     mantissa = f"{10 ** (exponent - power):.1f}"
     return f"1e{power + 1}" if mantissa == "10.0" else f"{mantissa.removesuffix('.0')}e{power}"
@@ -26,16 +28,17 @@ def pvalue(log_p: float) -> str:
 
 def decimals(errors: Sequence[float], values: Sequence[float]) -> Callable[[float], str]:
     """A number format for estimates whose precision is `errors`: two digits of the smallest one, signs aligned."""
-    largest = max((abs(value) for value in values), default=0.0)
+    largest = max(min(errors), *(abs(value) for value in values))
     places = 1 - math.floor(math.log10(min(errors)))
-    if largest >= 1e7 or places > 7:
-        return lambda value: f"{value:+.4g}"
-    return lambda value: f"{value:+.{max(places, 0)}f}"
+    if largest < 1e15 and places <= 9:
+        return lambda value: f"{value:+,.{max(places, 0)}f}"
+    digits = math.floor(math.log10(largest)) + places + 1
+    return lambda value: f"{value:+.{min(max(digits, 3), 17)}g}"
 
 
 def count(value: float) -> str:
     """A size with separators: 12,345."""
-    return f"{value:,.0f}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
 def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> str:
@@ -65,7 +68,7 @@ def members(labels: Sequence[Any], name: Callable[[Any], str], width: int) -> st
     used = 0
     for i, label in enumerate(labels):
         left = len(labels) - i - 1
-        full = name(label)
+        full = "".join(c if c.isprintable() else "�" for c in name(label))  # nothing a terminal would obey
         clipped = full if len(full) <= width else f"{full[: width - 1]}…"
         tail = len(f", … +{left}") if left else 0
         if shown and used + len(clipped) + 2 + tail > width:
