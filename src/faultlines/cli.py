@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from faultlines.errors import InputError
+from faultlines.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
+    from faultlines.aggregate import Bins
     from faultlines.clustering import Clustering
     from faultlines.guarantees import Guarantee
+    from faultlines.metrics import Metric
 
 app = typer.Typer(
     name="faultlines",
@@ -81,7 +84,7 @@ def demo(
             _say(f"Found: all {planted}, {groups - len(astray)} of {groups} countries in their true cluster{others}.")
         else:
             _say(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
-    _write_json(found, json)
+    _write_json([found], json, found.alpha)
     if to_file:
         _say(f"The whole result is in {json}. Next: faultlines estimates --help")
 
@@ -114,9 +117,181 @@ def estimates(
     found = cluster(table, alpha=alpha, guarantee=chosen, refine=refine, min_size=min_size, seed=_checked_seed(seed))
     if str(json) != "-":
         _say(str(found))
-    _write_json(found, json)
+    _write_json([found], json, alpha)
     if fail_on_split and found.rejected:
         raise typer.Exit(1)
+
+
+Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="csv or parquet files, or patterns of them.")]
+By = Annotated[
+    list[str],
+    typer.Option(
+        metavar="COLUMN", help="Attribute; several for intersections. age:5 cuts in fives, age:q10 in tenths."
+    ),
+]
+MinSize = Annotated[float | None, typer.Option(help="Rows a group needs in every arm. Default: 20.")]
+FailOnSplit = Annotated[bool, typer.Option("--fail-on-split", help="Exit 1 when clusters differ.")]
+Weight = Annotated[str | None, typer.Option(help="Column of weights.")]
+
+
+@app.command()
+def experiment(
+    files: Files,
+    by: By,
+    metric: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KIND:COLUMN", help="difference:x, lift:x, ratio_difference:x/y or ratio_lift:x/y; several."
+        ),
+    ],
+    variant: Annotated[str, typer.Option(help="Column of variants.")],
+    control: Annotated[str, typer.Option(help="Its value for the control.")],
+    treatment: Annotated[
+        str | None, typer.Option(help="Its value for the treatment, if there are more than two.")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="Column of the randomised unit; rows are summed to it.")] = None,
+    covariate: Annotated[str | None, typer.Option(help="Column measured before the experiment, for CUPED.")] = None,
+    weight: Weight = None,
+    alpha: Alpha = 0.05,
+    guarantee: GuaranteeName = "calibrated",
+    draws: Draws = None,
+    min_size: MinSize = None,
+    seed: Seed = 0,
+    json: Json = None,
+    fail_on_split: FailOnSplit = False,
+) -> None:
+    """Which groups react differently to the treatment? From the rows of an experiment."""
+    from faultlines import metrics
+
+    options = {
+        "variant": variant,
+        "control": control,
+        "treatment": treatment,
+        "unit": unit,
+        "covariate": covariate,
+        "weight": weight,
+    }
+    made = []
+    for wanted in metric:
+        kind, _, column = wanted.partition(":")
+        names = column.split("/") if kind.startswith("ratio") else [column]
+        known = {"difference": 1, "lift": 1, "ratio_difference": 2, "ratio_lift": 2}
+        if kind not in known:
+            raise InputError(f"metric={wanted!r}", "is not known", did_you_mean(kind, known))
+        if len(names) != known[kind] or not all(names):
+            form = "lift:revenue" if known[kind] == 1 else "ratio_lift:clicks/views"
+            raise InputError(f"metric={wanted!r}", "does not name its columns", f"Write it as in {form}.")
+        made.append(getattr(metrics, kind)(*names, **options))
+    _rows(files, by, made, alpha, guarantee, draws, min_size, seed, json, fail_on_split)
+
+
+_SCORED = ("auc", "log_loss", "brier", "calibration_gap")
+_REGRESSION = ("mean_error", "mean_absolute_error", "mean_squared_error")
+_RATES = (
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "true_negative_rate",
+    "false_negative_rate",
+    "precision",
+    "negative_predictive_value",
+    "accuracy",
+    "error_rate",
+)
+
+
+@app.command()
+def model(
+    files: Files,
+    by: By,
+    metric: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME", help=f"Several are corrected for by Holm. {', '.join(_RATES + _SCORED + _REGRESSION)}."
+        ),
+    ],
+    y_true: Annotated[str | None, typer.Option(help="Column of true outcomes.")] = None,
+    y_pred: Annotated[str | None, typer.Option(help="Column of predictions; or give --score.")] = None,
+    score: Annotated[str | None, typer.Option(help="Column of scores.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="A score at or above this predicts 1.")] = None,
+    positive: Annotated[str | None, typer.Option(help="The label that counts as 1, if not 1 or true.")] = None,
+    weight: Weight = None,
+    alpha: Alpha = 0.05,
+    guarantee: GuaranteeName = "calibrated",
+    draws: Draws = None,
+    min_size: MinSize = None,
+    seed: Seed = 0,
+    json: Json = None,
+    fail_on_split: FailOnSplit = False,
+) -> None:
+    """Whom does the model serve worse? From its predictions and the truth."""
+    from faultlines import metrics
+
+    made = []
+    for name in metric:
+        make = getattr(metrics, name, None) if name in {*_RATES, *_SCORED, *_REGRESSION} else None
+        if make is None:
+            raise InputError(f"metric={name!r}", "is not known", did_you_mean(name, [*_RATES, *_SCORED, *_REGRESSION]))
+        given: dict[str, object] = {"y_true": y_true, "y_pred": y_pred, "score": score, "weight": weight}
+        if name in _RATES:
+            given |= {"threshold": threshold, "positive": positive}
+        elif name in _SCORED:
+            given |= {"positive": positive}
+        unused = {"selection_rate": {"y_true"}, "auc": {"y_pred", "weight"}}
+        drop = unused.get(name, {"y_pred"} if name in _SCORED else {"score"} if name in _REGRESSION else set())
+        given = {option: value for option, value in given.items() if option not in drop}
+        for option in (
+            "y_true",
+            *(("score",) if name in _SCORED else ()),
+            *(("y_pred",) if name in _REGRESSION else ()),
+        ):
+            if option in given and given[option] is None:
+                flag = f"--{option.replace('_', '-')}"
+                raise InputError(f"metric={name!r}", f"needs {flag}", f"Name the column: {flag} COLUMN.")
+        if name in _RATES and score is not None:
+            given["y_pred"] = None
+        made.append(make(**given))
+    _rows(files, by, made, alpha, guarantee, draws, min_size, seed, json, fail_on_split)
+
+
+def _rows(
+    files: list[str],
+    by: list[str],
+    made: list[Metric],
+    alpha: float,
+    guarantee: str,
+    draws: int | None,
+    min_size: float | None,
+    seed: int,
+    json: Path | None,
+    fail_on_split: bool,
+) -> None:
+    """Cluster rows by each metric, correct for their number, and say what was found."""
+    from faultlines.clustering import cluster, holm
+
+    attributes = [_attribute(given) for given in by]
+    chosen = _guarantee(guarantee, draws)
+    options = {"guarantee": chosen, "min_size": min_size, "seed": _checked_seed(seed)}
+    found = [cluster(files, by=attributes, metric=metric, alpha=alpha, **options) for metric in made]  # type: ignore[arg-type]
+    if len(found) > 1:
+        found = holm(found, alpha)
+    if str(json) != "-":
+        if len(found) > 1:
+            _say(f"{len(found)} metrics, Holm's correction at α = {alpha:g} over all of them.\n")
+        _say("\n\n".join(str(one) for one in found))
+    _write_json(found, json, alpha)
+    if fail_on_split and any(one.rejected for one in found):
+        raise typer.Exit(1)
+
+
+def _attribute(given: str) -> str | Bins:
+    """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
+    from faultlines.aggregate import bins
+
+    column, _, cut = given.rpartition(":")
+    if column and cut.removeprefix("q").replace(".", "", 1).isdigit():
+        return bins(column, quantiles=int(cut[1:])) if cut.startswith("q") else bins(column, width=float(cut))
+    return given
 
 
 def _guarantee(name: str, draws: int | None) -> Guarantee:
@@ -149,16 +324,21 @@ def _say(text: str) -> None:
         raise _unwritable("stdout", error) from error
 
 
-def _write_json(found: Clustering, path: Path | None) -> None:
+def _write_json(found: list[Clustering], path: Path | None, alpha: float) -> None:
+    """One result as itself, several as a list with what was done about their number."""
     if path is None:
         return
+    written = found[0].to_json()
+    if len(found) > 1:
+        whole = {"correction": "holm", "alpha": alpha, "metrics": [one.summary() for one in found]}
+        written = dumps(whole, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     if str(path) == "-":
         if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 whatever the terminal speaks
-        _say(found.to_json())
+        _say(written)
         return
     try:
-        path.write_text(found.to_json() + "\n", encoding="utf-8")
+        path.write_text(written + "\n", encoding="utf-8")
     except OSError as error:
         raise _unwritable(f"json={str(path)!r}", error) from error
 

@@ -13,18 +13,22 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import text
+from faultlines.aggregate import Bins, measure
 from faultlines.errors import InputError, shorten
-from faultlines.estimates import Estimates, name_of
+from faultlines.estimates import IDENTITY, Estimates, Excluded, name_of
 from faultlines.guarantees import Bonferroni, Calibrated, Guarantee, Judgement, guarantee_of, true_scales
 from faultlines.hierarchy import Hierarchy, agglomerate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
     from faultlines.estimates import Label
     from faultlines.hierarchy import IntArray
+    from faultlines.metrics import Metric
 
 Rows = Literal["groups", "clusters"]
 _LINE = 112  # characters in a line of text output
@@ -49,17 +53,6 @@ class Cluster:
     se: float
     ci: tuple[float, float]
     n: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """A group that was left out, why, and what was known of it."""
-
-    label: Label
-    reason: str
-    estimate: float | None = None
-    se: float | None = None
-    n: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +90,7 @@ class Clustering:
         alpha: Level of significance: the chance of a false split that was accepted.
         refine: Whether border groups were moved to the cluster of nearest estimate.
         excluded: Groups left out, each with its reason.
+        dropped: Reason → number of rows left out.
         labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
         clusters: The clusters, in that same order.
     """
@@ -108,6 +102,7 @@ class Clustering:
     alpha: float
     refine: bool
     excluded: tuple[Excluded, ...]
+    dropped: Mapping[str, int]
     labels: IntArray
     clusters: tuple[Cluster, ...]
 
@@ -164,12 +159,13 @@ class Clustering:
         """The result in one sentence."""
         by = " × ".join(self.estimates.attributes)
         groups = f"{text.count(len(self.estimates))} groups" + ("" if by == "group" else f" by {by}")
+        what = "" if self.estimates.measure == "effect" else f" in {self.estimates.measure}"
         basis = f"p = {text.pvalue(self.log_pvalue)}, {self.guarantee.name}, α = {self.alpha:g}"
         if len(self.estimates) == 1:
             return f"There is only one group, so there is nothing to compare (p = 1, α = {self.alpha:g})."
         if self.rejected:
-            return f"{self.n_clusters} clusters of {groups} differ ({basis})."
-        return f"No difference between {groups} can be claimed ({basis})."
+            return f"{self.n_clusters} clusters of {groups} differ{what} ({basis})."
+        return f"No difference{what} between {groups} can be claimed ({basis})."
 
     def summary(self) -> dict[str, Any]:
         """The whole result as plain data; JSON, text, Markdown and HTML are made from it."""
@@ -188,6 +184,8 @@ class Clustering:
             "alpha": self.alpha,
             "n_clusters": self.n_clusters,
             "n_groups": len(self.estimates),
+            "measure": self.estimates.measure,
+            "scale": self.estimates.scale.name,
             "guarantee": {"name": self.guarantee.name, **self.judgement.facts},
             "refine": self.refine,
             "clusters": [
@@ -196,6 +194,7 @@ class Clustering:
             ],
             "groups": self.to_dicts("groups"),
             "excluded": [{"group": name_of(left.label), "reason": left.reason} for left in self.excluded],
+            "dropped": dict(self.dropped),
             "path": levels,
         }
 
@@ -265,8 +264,8 @@ class Clustering:
         sizes = kept.n.tolist() if kept.n is not None else [None] * len(kept)
         return {
             **named,
-            "estimate": kept.theta.tolist() + [excluded.estimate for excluded in out],
-            "se": kept.se.tolist() + [excluded.se for excluded in out],
+            "estimate": kept.natural.tolist() + [excluded.estimate for excluded in out],
+            "se": (kept.se * kept.scale.slope(kept.theta)).tolist() + [excluded.se for excluded in out],
             "n": [_whole(n) for n in [*sizes, *(excluded.n for excluded in out)]],
             "cluster": self.labels.tolist() + blank,
             "cluster_estimate": [self.clusters[i - 1].estimate for i in self.labels.tolist()] + blank,
@@ -277,7 +276,8 @@ class Clustering:
         """Header, rows and right-aligned columns of the table of clusters; `whole` is without bars but all members."""
         ends = [end for cluster in self.clusters for end in cluster.ci]
         scale = (min(ends), max(ends))
-        number = text.decimals([cluster.se for cluster in self.clusters], ends)
+        signed = self.estimates.scale is IDENTITY
+        number = text.decimals([cluster.se for cluster in self.clusters if cluster.se > 0] or [1.0], ends, signed)
         sized = self.estimates.n is not None
         header = ["cluster", "effect", f"{100 * (1 - self.alpha):.12g}% interval"]
         header += [*([] if whole else [""]), "groups", *(["n"] if sized else [])]
@@ -311,6 +311,7 @@ class Clustering:
             notes.append("The α/K² rule takes standard errors as known; dof is not used.")
         if self.rejected:
             notes.append("Intervals are descriptive: the same data chose the clusters.")
+        notes += [f"Left out: {count:,} {reason}." for reason, count in self.dropped.items()]
         if self.excluded:
             reasons: dict[str, list[Label]] = {}
             for left in self.excluded:
@@ -327,31 +328,31 @@ _GROUP_COLUMNS = {"estimate", "se", "n", "cluster", "cluster_estimate", "exclude
 
 def cluster(
     data: object,
+    by: str | Bins | Sequence[str | Bins] | None = None,
+    metric: Metric | None = None,
     *,
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
     refine: bool = True,
-    min_size: float = 0,
+    min_size: float | None = None,
     seed: int = 0,
 ) -> Clustering:
     """Find the clusters of groups that really differ.
 
     Args:
-        data: Estimates of the groups.
+        data: Estimates of the groups; or rows, with `by` and `metric`: a pandas, Polars, PyArrow, DuckDB, Spark or Ibis
+            frame, or the path, paths or glob of csv or parquet files.
+        by: For rows: the column, or the columns, whose combinations are the groups; `fl.bins(...)` cuts a numeric one.
+        metric: For rows: what to measure, such as ``fl.lift("revenue", variant="arm", control="A")``.
         alpha: The accepted chance of claiming a difference where there is none.
         guarantee: ``"calibrated"`` (default), ``"bonferroni"`` (the paper's α/K²), or one of the values they stand for,
             such as ``fl.Calibrated(draws=50_000)``.
         refine: Move groups at a border to the cluster of nearest estimate; the number of clusters stays. Without
             it the clusters are exactly those of the paper's algorithm.
-        min_size: Leave out groups smaller than this (needs sizes `n`); they are listed in `excluded`.
+        min_size: Leave out groups smaller than this; they are listed in `excluded`. Of rows, 20 in every arm by
+            default; of estimates, none by default, and sizes `n` are needed.
         seed: Of the random draws. The same seed gives the same result on any number of cores.
     """
-    if not isinstance(data, Estimates):
-        raise InputError(
-            f"data={type(data).__name__}",
-            "is not an Estimates",
-            "Use fl.Estimates(theta, se) or fl.Estimates.from_frame.",
-        )
     alpha = _checked_alpha(alpha)
     chosen = guarantee_of(guarantee)
     chosen.check(alpha)
@@ -359,7 +360,7 @@ def cluster(
         raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
-    estimates, excluded = _large_enough(data, min_size)
+    estimates, excluded, dropped = _measured(data, by, metric, min_size)
     hierarchy = agglomerate(estimates)
     judgement = chosen.judge(estimates, hierarchy, int(seed))
     blank = Clustering(
@@ -370,10 +371,44 @@ def cluster(
         alpha,
         bool(refine),
         excluded,
+        dropped,
         np.empty(0, dtype=np.int64),
         (),
     )
     return blank.at(alpha)
+
+
+def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
+    """Cut several results so that the chance of any false claim among them is α (Holm's step-down over their p).
+
+    The smallest p is held against α/m, the next against α/(m − 1), and so on; once one fails, all after it fail too.
+    """
+    alpha = _checked_alpha(alpha)
+    ranked = sorted(range(len(found)), key=lambda i: found[i].log_pvalue)
+    out = list(found)
+    level, standing = 0.0, True
+    for rank, i in enumerate(ranked):
+        level = alpha / (len(found) - rank) if standing else level
+        out[i] = found[i].at(level)
+        standing = standing and out[i].rejected
+    return out
+
+
+def _measured(
+    data: object, by: str | Bins | Sequence[str | Bins] | None, metric: Metric | None, min_size: float | None
+) -> tuple[Estimates, tuple[Excluded, ...], Mapping[str, int]]:
+    """Estimates as given, or measured in rows; with what was left out."""
+    if isinstance(data, Estimates):
+        if by is not None or metric is not None:
+            raise InputError("by, metric", "go with rows, but estimates were given", "Leave them out.")
+        return *_large_enough(data, 0 if min_size is None else min_size), {}
+    if by is None or metric is None:
+        raise InputError(
+            f"data={type(data).__name__}",
+            "rows need by= and metric=",
+            "Name them, or make estimates with fl.Estimates(theta, se) or fl.Estimates.from_frame.",
+        )
+    return measure(data, by, metric, min_size=min_size)
 
 
 def refined(estimates: Estimates, order: IntArray, starts: IntArray) -> IntArray:
@@ -412,15 +447,21 @@ def _clusters(estimates: Estimates, order: IntArray, starts: IntArray, alpha: fl
         errors = np.maximum(errors, np.sqrt(spread) / mass)
         freedom = mass**2 / np.add.reduceat(weight**2 / np.minimum(estimates.dof[order], 1e12), starts)
         reach = -np.asarray(stdtrit(freedom, alpha / 2), dtype=np.float64)
+    scale = estimates.scale
+    natural, lower, upper, natural_errors = means, means - reach * errors, means + reach * errors, errors
+    if scale is not IDENTITY:  # compared on one scale, reported on another
+        trials = scale.mass(estimates.se)[order]
+        natural = np.add.reduceat(trials * estimates.natural[order], starts) / np.add.reduceat(trials, starts)
+        lower, upper, natural_errors = scale.natural(lower), scale.natural(upper), errors * scale.slope(means)
     sizes = None if estimates.n is None else np.add.reduceat(estimates.n[order], starts)
     labels, ordered = estimates.labels, order.tolist()
     ends = [*starts[1:].tolist(), theta.size]
     return tuple(
         Cluster(
             tuple(labels[place] for place in ordered[start:end]),
-            float(means[i]),
-            float(errors[i]),
-            (float(means[i] - reach[i] * errors[i]), float(means[i] + reach[i] * errors[i])),
+            float(natural[i]),
+            float(natural_errors[i]),
+            (float(lower[i]), float(upper[i])),
             None if sizes is None else float(sizes[i]),
         )
         for i, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True))

@@ -28,6 +28,64 @@ _SMALLEST, _LARGEST = 1e-280, 1e280
 _MOST_PEOPLE = 2.0**53
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale estimates are compared on, and the way back to what people read."""
+
+    name: str
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """From the scale to what people read."""
+        return theta
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """How fast that moves, for standard errors."""
+        return np.ones_like(theta)
+
+    def mass(self, se: FloatArray) -> FloatArray:
+        """What natural values are weighted with when groups are pooled."""
+        return np.asarray((se.min() / se) ** 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Anscombe(Scale):
+    """asin √((y + 3/8)/(n + 3/4)) for y of n: its variance 1/(4n + 2) does not depend on the rate."""
+
+    name: str = "anscombe"
+
+    @staticmethod
+    def forward(successes: FloatArray, trials: FloatArray) -> FloatArray:
+        """From successes and trials to the scale."""
+        return np.asarray(np.arcsin(np.sqrt(np.clip((successes + 3 / 8) / (trials + 3 / 4), 0.0, 1.0))))
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """The rate."""
+        return np.asarray(np.sin(np.clip(theta, 0.0, np.pi / 2)) ** 2)
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """Derivative of the rate."""
+        return np.asarray(np.maximum(np.sin(2 * np.clip(theta, 0.0, np.pi / 2)), 0.0))
+
+    def mass(self, se: FloatArray) -> FloatArray:
+        """The number of trials behind the standard error, so that pooled rates are plain shares."""
+        return np.asarray(np.maximum((se**-2.0 - 2) / 4, 1e-12))
+
+
+IDENTITY = Scale("identity")
+ANSCOMBE = Anscombe()
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A group that was left out, why, and what was known of it."""
+
+    label: Label
+    reason: str
+    estimate: float | None = None
+    se: float | None = None
+    n: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Estimates:
     """What was measured in each of K groups: an estimate θ with its standard error.
@@ -35,13 +93,16 @@ class Estimates:
     The model everywhere is θ_i ~ N(μ_i, se_i²), independent between groups (the paper, section 5.1.2).
 
     Args:
-        theta: The K estimates.
+        theta: The K estimates; or (K, d) of them where d things are measured together.
         se: Their standard errors, all above zero.
         labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
             the standard errors too. At least 1; infinity means "known exactly". One number holds for all.
         attributes: What the labels are values of, for instance ``("country", "device")``.
+        natural: The estimates as people read them, where `theta` is on another scale.
+        scale: That scale.
+        measure: What was measured, for instance ``"lift of revenue"``.
     """
 
     theta: FloatArray
@@ -50,6 +111,9 @@ class Estimates:
     n: FloatArray | None
     dof: FloatArray | None
     attributes: tuple[str, ...]
+    natural: FloatArray
+    scale: Scale
+    measure: str
 
     def __init__(
         self,
@@ -60,13 +124,18 @@ class Estimates:
         dof: npt.ArrayLike | None = None,
         *,
         attributes: Sequence[str] | None = None,
+        natural: npt.ArrayLike | None = None,
+        scale: Scale = IDENTITY,
+        measure: str = "effect",
     ) -> None:
-        thetas = _vector("theta", theta)
-        size = thetas.size
+        thetas = _vector("theta", theta, several=True)
+        size = len(thetas)
         if size == 0:
             raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
         names, attribute_names = _checked_labels(labels, attributes, size)
-        errors = _vector("se", se, size)
+        errors = _vector("se", se, size, several=thetas.ndim == 2)
+        if errors.shape != thetas.shape:
+            raise InputError("se", f"has shape {errors.shape}, but theta {thetas.shape}", "Give one for each estimate.")
         _require(np.isfinite(thetas), "theta", thetas, names, "must be finite", "Leave this group out, or mend it.")
         _require(
             np.isfinite(errors) & (errors > 0),
@@ -93,6 +162,9 @@ class Estimates:
             ("n", sizes),
             ("dof", freedom),
             ("attributes", attribute_names),
+            ("natural", thetas if natural is None else np.array(natural, dtype=np.float64)),
+            ("scale", scale),
+            ("measure", measure),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -139,7 +211,7 @@ class Estimates:
         )
 
     def __len__(self) -> int:
-        return int(self.theta.size)
+        return len(self.theta)
 
     def __repr__(self) -> str:
         by = " × ".join(self.attributes)
@@ -154,6 +226,9 @@ class Estimates:
             None if self.n is None else self.n[keep],
             None if self.dof is None else self.dof[keep],
             attributes=self.attributes,
+            natural=self.natural[keep],
+            scale=self.scale,
+            measure=self.measure,
         )
 
 
@@ -162,8 +237,15 @@ def name_of(label: Label) -> str:
     return " · ".join(str(part) for part in label) if isinstance(label, tuple) else str(label)
 
 
-def _vector(parameter: str, values: npt.ArrayLike, size: int | None = None, *, one_for_all: bool = False) -> FloatArray:
-    """A fresh one-dimensional float array, or an error that says what stands in the way."""
+def _vector(
+    parameter: str,
+    values: npt.ArrayLike,
+    size: int | None = None,
+    *,
+    one_for_all: bool = False,
+    several: bool = False,
+) -> FloatArray:
+    """A fresh float array, one number a group (or several), or an error that says what stands in the way."""
     try:
         raw = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan) if np.ma.isMA(values) else np.asarray(values)
         odd = raw.dtype.kind not in "iufO" or (raw.dtype == object and any(isinstance(v, bool) for v in raw.flat))
@@ -174,12 +256,12 @@ def _vector(parameter: str, values: npt.ArrayLike, size: int | None = None, *, o
         raise InputError(f"{parameter}={shorten(values)}", "is not numeric", "Give numbers.") from error
     if vector.ndim == 0 and one_for_all and size is not None:
         vector = np.full(size, float(vector))
-    if vector.ndim != 1:
+    if vector.ndim != 1 and not (several and vector.ndim == 2 and vector.shape[1] > 0):
         raise InputError(
             parameter, f"has {vector.ndim} dimensions", f"Give one number a group: {parameter} of shape (K,)."
         )
-    if size is not None and vector.size != size:
-        raise InputError(parameter, f"has {vector.size} values, but theta has {size}", "Give one value for each group.")
+    if size is not None and len(vector) != size:
+        raise InputError(parameter, f"has {len(vector)} values, but theta has {size}", "Give one value for each group.")
     return vector
 
 
@@ -194,9 +276,10 @@ def _require(
     """Raise for the first group whose value is not good, and say how many there are."""
     if good.all():
         return
-    bad = np.flatnonzero(~good)
+    bad = np.flatnonzero(~good.reshape(len(good), -1).all(axis=1))
     others = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
-    raise InputError(f"{parameter}={values[bad[0]]:g} in group {name_of(labels[bad[0]])!r}{others}", problem, remedy)
+    worst = values[bad[0]] if values.ndim == 1 else values[bad[0]][~good[bad[0]]][0]
+    raise InputError(f"{parameter}={worst:g} in group {name_of(labels[bad[0]])!r}{others}", problem, remedy)
 
 
 def _check_range(theta: FloatArray, se: FloatArray) -> None:

@@ -1,6 +1,7 @@
-"""Tables in: any frame narwhals reads, and csv or parquet files, as plain columns.
+"""Tables in: any frame narwhals reads, and csv or parquet files.
 
-A table of estimates has one row a group, so it is simply brought here; nothing in this room scales with raw rows.
+`read` brings a table of estimates, which has one row a group, as plain columns. `scan` opens raw rows where they are,
+for the engine to group; `fetch` brings the few rows that come out.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import csv
 import datetime
 import difflib
+import glob
 import gzip
 import io
 import math
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,8 +23,9 @@ import numpy as np
 from faultlines.errors import InputError, did_you_mean, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
+    import duckdb
     import narwhals as nw
     import numpy.typing as npt
 
@@ -173,11 +177,9 @@ def _parquet(path: Path, wanted: Mapping[str, str]) -> tuple[list[str], list[tup
     import duckdb
 
     shown = _checked(path)
-    # DuckDB takes a path for a pattern; put in brackets, the characters of patterns stand for themselves.
-    plain = "".join(f"[{c}]" if c in "[*?" else c for c in str(path)).replace("'", "''")
     with duckdb.connect() as engine:
         try:
-            source = f"read_parquet('{plain}')"
+            source = f"read_parquet({_pattern(path)})"
             present = engine.sql(f"SELECT * FROM {source} LIMIT 0").columns
             _check_columns(wanted, present)
             names = list(dict.fromkeys(wanted.values()))
@@ -222,6 +224,149 @@ def _csv(path: Path) -> tuple[list[str], list[list[str | None]]]:
                 shown, f"line {number} has {len(fields)} fields, the header {len(header)}", "Mend or quote that line."
             )
     return header, [[cell or None for cell in fields] for _, fields in lines[1:]]
+
+
+# ------------------------------------------------------------------------------------------------------------ raw rows
+
+
+@contextmanager
+def scan(data: object, columns: Mapping[str, str], *, as_text: Sequence[str] = ()) -> Iterator[nw.LazyFrame[Any]]:
+    """Open rows in the engine they are in, without reading them.
+
+    Args:
+        data: A frame, or the path, paths or glob of csv or parquet files.
+        columns: Parameter name → column, for the columns that will be used.
+        as_text: Columns of csv files that are names, even where they look like numbers.
+    """
+    import duckdb
+    import narwhals as nw
+
+    is_path = isinstance(data, str | Path)
+    if is_path or (isinstance(data, list | tuple) and data and all(isinstance(d, str | Path) for d in data)):
+        files = _files([data] if is_path else data)  # type: ignore[arg-type, list-item]
+        with duckdb.connect() as engine:
+            try:
+                relation = engine.sql(_files_query(engine, files, as_text))
+                _check_columns(columns, relation.columns)
+                yield nw.from_native(relation).lazy()
+            except duckdb.Error as error:
+                shown = f"file={str(files[0])!r}" + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
+                raise InputError(shown, f"cannot be read ({_first_line(error)})", "Check that it is sound.") from error
+        return
+    try:
+        frame = nw.from_native(data)  # type: ignore[call-overload]
+    except TypeError as error:
+        raise InputError(
+            f"data={type(data).__name__}",
+            "is neither a frame nor a path",
+            "Give a pandas, Polars, PyArrow, DuckDB, Spark or Ibis frame, or csv or parquet files.",
+        ) from error
+    if isinstance(frame, nw.LazyFrame | nw.DataFrame):
+        _check_columns(columns, frame.collect_schema().names())
+    if isinstance(frame, nw.LazyFrame):
+        yield frame
+    elif isinstance(frame, nw.DataFrame) and frame.implementation.is_polars():
+        yield frame.lazy()
+    elif isinstance(frame, nw.DataFrame):
+        with duckdb.connect() as engine:
+            try:
+                yield nw.from_native(_bridged(engine, frame.select(list(dict.fromkeys(columns.values()))))).lazy()
+            except duckdb.Error as error:
+                raise InputError(
+                    f"data={type(data).__name__}", f"cannot be read ({_first_line(error)})", "Simplify its columns."
+                ) from error
+    else:
+        raise InputError(f"data={type(data).__name__}", "is not a table", "Give the whole frame.")
+
+
+def _bridged(engine: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any]) -> Any:
+    """An eager frame as DuckDB sees it: scanned where it is."""
+    if frame.implementation.is_pandas():
+        native = frame.to_native()
+        for name in native.columns:
+            kind = native[name].dtype
+            inner = getattr(getattr(kind, "categories", None), "dtype", kind)
+            if type(inner).__name__ in {"IntervalDtype", "PeriodDtype"}:  # unknown to DuckDB
+                native = native.assign(**{name: native[name].astype(object).map(str, na_action="ignore")})
+        return engine.from_df(native)
+    return engine.from_arrow(frame.to_arrow())
+
+
+def _files(given: Sequence[str | Path]) -> list[Path]:
+    """The files behind paths and globs, each known to be there."""
+    found: list[Path] = []
+    for one in given:
+        path = Path(one)
+        if not path.exists() and glob.has_magic(str(one)):
+            matches = sorted(Path(match) for match in glob.glob(str(one), recursive=True))  # noqa: PTH207
+            if not matches:
+                raise InputError(f"file={str(one)!r}", "matches no file", "Check the pattern.")
+            found += matches
+        else:
+            found.append(path)
+    for path in found:
+        _checked(path)
+    kinds = {path.name.lower().endswith(_PARQUET) for path in found}
+    if len(kinds) > 1:
+        raise InputError(f"file={shorten([str(p) for p in found])}", "mixes csv and parquet", "Give files of one kind.")
+    return found
+
+
+def _files_query(engine: duckdb.DuckDBPyConnection, files: Sequence[Path], as_text: Sequence[str]) -> str:
+    listed = ", ".join(_pattern(path) for path in files)
+    if files[0].name.lower().endswith(_PARQUET):
+        return f"SELECT * FROM read_parquet([{listed}])"
+    options = "header=true, quote='\"', escape='\"', nullstr=''"
+    present = engine.sql(f"SELECT * FROM read_csv([{listed}], {options}) LIMIT 0").columns
+    named = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': 'VARCHAR'" for name in as_text if name in present)
+    return (
+        f"SELECT * FROM read_csv([{listed}], {options}, types={{{named}}})"
+        if named
+        else (f"SELECT * FROM read_csv([{listed}], {options})")
+    )
+
+
+def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Sequence[Any]]:
+    """Bring what a query returns, by the engine's own way; Polars streams."""
+    native, implementation = frame.to_native(), frame.implementation
+    if implementation.is_duckdb():
+        columns = native.columns
+        rows = native.fetchall()
+        return dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(columns, ())
+    if implementation.is_polars():
+        return {series.name: series.to_list() for series in native.collect(engine="streaming").get_columns()}
+    if implementation.is_pyspark():
+        rows = native.collect()
+        return {name: [row[i] for row in rows] for i, name in enumerate(native.columns)}
+    collected = frame.collect("pyarrow")
+    return {name: collected.get_column(name).to_list() for name in collected.columns}
+
+
+def floats(values: Sequence[Any]) -> npt.NDArray[np.float64]:
+    """A fetched column as floats; null is NaN."""
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def labels(values: Sequence[Any], *, from_text: bool = False) -> list[Hashable]:
+    """A fetched key column as group names. Text that is all whole numbers or all true/false is read as such (csv)."""
+    named = [_key(value) for value in values]
+    given = {name for name in named if name != MISSING}
+    if not from_text or not given or not all(isinstance(name, str) for name in given):
+        return named
+    if given <= {"true", "false"}:
+        return [name if name == MISSING else name == "true" for name in named]
+    if all(_is_whole(str(name)) for name in given):
+        return [name if name == MISSING else int(str(name)) for name in named]
+    return named
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("-").isascii() and text.lstrip("-").isdecimal() and str(int(text)) == text
+
+
+def _pattern(path: Path) -> str:
+    """A path in a query. DuckDB takes paths for patterns; in brackets, their characters stand for themselves."""
+    return "'" + "".join(f"[{c}]" if c in "[*?" else c for c in str(path)).replace("'", "''") + "'"
 
 
 def _first_line(error: Exception) -> str:

@@ -108,6 +108,12 @@ def agglomerate(estimates: Estimates) -> Hierarchy:
     """
     if not isinstance(estimates, Estimates):
         raise InputError(f"estimates={type(estimates).__name__}", "is not an Estimates", "Make one with fl.Estimates.")
+    if estimates.theta.ndim > 1:
+        raise InputError(
+            f"estimates of {estimates.theta.shape[1]} things at once ({estimates.measure})",
+            "cannot be clustered yet",
+            "Cluster each of them on its own.",
+        )
     order, theta, weight = line(estimates)
     heights = np.empty(theta.size - 1)
     _walk.merge_line(theta, weight, heights)

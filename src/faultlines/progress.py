@@ -1,8 +1,9 @@
-"""A progress bar for work that turns out to be long: silent for the first second and away from a terminal."""
+"""Signs of life for work that turns out to be long: silent for the first second and away from a terminal."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -46,3 +47,23 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     finally:
         if shown:
             bar.stop()
+
+
+@contextmanager
+def working(label: str) -> Iterator[None]:
+    """Show a spinner while work of unknown length goes on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    spinner = Console(stderr=True).status(label)
+    timer = threading.Timer(PATIENCE, spinner.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        spinner.stop()

@@ -26,12 +26,13 @@ def pvalue(log_p: float) -> str:
     return f"1e{power + 1}" if mantissa == "10.0" else f"{mantissa.removesuffix('.0')}e{power}"
 
 
-def decimals(errors: Sequence[float], values: Sequence[float]) -> Callable[[float], str]:
+def decimals(errors: Sequence[float], values: Sequence[float], signed: bool = True) -> Callable[[float], str]:
     """A number format for estimates whose precision is `errors`: two digits of the smallest one, signs aligned."""
     largest = max(min(errors), *(abs(value) for value in values))
     places = 1 - math.floor(math.log10(min(errors)))
     if largest < 1e15 and places <= 9:
-        return lambda value: f"{value:+,.{max(places, 0)}f}"
+        sign = "+" if signed else ""
+        return lambda value: f"{value:{sign},.{max(places, 0)}f}"
     digits = math.floor(math.log10(largest)) + places + 1
     return lambda value: f"{value:+.{min(max(digits, 3), 17)}g}"
 

@@ -1,0 +1,712 @@
+"""What is measured in a group: the columns a metric needs, and how moments become an estimate. Pure NumPy.
+
+A metric is a frozen record. It names its input columns, says which *variables* to form of them row by row, and turns
+the moments of those variables (count, mean, covariance; by group and arm) into estimates with standard errors. The
+engine that holds the rows does one group-by in between and knows no statistics; this room knows no engines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from faultlines.errors import InputError, shorten
+from faultlines.estimates import ANSCOMBE, IDENTITY, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+
+    from faultlines.estimates import FloatArray
+
+_PARAMETERS = {
+    "x": "value",
+    "y": "denom",
+    "w": "weight",
+    "z": "covariate",
+    "t": "y_true",
+    "p": "y_pred",
+    "s": "score",
+}  # what users call the inputs that formulas call by a letter
+_NEAR_ZERO = 5.0  # standard errors between a control mean and zero below which the delta method is not trusted
+
+
+class Columns(Protocol):
+    """The input columns by role, as expressions of whatever engine holds the rows: they add, multiply and compare."""
+
+    def __getitem__(self, role: str) -> Any: ...
+
+    def __contains__(self, role: object) -> bool: ...
+
+    def where(self, condition: Any, value: Any, otherwise: Any = None) -> Any:
+        """`value` in rows where the condition holds, `otherwise` (null) in the rest."""
+
+    def log(self, value: Any) -> Any:
+        """Natural logarithm."""
+
+
+class Moments(NamedTuple):
+    """Moments of a metric's variables: K groups × A arms (control first; one arm for a population) × V variables."""
+
+    n: FloatArray
+    mean: FloatArray
+    cov: FloatArray
+
+
+class Measured(NamedTuple):
+    """What a metric makes of moments: one entry a group, and why a group cannot be used ("" when it can)."""
+
+    theta: FloatArray
+    se: FloatArray
+    dof: FloatArray | None
+    n: FloatArray
+    natural: FloatArray
+    reason: npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input column and what it must hold."""
+
+    column: str
+    kind: Literal["number", "binary", "probability"] = "number"
+    positive: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """The column that says who had what, and which of its values are compared."""
+
+    column: str
+    control: Any
+    treatment: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """Columns of a table that is already aggregated: one row a group (and arm), or several that are pooled."""
+
+    n: str
+    mean: str | None
+    sum: str | None
+    variance: str | None
+    sum_squares: str | None
+
+    def columns(self) -> dict[str, str]:
+        """Every column it names, by parameter."""
+        return {
+            name: column for name in ("n", "mean", "sum", "variance", "sum_squares") if (column := getattr(self, name))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric: input columns, the variables formed of them, and the way from moments to estimates.
+
+    Args:
+        name: How it is called in a result.
+        inputs: Role → column, for every column the variables use. A row in which one of them is null is left out,
+            and counted.
+        variables: From the input columns to the variables, by name; null where a row does not count.
+        estimate: From the moments of the variables to estimates.
+        arms: For experiments: the column of variants, control and treatment.
+        unit: For experiments: the randomised unit; rows are summed to it first.
+        centred: The role of an input whose mean by group and arm is wanted as a further input, `centre`, which keeps
+            weighted variances precise.
+        scale: The scale of the estimates and the way back to what people read.
+        ranking: For the area under the curve: by score instead of by moments; number of score bins, 0 for none.
+        aggregated: For tables that hold moments already.
+        second: Whether variances and covariances are needed.
+    """
+
+    name: str
+    inputs: Mapping[str, Input]
+    variables: Callable[[Columns], dict[str, Any]]
+    estimate: Callable[[Moments], Measured]
+    arms: Arms | None = None
+    unit: str | None = None
+    centred: str | None = None
+    scale: Scale = field(default=IDENTITY)
+    ranking: int | None = None
+    aggregated: Aggregated | None = None
+    second: bool = True
+
+    def columns(self) -> dict[str, str]:
+        """Every column the metric reads, by the name of the parameter that named it."""
+        named = {_PARAMETERS.get(role, role): wanted.column for role, wanted in self.inputs.items()}
+        named |= {"variant": self.arms.column} if self.arms else {}
+        named |= {"unit": self.unit} if self.unit else {}
+        return named | (self.aggregated.columns() if self.aggregated else {})
+
+
+# ------------------------------------------------------------------------------------------- from moments to estimates
+
+
+def _reasons(groups: int) -> npt.NDArray[np.object_]:
+    return np.full(groups, "", dtype=object)
+
+
+def _mark(reason: npt.NDArray[np.object_], bad: npt.NDArray[np.bool_], text: str) -> None:
+    """Note a reason for groups that have none yet."""
+    reason[bad & (reason == "")] = text
+
+
+class _Linear(NamedTuple):
+    """A statistic of each arm as a mean of independent terms: its value, the terms' variance, their number."""
+
+    value: FloatArray
+    variance: FloatArray
+    n: FloatArray
+    lost: int  # degrees of freedom used up
+
+
+def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Linear:
+    """Mean, ratio or weighted mean of every arm, with CUPED when there is a covariate.
+
+    A ratio r = X̄/Ȳ is linear up to second order: its terms are (x − r y)/Ȳ (delta method). A weighted mean is the ratio
+    of w(x − c) and w, plus c, where c is the group's plain mean; a weighted ratio is the ratio of w x and w y.
+    """
+    n = m.n[..., 0]
+    x, cov = m.mean[..., 0], m.cov
+    if ratio or weighted:
+        y = np.where(m.mean[..., 1] == 0, np.nan, m.mean[..., 1])
+        r = x / y
+        value = r + (m.mean[..., 2] if weighted and not ratio else 0.0)
+        variance = (cov[..., 0, 0] - 2 * r * cov[..., 0, 1] + r**2 * cov[..., 1, 1]) / y**2
+    else:
+        value, variance = x, cov[..., 0, 0]
+    if not covariate:
+        return _Linear(value, np.maximum(variance, 0.0), n, 1)
+    last = cov.shape[-1] - 1
+    with_z = cov[..., 0, last] if not (ratio or weighted) else (cov[..., 0, last] - r * cov[..., 1, last]) / y
+    of_z, freedom = cov[..., last, last], np.maximum(n - 1, 0)
+    pooled_z = np.sum(freedom * of_z, axis=1, keepdims=True)
+    slope = np.sum(freedom * with_z, axis=1, keepdims=True) / np.where(pooled_z > 0, pooled_z, np.nan)
+    slope = np.nan_to_num(slope)  # a covariate without variance explains nothing
+    z = m.mean[..., last]
+    centre = np.sum(n * z, axis=1, keepdims=True) / np.sum(n, axis=1, keepdims=True)
+    adjusted = variance - 2 * slope * with_z + slope**2 * of_z
+    return _Linear(value - slope * (z - centre), np.maximum(adjusted, 0.0), n, 2)
+
+
+def _check_arms(arm: _Linear, reason: npt.NDArray[np.object_]) -> None:
+    names = ("control", "treatment") if arm.n.shape[1] == 2 else ("",)
+    for i, name in enumerate(names):
+        where = f" in {name}" if name else ""
+        _mark(reason, arm.n[:, i] == 0, f"no rows{where}")
+        _mark(reason, arm.n[:, i] <= arm.lost, f"too few rows{where} for a variance")
+        _mark(reason, ~np.isfinite(arm.value[:, i]), f"empty denominator{where}")
+
+
+def _finish(arm: _Linear, theta: FloatArray, parts: FloatArray, reason: npt.NDArray[np.object_]) -> Measured:
+    """Estimate with the variances its arms contribute: standard error and Welch–Satterthwaite degrees of freedom."""
+    variance = parts.sum(axis=1)
+    _mark(reason, ~(variance > np.abs(theta) ** 2 * 1e-24), "zero variance")
+    with np.errstate(all="ignore"):
+        dof = variance**2 / np.sum(parts**2 / (arm.n - arm.lost), axis=1)
+    return Measured(theta, np.sqrt(variance), dof, arm.n.sum(axis=1), theta, reason)
+
+
+def _population(m: Moments, *, ratio: bool = False, weighted: bool = False) -> Measured:
+    with np.errstate(all="ignore"):
+        arm = _linear(m, ratio=ratio, weighted=weighted, covariate=False)
+        reason = _reasons(len(m.n))
+        _check_arms(arm, reason)
+        return _finish(arm, arm.value[:, 0], arm.variance / arm.n, reason)
+
+
+def _difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
+    with np.errstate(all="ignore"):
+        arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate)
+        reason = _reasons(len(m.n))
+        _check_arms(arm, reason)
+        return _finish(arm, arm.value[:, 1] - arm.value[:, 0], arm.variance / arm.n, reason)
+
+
+def _lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
+    """T/C − 1, with variance by the delta method: s_T²/C² + T² s_C²/C⁴."""
+    with np.errstate(all="ignore"):
+        arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate)
+        reason = _reasons(len(m.n))
+        _check_arms(arm, reason)
+        control, treated = arm.value[:, 0], arm.value[:, 1]
+        of_mean = arm.variance / arm.n
+        near = np.abs(control) <= _NEAR_ZERO * np.sqrt(of_mean[:, 0])
+        _mark(reason, near, f"control mean within {_NEAR_ZERO:g} standard errors of zero")
+        parts = np.stack([treated**2 / control**4 * of_mean[:, 0], of_mean[:, 1] / control**2], axis=1)
+        return _finish(arm, treated / control - 1, parts, reason)
+
+
+def _rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measured:
+    """A share on Anscombe's scale, asin √((y + 3/8)/(n + 3/4)), whose variance 1/(4n + 2) does not depend on it.
+
+    The usual p(1 − p)/n is smallest just where p happens to come out small, so rare events make groups look different
+    that are not. With weights, n is Kish's effective number (Σw)²/Σw².
+    """
+    with np.errstate(all="ignore"):
+        n, mean = m.n[:, 0, variable], m.mean[:, 0, variable]
+        rows = n
+        if weighted:
+            weight = m.mean[:, 0, 1]
+            n = n * weight**2 / (weight**2 + np.nan_to_num(m.cov[:, 0, 1, 1]) * (n - 1) / n)
+            mean = mean / weight
+        reason = _reasons(len(n))
+        _mark(reason, rows == 0, "empty denominator")
+        theta, se = ANSCOMBE.forward(mean * n, n), 1 / np.sqrt(4 * n + 2)
+    return Measured(theta, se, None, rows, mean, reason)
+
+
+def _equalized_odds(m: Moments) -> Measured:
+    parts = [_rate(m, variable=i) for i in (0, 1)]
+    reason = parts[0].reason
+    for name, part in zip(("positives", "negatives"), parts, strict=True):
+        _mark(reason, part.n == 0, f"no {name}")
+    return Measured(
+        np.stack([part.theta for part in parts], axis=1),
+        np.stack([part.se for part in parts], axis=1),
+        None,
+        np.minimum(parts[0].n, parts[1].n),
+        np.stack([part.natural for part in parts], axis=1),
+        reason,
+    )
+
+
+def _area(m: Moments) -> Measured:
+    """Area under the curve with DeLong's variance: n = positives and negatives; mean, cov of their placements."""
+    with np.errstate(all="ignore"):
+        positives, negatives = m.n[:, 0, 0], m.n[:, 0, 1]
+        reason = _reasons(len(positives))
+        _mark(reason, positives < 2, "fewer than two positives")
+        _mark(reason, negatives < 2, "fewer than two negatives")
+        parts = np.stack([m.cov[:, 0, 0, 0] / positives, m.cov[:, 0, 1, 1] / negatives], axis=1)
+        variance = parts.sum(axis=1)
+        theta = m.mean[:, 0, 0]
+        _mark(reason, ~(variance > 1e-24), "zero variance")
+        dof = variance**2 / (parts[:, 0] ** 2 / (positives - 1) + parts[:, 1] ** 2 / (negatives - 1))
+        return Measured(theta, np.sqrt(variance), dof, np.minimum(positives, negatives), theta, reason)
+
+
+# --------------------------------------------------------------------------------------------------------- experiments
+
+
+def aggregated(
+    n: str,
+    *,
+    mean: str | None = None,
+    sum: str | None = None,  # noqa: A002
+    variance: str | None = None,
+    sum_squares: str | None = None,
+) -> Aggregated:
+    """Name the columns of a table that holds counts and moments instead of rows, to be given as a metric's `value`.
+
+    Args:
+        n: The column of counts.
+        mean: The column of means; or `sum`, of sums.
+        sum: See `mean`.
+        variance: The column of sample variances (n − 1); or `sum_squares`, of sums of squares.
+        sum_squares: See `variance`. Loses precision where the mean is large beside the spread; prefer `variance`.
+    """
+    if (mean is None) == (sum is None):
+        raise InputError(f"mean={mean!r}, sum={sum!r}", "one of the two is needed", "Name the column of means or sums.")
+    if (variance is None) == (sum_squares is None):
+        raise InputError(
+            f"variance={variance!r}, sum_squares={sum_squares!r}",
+            "one of the two is needed",
+            "Name the column of variances or of sums of squares.",
+        )
+    return Aggregated(n, mean, sum, variance, sum_squares)
+
+
+def difference(
+    value: str | Aggregated,
+    *,
+    variant: str,
+    control: Any,
+    treatment: Any = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
+
+    Args:
+        value: The column that is measured, or `fl.aggregated(...)`.
+        variant: The column that says which variant a row had.
+        control: Its value for the control.
+        treatment: Its value for the treatment; may be left out when there are just two.
+        unit: The randomised unit, when there are several rows of each; rows are summed to it first.
+        covariate: A column measured before the experiment, for CUPED.
+        weight: A column of weights.
+    """
+    return _experiment("difference", _difference, value, None, variant, control, treatment, unit, covariate, weight)
+
+
+def lift(
+    value: str | Aggregated,
+    *,
+    variant: str,
+    control: Any,
+    treatment: Any = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Relative lift: mean of the treated over mean of the control, less one, by the delta method (section 5.1.2).
+
+    A group whose control mean is within five standard errors of zero is left out: the delta method fails there.
+    Arguments as for `difference`.
+    """
+    return _experiment("lift", _lift, value, None, variant, control, treatment, unit, covariate, weight)
+
+
+def ratio_difference(
+    numer: str,
+    denom: str,
+    *,
+    variant: str,
+    control: Any,
+    treatment: Any = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Difference of a ratio of sums, such as clicks per page view, by the delta method. See `difference`."""
+    return _experiment(
+        "ratio difference", _difference, numer, denom, variant, control, treatment, unit, covariate, weight
+    )
+
+
+def ratio_lift(
+    numer: str,
+    denom: str,
+    *,
+    variant: str,
+    control: Any,
+    treatment: Any = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Relative lift of a ratio of sums, by the delta method. See `difference`."""
+    return _experiment("ratio lift", _lift, numer, denom, variant, control, treatment, unit, covariate, weight)
+
+
+def _experiment(
+    name: str,
+    estimate: Callable[..., Measured],
+    numer: str | Aggregated,
+    denom: str | None,
+    variant: str,
+    control: Any,
+    treatment: Any,
+    unit: str | None,
+    covariate: str | None,
+    weight: str | None,
+) -> Metric:
+    if control is None:
+        raise InputError("control=None", "the control variant is needed", "Name the value of the control.")
+    if treatment is not None and treatment == control:
+        raise InputError(f"treatment={treatment!r}", "is the control as well", "Name two different variants.")
+    arms = Arms(variant, control, treatment)
+    options = {"ratio": denom is not None, "weighted": weight is not None, "covariate": covariate is not None}
+    if isinstance(numer, Aggregated):
+        if unit or covariate or weight:
+            raise InputError(
+                "unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
+            )
+        made = lambda m: estimate(m, **options)  # noqa: E731
+        return Metric(f"{name} of {numer.mean or numer.sum}", {}, lambda c: {}, made, arms=arms, aggregated=numer)
+    columns = {"x": numer, "y": denom, "w": weight, "z": covariate}
+    inputs = {role: Input(_column(role, column)) for role, column in columns.items() if column is not None}
+    shown = numer if denom is None else f"{numer}/{denom}"
+    return Metric(
+        f"{name} of {shown}",
+        inputs,
+        _value_variables,
+        lambda m: estimate(m, **options),
+        arms=arms,
+        unit=unit,
+        centred="x" if weight is not None and denom is None else None,
+    )
+
+
+def _column(role: str, column: object) -> str:
+    if not isinstance(column, str) or not column:
+        raise InputError(f"{role}={shorten(column)}", "is not the name of a column", "Give a column by its name.")
+    return column
+
+
+def _value_variables(c: Columns) -> dict[str, Any]:
+    """Variables of a mean or ratio: x; x and y; with weights w x and w y, or w (x − c), w and c; then the covariate."""
+    variables: dict[str, Any] = {}
+    if "w" in c and "y" in c:
+        variables = {"wx": c["w"] * c["x"], "wy": c["w"] * c["y"]}
+    elif "w" in c:
+        variables = {"wx": c["w"] * (c["x"] - c["centre"]), "w": c["w"], "centre": c["centre"]}
+    else:
+        variables = {role: c[role] for role in ("x", "y") if role in c}
+    return variables | ({"z": c["z"]} if "z" in c else {})
+
+
+# ------------------------------------------------------------------------------------------------------ one population
+
+
+def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
+    """Mean of a column in each group."""
+    if isinstance(value, Aggregated):
+        return Metric(f"mean of {value.mean or value.sum}", {}, lambda c: {}, _population, aggregated=value)
+    return _mean_of(f"mean of {value}", {"x": Input(_column("value", value))}, lambda c: c["x"], weight)
+
+
+def rate(value: str, *, positive: Any = None, weight: str | None = None) -> Metric:
+    """Share of rows in which a yes/no column is yes (0/1, booleans, or two labels of which `positive` counts)."""
+    binary = Input(_column("value", value), "binary", positive)
+    return _rate_of(f"rate of {value}", {"x": binary}, lambda c: c["x"], weight)
+
+
+def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
+    """Ratio of two sums in each group, by the delta method."""
+    columns = {"x": numer, "y": denom, "w": weight}
+    inputs = {role: Input(_column(role, column)) for role, column in columns.items() if column is not None}
+    return Metric(f"ratio of {numer}/{denom}", inputs, _value_variables, lambda m: _population(m, ratio=True))
+
+
+def _mean_of(name: str, inputs: dict[str, Input], form: Callable[[Columns], Any], weight: str | None) -> Metric:
+    """The mean of something formed row by row, weighted or not."""
+    if weight is None:
+        return Metric(name, inputs, lambda c: {"x": form(c)}, _population)
+    inputs = inputs | {"w": Input(_column("weight", weight))}
+    if set(inputs) == {"x", "w"}:
+        return Metric(name, inputs, _value_variables, lambda m: _population(m, weighted=True), centred="x")
+    return Metric(name, inputs, lambda c: {"wx": c["w"] * form(c), "w": c["w"]}, lambda m: _population(m, ratio=True))
+
+
+def _rate_of(
+    name: str,
+    inputs: dict[str, Input],
+    form: Callable[[Columns], Any],
+    weight: str | None,
+) -> Metric:
+    """The share of rows for which something is 1 among those for which it is not null."""
+    if weight is None:
+        return Metric(name, inputs, lambda c: {"x": form(c)}, _rate, scale=ANSCOMBE, second=False)
+    inputs = inputs | {"w": Input(_column("weight", weight))}
+
+    def variables(c: Columns) -> dict[str, Any]:
+        share = form(c)
+        return {"wx": c["w"] * share, "w": c["w"] + 0 * share}  # null where the share is
+
+    return Metric(name, inputs, variables, lambda m: _rate(m, weighted=True), scale=ANSCOMBE)
+
+
+# --------------------------------------------------------------------------------------------------------------- models
+
+
+def _prediction(y_pred: str | None, score: str | None, threshold: float | None, positive: Any) -> dict[str, Input]:
+    """The input that says what the model predicted: labels, or a score with a threshold."""
+    if (y_pred is None) == (score is None):
+        raise InputError(
+            f"y_pred={y_pred!r}, score={score!r}", "one of the two is needed", "Name the predictions, or the scores."
+        )
+    if y_pred is not None:
+        if threshold is not None:
+            raise InputError(f"threshold={threshold!r}", "goes with score, not with y_pred", "Leave one of them out.")
+        return {"p": Input(_column("y_pred", y_pred), "binary", positive)}
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.number) or not np.isfinite(threshold):
+        raise InputError(f"threshold={shorten(threshold)}", "must be a number", "Use for example threshold=0.5.")
+    return {"s": Input(_column("score", score))}
+
+
+class ModelRate(Protocol):
+    """How the rates of a classifier are called: truth with predictions, or with a score and its threshold."""
+
+    def __call__(
+        self,
+        y_true: str,
+        y_pred: str | None = None,
+        *,
+        score: str | None = None,
+        threshold: float | None = None,
+        positive: Any = None,
+        weight: str | None = None,
+    ) -> Metric:
+        """The metric for these columns."""
+
+
+def _model_rate(name: str, doc: str, form: Callable[[Columns, Any, Any], Any]) -> ModelRate:
+    """A rate of a classifier: `form` takes truth and prediction (0 or 1) and gives 1, 0 or null for every row."""
+
+    def metric(
+        y_true: str,
+        y_pred: str | None = None,
+        *,
+        score: str | None = None,
+        threshold: float | None = None,
+        positive: Any = None,
+        weight: str | None = None,
+    ) -> Metric:
+        truth = {"t": Input(_column("y_true", y_true), "binary", positive)}
+        inputs = truth | _prediction(y_pred, score, threshold, positive)
+        return _rate_of(name.replace("_", " "), inputs, lambda c: form(c, c["t"], _predicted(c, threshold)), weight)
+
+    metric.__name__ = metric.__qualname__ = name
+    metric.__doc__ = f"{doc}\n\n    {_MODEL_ARGUMENTS}"
+    return metric
+
+
+_MODEL_ARGUMENTS = """Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        y_pred: The column of predicted outcomes, coded likewise; or give `score` and `threshold`.
+        score: The column of scores; a score at or above `threshold` predicts 1.
+        threshold: See `score`.
+        positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+        weight: A column of weights."""
+
+
+def _predicted(c: Columns, threshold: float | None) -> Any:
+    return c["p"] if "p" in c else c.where(c["s"] >= threshold, 1.0, 0.0)
+
+
+def selection_rate(
+    y_pred: str | None = None,
+    *,
+    score: str | None = None,
+    threshold: float | None = None,
+    positive: Any = None,
+    weight: str | None = None,
+) -> Metric:
+    """Share of rows the model selects: demographic parity asks for it to be equal.
+
+    Args:
+        y_pred: The column of predicted outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of scores; a score at or above `threshold` selects.
+        threshold: See `score`.
+        positive: The label that counts as selected.
+        weight: A column of weights.
+    """
+    inputs = _prediction(y_pred, score, threshold, positive)
+    return _rate_of("selection rate", inputs, lambda c: _predicted(c, threshold), weight)
+
+
+true_positive_rate = _model_rate(
+    "true_positive_rate",
+    "Share of the truly positive that are predicted positive (recall; equality of opportunity).",
+    lambda c, t, p: c.where(t == 1, p),
+)
+false_negative_rate = _model_rate(
+    "false_negative_rate",
+    "Share of the truly positive that are predicted negative.",
+    lambda c, t, p: c.where(t == 1, 1 - p),
+)
+false_positive_rate = _model_rate(
+    "false_positive_rate",
+    "Share of the truly negative that are predicted positive.",
+    lambda c, t, p: c.where(t == 0, p),
+)
+true_negative_rate = _model_rate(
+    "true_negative_rate",
+    "Share of the truly negative that are predicted negative (specificity).",
+    lambda c, t, p: c.where(t == 0, 1 - p),
+)
+precision = _model_rate(
+    "precision", "Share of the predicted positive that are truly positive.", lambda c, t, p: c.where(p == 1, t)
+)
+negative_predictive_value = _model_rate(
+    "negative_predictive_value",
+    "Share of the predicted negative that are truly negative.",
+    lambda c, t, p: c.where(p == 0, 1 - t),
+)
+accuracy = _model_rate("accuracy", "Share of rows predicted right.", lambda c, t, p: c.where(t == p, 1.0, 0.0))
+error_rate = _model_rate("error_rate", "Share of rows predicted wrong.", lambda c, t, p: c.where(t == p, 0.0, 1.0))
+
+
+def equalized_odds(
+    y_true: str,
+    y_pred: str | None = None,
+    *,
+    score: str | None = None,
+    threshold: float | None = None,
+    positive: Any = None,
+) -> Metric:
+    """True and false positive rate together: two-dimensional estimates. Arguments as for `true_positive_rate`."""
+    truth = {"t": Input(_column("y_true", y_true), "binary", positive)}
+
+    def variables(c: Columns) -> dict[str, Any]:
+        predicted = _predicted(c, threshold)
+        return {"tpr": c.where(c["t"] == 1, predicted), "fpr": c.where(c["t"] == 0, predicted)}
+
+    inputs = truth | _prediction(y_pred, score, threshold, positive)
+    return Metric("equalized odds", inputs, variables, _equalized_odds, scale=ANSCOMBE, second=False)
+
+
+def auc(y_true: str, score: str, *, positive: Any = None, bins: int = 0) -> Metric:
+    """Area under the curve within each group (Mann–Whitney), with DeLong's variance.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of scores; any numbers.
+        positive: The label that counts as 1.
+        bins: Round scores in [0, 1] down to multiples of 1/bins first: less memory for very many distinct scores, at
+            the price of ties. 0 (default) takes scores as they are.
+    """
+    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 0 or bins == 1:
+        raise InputError(f"bins={shorten(bins)}", "must be 0 or a whole number from 2 on", "Use for example bins=1000.")
+    inputs = {
+        "t": Input(_column("y_true", y_true), "binary", positive),
+        "s": Input(_column("score", score), "probability" if bins else "number"),
+    }
+    name = f"auc of {score}" + (f" (scores in {bins} bins)" if bins else "")
+    return Metric(name, inputs, lambda c: {"t": c["t"], "s": c["s"]}, _area, ranking=bins)
+
+
+def log_loss(y_true: str, score: str, *, positive: Any = None, weight: str | None = None) -> Metric:
+    """Mean logarithmic loss of predicted probabilities; those of 0 and 1 are kept a double's precision away from it."""
+    least = float(np.finfo(float).eps)
+
+    def loss(c: Columns) -> Any:
+        chance = c.where(c["t"] == 1, c["s"], 1 - c["s"])
+        return -c.log(c.where(chance < least, least, chance))
+
+    return _mean_of(f"log loss of {score}", _scored(y_true, score, positive), loss, weight)
+
+
+def brier(y_true: str, score: str, *, positive: Any = None, weight: str | None = None) -> Metric:
+    """Mean squared distance of predicted probability and outcome."""
+    form = lambda c: (c["s"] - c["t"]) * (c["s"] - c["t"])  # noqa: E731
+    return _mean_of(f"Brier score of {score}", _scored(y_true, score, positive), form, weight)
+
+
+def calibration_gap(y_true: str, score: str, *, positive: Any = None, weight: str | None = None) -> Metric:
+    """Mean predicted probability less share of positives: above zero where the model promises too much."""
+    return _mean_of(f"calibration gap of {score}", _scored(y_true, score, positive), lambda c: c["s"] - c["t"], weight)
+
+
+def _scored(y_true: str, score: str, positive: Any) -> dict[str, Input]:
+    return {
+        "t": Input(_column("y_true", y_true), "binary", positive),
+        "s": Input(_column("score", score), "probability"),
+    }
+
+
+def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+    """Mean of prediction less truth (bias of a regression)."""
+    return _mean_of("mean error", _regression(y_true, y_pred), lambda c: c["p"] - c["t"], weight)
+
+
+def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+    """Mean absolute distance of prediction and truth."""
+    form = lambda c: c.where(c["p"] >= c["t"], c["p"] - c["t"], c["t"] - c["p"])  # noqa: E731
+    return _mean_of("mean absolute error", _regression(y_true, y_pred), form, weight)
+
+
+def mean_squared_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+    """Mean squared distance of prediction and truth."""
+    form = lambda c: (c["p"] - c["t"]) * (c["p"] - c["t"])  # noqa: E731
+    return _mean_of("mean squared error", _regression(y_true, y_pred), form, weight)
+
+
+def _regression(y_true: str, y_pred: str) -> dict[str, Input]:
+    return {"t": Input(_column("y_true", y_true)), "p": Input(_column("y_pred", y_pred))}

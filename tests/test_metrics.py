@@ -1,0 +1,266 @@
+"""Metrics against independent references: scikit-learn, statsmodels, tea-tasting, and plain bootstraps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+import tea_tasting as tt
+from sklearn import metrics as sk
+
+import faultlines as fl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ARMS = {"variant": "arm", "control": "A"}
+
+
+def rows(size: int = 6000, groups: int = 4, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    arm = rng.choice(["A", "B"], size)
+    before = rng.lognormal(1, 0.6, size)
+    visits = rng.poisson(4, size) + 1
+    truth = (rng.random(size) < 0.35).astype(int)
+    score = np.clip(0.4 + 0.25 * truth + 0.2 * rng.standard_normal(size), 0.001, 0.999)
+    return pd.DataFrame(
+        {
+            "g": rng.integers(0, groups, size),
+            "arm": arm,
+            "before": before,
+            "revenue": before * np.where(arm == "B", 1.08, 1.0) + rng.exponential(1, size),
+            "visits": visits,
+            "clicks": rng.binomial(visits, np.where(arm == "B", 0.34, 0.3)),
+            "w": rng.uniform(0.2, 4, size),
+            "truth": truth,
+            "score": np.round(score, 2),
+            "pred": (score >= 0.5).astype(int),
+        }
+    )
+
+
+ROWS = rows()
+CLASSIFIER: dict[str, Callable[[pd.DataFrame], float]] = {
+    "selection_rate": lambda d: d.pred.mean(),
+    "true_positive_rate": lambda d: sk.recall_score(d.truth, d.pred),
+    "false_negative_rate": lambda d: 1 - sk.recall_score(d.truth, d.pred),
+    "true_negative_rate": lambda d: sk.recall_score(d.truth, d.pred, pos_label=0),
+    "false_positive_rate": lambda d: 1 - sk.recall_score(d.truth, d.pred, pos_label=0),
+    "precision": lambda d: sk.precision_score(d.truth, d.pred),
+    "negative_predictive_value": lambda d: sk.precision_score(d.truth, d.pred, pos_label=0),
+    "accuracy": lambda d: sk.accuracy_score(d.truth, d.pred),
+    "error_rate": lambda d: 1 - sk.accuracy_score(d.truth, d.pred),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIER)
+@pytest.mark.parametrize("by_score", [False, True])
+def test_classifier_rates_are_scikit_learns(name: str, by_score: bool) -> None:
+    given: dict[str, Any] = {"score": "score", "threshold": 0.5} if by_score else {"y_pred": "pred"}
+    data = ROWS.assign(pred=(ROWS.score >= 0.5).astype(int)) if by_score else ROWS
+    metric = getattr(fl, name)(**({} if name == "selection_rate" else {"y_true": "truth"}), **given)
+    found = fl.measure(data, "g", metric).estimates
+    expected = [CLASSIFIER[name](part) for _, part in data.groupby("g")]
+    np.testing.assert_allclose(found.natural, expected, rtol=1e-12)
+    assert found.measure == name.replace("_", " ")
+
+
+@pytest.mark.parametrize(
+    ("metric", "reference"),
+    [
+        (fl.auc("truth", "score"), lambda d: sk.roc_auc_score(d.truth, d.score)),
+        (fl.log_loss("truth", "score"), lambda d: sk.log_loss(d.truth, d.score)),
+        (fl.brier("truth", "score"), lambda d: sk.brier_score_loss(d.truth, d.score)),
+        (fl.calibration_gap("truth", "score"), lambda d: d.score.mean() - d.truth.mean()),
+        (fl.mean_error("revenue", "before"), lambda d: (d.before - d.revenue).mean()),
+        (fl.mean_absolute_error("revenue", "before"), lambda d: sk.mean_absolute_error(d.revenue, d.before)),
+        (fl.mean_squared_error("revenue", "before"), lambda d: sk.mean_squared_error(d.revenue, d.before)),
+        (fl.accuracy("truth", "pred", weight="w"), lambda d: sk.accuracy_score(d.truth, d.pred, sample_weight=d.w)),
+        (fl.brier("truth", "score", weight="w"), lambda d: sk.brier_score_loss(d.truth, d.score, sample_weight=d.w)),
+        (fl.mean("revenue", weight="w"), lambda d: np.average(d.revenue, weights=d.w)),
+        (fl.ratio("clicks", "visits"), lambda d: d.clicks.sum() / d.visits.sum()),
+        (fl.ratio("clicks", "visits", weight="w"), lambda d: (d.w * d.clicks).sum() / (d.w * d.visits).sum()),
+    ],
+    ids=lambda value: value.name if isinstance(value, fl.Metric) else "",
+)
+def test_values_and_standard_errors(metric: fl.Metric, reference: Callable[[pd.DataFrame], float]) -> None:
+    """Values against a reference, standard errors against a bootstrap of it."""
+    found = fl.measure(ROWS, "g", metric).estimates
+    parts = [part for _, part in ROWS.groupby("g")]
+    np.testing.assert_allclose(found.natural, [reference(part) for part in parts], rtol=1e-9)
+    rng = np.random.default_rng(0)
+    part = parts[0]
+    draws = [reference(part.iloc[rng.integers(0, len(part), len(part))]) for _ in range(300)]
+    se = found.se * found.scale.slope(found.theta)
+    assert se[0] == pytest.approx(np.std(draws), rel=0.17)
+
+
+def test_delong_variance_is_that_of_the_definition() -> None:
+    part = ROWS[ROWS.g == 0]
+    positive, negative = part.score[part.truth == 1].to_numpy(), part.score[part.truth == 0].to_numpy()
+    wins = (positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)
+    variance = wins.mean(axis=1).var(ddof=1) / len(positive) + wins.mean(axis=0).var(ddof=1) / len(negative)
+    found = fl.measure(ROWS, "g", fl.auc("truth", "score")).estimates
+    assert found.theta[0] == pytest.approx(wins.mean(), rel=1e-12)
+    assert found.se[0] == pytest.approx(np.sqrt(variance), rel=1e-12)
+    binned = fl.measure(ROWS, "g", fl.auc("truth", "score", bins=1000)).estimates
+    assert binned.theta[0] == pytest.approx(wins.mean(), abs=0.002)
+    assert "1000 bins" in binned.measure
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda m, k: m("revenue", **k), lambda c: tt.Mean("revenue", covariate=c)),
+        (
+            lambda m, k: {fl.lift: fl.ratio_lift, fl.difference: fl.ratio_difference}[m]("clicks", "visits", **k),
+            lambda c: tt.RatioOfMeans("clicks", "visits", numer_covariate=c),
+        ),
+    ],
+    ids=["mean", "ratio"],
+)
+@pytest.mark.parametrize("covariate", [None, "before"])
+def test_experiments_agree_with_tea_tasting(ours: Any, theirs: Any, covariate: str | None) -> None:
+    options = {**ARMS, "covariate": covariate}
+    absolute = fl.measure(ROWS, "g", ours(fl.difference, options)).estimates
+    relative = fl.measure(ROWS, "g", ours(fl.lift, options)).estimates
+    for i, (_, part) in enumerate(ROWS.groupby("g")):
+        result = tt.Experiment({"m": theirs(covariate)}, variant="arm").analyze(part.assign(arm=part.arm == "B"))["m"]
+        width = result.effect_size_ci_upper - result.effect_size_ci_lower
+        tolerance = 1e-9 if covariate is None else 2e-3
+        assert absolute.theta[i] == pytest.approx(result.effect_size, rel=tolerance)
+        t = sm.stats.stattools.stats.t.ppf(0.975, absolute.dof[i]) if absolute.dof is not None else np.nan
+        assert 2 * t * absolute.se[i] == pytest.approx(width, rel=max(tolerance, 1e-6))
+        assert relative.theta[i] == pytest.approx(result.rel_effect_size, rel=tolerance)
+
+
+def test_difference_is_welchs_t_test() -> None:
+    found = fl.measure(ROWS, "g", fl.difference("revenue", **ARMS)).estimates
+    for i, (_, part) in enumerate(ROWS.groupby("g")):
+        control, treated = part.revenue[part.arm == "A"], part.revenue[part.arm == "B"]
+        welch = sm.stats.CompareMeans.from_data(treated, control)
+        assert found.theta[i] == pytest.approx(treated.mean() - control.mean(), rel=1e-12)
+        assert found.se[i] == pytest.approx(welch.std_meandiff_separatevar, rel=1e-12)
+        assert found.dof is not None
+        assert found.dof[i] == pytest.approx(welch.dof_satt(), rel=1e-9)
+
+
+@pytest.mark.parametrize("covariate", [None, "before"])
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_lift_errors_against_a_bootstrap(covariate: str | None, weight: str | None) -> None:
+    """The whole estimator again on resampled rows, by our own point estimate only."""
+    part = ROWS[ROWS.g == 1]
+    metric = fl.lift("revenue", covariate=covariate, weight=weight, **ARMS)
+    found = fl.measure(part, "g", metric).estimates
+    rng = np.random.default_rng(1)
+    stacked = pd.concat(
+        [part.iloc[rng.integers(0, len(part), len(part))].assign(g=i) for i in range(300)], ignore_index=True
+    )
+    draws = fl.measure(stacked, "g", metric).estimates.theta
+    assert found.se[0] == pytest.approx(np.std(draws), rel=0.15)
+
+
+def test_cuped_narrows_and_does_not_move() -> None:
+    plain = fl.measure(ROWS, "g", fl.difference("revenue", **ARMS)).estimates
+    adjusted = fl.measure(ROWS, "g", fl.difference("revenue", covariate="before", **ARMS)).estimates
+    assert np.all(adjusted.se < 0.75 * plain.se)
+    assert np.all(np.abs(adjusted.theta - plain.theta) < 4 * plain.se)
+
+
+def test_units_are_summed_first() -> None:
+    rng = np.random.default_rng(2)
+    users = pd.DataFrame({"user": np.arange(800), "g": np.arange(800) % 4, "arm": rng.choice(["A", "B"], 800)})
+    sessions = users.loc[users.index.repeat(rng.integers(1, 6, 800))].reset_index(drop=True)
+    sessions["spend"] = rng.exponential(5, len(sessions))
+    summed = sessions.groupby(["user", "g", "arm"], as_index=False)["spend"].sum()
+    by_unit = fl.measure(sessions, "g", fl.difference("spend", unit="user", **ARMS)).estimates
+    direct = fl.measure(summed, "g", fl.difference("spend", **ARMS)).estimates
+    np.testing.assert_allclose(by_unit.theta, direct.theta, rtol=1e-9)
+    np.testing.assert_allclose(by_unit.se, direct.se, rtol=1e-9)
+    assert by_unit.n is not None
+    assert by_unit.n.sum() == 800
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_variances_survive_a_mean_of_a_million(weight: str | None) -> None:
+    """Means a million apart and more, standard deviation one: sums of squares would lose every digit."""
+    rng = np.random.default_rng(3)
+    size = 40_000
+    group = rng.integers(0, 4, size)
+    noise, w = rng.standard_normal(size), rng.uniform(0.5, 2, size)
+    data = pd.DataFrame({"g": group, "x": 1e6 + 1e5 * group + noise, "w": w})
+    centred = data.assign(x=noise)
+    found, expected = (fl.measure(d, "g", fl.mean("x", weight=weight)).estimates for d in (data, centred))
+    np.testing.assert_allclose(found.se, expected.se, rtol=1e-6)
+    np.testing.assert_allclose(found.theta - 1e6 - 1e5 * np.arange(4), expected.theta, atol=1e-6)
+
+
+def test_aggregates_equal_their_rows() -> None:
+    grouped = ROWS.groupby(["g", "arm"])["revenue"]
+    table = grouped.agg(n="count", mean="mean", total="sum", variance="var").reset_index()
+    table["squares"] = ROWS.assign(q=ROWS.revenue**2).groupby(["g", "arm"])["q"].sum().to_numpy()
+    rows_found = fl.measure(ROWS, "g", fl.lift("revenue", **ARMS)).estimates
+    for value in (
+        fl.aggregated("n", mean="mean", variance="variance"),
+        fl.aggregated("n", sum="total", sum_squares="squares"),
+    ):
+        found = fl.measure(table, "g", fl.lift(value, **ARMS)).estimates
+        np.testing.assert_allclose(found.theta, rows_found.theta, rtol=1e-10)
+        np.testing.assert_allclose(found.se, rows_found.se, rtol=1e-8)
+    daily = ROWS.assign(day=np.arange(len(ROWS)) % 7)
+    daily = daily.groupby(["g", "arm", "day"])["revenue"].agg(n="count", mean="mean", variance="var").reset_index()
+    pooled = fl.measure(daily, "g", fl.lift(fl.aggregated("n", mean="mean", variance="variance"), **ARMS)).estimates
+    np.testing.assert_allclose(pooled.se, rows_found.se, rtol=1e-10)
+    one = fl.measure(ROWS, "g", fl.mean("revenue")).estimates
+    plain = ROWS.groupby("g")["revenue"].agg(n="count", mean="mean", variance="var").reset_index()
+    again = fl.measure(plain, "g", fl.mean(fl.aggregated("n", mean="mean", variance="variance"))).estimates
+    np.testing.assert_allclose(again.se, one.se, rtol=1e-12)
+
+
+def test_rates_are_reported_as_rates() -> None:
+    data = pd.DataFrame({"g": np.repeat(["a", "b", "c", "d"], 400), "x": 0})
+    for group, share in zip("abcd", (0.05, 0.06, 0.4, 0.42), strict=True):
+        data.loc[data.index[data.g == group][: int(400 * share)], "x"] = 1
+    found = fl.cluster(data, by="g", metric=fl.rate("x"))
+    assert found.n_clusters == 2
+    low, high = found.clusters
+    assert low.estimate == pytest.approx(0.055)  # 44 of 800
+    assert high.estimate == pytest.approx(0.41)
+    assert 0 < low.ci[0] < 0.055 < low.ci[1] < 0.1
+    assert found.to_dicts()[0]["estimate"] == pytest.approx(0.05)
+    assert "differ in rate of x" in found.verdict
+
+
+def test_equalized_odds_has_two_dimensions_and_says_it_cannot_be_clustered_yet() -> None:
+    found = fl.measure(ROWS, "g", fl.equalized_odds("truth", "pred")).estimates
+    assert found.theta.shape == (4, 2)
+    for i, name in enumerate(("true_positive_rate", "false_positive_rate")):
+        alone = fl.measure(ROWS, "g", getattr(fl, name)("truth", "pred")).estimates
+        np.testing.assert_allclose(found.theta[:, i], alone.theta)
+        np.testing.assert_allclose(found.se[:, i], alone.se)
+    with pytest.raises(fl.InputError, match=r"2 things at once \(equalized odds\): cannot be clustered yet"):
+        fl.cluster(ROWS, by="g", metric=fl.equalized_odds("truth", "pred"))
+
+
+def test_a_metric_of_ones_own() -> None:
+    """Products of columns, and any function of their moments."""
+
+    def correlation(m: Any) -> Any:
+        from faultlines.metrics import Measured
+
+        r = m.cov[:, 0, 0, 1] / np.sqrt(m.cov[:, 0, 0, 0] * m.cov[:, 0, 1, 1])
+        n = m.n[:, 0, 0]
+        return Measured(np.arctanh(r), 1 / np.sqrt(n - 3), None, n, r, np.full(len(n), "", dtype=object))
+
+    own = fl.Metric(
+        "correlation",
+        {"a": fl.Input("revenue"), "b": fl.Input("before")},
+        lambda c: {"a": c["a"], "b": c["b"]},
+        correlation,
+    )
+    found = fl.measure(ROWS, "g", own).estimates
+    expected = [part.revenue.corr(part.before) for _, part in ROWS.groupby("g")]
+    np.testing.assert_allclose(np.tanh(found.theta), expected, rtol=1e-9)
