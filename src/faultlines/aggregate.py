@@ -20,10 +20,11 @@ from faultlines.metrics import Metric, Moments
 from faultlines.progress import working
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     import narwhals as nw
 
+    from faultlines.estimates import Label
     from faultlines.metrics import Aggregated, Arms, Input
 
 MIN_SIZE = 20  # rows (units) a group needs in every arm, unless the user says otherwise
@@ -89,6 +90,7 @@ class Measurement(NamedTuple):
     estimates: Estimates
     excluded: tuple[Excluded, ...]
     dropped: Mapping[str, int]
+    by: tuple[str | Bins, ...]
 
 
 def measure(
@@ -122,15 +124,17 @@ def measure(
     text += [wanted.column for wanted in metric.inputs.values() if isinstance(wanted.positive, str)]
     wanted = {f"by[{i}]" if len(names) > 1 else "by": name for i, name in enumerate(names)} | metric.columns()
     with frames.scan(data, wanted, as_text=text) as frame:
-        query = _Query(frame, attributes, metric, from_text=isinstance(data, str | Path | list | tuple))
+        groups = _Attributes(frame, attributes, from_text=isinstance(data, str | Path | list | tuple))
         with working("reading rows"):
-            grouped = query.run()
+            grouped = _Query(frame, groups, metric).run()
     if not grouped.labels:
         raise InputError("data", "has no rows", "Give at least one row for each group.")
-    return _estimates(grouped, names, metric, float(least))
+    return _estimates(grouped, names, metric, float(least), groups.resolved())
 
 
-def _estimates(grouped: _Grouped, names: tuple[str, ...], metric: Metric, least: float) -> Measurement:
+def _estimates(
+    grouped: _Grouped, names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
+) -> Measurement:
     measured = metric.estimate(grouped.moments)
     sizes = grouped.moments.n.min(axis=(1, 2))
     reason = measured.reason
@@ -159,7 +163,67 @@ def _estimates(grouped: _Grouped, names: tuple[str, ...], metric: Metric, least:
         scale=metric.scale,
         measure=metric.name,
     )
-    return Measurement(estimates, excluded, {why: count for why, count in grouped.dropped.items() if count})
+    return Measurement(estimates, excluded, {why: count for why, count in grouped.dropped.items() if count}, by)
+
+
+def attach(
+    data: object,
+    by: Sequence[str | Bins],
+    values: Callable[[Sequence[Label], Sequence[int]], Sequence[float]],
+    column: str,
+    *,
+    whole: bool,
+) -> Any:
+    """Give every row a value that depends on its group, in the frame's own type.
+
+    Args:
+        data: The frame.
+        by: What its groups are.
+        values: From the groups that occur and their numbers of rows to a value for each; NaN leaves a row without one.
+        column: The name of the new column.
+        whole: Whether the values are whole numbers.
+    """
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(data)  # type: ignore[call-overload]
+    except TypeError as error:
+        raise InputError(
+            f"frame={type(data).__name__}", "is not a frame", "Give a frame, not a path or a list."
+        ) from error
+    names = [a.column if isinstance(a, Bins) else a for a in by]
+    present = frame.collect_schema().names()
+    frames.check_columns({f"by[{i}]": name for i, name in enumerate(names)}, present)
+    if column in present:
+        raise InputError(f"column={column!r}", "is there already", "Choose another name for the new column.")
+    lazy = frame if isinstance(frame, nw.LazyFrame) else frame.lazy()
+    groups = _Attributes(lazy, by, from_text=False)
+    keys = groups.expressions()
+    texts = [
+        nw.when(nw.col(k).is_null()).then(nw.lit(frames.MISSING)).otherwise(nw.col(k).cast(nw.String))
+        for k in groups.keys
+    ]
+    whose = nw.concat_str(*texts, separator="\x1f").alias("whose")
+    found = frames.fetch(
+        lazy.select(*keys).with_columns(whose).group_by("whose", *groups.keys).agg(nw.len().alias("rows"))
+    )
+    parts = [groups.labels(i, found[k]) for i, k in enumerate(groups.keys)]
+    labels = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+    given = np.asarray(values(labels, frames.floats(found["rows"]).astype(int).tolist()), dtype=float)
+    kind = nw.Int64 if whole else nw.Float64
+    whose_list, blank = frames.labels(found["whose"]), np.isnan(given)
+    filled = [(int(v) if whole else float(v)) if v == v else -1 for v in given.tolist()]  # noqa: PLR0124
+    if isinstance(frame, nw.LazyFrame):
+        return frames.joined(
+            frame, keys, whose, dict(zip(whose_list, given.tolist(), strict=True)), column, kind
+        ).to_native()
+    marked = frame.with_columns(*keys).with_columns(whose)
+    value = nw.col("whose").replace_strict(whose_list, filled, return_dtype=kind)
+    if blank.any():
+        value = nw.when(~nw.col("whose").is_in([w for w, b in zip(whose_list, blank.tolist(), strict=True) if b])).then(
+            value
+        )
+    return marked.with_columns(value.alias(column)).drop("whose", *groups.keys).to_native()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,55 +261,25 @@ class _Columns:
         return value.log()
 
 
-class _Query:
-    """The one group-by behind a metric."""
+class _Attributes:
+    """What the groups are: key expressions for the engine, and the way back from fetched keys to labels."""
 
-    def __init__(
-        self, frame: nw.LazyFrame[Any], attributes: Sequence[str | Bins], metric: Metric, *, from_text: bool
-    ) -> None:
-        self.frame, self.attributes, self.metric, self.from_text = frame, attributes, metric, from_text
+    def __init__(self, frame: nw.LazyFrame[Any], by: Sequence[str | Bins], *, from_text: bool) -> None:
+        self.frame, self.by, self.from_text = frame, by, from_text
         self.schema = frame.collect_schema()
-        self.keys = [f"k{i}" for i in range(len(attributes))]
+        self.keys = [f"k{i}" for i in range(len(by))]
         self.ranges: dict[int, list[Range]] = {}
         self.widths: dict[int, tuple[float, bool]] = {}
 
-    def run(self) -> _Grouped:
-        if self.metric.aggregated is not None:
-            return self._from_aggregates(self.metric.aggregated)
-        prepared = self._prepare()
-        if self.metric.ranking is not None:
-            return self._ranked(prepared)
-        by = [*self.keys, *(["arm"] if self.metric.arms else [])]
-        if self.metric.unit:
-            prepared = self._to_units(prepared, by)
-        return self._collect(self._with_variables(prepared, by), by)
+    def expressions(self) -> list[Any]:
+        """All keys under names of our own."""
+        return [self.expression(i).alias(key) for i, key in enumerate(self.keys)]
 
-    # ------------------------------------------------------------------------------------------------------ columns
-
-    def _prepare(self) -> nw.LazyFrame[Any]:
-        """Keys, arm, unit and cleaned inputs under names of our own; `ok` says whether a row can be used."""
+    def expression(self, place: int) -> Any:
+        """The key of the place-th attribute, null where it is missing."""
         import narwhals as nw
 
-        picked = [self._key(i, attribute).alias(f"k{i}") for i, attribute in enumerate(self.attributes)]
-        if self.metric.arms:
-            picked.append(nw.col(self.metric.arms.column).alias("arm"))
-        if self.metric.unit:
-            picked.append(nw.col(self.metric.unit).alias("unit"))
-        for role, wanted in self.metric.inputs.items():
-            picked += [expression.alias(name) for name, expression in self._input(role, wanted)]
-        frame = self.frame.select(*picked)
-        needed = [f"i_{role}" for role in self.metric.inputs]
-        needed += [
-            name
-            for name in ("arm", "unit")
-            if (name == "arm" and self.metric.arms) or (name == "unit" and self.metric.unit)
-        ]
-        usable = ~nw.any_horizontal(*(nw.col(name).is_null() for name in needed), ignore_nulls=False)
-        return frame.with_columns(usable.alias("ok"))
-
-    def _key(self, place: int, attribute: str | Bins) -> Any:
-        import narwhals as nw
-
+        attribute = self.by[place]
         if isinstance(attribute, Bins):
             return self._binned(place, attribute)
         column, dtype = nw.col(attribute), self.schema[attribute]
@@ -264,14 +298,14 @@ class _Query:
             raise InputError(
                 f"bins({cut.column!r})", f"the column is not numeric ({dtype})", "Cut numeric columns only."
             )
-        value = self._finite(cut.column)
+        value = self.finite(cut.column)
         if cut.width is not None:
             whole = cut.width == int(cut.width)
             if whole and not dtype.is_integer():  # frames without null integers hold them as floats
                 part = self.frame.select(value.alias("v")).select(
                     (nw.col("v") - nw.col("v").floor()).max().alias("part")
                 )
-                whole = frames.fetch(part)["part"][0] in {0, None}
+                whole = not frames.floats(frames.fetch(part)["part"])[0] > 0
             self.widths[place] = (cut.width, whole)
             return (value / cut.width).floor().cast(nw.Float64)
         edges = list(cut.edges or ())
@@ -282,7 +316,8 @@ class _Query:
                     *(nw.col("v").quantile(q, interpolation="linear").alias(f"q{i}") for i, q in enumerate(at))
                 )
             )
-            edges = sorted({float(column[0]) for column in found.values() if column[0] is not None})
+            known = np.array([frames.floats(column)[0] for column in found.values()])
+            edges = sorted(set(known[np.isfinite(known)].tolist()))
         outer = [-np.inf, *edges, np.inf]
         self.ranges[place] = [Range(low, high) for low, high in itertools.pairwise(outer)]
         number = nw.lit(0.0)
@@ -290,13 +325,78 @@ class _Query:
             number = number + nw.when(value >= edge).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
         return nw.when(~value.is_null()).then(number)
 
-    def _finite(self, column: str) -> Any:
+    def finite(self, column: str) -> Any:
         """A numeric or boolean column as doubles, with NaN and infinity as null. Cast first: integers overflow."""
         import narwhals as nw
 
         value = nw.col(column).cast(nw.Float64)
         dtype = self.schema[column]
         return nw.when(value.is_finite()).then(value) if dtype.is_float() or dtype.is_decimal() else value
+
+    def labels(self, place: int, values: Sequence[Any]) -> list[Hashable]:
+        """Fetched keys of the place-th attribute as group names."""
+        if place in self.widths:
+            width, whole = self.widths[place]
+            return [
+                frames.MISSING if missing else Range(number * width, (number + 1) * width, whole)
+                for number, missing in _numbers(values)
+            ]
+        if place in self.ranges:
+            return [
+                frames.MISSING if missing else self.ranges[place][int(number)] for number, missing in _numbers(values)
+            ]
+        return frames.labels(values, from_text=self.from_text)
+
+    def resolved(self) -> tuple[str | Bins, ...]:
+        """The same groups for other rows: quantiles have become the edges they were."""
+        return tuple(
+            Bins(a.column, edges=tuple(r.upper for r in self.ranges[i][:-1]))
+            if isinstance(a, Bins) and a.quantiles is not None and len(self.ranges[i]) > 1
+            else a
+            for i, a in enumerate(self.by)
+        )
+
+
+class _Query:
+    """The one group-by behind a metric."""
+
+    def __init__(self, frame: nw.LazyFrame[Any], by: _Attributes, metric: Metric) -> None:
+        self.frame, self.by, self.metric = frame, by, metric
+        self.schema, self.keys = by.schema, by.keys
+
+    def run(self) -> _Grouped:
+        if self.metric.aggregated is not None:
+            return self._from_aggregates(self.metric.aggregated)
+        prepared = self._prepare()
+        if self.metric.ranking is not None:
+            return self._ranked(prepared)
+        by = [*self.keys, *(["arm"] if self.metric.arms else [])]
+        if self.metric.unit:
+            prepared = self._to_units(prepared, by)
+        return self._collect(self._with_variables(prepared, by), by)
+
+    # ------------------------------------------------------------------------------------------------------ columns
+
+    def _prepare(self) -> nw.LazyFrame[Any]:
+        """Keys, arm, unit and cleaned inputs under names of our own; `ok` says whether a row can be used."""
+        import narwhals as nw
+
+        picked = self.by.expressions()
+        if self.metric.arms:
+            picked.append(nw.col(self.metric.arms.column).alias("arm"))
+        if self.metric.unit:
+            picked.append(nw.col(self.metric.unit).alias("unit"))
+        for role, wanted in self.metric.inputs.items():
+            picked += [expression.alias(name) for name, expression in self._input(role, wanted)]
+        frame = self.frame.select(*picked)
+        needed = [f"i_{role}" for role in self.metric.inputs]
+        needed += [
+            name
+            for name in ("arm", "unit")
+            if (name == "arm" and self.metric.arms) or (name == "unit" and self.metric.unit)
+        ]
+        usable = ~nw.any_horizontal(*(nw.col(name).is_null() for name in needed), ignore_nulls=False)
+        return frame.with_columns(usable.alias("ok"))
 
     def _input(self, role: str, wanted: Input) -> list[tuple[str, Any]]:
         """A cleaned input, and beside it what is needed to see whether it held what it must hold."""
@@ -317,7 +417,7 @@ class _Query:
                     f"the column is not numeric ({dtype})",
                     "Name a numeric column.",
                 )
-            value = self._finite(wanted.column)
+            value = self.by.finite(wanted.column)
             if wanted.kind == "binary":
                 odd = nw.when((value != 0) & (value != 1)).then(value)
                 return [(name, value), (f"odd_{role}", odd)]
@@ -328,7 +428,7 @@ class _Query:
             raise InputError(
                 f"positive={wanted.positive!r}", f"but {wanted.column!r} holds {dtype}", "Give a value of the column."
             )
-        raw = self._finite(wanted.column) if simple else nw.col(wanted.column).cast(nw.String)
+        raw = self.by.finite(wanted.column) if simple else nw.col(wanted.column).cast(nw.String)
         positive = float(wanted.positive) if simple else str(wanted.positive)
         coded = nw.when(~raw.is_null()).then(nw.when(raw == positive).then(nw.lit(1.0)).otherwise(nw.lit(0.0)))
         return [(name, coded), (f"other_{role}", nw.when(raw != positive).then(raw))]
@@ -336,7 +436,7 @@ class _Query:
     def _example(self, column: str) -> str:
         import narwhals as nw
 
-        values = frames.fetch(self.frame.select(nw.col(column).alias("v")).unique().head(3))["v"]
+        values = frames.labels(frames.fetch(self.frame.select(nw.col(column).alias("v")).unique().head(3))["v"])
         return " or ".join(repr(value) for value in sorted(map(str, values)))
 
     def _with_variables(self, frame: nw.LazyFrame[Any], by: Sequence[str]) -> nw.LazyFrame[Any]:
@@ -417,32 +517,21 @@ class _Query:
         if self.metric.arms:
             arms = _arm_numbers(table["arm"], self.metric.arms)
             dropped["rows of other variants"] = int(ok[arms < 0].sum())
-        keyed = list(zip(*(self._labels(i, table[key]) for i, key in enumerate(self.keys)), strict=True))
+        keyed = list(zip(*(self.by.labels(i, table[key]) for i, key in enumerate(self.keys)), strict=True))
         kept = {label for label, arm in zip(keyed, arms.tolist(), strict=True) if arm >= 0}
-        self.labels = sorted(kept, key=lambda label: tuple(_rank(part) for part in label))
+        plain = len(self.keys) == 1 and all(type(label[0]) is int for label in kept)
+        self.labels = sorted(kept, key=None if plain else lambda label: tuple(map(_rank, label)))
         place = {label: i for i, label in enumerate(self.labels)}
         return np.array([place.get(label, -1) for label in keyed], dtype=np.int64), arms, dropped
 
-    def _labels(self, place: int, values: Sequence[Any]) -> list[Hashable]:
-        if place in self.widths:
-            width, whole = self.widths[place]
-            return [
-                frames.MISSING if missing else Range(number * width, (number + 1) * width, whole)
-                for number, missing in _numbers(values)
-            ]
-        if place in self.ranges:
-            return [
-                frames.MISSING if missing else self.ranges[place][int(number)] for number, missing in _numbers(values)
-            ]
-        return frames.labels(values, from_text=self.from_text)
-
     def _check_values(self, table: Mapping[str, Sequence[Any]], checks: Sequence[str]) -> None:
         for check in checks:
-            found = {v for end in ("min", "max") for v in table[f"{end}_{check}"] if v is not None}
+            ends = (frames.labels(table[f"{end}_{check}"]) for end in ("min", "max"))
+            found = {value for values in ends for value in values if value != frames.MISSING}
             kind, role = check.split("_", 1)
             wanted = self.metric.inputs[role]
             if kind == "odd" and found:
-                shown = next(iter(sorted(found)))
+                shown = min(float(str(value)) for value in found)
                 if wanted.kind == "probability":
                     raise InputError(f"{wanted.column!r}", f"holds {shown:g}, outside [0, 1]", "Give probabilities.")
                 raise InputError(
@@ -497,7 +586,7 @@ class _Query:
         )
         size = len(self.labels)
         place = {label: i for i, label in enumerate(self.labels)}
-        keyed = zip(*(self._labels(i, summed[key]) for i, key in enumerate(self.keys)), strict=True)
+        keyed = zip(*(self.by.labels(i, summed[key]) for i, key in enumerate(self.keys)), strict=True)
         at = np.array([place[label] for label in keyed], dtype=np.int64)
         positives, negatives, pa, paa, nbb = (frames.floats(summed[k]) for k in ("pos", "neg", "pa", "paa", "nbb"))
         n, mean, cov = np.zeros((size, 1, 2)), np.full((size, 1, 2), np.nan), np.full((size, 1, 2, 2), np.nan)
@@ -519,9 +608,9 @@ class _Query:
         for name, column in wanted.items():
             if not self.schema[column or ""].is_numeric():
                 raise InputError(f"{name}={column!r}", "the column is not numeric", "Name a numeric column.")
-        picked = [self._key(i, attribute).alias(f"k{i}") for i, attribute in enumerate(self.attributes)]
+        picked = self.by.expressions()
         picked += [nw.col(arms.column).alias("arm")] if arms else []
-        picked += [self._finite(str(column)).alias(name) for name, column in wanted.items()]
+        picked += [self.by.finite(str(column)).alias(name) for name, column in wanted.items()]
         table: dict[str, Any] = dict(frames.fetch(self.frame.select(*picked)))
         n, mean, variance = (frames.floats(table[name]) for name in ("n", "m", "v"))
         with np.errstate(all="ignore"):

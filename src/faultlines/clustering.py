@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import text
-from faultlines.aggregate import Bins, measure
+from faultlines.aggregate import Bins, Measurement, attach, measure
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates, Excluded, name_of
 from faultlines.guarantees import Bonferroni, Calibrated, Guarantee, Judgement, guarantee_of, true_scales
@@ -91,6 +91,7 @@ class Clustering:
         refine: Whether border groups were moved to the cluster of nearest estimate.
         excluded: Groups left out, each with its reason.
         dropped: Reason → number of rows left out.
+        by: What the groups are, for other rows.
         labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
         clusters: The clusters, in that same order.
     """
@@ -103,6 +104,7 @@ class Clustering:
     refine: bool
     excluded: tuple[Excluded, ...]
     dropped: Mapping[str, int]
+    by: tuple[str | Bins, ...]
     labels: IntArray
     clusters: tuple[Cluster, ...]
 
@@ -151,6 +153,43 @@ class Clustering:
         if self.refine:
             starts = refined(self.estimates, self.hierarchy.order, starts)
         return self.hierarchy.labels(starts), starts
+
+    def assign(self, frame: Any, column: str = "cluster") -> Any:
+        """The frame with the cluster of each row as a new column, in the frame's own type.
+
+        Rows of groups that were left out, or that were not there before, have none. The order of the rows is kept where
+        frames have one (pandas, Polars, PyArrow).
+        """
+        number = self._numbers()
+        return attach(
+            frame,
+            self.by,
+            lambda labels, _: [number.get(name_of(label), np.nan) for label in labels],
+            column,
+            whole=True,
+        )
+
+    def weights(self, frame: Any, column: str = "weight") -> Any:
+        """The frame with training weights that even out the clusters as a new column.
+
+        Every cluster gets the same total weight and the rows an average of 1: a row of a cluster with N_j of the N rows
+        in m clusters weighs N/(m N_j). Rows without a cluster weigh 1.
+        """
+        number = self._numbers()
+
+        def even(labels: Sequence[Label], rows: Sequence[int]) -> list[float]:
+            whose = np.array([number.get(name_of(label), 0) for label in labels])
+            sizes = np.bincount(whose, weights=np.asarray(rows), minlength=self.n_clusters + 1)
+            present = np.count_nonzero(sizes[1:])
+            share = np.divide(sizes[1:].sum() / max(present, 1), sizes, out=np.ones_like(sizes), where=sizes > 0)
+            share[0] = 1.0
+            return [float(weight) for weight in share[whose]]
+
+        return attach(frame, self.by, even, column, whole=False)
+
+    def _numbers(self) -> dict[str, int]:
+        """Cluster by group name: frames differ in how they hold a key (True, "True"), not in how it reads."""
+        return dict(zip(map(name_of, self.estimates.labels), self.labels.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------------- output
 
@@ -360,7 +399,7 @@ def cluster(
         raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
-    estimates, excluded, dropped = _measured(data, by, metric, min_size)
+    estimates, excluded, dropped, groups = _measured(data, by, metric, min_size)
     hierarchy = agglomerate(estimates)
     judgement = chosen.judge(estimates, hierarchy, int(seed))
     blank = Clustering(
@@ -372,6 +411,7 @@ def cluster(
         bool(refine),
         excluded,
         dropped,
+        groups,
         np.empty(0, dtype=np.int64),
         (),
     )
@@ -396,12 +436,12 @@ def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
 
 def _measured(
     data: object, by: str | Bins | Sequence[str | Bins] | None, metric: Metric | None, min_size: float | None
-) -> tuple[Estimates, tuple[Excluded, ...], Mapping[str, int]]:
+) -> Measurement:
     """Estimates as given, or measured in rows; with what was left out."""
     if isinstance(data, Estimates):
         if by is not None or metric is not None:
             raise InputError("by, metric", "go with rows, but estimates were given", "Leave them out.")
-        return *_large_enough(data, 0 if min_size is None else min_size), {}
+        return Measurement(*_large_enough(data, 0 if min_size is None else min_size), {}, data.attributes)
     if by is None or metric is None:
         raise InputError(
             f"data={type(data).__name__}",

@@ -15,6 +15,7 @@ import io
 import math
 import sys
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,7 +58,8 @@ def read(data: object, *, keys: Mapping[str, str], numbers: Mapping[str, str]) -
     return _read_frame(data, keys, numbers)
 
 
-def _check_columns(wanted: Mapping[str, str], present: Sequence[str]) -> None:
+def check_columns(wanted: Mapping[str, str], present: Sequence[str]) -> None:
+    """Refuse a column that is not there, or is there twice."""
     for parameter, column in wanted.items():
         if column not in present:
             raise InputError(f"{parameter}={column!r}", "no such column", did_you_mean(column, present))
@@ -96,7 +98,7 @@ def _read_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str
         ) from error
     if names is None:
         raise InputError(f"frame={type(data).__name__}", "is not a table", "Give the whole frame.")
-    _check_columns({**keys, **numbers}, names)
+    check_columns({**keys, **numbers}, names)
     if isinstance(frame, nw.LazyFrame):
         picked = frame.select(list(dict.fromkeys([*keys.values(), *numbers.values()])))
         try:
@@ -130,7 +132,7 @@ def _keys(series: nw.Series[Any]) -> list[Hashable]:
 def _read_file(path: Path, keys: Mapping[str, str], numbers: Mapping[str, str]) -> Columns:
     wanted = {**keys, **numbers}
     header, rows = _parquet(path, wanted) if path.name.lower().endswith(_PARQUET) else _csv(path)
-    _check_columns(wanted, header)
+    check_columns(wanted, header)
     if not rows:
         raise InputError(f"file={str(path)!r}", "has no rows", "Give a table with one row a group.")
     columns = {name: [row[header.index(name)] for row in rows] for name in wanted.values()}
@@ -181,7 +183,7 @@ def _parquet(path: Path, wanted: Mapping[str, str]) -> tuple[list[str], list[tup
         try:
             source = f"read_parquet({_pattern(path)})"
             present = engine.sql(f"SELECT * FROM {source} LIMIT 0").columns
-            _check_columns(wanted, present)
+            check_columns(wanted, present)
             names = list(dict.fromkeys(wanted.values()))
             picked = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
             return names, engine.sql(f"SELECT {picked} FROM {source}").fetchall()
@@ -247,7 +249,7 @@ def scan(data: object, columns: Mapping[str, str], *, as_text: Sequence[str] = (
         with duckdb.connect() as engine:
             try:
                 relation = engine.sql(_files_query(engine, files, as_text))
-                _check_columns(columns, relation.columns)
+                check_columns(columns, relation.columns)
                 yield nw.from_native(relation).lazy()
             except duckdb.Error as error:
                 shown = f"file={str(files[0])!r}" + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
@@ -262,7 +264,7 @@ def scan(data: object, columns: Mapping[str, str], *, as_text: Sequence[str] = (
             "Give a pandas, Polars, PyArrow, DuckDB, Spark or Ibis frame, or csv or parquet files.",
         ) from error
     if isinstance(frame, nw.LazyFrame | nw.DataFrame):
-        _check_columns(columns, frame.collect_schema().names())
+        check_columns(columns, frame.collect_schema().names())
     if isinstance(frame, nw.LazyFrame):
         yield frame
     elif isinstance(frame, nw.DataFrame) and frame.implementation.is_polars():
@@ -326,15 +328,14 @@ def _files_query(engine: duckdb.DuckDBPyConnection, files: Sequence[Path], as_te
     )
 
 
-def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Sequence[Any]]:
+def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
     """Bring what a query returns, by the engine's own way; Polars streams."""
     native, implementation = frame.to_native(), frame.implementation
     if implementation.is_duckdb():
-        columns = native.columns
-        rows = native.fetchall()
-        return dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(columns, ())
+        return dict(native.fetchnumpy())
     if implementation.is_polars():
-        return {series.name: series.to_list() for series in native.collect(engine="streaming").get_columns()}
+        columns = native.collect(engine="streaming").get_columns()
+        return {c.name: c.to_list() if c.null_count() or not c.dtype.is_numeric() else c.to_numpy() for c in columns}
     if implementation.is_pyspark():
         rows = native.collect()
         return {name: [row[i] for row in rows] for i, name in enumerate(native.columns)}
@@ -342,14 +343,46 @@ def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Sequence[Any]]:
     return {name: collected.get_column(name).to_list() for name in collected.columns}
 
 
+def joined(
+    frame: nw.LazyFrame[Any], keys: Sequence[Any], whose: Any, values: Mapping[Any, float], column: str, kind: Any
+) -> nw.LazyFrame[Any]:
+    """Join a value to the rows of a frame that is not in memory, by the text of their group's key."""
+    import narwhals as nw
+
+    native, implementation = frame.to_native(), frame.implementation
+    pairs = [(str(key), None if math.isnan(value) else float(value)) for key, value in values.items()]
+    table: Any
+    if implementation.is_duckdb():  # on the connection the rows are on
+        quote = "'"
+        rows = ", ".join(
+            f"('{k.replace(quote, quote * 2)}', {'NULL' if v is None else repr(v)}::DOUBLE)" for k, v in pairs
+        )
+        table = native.query("rows_of_the_user", f"SELECT * FROM (VALUES {rows}) AS t(whose, value)")
+    elif implementation.is_pyspark():
+        table = native.sparkSession.createDataFrame(pairs, "whose string, value double")
+    else:
+        columns = {"whose": [key for key, _ in pairs], "value": [value for _, value in pairs]}
+        table = import_module("polars" if implementation.is_polars() else "ibis")
+        table = table.LazyFrame(columns) if implementation.is_polars() else table.memtable(columns)
+    named = [f"k{i}" for i in range(len(keys))]
+    marked = frame.with_columns(*keys).with_columns(whose)
+    wide = marked.join(nw.from_native(table), on="whose", how="left")
+    return wide.with_columns(nw.col("value").cast(kind).alias(column)).drop("whose", "value", *named)
+
+
 def floats(values: Sequence[Any]) -> npt.NDArray[np.float64]:
     """A fetched column as floats; null is NaN."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values.astype(np.float64)
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 def labels(values: Sequence[Any], *, from_text: bool = False) -> list[Hashable]:
     """A fetched key column as group names. Text that is all whole numbers or all true/false is read as such (csv)."""
-    named = [_key(value) for value in values]
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    named = [_key(value) for value in listed]
     given = {name for name in named if name != MISSING}
     if not from_text or not given or not all(isinstance(name, str) for name in given):
         return named
