@@ -15,6 +15,7 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage
 
 import faultlines as fl
+from benchmarks import rows
 from benchmarks.timing import Board, seconds
 from faultlines import simulate
 
@@ -122,7 +123,7 @@ def memory(board: Board) -> None:
 
 def main() -> None:
     board = Board()
-    for part in (tree, calibration, paper, memory):
+    for part in (tree, calibration, paper, memory, rows.main):
         part(board)
     if board.missed:
         sys.exit(f"{len(board.missed)} limits missed")

@@ -214,3 +214,93 @@ def test_an_interrupt_ends_cleanly_and_progress_is_for_terminals(tmp_path: Path)
 
 def _terminal() -> dict[str, str]:
     return {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """An experiment and a model in one file: DE reacts, and the model misses more in DE."""
+    rng = np.random.default_rng(0)
+    size = 12_000
+    frame = pd.DataFrame(
+        {
+            "country": rng.choice(["DE", "FR", "IT", "ES"], size),
+            "age": rng.integers(18, 68, size),
+            "arm": rng.choice(["A", "B"], size),
+            "user_id": np.arange(size),
+            "before": rng.lognormal(1, 0.3, size),
+            "label": rng.choice(["yes", "no"], size),
+        }
+    )
+    effect = np.where((frame.arm == "B") & (frame.country == "DE"), 1.4, 1.0)
+    frame["revenue"] = frame.before * effect + rng.exponential(0.5, size)
+    frame["views"] = 1 + rng.poisson(2, size)
+    hit = rng.random(size) < np.where(frame.country == "DE", 0.6, 0.8)
+    frame["pred"] = np.where(hit, frame.label, np.where(frame.label == "yes", "no", "yes"))
+    frame["score"] = np.where(frame.pred == "yes", 0.8, 0.3) + rng.uniform(-0.1, 0.1, size)
+    frame.to_parquet(tmp_path / "shop.parquet")
+    frame.to_csv(tmp_path / "shop.csv", index=False)
+    return tmp_path / "shop.parquet"
+
+
+EXPERIMENT = ("--by", "country", "--variant", "arm", "--control", "A")
+MODEL = ("--by", "country", "--y-true", "label", "--positive", "yes")
+
+
+def test_experiment_finds_the_country_that_reacts(shop: Path) -> None:
+    for path in (shop, shop.with_suffix(".csv"), f"{shop.parent}/*.parquet"):
+        done = run(
+            "experiment", path, *EXPERIMENT, "--metric", "lift:revenue", "--unit", "user_id", "--covariate", "before"
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("2 clusters of 4 groups by country differ in lift of revenue")
+        assert done.stdout.splitlines()[4].endswith("  DE")
+    ratio = run("experiment", shop, *EXPERIMENT, "--metric", "ratio_lift:revenue/views", "--fail-on-split")
+    assert ratio.returncode == 1
+    assert "ratio lift of revenue/views" in ratio.stdout
+
+
+def test_model_finds_whom_it_serves_worse(shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    metrics = ("--metric", "true_positive_rate", "--metric", "accuracy", "--metric", "selection_rate")
+    done = run("model", shop, *MODEL, "--y-pred", "pred", *metrics, "--json", out)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("3 metrics, Holm's correction at α = 0.05 over all of them.")
+    assert "2 clusters of 4 groups by country differ in true positive rate" in done.stdout
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert written["correction"] == "holm"
+    assert [one["measure"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
+    levels = sorted(one["alpha"] for one in written["metrics"])
+    assert levels[0] == pytest.approx(0.05 / 3)
+    scored = run(
+        "model", shop, *MODEL, "--score", "score", "--threshold", "0.5", "--metric", "accuracy", "--metric", "auc"
+    )
+    assert scored.returncode == 0
+    binned = run("model", shop, *MODEL, "--by", "age:25", "--y-pred", "pred", "--metric", "accuracy")
+    assert "by country × age differ in accuracy" in binned.stdout
+    tenths = run("model", shop, *MODEL, "--by", "age:q2", "--y-pred", "pred", "--metric", "accuracy")
+    assert tenths.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "words"),
+    [
+        ("experiment", (*EXPERIMENT, "--metric", "lft:revenue"), "Did you mean 'lift'?"),
+        ("experiment", (*EXPERIMENT, "--metric", "lift"), "Write it as in lift:revenue."),
+        ("experiment", (*EXPERIMENT, "--metric", "ratio_lift:revenue"), "Write it as in ratio_lift:clicks/views."),
+        ("experiment", (*EXPERIMENT, "--metric", "lift:revenu"), "Did you mean 'revenue'?"),
+        ("experiment", (*EXPERIMENT[:-1], "C", "--metric", "lift:revenue"), "There are: 'A', 'B'."),
+        ("experiment", (*EXPERIMENT, "--metric", "lift:label"), "is not numeric"),
+        ("model", (*MODEL, "--metric", "acuracy", "--y-pred", "pred"), "Did you mean 'accuracy'?"),
+        ("model", (*MODEL, "--metric", "accuracy"), "one of the two is needed"),
+        ("model", (*MODEL, "--metric", "auc"), "needs --score"),
+        ("model", ("--by", "country", "--metric", "accuracy", "--y-pred", "pred"), "needs --y-true"),
+        ("model", (*MODEL[:4], "--metric", "accuracy", "--y-pred", "pred"), "positive='no' or 'yes'"),
+    ],
+)
+def test_bad_row_arguments_are_one_line_and_exit_2(
+    shop: Path, command: str, arguments: tuple[str, ...], words: str
+) -> None:
+    done = run(command, shop, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1

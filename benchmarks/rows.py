@@ -1,0 +1,132 @@
+"""Rows to clusters: ratios to hand-written SQL, to pandas and to Fairlearn, measured in one run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+import faultlines as fl
+from benchmarks.timing import Board, seconds
+
+METRIC = fl.lift("revenue", variant="arm", control="A")
+BY = ["country", "device", "age"]
+# What an analyst would write for the same answer under the same rules: NULL, NaN and infinity are left out.
+SQL = """
+    SELECT country, device, age, arm, count(*) AS rows, count(x) AS n, avg(x) AS mean, var_samp(x) AS variance
+    FROM (
+        SELECT country, device, age, arm, CASE WHEN isfinite(revenue) THEN revenue END AS x FROM read_parquet('{path}')
+    )
+    GROUP BY ALL
+"""
+
+
+def write_rows(path: Path, rows: int) -> None:
+    """About a thousand groups (50 × 4 × 5) in two arms, made by DuckDB itself."""
+    duckdb.sql(f"""
+        COPY (
+            SELECT 'c' || (hash(i) % 50) AS country, 'd' || (hash(i + 1) % 4) AS device, hash(i + 2) % 5 AS age,
+                CASE WHEN hash(i + 3) % 2 = 0 THEN 'A' ELSE 'B' END AS arm,
+                CASE WHEN hash(i + 4) % 100 = 0 THEN NULL ELSE 5 + (hash(i + 5) % 100000) / 1e5 END AS revenue
+            FROM range({rows}) t(i)
+        ) TO '{path}' (FORMAT parquet)
+    """)
+
+
+def files(board: Board, folder: Path, sizes: tuple[int, ...]) -> None:
+    per_row = {}
+    for rows in sizes:
+        path = folder / f"{rows}.parquet"
+        write_rows(path, rows)
+        sql = partial(_by_hand, path)
+        most = 3 if rows > 10**7 else 8
+        floor = seconds(sql, least=3, most=most)
+        ours = seconds(partial(fl.measure, path, BY, METRIC), least=3, most=most)
+        whole = seconds(partial(fl.cluster, path, by=BY, metric=METRIC), least=3, most=most)
+        per_row[rows] = ours / rows
+        largest = rows == sizes[-1]
+        good = ours / floor <= 1.4 if largest else None
+        board.line(
+            f"{rows:,} rows, file to estimates / hand-written SQL", f"{ours / floor:.2f} ×", good=good, limit="≤ 1.4"
+        )
+        board.line(f"    file to clusters ({whole:.2f} s)", f"{whole / floor:.2f} ×")
+    first, last = sizes[0], sizes[-1]
+    growth = per_row[last] / per_row[first]
+    board.line(f"time a row, {last:,} rows / {first:,} rows", f"{growth:.2f} ×", good=growth <= 1.5, limit="≤ 1.5")
+    script = (
+        "import resource, faultlines as fl; from benchmarks.rows import BY, METRIC;"
+        f"fl.cluster({str(folder / f'{last}.parquet')!r}, by=BY, metric=METRIC);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    board.line(
+        f"    peak memory, {last:,} rows", f"{float(done.stdout):.2f} GB", good=float(done.stdout) <= 1, limit="≤ 1 GB"
+    )
+
+
+def _by_hand(path: Path) -> Any:
+    with duckdb.connect() as engine:
+        return engine.sql(SQL.format(path=path)).fetchnumpy()
+
+
+def in_memory(board: Board, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "country": rng.integers(0, 50, rows),
+            "device": rng.integers(0, 4, rows),
+            "age": rng.integers(0, 5, rows),
+            "arm": rng.choice(["A", "B"], rows),
+            "revenue": rng.lognormal(1, 0.5, rows),
+        }
+    )
+    theirs = seconds(lambda: frame.groupby([*BY, "arm"])["revenue"].agg(["count", "mean", "var"]), most=2)
+    ours = seconds(partial(fl.measure, frame, BY, METRIC), most=3)
+    board.line(
+        f"pandas group-by / ours, {rows:,} rows in pandas", f"{theirs / ours:.1f} ×", good=theirs > ours, limit="> 1"
+    )
+
+
+def fairness(board: Board) -> None:
+    from fairlearn.metrics import MetricFrame, false_positive_rate, selection_rate, true_positive_rate
+
+    rows = 1_000_000
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {"group": rng.integers(0, 21, rows), "y": rng.integers(0, 2, rows), "p": rng.integers(0, 2, rows)}
+    )
+    theirs = seconds(
+        lambda: MetricFrame(
+            metrics={"tpr": true_positive_rate, "fpr": false_positive_rate, "rate": selection_rate},
+            y_true=frame.y,
+            y_pred=frame.p,
+            sensitive_features=frame.group,
+        ),
+        most=1,
+    )
+    wanted = [fl.true_positive_rate("y", "p"), fl.false_positive_rate("y", "p"), fl.selection_rate("p")]
+    ours = seconds(lambda: [fl.measure(frame, "group", metric) for metric in wanted])
+    board.line(
+        "Fairlearn MetricFrame / ours, three metrics, 1,000,000 rows, 21 groups",
+        f"{theirs / ours:.0f} ×",
+        good=theirs / ours >= 50,
+        limit="≥ 50",
+    )
+
+
+def main(board: Board) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files(board, Path(folder), (1_000_000, 10_000_000, 50_000_000))
+    in_memory(board, 10_000_000)
+    fairness(board)
+
+
+if __name__ == "__main__":
+    main(Board())

@@ -1,0 +1,82 @@
+"""False claims when estimates come from rows: rates on Anscombe's scale, differences and lifts of skewed values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+
+pytestmark = pytest.mark.statistical
+RUNS, GROUPS = 1200, 100
+
+
+def claims(estimates: list[fl.Estimates], seed: int = 0) -> float:
+    found = [fl.cluster(one, guarantee=fl.Calibrated(draws=199), seed=seed + i) for i, one in enumerate(estimates)]
+    return float(np.mean([one.rejected for one in found]))
+
+
+def rates(share: float, smallest: int, largest: int, *, wald: bool) -> list[fl.Estimates]:
+    """Many data sets at once: the moments of a 0/1 column are its count and mean, so rows need not be written out."""
+    rng = np.random.default_rng(int(1000 * share) + smallest)
+    metric = fl.rate("x")
+    out = []
+    for _ in range(RUNS):
+        n = np.exp(rng.uniform(math.log(smallest), math.log(largest), GROUPS)).round()
+        mean = rng.binomial(n.astype(int), share) / n
+        made = metric.estimate(fl.Moments(n[:, None, None], mean[:, None, None], np.zeros((GROUPS, 1, 1, 1))))
+        if wald:
+            keep = (mean > 0) & (mean < 1)
+            out.append(fl.Estimates(mean[keep], np.sqrt(mean * (1 - mean) / n)[keep]))
+        else:
+            out.append(fl.Estimates(made.theta, made.se))
+    return out
+
+
+@pytest.mark.parametrize(("smallest", "largest"), [(40, 60), (50, 3000)])
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.5])
+def test_rates_do_not_claim_too_often(share: float, smallest: int, largest: int) -> None:
+    ours = claims(rates(share, smallest, largest, wald=False))
+    usual = claims(rates(share, smallest, largest, wald=True))
+    print(f"rates, p={share}, {smallest}–{largest} rows a group: {ours:.3f}, with √(p(1 − p)/n) {usual:.3f} at α=0.05")
+    assert ours <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / RUNS)
+
+
+def test_the_usual_standard_error_of_a_rare_event_claims_far_too_often() -> None:
+    usual = claims(rates(0.1, 40, 60, wald=True))
+    assert usual > 0.4
+
+
+def test_rows_really_written_out_agree() -> None:
+    """The short cut above against the whole way through the engine."""
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(40, 60, GROUPS)
+    data = pd.DataFrame({"g": np.repeat(np.arange(GROUPS), sizes), "x": (rng.random(sizes.sum()) < 0.1).astype(int)})
+    through = fl.measure(data, "g", fl.rate("x")).estimates
+    grouped = data.groupby("g")["x"]
+    n, mean = grouped.count().to_numpy(float), grouped.mean().to_numpy()
+    short = fl.rate("x").estimate(fl.Moments(n[:, None, None], mean[:, None, None], np.zeros((GROUPS, 1, 1, 1))))
+    np.testing.assert_allclose(through.theta, short.theta)
+    np.testing.assert_allclose(through.se, short.se)
+
+
+@pytest.mark.parametrize("kind", ["difference", "lift"])
+@pytest.mark.parametrize("groups", [21, 100])
+def test_skewed_revenue_is_reported(kind: str, groups: int) -> None:
+    """Log-normal values, 200 rows an arm: far from normal, so this is measured and bounded, not promised."""
+    rng = np.random.default_rng(groups)
+    metric = getattr(fl, kind)("x", variant="arm", control="A")
+    estimates = []
+    for _ in range(600):
+        x = rng.lognormal(0.0, 1.0, (groups, 2, 200))
+        moments = fl.Moments(
+            np.full((groups, 2, 1), 200.0), x.mean(axis=2)[..., None], x.var(axis=2, ddof=1)[..., None, None]
+        )
+        made = metric.estimate(moments)
+        estimates.append(fl.Estimates(made.theta, made.se, dof=made.dof))
+    rate = claims(estimates)
+    print(f"{kind} of log-normal revenue, 200 rows an arm, K={groups}: {rate:.3f} at α=0.05")
+    assert rate <= {"difference": 0.08, "lift": 0.25}[kind]
