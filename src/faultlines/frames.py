@@ -332,7 +332,13 @@ def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
     """Bring what a query returns, by the engine's own way; Polars streams."""
     native, implementation = frame.to_native(), frame.implementation
     if implementation.is_duckdb():
-        return dict(native.fetchnumpy())
+        # Not fetchnumpy: it imports pandas, after which DuckDB complains about its own leaks when the interpreter ends.
+        rows = native.fetchall()
+        return (
+            dict(zip(native.columns, zip(*rows, strict=True), strict=True))
+            if rows
+            else dict.fromkeys(native.columns, ())
+        )
     if implementation.is_polars():
         columns = native.collect(engine="streaming").get_columns()
         return {c.name: c.to_list() if c.null_count() or not c.dtype.is_numeric() else c.to_numpy() for c in columns}
