@@ -93,55 +93,17 @@ __all__ = [
     "true_positive_rate",
 ]
 
-_HOMES = {
-    "aggregate": ("Bins", "Measurement", "Range", "bins", "measure"),
-    "clustering": ("Cluster", "Clustering", "Level", "cluster", "holm"),
-    "errors": ("InputError",),
-    "estimates": ("Estimates", "Excluded"),
-    "guarantees": ("Bonferroni", "Calibrated"),
-    "hierarchy": ("Hierarchy", "agglomerate"),
-    "metrics": (
-        "Aggregated",
-        "Input",
-        "Measured",
-        "Metric",
-        "Moments",
-        "accuracy",
-        "aggregated",
-        "auc",
-        "brier",
-        "calibration_gap",
-        "difference",
-        "equalized_odds",
-        "error_rate",
-        "false_negative_rate",
-        "false_positive_rate",
-        "lift",
-        "log_loss",
-        "mean",
-        "mean_absolute_error",
-        "mean_error",
-        "mean_squared_error",
-        "negative_predictive_value",
-        "precision",
-        "rate",
-        "ratio",
-        "ratio_difference",
-        "ratio_lift",
-        "selection_rate",
-        "true_negative_rate",
-        "true_positive_rate",
-    ),
-}
+_ROOMS = ("errors", "estimates", "metrics", "aggregate", "hierarchy", "guarantees", "clustering")  # from left to right
 
 
 def __getattr__(name: str) -> Any:
     """Public names are brought in when first used, so that `faultlines --help` does not wait for NumPy and SciPy."""
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(import_module(f"faultlines.{home}"), name)
-            globals()[name] = value
-            return value
+    if name in __all__:
+        for room in _ROOMS:
+            module = import_module(f"faultlines.{room}")
+            if hasattr(module, name):
+                globals()[name] = value = getattr(module, name)
+                return value
     raise AttributeError(f"module 'faultlines' has no attribute {name!r}")
 
 
