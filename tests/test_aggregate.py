@@ -137,7 +137,7 @@ def test_columns_and_values_that_cannot_be_used_are_named() -> None:
     )
     refused("treatment='C': no row", data, "device", fl.lift("revenue", variant="arm", control="A", treatment="C"))
     refused(
-        "has 5 variants beside 'DE'. Say which: treatment=",
+        "has 5 variants beside 'DE'. Say which is the treatment: ",
         data,
         "device",
         fl.lift("revenue", variant="country", control="DE"),
@@ -153,7 +153,7 @@ def test_columns_and_values_that_cannot_be_used_are_named() -> None:
         "device",
         fl.mean(fl.aggregated("country", mean="age", variance="age")),
     )
-    refused("data=int: is neither a frame nor a path", 5, "country", fl.mean("revenue"))
+    refused("data=int: is not a frame", 5, "country", fl.mean("revenue"))
 
 
 def test_metrics_that_make_no_sense_are_refused_before_any_row_is_read() -> None:
@@ -224,6 +224,7 @@ def test_what_is_left_out_is_counted_and_shown() -> None:
         "constant": "zero variance",
         "near zero": "control mean within 5 standard errors of zero",
         "all missing": "no rows in control",
+        "other": "no rows in control",
     }
     assert found.dropped == {"rows with a missing value": 105, "rows of other variants": 7}
     for shown in (str(found), found.to_markdown(), found._repr_html_()):
@@ -327,3 +328,168 @@ def test_estimates_assign_by_their_attributes() -> None:
         found.assign(frame.rename({"g": "group"}))
     with pytest.raises(fl.InputError, match="is not a frame"):
         found.assign("rows.csv")
+
+
+def test_columns_with_our_own_names_survive() -> None:
+    base = pd.DataFrame({"g": ["a", "b"] * 50, "x": np.r_[np.zeros(100) + np.tile([0.0, 9.0], 50)]})
+    base["x"] += np.random.default_rng(0).standard_normal(100)
+    for name in ("k0", "whose", "value", "ok", "arm", "unit", "i_x", "v0", "rows", "n0"):
+        data = base.rename(columns={"g": name})
+        found = fl.cluster(data, by=name, metric=fl.mean("x"))
+        assert found.n_clusters == 2
+        for frame in (data, pl.from_pandas(data), pl.from_pandas(data).lazy()):
+            assigned = to_pandas(found.assign(frame))
+            assert list(assigned.columns) == [name, "x", "cluster"]
+            assert assigned.groupby(name)["cluster"].first().to_dict() == {"a": 1, "b": 2}
+    other = to_pandas(
+        fl.cluster(base, by="g", metric=fl.mean("x")).assign(pl.from_pandas(base.assign(value=7.5)).lazy())
+    )
+    assert sorted(other["cluster"].unique()) == [1, 2]
+    assert (other["value"] == 7.5).all()
+
+
+def test_clusters_find_their_rows_however_keys_are_held() -> None:
+    rng = np.random.default_rng(1)
+    x = np.repeat([0.0, 9.0], 60) + rng.standard_normal(120)
+    days = pd.to_datetime(["2026-01-01", "2026-01-02"]).repeat(60)
+    for fitted, later in (
+        (np.repeat([1, 2], 60), np.repeat([1.0, 2.0], 60)),
+        (np.repeat([1.0, 2.0], 60), np.repeat([1, 2], 60)),
+        (np.repeat(["1", "2"], 60), np.repeat([1, 2], 60)),
+        (days, days),
+        (days, days.astype(str)),
+        (np.repeat([True, False], 60), np.repeat(["True", "False"], 60)),
+    ):
+        found = fl.cluster(pd.DataFrame({"g": fitted, "x": x}), by="g", metric=fl.mean("x"))
+        assigned = found.assign(pd.DataFrame({"g": later, "x": x}))
+        assert assigned["cluster"].tolist() == [1] * 60 + [2] * 60
+    ages = pd.DataFrame({"age": np.repeat([22, 41], 60), "x": x})
+    found = fl.cluster(ages, by=fl.bins("age", width=5), metric=fl.mean("x"))
+    assert found.assign(ages.assign(age=ages.age + 0.5))["cluster"].tolist() == [1] * 60 + [2] * 60
+    with pytest.raises(fl.InputError, match="none of its groups was clustered"):
+        found.assign(ages.assign(age=ages.age + 500))
+    pairs = fl.cluster(fl.Estimates([0, 9], [1, 1], [("a · b", "c"), ("a", "b · c")], attributes=["p", "q"]))
+    both = pl.DataFrame({"p": ["a · b", "a"], "q": ["c", "b · c"]})
+    assert pairs.assign(both)["cluster"].to_list() == [1, 2]
+    empty = found.assign(pl.DataFrame({"age": [], "x": []}, schema={"age": pl.Int64, "x": pl.Float64}).lazy()).collect()
+    assert empty.schema["cluster"] == pl.Int64
+
+
+def test_files_of_different_types_are_united(tmp_path: Path) -> None:
+    whole = pd.DataFrame({"g": ["a", "b"] * 50, "x": [1, 2] * 50})
+    whole.to_parquet(tmp_path / "1.parquet")
+    whole.assign(x=whole.x + 0.4).to_parquet(tmp_path / "2.parquet")
+    found = fl.measure(str(tmp_path / "*.parquet"), "g", fl.mean("x")).estimates
+    np.testing.assert_allclose(found.theta, [1.2, 2.2])
+    folder = tmp_path / "g=Z"
+    folder.mkdir()
+    whole.assign(x=whole.x + np.random.default_rng(0).random(100)).to_parquet(folder / "3.parquet")
+    assert list(fl.measure(folder / "3.parquet", "g", fl.mean("x")).estimates.labels) == ["a", "b"]
+    whole.drop(columns="g").assign(x=np.arange(100.0)).to_parquet(folder / "3.parquet")
+    assert list(fl.measure(folder / "3.parquet", "g", fl.mean("x")).estimates.labels) == ["Z"]
+
+
+def test_a_null_and_its_name_are_not_mixed_up() -> None:
+    data = pd.DataFrame({"g": [None] * 50 + ["(missing)"] * 50, "x": np.arange(100.0)})
+    refused("two different keys have the same name", data, "g", fl.mean("x"))
+
+
+def test_units_and_variants_that_are_nan_are_left_out() -> None:
+    rng = np.random.default_rng(2)
+    unit = np.arange(400.0)
+    unit[:40] = np.nan
+    data = {"g": ["a", "b"] * 200, "arm": ["A"] * 200 + ["B"] * 200, "x": rng.standard_normal(400), "u": unit}
+    for frame in (pl.DataFrame(data), pa.table(data), pd.DataFrame(data)):
+        found = fl.measure(frame, "g", fl.difference("x", unit="u", **ARMS))
+        assert found.dropped == {"rows with a missing value": 40}
+
+
+def test_units_outside_the_comparison_do_not_matter() -> None:
+    data = pd.DataFrame({"g": "a", "arm": ["A", "B", "C"] * 60, "x": np.arange(180.0) % 7, "u": np.arange(180)})
+    data.loc[data.arm == "C", "u"] = data.loc[data.arm == "A", "u"].to_numpy()
+    found = fl.measure(data, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
+    assert found.dropped == {"rows of other variants": 60}
+    empty = data.assign(g=np.where(data.index < 9, "b", "a"), x=data.x.where(data.index >= 9))
+    found = fl.measure(empty, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
+    assert [(left.label, left.reason) for left in found.excluded] == [("b", "no rows in control")]
+
+
+def test_values_on_an_edge_belong_above_it() -> None:
+    data = pd.DataFrame({"z": np.repeat(np.arange(10) / 10, 30), "x": np.random.default_rng(0).random(300)})
+    for frame in (data, pl.from_pandas(data)):
+        found = fl.measure(frame, fl.bins("z", width=0.1), fl.mean("x")).estimates
+        assert len(found) == 10
+    beyond = data.assign(z=np.where(data.index < 30, -np.inf, data.z))
+    assert [str(label) for label in fl.measure(beyond, fl.bins("z", edges=[0.5]), fl.mean("x")).estimates.labels] == [
+        "below 0.5",
+        "0.5 or more",
+    ]
+
+
+def test_weights_must_not_be_negative_and_count_for_what_they_are() -> None:
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"g": "a", "x": rng.standard_normal(100), "w": np.r_[1.0, 1.0, 1.0, np.zeros(97)]})
+    refused("'w': holds the weight -1", data.assign(w=-1.0), "g", fl.mean("x", weight="w"))
+    found = fl.measure(data, "g", fl.mean("x", weight="w")).estimates
+    assert found.dof is not None
+    assert found.dof[0] == pytest.approx(2)  # three rows that count
+    assert found.se[0] == pytest.approx(data.x[:3].std() / np.sqrt(3))
+
+
+def test_what_cancels_is_not_a_variance() -> None:
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"g": "a", "arm": ["A", "B"] * 100, "y": rng.uniform(1, 2, 200), "w": rng.uniform(1, 2, 200)})
+    data["x"] = 0.3 * data.y
+    refused("zero variance", data, "g", fl.ratio_difference("x", "y", **ARMS))
+    refused("zero variance", data.assign(z=3 * data.x + 0.7), "g", fl.difference("x", covariate="z", **ARMS))
+    refused("zero variance", data.assign(x=0.1), "g", fl.mean("x", weight="w"))
+    refused("numbers too large|not a finite", data.assign(x=data.y * 1e200), "g", fl.mean("x"))
+    refused("control mean below zero", data.assign(x=-10 + rng.random(200)), "g", fl.lift("x", **ARMS))
+
+
+def test_reasons_say_what_is_missing() -> None:
+    data = pd.DataFrame({"g": ["pos"] * 60 + ["few"] * 60 + ["fine"] * 60, "s": np.random.default_rng(5).random(180)})
+    data["t"] = np.r_[np.ones(60), np.repeat([1, 0], [10, 50]), np.tile([0, 1], 30)]
+    found = fl.measure(data, "g", fl.auc("t", "s"))
+    assert {left.label: left.reason for left in found.excluded} == {
+        "pos": "fewer than two negatives",
+        "few": "fewer than 20 positives or negatives",
+    }
+    assert found.estimates.n is not None
+    assert found.estimates.n.tolist() == [60]
+    odds = fl.measure(
+        data.assign(t=data.t.where(data.g != "pos", 0)), "g", fl.equalized_odds("t", score="s", threshold=0.5)
+    )
+    assert odds.excluded[1].reason == "no positives"
+
+
+def test_odd_tables_and_metrics_are_refused(tmp_path: Path) -> None:
+    table = pd.DataFrame({"g": ["a"], "n": [-5], "m": [1.0], "s": [5.0], "q": [1.0]})
+    refused("Counts cannot be negative", table, "g", fl.mean(fl.aggregated("n", mean="m", variance="q")))
+    refused(
+        "gives a variance below zero", table.assign(n=5), "g", fl.mean(fl.aggregated("n", sum="s", sum_squares="q"))
+    )
+    doubled = pd.DataFrame([[1, 2, 3]] * 30, columns=["g", "x", "x"])
+    refused("cannot be read|two columns", doubled, "g", fl.mean("x"))
+    refused("differ only in case", pd.DataFrame({"x": [1.0], "X": [2.0], "g": 1}), "g", fl.ratio("x", "X"))
+    (tmp_path / "t.csv").write_text("g,x,x\n" + "a,1,2\n" * 30)
+    refused("two columns have this name", tmp_path / "t.csv", "g", fl.mean("x"))
+    (tmp_path / "ragged.csv").write_text("g,x\n" + "a,1\n" * 30 + "a,1,9\n")
+    refused("ragged.csv.*cannot be read", tmp_path / "ragged.csv", "g", fl.mean("x"))
+    refused("cannot be read", pl.scan_csv(tmp_path / "absent.csv"), "g", fl.mean("x"))
+    for make, match in (
+        (lambda: fl.ratio_lift(fl.aggregated("n", mean="m", variance="v"), "d", **ARMS), "need rows"),  # type: ignore[arg-type]
+        (lambda: fl.mean(fl.aggregated("n", mean="m", variance="v"), weight="w"), "needs rows"),
+        (lambda: fl.lift("x", variant=5, control="A"), "variant=5"),  # type: ignore[arg-type]
+        (lambda: fl.lift("x", unit=5, **ARMS), "unit=5"),  # type: ignore[arg-type]
+        (lambda: fl.bins(5, width=1), "is not the name of a column"),  # type: ignore[arg-type]
+        (lambda: fl.bins("a", width=True), "width=True"),
+        (lambda: fl.bins("a", edges=["x"]), "rising numbers"),  # type: ignore[list-item]
+        (lambda: fl.Metric("own", {}, lambda c: {}, lambda m: m), "has no inputs"),  # type: ignore[arg-type, return-value]
+        (lambda: fl.Metric("own", {"x": "x"}, lambda c: {}, lambda m: m), "is not an Input"),  # type: ignore[dict-item, arg-type, return-value]
+    ):
+        with pytest.raises(fl.InputError, match=match):
+            make()
+    own = fl.Metric("own", {"x": fl.Input("revenue")}, lambda c: {"y": c["y"]}, lambda m: m)  # type: ignore[arg-type, return-value]
+    refused("has no input 'y'", rows(), "country", own)
+    refused("names no column", rows(), 5, fl.mean("revenue"))

@@ -271,6 +271,8 @@ def test_model_finds_whom_it_serves_worse(shop: Path, tmp_path: Path) -> None:
     assert [one["measure"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
     levels = sorted(one["alpha"] for one in written["metrics"])
     assert levels[0] == pytest.approx(0.05 / 3)
+    both = run("model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc")
+    assert both.returncode == 0
     scored = run(
         "model", shop, *MODEL, "--score", "score", "--threshold", "0.5", "--metric", "accuracy", "--metric", "auc"
     )
@@ -291,7 +293,14 @@ def test_model_finds_whom_it_serves_worse(shop: Path, tmp_path: Path) -> None:
         ("experiment", (*EXPERIMENT[:-1], "C", "--metric", "lift:revenue"), "There are: 'A', 'B'."),
         ("experiment", (*EXPERIMENT, "--metric", "lift:label"), "is not numeric"),
         ("model", (*MODEL, "--metric", "acuracy", "--y-pred", "pred"), "Did you mean 'accuracy'?"),
-        ("model", (*MODEL, "--metric", "accuracy"), "one of the two is needed"),
+        ("model", (*MODEL, "--metric", "accuracy"), "needs --score or --y-pred"),
+        ("model", (*MODEL, "--metric", "accuracy", "--score", "score"), "threshold=None: must be a number"),
+        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--weight", "views"), "means nothing to auc"),
+        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--threshold", "1"), "means nothing to auc"),
+        ("model", (*MODEL, "--metric", "accuracy", "--y-pred", "pred", "--threshold", "1"), "both say what was"),
+        ("model", (*MODEL, "--metric", "equalized_odds", "--y-pred", "pred"), "cannot be clustered yet"),
+        ("model", (*MODEL[:5], "Yes", "--metric", "accuracy", "--y-pred", "pred"), "There are: 'no' or 'yes'."),
+        ("model", (*MODEL, "--by", "age:q10.5", "--metric", "accuracy", "--y-pred", "pred"), "by[1]='age:q10.5'"),
         ("model", (*MODEL, "--metric", "auc"), "needs --score"),
         ("model", ("--by", "country", "--metric", "accuracy", "--y-pred", "pred"), "needs --y-true"),
         ("model", (*MODEL[:4], "--metric", "accuracy", "--y-pred", "pred"), "positive='no' or 'yes'"),

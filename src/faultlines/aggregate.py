@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 
     import narwhals as nw
 
-    from faultlines.estimates import Label
     from faultlines.metrics import Aggregated, Arms, Input
 
+_MOST_BINS = 200
 MIN_SIZE = 20  # rows (units) a group needs in every arm, unless the user says otherwise
 
 
@@ -49,6 +48,10 @@ class Range:
         return f"{self.lower:.12g} to {self.upper:.12g}"
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool | np.bool_)
+
+
 @dataclass(frozen=True, slots=True)
 class Bins:
     """How to cut a numeric attribute into groups; made by `fl.bins`."""
@@ -67,19 +70,32 @@ def bins(
     Args:
         column: The column.
         width: Groups of equal width, from multiples of it: ``width=5`` gives 20–24, 25–29, …
-        quantiles: So many groups of about equal size.
+        quantiles: So many groups of about equal size; fewer where many rows have the same value.
         edges: Groups between these edges, each including its lower one, and one beyond either end.
     """
+    if not isinstance(column, str) or not column:
+        raise InputError(f"bins({shorten(column)})", "is not the name of a column", "Give a column by its name.")
     if sum(option is not None for option in (width, quantiles, edges)) != 1:
         raise InputError(f"bins({column!r})", "needs one of width, quantiles and edges", "Give exactly one of them.")
-    if width is not None and not (isinstance(width, int | float | np.number) and 0 < width < np.inf):
+    if width is not None and not (_is_number(width) and 0 < width < np.inf):
         raise InputError(f"width={shorten(width)}", "must be a number above zero", "Use for example width=5.")
-    if quantiles is not None and not (isinstance(quantiles, int | np.integer) and 2 <= quantiles <= 1000):
-        raise InputError(f"quantiles={shorten(quantiles)}", "must be from 2 to 1000", "Use for example quantiles=10.")
+    if quantiles is not None and not (isinstance(quantiles, int | np.integer) and 2 <= quantiles <= _MOST_BINS):
+        raise InputError(
+            f"quantiles={shorten(quantiles)}", f"must be from 2 to {_MOST_BINS}", "Use for example quantiles=10."
+        )
     if edges is not None:
-        listed = [float(edge) for edge in edges]
+        fit = (
+            isinstance(edges, list | tuple | np.ndarray)
+            and 0 < len(edges) <= _MOST_BINS
+            and all(map(_is_number, edges))
+        )
+        listed = [float(edge) for edge in edges] if fit else []
         if not listed or not np.all(np.isfinite(listed)) or np.any(np.diff(listed) <= 0):
-            raise InputError(f"edges={shorten(edges)}", "must be finite and rising", "Use for example edges=[18, 65].")
+            raise InputError(
+                f"edges={shorten(edges)}",
+                f"must be up to {_MOST_BINS} finite, rising numbers",
+                "Use for example edges=[18, 65].",
+            )
         return Bins(column, edges=tuple(listed))
     return Bins(column, width=None if width is None else float(width), quantiles=quantiles)
 
@@ -102,13 +118,14 @@ def measure(
         data: A frame (pandas, Polars, PyArrow, DuckDB, Spark, Ibis), or path, paths or glob of csv or parquet files.
         by: The column, or the columns, whose combinations are the groups; `fl.bins(...)` cuts a numeric one.
         metric: What to measure.
-        min_size: Groups with fewer rows (units) in an arm are left out. Default: 20.
+        min_size: Groups with fewer than this are left out, counted where the estimate comes from: rows or units in each
+            arm, positives for a true positive rate, and so on. Default: 20.
     """
     if not isinstance(metric, Metric):
         raise InputError(
             f"metric={shorten(metric)}", "is not a metric", 'Use for example fl.rate("converted") or fl.lift(...).'
         )
-    attributes = [by] if isinstance(by, str | Bins) else list(by)
+    attributes = [by] if isinstance(by, str | Bins) else list(by) if isinstance(by, list | tuple) else []
     if not attributes or not all(isinstance(a, str | Bins) for a in attributes):
         raise InputError(
             f"by={shorten(by)}", "names no column", "Name the columns that hold the groups, or fl.bins(...)."
@@ -124,7 +141,7 @@ def measure(
     text += [wanted.column for wanted in metric.inputs.values() if isinstance(wanted.positive, str)]
     wanted = {f"by[{i}]" if len(names) > 1 else "by": name for i, name in enumerate(names)} | metric.columns()
     with frames.scan(data, wanted, as_text=text) as frame:
-        groups = _Attributes(frame, attributes, from_text=isinstance(data, str | Path | list | tuple))
+        groups = _Attributes(frame, attributes, from_text=frames.is_csv(data))
         with working("reading rows"):
             grouped = _Query(frame, groups, metric).run()
     if not grouped.labels:
@@ -138,9 +155,12 @@ def _estimates(
     measured = metric.estimate(grouped.moments)
     sizes = grouped.moments.n.min(axis=(1, 2))
     reason = measured.reason
-    reason[(reason == "") & (sizes < least)] = f"fewer than {least:g} rows" + (" in an arm" if metric.arms else "")
-    flat = measured.theta.reshape(len(reason), -1)
-    reason[(reason == "") & ~np.all(np.isfinite(flat), axis=1)] = "not a finite number"
+    reason[(reason == "") & (sizes < least)] = f"fewer than {least:g} {metric.counted}" + (
+        " in an arm" if metric.arms else ""
+    )
+    for part in (measured.theta, measured.se, measured.natural):
+        finite = np.all(np.isfinite(np.reshape(part, (len(reason), -1))), axis=1)
+        reason[(reason == "") & ~finite] = "not a finite number"
     keep = reason == ""
     labels = [label[0] if len(names) == 1 else label for label in grouped.labels]
     excluded = tuple(Excluded(label, str(why)) for label, why in zip(labels, reason, strict=True) if why)
@@ -169,7 +189,7 @@ def _estimates(
 def attach(
     data: object,
     by: Sequence[str | Bins],
-    values: Callable[[Sequence[Label], Sequence[int]], Sequence[float]],
+    values: Callable[[Sequence[str], Sequence[int]], Sequence[float]],
     column: str,
     *,
     whole: bool,
@@ -179,51 +199,70 @@ def attach(
     Args:
         data: The frame.
         by: What its groups are.
-        values: From the groups that occur and their numbers of rows to a value for each; NaN leaves a row without one.
+        values: From the groups that occur (as `canonical` texts) and their numbers of rows to a value for each; NaN
+            leaves a row without one.
         column: The name of the new column.
         whole: Whether the values are whole numbers.
     """
     import narwhals as nw
 
-    try:
-        frame = nw.from_native(data)  # type: ignore[call-overload]
-    except TypeError as error:
-        raise InputError(
-            f"frame={type(data).__name__}", "is not a frame", "Give a frame, not a path or a list."
-        ) from error
+    frame = frames.opened(data)
     names = [a.column if isinstance(a, Bins) else a for a in by]
     present = frame.collect_schema().names()
     frames.check_columns({f"by[{i}]": name for i, name in enumerate(names)}, present)
-    if column in present:
-        raise InputError(f"column={column!r}", "is there already", "Choose another name for the new column.")
-    lazy = frame if isinstance(frame, nw.LazyFrame) else frame.lazy()
-    groups = _Attributes(lazy, by, from_text=False)
-    keys = groups.expressions()
-    texts = [
-        nw.when(nw.col(k).is_null()).then(nw.lit(frames.MISSING)).otherwise(nw.col(k).cast(nw.String))
-        for k in groups.keys
-    ]
-    whose = nw.concat_str(*texts, separator="\x1f").alias("whose")
-    found = frames.fetch(
-        lazy.select(*keys).with_columns(whose).group_by("whose", *groups.keys).agg(nw.len().alias("rows"))
-    )
-    parts = [groups.labels(i, found[k]) for i, k in enumerate(groups.keys)]
-    labels = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
-    given = np.asarray(values(labels, frames.floats(found["rows"]).astype(int).tolist()), dtype=float)
+    if not isinstance(column, str) or not column or column.casefold() in {name.casefold() for name in present}:
+        raise InputError(f"column={shorten(column)}", "is there already", "Choose another name for the new column.")
     kind = nw.Int64 if whole else nw.Float64
-    whose_list, blank = frames.labels(found["whose"]), np.isnan(given)
-    filled = [(int(v) if whole else float(v)) if v == v else -1 for v in given.tolist()]  # noqa: PLR0124
+    lazy = frame if isinstance(frame, nw.LazyFrame) else frame.lazy()
+    groups = _Attributes(lazy, by, from_text=False, prefix="__faultlines_k")
+    keys, whose = groups.expressions(), "__faultlines_whose"
+    texts = [
+        nw.when(nw.col(key).is_null()).then(nw.lit(frames.MISSING)).otherwise(nw.col(key).cast(nw.String))
+        for key in groups.keys
+    ]
+    mark = nw.concat_str(*texts, separator="\x1f").alias(whose)
+    counted = lazy.select(*keys).with_columns(mark).group_by(whose, *groups.keys).agg(nw.len().alias("rows"))
+    found = frames.fetch(counted)
+    if not len(found["rows"]):
+        return frame.with_columns(nw.lit(None).cast(kind).alias(column)).to_native()
+    parts = [groups.labels(i, found[key]) for i, key in enumerate(groups.keys)]
+    marks = frames.labels(found[whose])
+    given = values([canonical(label) for label in zip(*parts, strict=True)], frames.floats(found["rows"]).tolist())
+    value_of = dict(zip(marks, given, strict=True))
     if isinstance(frame, nw.LazyFrame):
-        return frames.joined(
-            frame, keys, whose, dict(zip(whose_list, given.tolist(), strict=True)), column, kind
-        ).to_native()
-    marked = frame.with_columns(*keys).with_columns(whose)
-    value = nw.col("whose").replace_strict(whose_list, filled, return_dtype=kind)
-    if blank.any():
-        value = nw.when(~nw.col("whose").is_in([w for w, b in zip(whose_list, blank.tolist(), strict=True) if b])).then(
-            value
-        )
-    return marked.with_columns(value.alias(column)).drop("whose", *groups.keys).to_native()
+        return frames.joined(frame, keys, mark, value_of, column, kind).to_native()
+    blank = [mark for mark, value in value_of.items() if np.isnan(value)]
+    filled = [-1 if np.isnan(value) else (int(value) if whole else float(value)) for value in value_of.values()]
+    value = nw.col(whose).replace_strict(list(value_of), filled, return_dtype=kind)
+    if blank:
+        value = nw.when(~nw.col(whose).is_in(blank)).then(value)
+    marked = frame.with_columns(*keys).with_columns(mark)
+    return marked.with_columns(value.alias(column)).drop(whose, *groups.keys).to_native()
+
+
+def canonical(label: Sequence[Hashable]) -> str:
+    """A group as text that is the same however a frame holds its keys: 1, 1.0 and "1"; a date and its midnight."""
+    return "\x1f".join(_canonical(part) for part in label)
+
+
+def _canonical(part: Hashable) -> str:
+    if isinstance(part, Range):
+        return f"[{part.lower!r}, {part.upper!r})"
+    text = str(part)
+    if isinstance(part, bool) or text in {"True", "False"}:
+        return text.lower()
+    for midnight in (" 00:00:00", "T00:00:00"):
+        if midnight in text:
+            return text.split(midnight, maxsplit=1)[0]
+    try:
+        number = float(text)
+    except ValueError:
+        return text.replace("T", " ") if len(text) >= 19 and text[10:11] == "T" and text[:4].isdigit() else text
+    # Leading zeros and the like are part of a name, not of a number.
+    is_plain = not text.startswith(("0", "-0")) or "." in text or text == "0"
+    if not np.isfinite(number) or not is_plain:
+        return text
+    return str(int(number)) if number == int(number) else repr(number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,10 +303,12 @@ class _Columns:
 class _Attributes:
     """What the groups are: key expressions for the engine, and the way back from fetched keys to labels."""
 
-    def __init__(self, frame: nw.LazyFrame[Any], by: Sequence[str | Bins], *, from_text: bool) -> None:
+    def __init__(
+        self, frame: nw.LazyFrame[Any], by: Sequence[str | Bins], *, from_text: bool, prefix: str = "k"
+    ) -> None:
         self.frame, self.by, self.from_text = frame, by, from_text
         self.schema = frame.collect_schema()
-        self.keys = [f"k{i}" for i in range(len(by))]
+        self.keys = [f"{prefix}{i}" for i in range(len(by))]
         self.ranges: dict[int, list[Range]] = {}
         self.widths: dict[int, tuple[float, bool]] = {}
 
@@ -284,7 +325,7 @@ class _Attributes:
             return self._binned(place, attribute)
         column, dtype = nw.col(attribute), self.schema[attribute]
         if dtype.is_float():
-            return nw.when(~column.is_nan()).then(column)
+            return self.not_nan(attribute)
         if dtype.is_integer() or dtype in (nw.String, nw.Boolean, nw.Date):
             return column
         return column.cast(nw.String)
@@ -307,7 +348,11 @@ class _Attributes:
                 )
                 whole = not frames.floats(frames.fetch(part)["part"])[0] > 0
             self.widths[place] = (cut.width, whole)
-            return (value / cut.width).floor().cast(nw.Float64)
+            # 0.3 / 0.1 is a hair below 3: what is that close to an edge stands on it.
+            steps = value / cut.width
+            nearest = (steps + 0.5).floor().cast(nw.Float64)
+            close = (steps - nearest).abs() < 1e-9 * (steps.abs() + 1)
+            return nw.when(close).then(nearest).otherwise(steps.floor().cast(nw.Float64))
         edges = list(cut.edges or ())
         if cut.quantiles is not None:
             at = [i / cut.quantiles for i in range(1, cut.quantiles)]
@@ -320,10 +365,18 @@ class _Attributes:
             edges = sorted(set(known[np.isfinite(known)].tolist()))
         outer = [-np.inf, *edges, np.inf]
         self.ranges[place] = [Range(low, high) for low, high in itertools.pairwise(outer)]
+        value = self.not_nan(cut.column)  # beyond the outermost edges there is room for infinity
         number = nw.lit(0.0)
         for edge in edges:
             number = number + nw.when(value >= edge).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
         return nw.when(~value.is_null()).then(number)
+
+    def not_nan(self, column: str) -> Any:
+        """A column with NaN as null; integers and text have none."""
+        import narwhals as nw
+
+        value = nw.col(column)
+        return nw.when(~value.is_nan()).then(value) if self.schema[column].is_float() else value
 
     def finite(self, column: str) -> Any:
         """A numeric or boolean column as doubles, with NaN and infinity as null. Cast first: integers overflow."""
@@ -363,6 +416,8 @@ class _Query:
     def __init__(self, frame: nw.LazyFrame[Any], by: _Attributes, metric: Metric) -> None:
         self.frame, self.by, self.metric = frame, by, metric
         self.schema, self.keys = by.schema, by.keys
+        self.keyed = [*by.keys, *(["arm"] if metric.arms else [])]
+        self.checks: list[str] = []
 
     def run(self) -> _Grouped:
         if self.metric.aggregated is not None:
@@ -370,10 +425,13 @@ class _Query:
         prepared = self._prepare()
         if self.metric.ranking is not None:
             return self._ranked(prepared)
-        by = [*self.keys, *(["arm"] if self.metric.arms else [])]
-        if self.metric.unit:
-            prepared = self._to_units(prepared, by)
-        return self._collect(self._with_variables(prepared, by), by)
+        if not self.metric.unit:
+            table = self._aggregated(prepared)
+            return self._moments(table, _Places(self, table))
+        counted = frames.fetch(prepared.group_by(*self.keyed).agg(*self._counts(), *self._ends()))
+        self._check_values(counted)
+        places = _Places(self, counted)
+        return self._moments(self._aggregated(self._to_units(prepared, places)), places)
 
     # ------------------------------------------------------------------------------------------------------ columns
 
@@ -382,19 +440,18 @@ class _Query:
         import narwhals as nw
 
         picked = self.by.expressions()
-        if self.metric.arms:
-            picked.append(nw.col(self.metric.arms.column).alias("arm"))
-        if self.metric.unit:
-            picked.append(nw.col(self.metric.unit).alias("unit"))
-        for role, wanted in self.metric.inputs.items():
-            picked += [expression.alias(name) for name, expression in self._input(role, wanted)]
-        frame = self.frame.select(*picked)
         needed = [f"i_{role}" for role in self.metric.inputs]
-        needed += [
-            name
-            for name in ("arm", "unit")
-            if (name == "arm" and self.metric.arms) or (name == "unit" and self.metric.unit)
-        ]
+        if self.metric.arms:
+            picked.append(self.by.not_nan(self.metric.arms.column).alias("arm"))
+            needed.append("arm")
+        if self.metric.unit:
+            picked.append(self.by.not_nan(self.metric.unit).alias("unit"))
+            needed.append("unit")
+        for role, wanted in self.metric.inputs.items():
+            formed = self._input(role, wanted)
+            picked += [expression.alias(name) for name, expression in formed]
+            self.checks += [name for name, _ in formed[1:]]
+        frame = self.frame.select(*picked)
         usable = ~nw.any_horizontal(*(nw.col(name).is_null() for name in needed), ignore_nulls=False)
         return frame.with_columns(usable.alias("ok"))
 
@@ -423,128 +480,131 @@ class _Query:
                 return [(name, value), (f"odd_{role}", odd)]
             if wanted.kind == "probability":
                 return [(name, value), (f"odd_{role}", nw.when((value < 0) | (value > 1)).then(value))]
+            if wanted.kind == "weight":
+                return [(name, value), (f"odd_{role}", nw.when(value < 0).then(value))]
             return [(name, value)]
-        if simple and isinstance(wanted.positive, str):
-            raise InputError(
-                f"positive={wanted.positive!r}", f"but {wanted.column!r} holds {dtype}", "Give a value of the column."
-            )
         raw = self.by.finite(wanted.column) if simple else nw.col(wanted.column).cast(nw.String)
-        positive = float(wanted.positive) if simple else str(wanted.positive)
+        positive = _coded(wanted, dtype) if simple else str(wanted.positive)
         coded = nw.when(~raw.is_null()).then(nw.when(raw == positive).then(nw.lit(1.0)).otherwise(nw.lit(0.0)))
-        return [(name, coded), (f"other_{role}", nw.when(raw != positive).then(raw))]
+        other = nw.when(raw != positive).then(raw)
+        return [(name, coded), (f"seen_{role}", nw.when(raw == positive).then(raw)), (f"other_{role}", other)]
 
     def _example(self, column: str) -> str:
         import narwhals as nw
 
-        values = frames.labels(frames.fetch(self.frame.select(nw.col(column).alias("v")).unique().head(3))["v"])
-        return " or ".join(repr(value) for value in sorted(map(str, values)))
+        some = frames.fetch(self.frame.select(nw.col(column).alias("v")).unique().head(4))["v"]
+        return " or ".join(
+            repr(str(value)) for value in sorted(map(str, frames.labels(some))) if value != frames.MISSING
+        )
 
-    def _with_variables(self, frame: nw.LazyFrame[Any], by: Sequence[str]) -> nw.LazyFrame[Any]:
+    # ------------------------------------------------------------------------------------------------------ group-by
+
+    def _counts(self) -> list[Any]:
+        import narwhals as nw
+
+        return [nw.len().alias("rows"), nw.col("ok").cast(nw.Int64).sum().alias("ok")]
+
+    def _ends(self) -> list[Any]:
+        """Smallest and largest of what inputs should not hold: enough to see it, and to name one."""
+        import narwhals as nw
+
+        return [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in self.checks for end in ("min", "max")]
+
+    def _aggregated(self, frame: nw.LazyFrame[Any]) -> dict[str, Any]:
+        """Counts and moments of the variables by group and arm."""
         import narwhals as nw
 
         names = {role: f"i_{role}" for role in self.metric.inputs}
         ok = nw.col("ok")
         frame = frame.with_columns(*(nw.when(ok).then(nw.col(name)).alias(name) for name in names.values()))
         if self.metric.centred:
-            frame = frame.with_columns(nw.col(names[self.metric.centred]).mean().over(*by).alias("i_centre"))
+            frame = frame.with_columns(nw.col(names[self.metric.centred]).mean().over(*self.keyed).alias("i_centre"))
             names["centre"] = "i_centre"
-        formed = self.metric.variables(_Columns(names))
-        variables = {f"v{i}": expression for i, expression in enumerate(formed.values())}
-        return frame.with_columns(*(expression.alias(name) for name, expression in variables.items()))
+        try:
+            formed = list(self.metric.variables(_Columns(names)).values())
+        except KeyError as error:
+            raise InputError(
+                f"metric {self.metric.name!r}", f"has no input {error.args[0]!r}", f"It has: {', '.join(names)}."
+            ) from error
+        if not formed:
+            raise InputError(f"metric {self.metric.name!r}", "forms no variables", "Return at least one.")
+        self.count = len(formed)
+        first = nw.col(
+            next(iter(names.values()))
+        )  # a plain number becomes a column that is null where rows are left out
+        columns = (0 * first + e if isinstance(e, int | float) else e for e in formed)
+        frame = frame.with_columns(*(column.alias(f"v{i}") for i, column in enumerate(columns)))
+        wanted = [*self._counts(), *([] if self.metric.unit else self._ends())]
+        for i in range(self.count):
+            wanted += [nw.col(f"v{i}").count().alias(f"n{i}"), nw.col(f"v{i}").mean().alias(f"m{i}")]
+        if self.metric.second:
+            wanted += [nw.col(f"v{i}").var().alias(f"c{i}_{i}") for i in range(self.count)]
+            pairs = itertools.combinations(range(self.count), 2)
+            wanted += [nw.cov(f"v{i}", f"v{j}").alias(f"c{i}_{j}") for i, j in pairs]
+        table = frames.fetch(frame.group_by(*self.keyed).agg(*wanted))
+        if not self.metric.unit:
+            self._check_values(table)
+        return table
 
-    # ------------------------------------------------------------------------------------------------------ group-by
-
-    def _to_units(self, frame: nw.LazyFrame[Any], by: Sequence[str]) -> nw.LazyFrame[Any]:
-        """Rows summed to the randomised unit; what describes the unit itself (covariate, weight) is averaged."""
+    def _to_units(self, frame: nw.LazyFrame[Any], places: _Places) -> nw.LazyFrame[Any]:
+        """Rows of the two arms summed to the unit; what describes the unit (covariate, weight) is averaged."""
         import narwhals as nw
 
-        roles = self.metric.inputs
         sums = [
             (nw.col(f"i_{role}").mean() if role in {"z", "w"} else nw.col(f"i_{role}").sum()).alias(f"i_{role}")
-            for role in roles
+            for role in self.metric.inputs
         ]
-        used = frame.filter(nw.col("ok")).group_by(*by, "unit").agg(*sums)
+        used = frame.filter(nw.col("ok") & nw.col("arm").is_in(places.compared))
+        used = used.group_by(*self.keyed, "unit").agg(*sums)
         split = used.group_by("unit").agg(nw.len().alias("places")).filter(nw.col("places") > 1)
-        count = int(frames.fetch(split.select(nw.len().alias("n")))["n"][0])
+        count = int(frames.floats(frames.fetch(split.select(nw.len().alias("n")))["n"])[0])
         if count:
             raise InputError(
                 f"unit={self.metric.unit!r}",
                 f"{count:,} units are in more than one variant or group",
                 "A unit must be in one of each: leave such units out, or group by what cannot change.",
             )
-        self.left_out = frames.fetch(frame.filter(~nw.col("ok")).select(nw.len().alias("n")))["n"][0]
         return used.with_columns(nw.lit(True).alias("ok"))
 
-    left_out: int = 0
-
-    def _collect(self, frame: nw.LazyFrame[Any], by: Sequence[str]) -> _Grouped:
-        import narwhals as nw
-
-        count = sum(name.startswith("v") for name in frame.collect_schema().names())
-        aggregations = [nw.len().alias("rows"), nw.col("ok").cast(nw.Int64).sum().alias("ok")]
-        for i in range(count):
-            aggregations += [nw.col(f"v{i}").count().alias(f"n{i}"), nw.col(f"v{i}").mean().alias(f"m{i}")]
-        if self.metric.second:
-            aggregations += [nw.col(f"v{i}").var().alias(f"c{i}_{i}") for i in range(count)]
-            pairs = itertools.combinations(range(count), 2)
-            aggregations += [nw.cov(f"v{i}", f"v{j}").alias(f"c{i}_{j}") for i, j in pairs]
-        present = frame.collect_schema().names()
-        checks = [name for name in present if name.startswith(("odd_", "other_"))]
-        aggregations += [nw.col(name).min().alias(f"min_{name}") for name in checks]
-        aggregations += [nw.col(name).max().alias(f"max_{name}") for name in checks]
-        table = frames.fetch(frame.group_by(*by).agg(*aggregations))
-        self._check_values(table, checks)
-        groups, arms, dropped = self._places(table)
-        shape = (max(groups.max(initial=-1) + 1, 0), 2 if self.metric.arms else 1)
-        n, mean = np.zeros((*shape, count)), np.full((*shape, count), np.nan)
-        cov = np.full((*shape, count, count), np.nan)
+    def _moments(self, table: Mapping[str, Any], places: _Places) -> _Grouped:
+        groups, arms = places.of(table)
         kept = arms >= 0
-        where = (groups[kept], arms[kept])
-        for i in range(count):
+        where, shape = (groups[kept], arms[kept]), (len(places.labels), 2 if self.metric.arms else 1)
+        n, mean = np.zeros((*shape, self.count)), np.full((*shape, self.count), np.nan)
+        cov = np.full((*shape, self.count, self.count), np.nan)
+        for i in range(self.count):
             n[(*where, i)] = frames.floats(table[f"n{i}"])[kept]
             mean[(*where, i)] = frames.floats(table[f"m{i}"])[kept]
-            for j in range(i, count) if self.metric.second else ():
+            for j in range(i, self.count) if self.metric.second else ():
                 cov[(*where, i, j)] = cov[(*where, j, i)] = frames.floats(table[f"c{i}_{j}"])[kept]
-        return _Grouped(self.labels, Moments(n, mean, cov), dropped)
+        return _Grouped(places.labels, Moments(n, mean, cov), places.dropped)
 
-    labels: list[tuple[Hashable, ...]]
-
-    def _places(self, table: Mapping[str, Sequence[Any]]) -> tuple[Any, Any, dict[str, int]]:
-        """Group and arm of every fetched row (arm −1: not compared); labels in a fixed order; rows that fell away."""
-        rows, ok = frames.floats(table["rows"]), frames.floats(table["ok"])
-        dropped = {"rows with a missing value": int(rows.sum() - ok.sum()) + int(self.left_out)}
-        arms = np.zeros(rows.size, dtype=np.int64)
-        if self.metric.arms:
-            arms = _arm_numbers(table["arm"], self.metric.arms)
-            dropped["rows of other variants"] = int(ok[arms < 0].sum())
-        keyed = list(zip(*(self.by.labels(i, table[key]) for i, key in enumerate(self.keys)), strict=True))
-        kept = {label for label, arm in zip(keyed, arms.tolist(), strict=True) if arm >= 0}
-        plain = len(self.keys) == 1 and all(type(label[0]) is int for label in kept)
-        self.labels = sorted(kept, key=None if plain else lambda label: tuple(map(_rank, label)))
-        place = {label: i for i, label in enumerate(self.labels)}
-        return np.array([place.get(label, -1) for label in keyed], dtype=np.int64), arms, dropped
-
-    def _check_values(self, table: Mapping[str, Sequence[Any]], checks: Sequence[str]) -> None:
-        for check in checks:
+    def _check_values(self, table: Mapping[str, Any]) -> None:
+        for check in self.checks:
             ends = (frames.labels(table[f"{end}_{check}"]) for end in ("min", "max"))
             found = {value for values in ends for value in values if value != frames.MISSING}
             kind, role = check.split("_", 1)
             wanted = self.metric.inputs[role]
+            shown = f"{wanted.column!r}"
             if kind == "odd" and found:
-                shown = min(float(str(value)) for value in found)
+                value = min(float(str(value)) for value in found)
                 if wanted.kind == "probability":
-                    raise InputError(f"{wanted.column!r}", f"holds {shown:g}, outside [0, 1]", "Give probabilities.")
+                    raise InputError(shown, f"holds {value:g}, outside [0, 1]", "Give probabilities.")
+                if wanted.kind == "weight":
+                    raise InputError(shown, f"holds the weight {value:g}", "Weights must not be negative.")
                 raise InputError(
-                    f"{wanted.column!r}",
-                    f"holds {shown:g}, not only 0 and 1",
-                    "Code it 0/1, or say which value counts: positive=…",
+                    shown, f"holds {value:g}, not only 0 and 1", "Code it 0/1, or say which value counts: positive=…"
                 )
             if kind == "other" and len(found) > 1:
                 others = ", ".join(repr(value) for value in sorted(found, key=str)[:3])
                 raise InputError(
-                    f"{wanted.column!r}",
-                    f"holds more than two values: {wanted.positive!r}, {others}",
-                    "Give a column of two.",
+                    shown, f"holds more than two values: {wanted.positive!r}, {others}", "Give a column of two."
+                )
+            if kind == "seen" and not found and frames.floats(table["ok"]).sum() > 0:
+                raise InputError(
+                    f"positive={wanted.positive!r}",
+                    f"no row of {shown} has it",
+                    f"There are: {self._example(wanted.column)}.",
                 )
 
     # ---------------------------------------------------------------------------------------------------------- AUC
@@ -553,13 +613,9 @@ class _Query:
         """Placements from distinct scores, counted in the engine (DeLong's variance without sorting rows here)."""
         import narwhals as nw
 
-        checks = [name for name in frame.collect_schema().names() if name.startswith(("odd_", "other_"))]
-        ends = [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in checks for end in ("min", "max")]
-        totals = frames.fetch(
-            frame.group_by(*self.keys).agg(nw.len().alias("rows"), nw.col("ok").cast(nw.Int64).sum().alias("ok"), *ends)
-        )
-        self._check_values(totals, checks)
-        _, _, dropped = self._places(totals)
+        totals = frames.fetch(frame.group_by(*self.keys).agg(*self._counts(), *self._ends()))
+        self._check_values(totals)
+        places = _Places(self, totals)
         used = frame.filter(nw.col("ok"))
         if self.metric.ranking:
             used = used.with_columns((nw.col("i_s") * self.metric.ranking).floor().cast(nw.Float64).alias("i_s"))
@@ -571,10 +627,11 @@ class _Query:
             neg.cum_sum().over(*self.keys, order_by="i_s").alias("below_neg"),
             pos.sum().over(*self.keys).alias("all_pos"),
             neg.sum().over(*self.keys).alias("all_neg"),
-        ).filter((nw.col("all_pos") > 0) & (nw.col("all_neg") > 0))
+        )
+        below, above = nw.col("below_neg") - neg / 2, nw.col("all_pos") - nw.col("below_pos") + pos / 2
         counted = counted.with_columns(
-            ((nw.col("below_neg") - neg / 2) / nw.col("all_neg")).alias("a"),
-            ((nw.col("all_pos") - nw.col("below_pos") + pos / 2) / nw.col("all_pos")).alias("b"),
+            nw.when(nw.col("all_neg") > 0).then(below / nw.col("all_neg")).alias("a"),
+            nw.when(nw.col("all_pos") > 0).then(above / nw.col("all_pos")).alias("b"),
         )
         counted = counted.with_columns(
             (pos * nw.col("a")).alias("pa"),
@@ -584,44 +641,46 @@ class _Query:
         summed = frames.fetch(
             counted.group_by(*self.keys).agg(*(nw.col(name).sum() for name in ("pos", "neg", "pa", "paa", "nbb")))
         )
-        size = len(self.labels)
-        place = {label: i for i, label in enumerate(self.labels)}
-        keyed = zip(*(self.by.labels(i, summed[key]) for i, key in enumerate(self.keys)), strict=True)
-        at = np.array([place[label] for label in keyed], dtype=np.int64)
+        size = len(places.labels)
+        at, _ = places.of(summed)
         positives, negatives, pa, paa, nbb = (frames.floats(summed[k]) for k in ("pos", "neg", "pa", "paa", "nbb"))
         n, mean, cov = np.zeros((size, 1, 2)), np.full((size, 1, 2), np.nan), np.full((size, 1, 2, 2), np.nan)
-        area = pa / positives
-        n[at, 0, 0], n[at, 0, 1], mean[at, 0, 0] = positives, negatives, area
         with np.errstate(all="ignore"):
+            area = pa / positives
+            n[at, 0, 0], n[at, 0, 1], mean[at, 0, 0] = positives, negatives, area
             cov[at, 0, 0, 0] = np.maximum(paa - positives * area**2, 0) / (positives - 1)
             cov[at, 0, 1, 1] = np.maximum(nbb - negatives * area**2, 0) / (negatives - 1)
-        return _Grouped(self.labels, Moments(n, mean, cov), dropped)
+        return _Grouped(places.labels, Moments(n, mean, cov), places.dropped)
 
     # --------------------------------------------------------------------------------------------- aggregated tables
 
     def _from_aggregates(self, columns: Aggregated) -> _Grouped:
         """Pool a table of counts and moments by group and arm."""
-        import narwhals as nw
-
         arms = self.metric.arms
         wanted = {"n": columns.n, "m": columns.mean or columns.sum, "v": columns.variance or columns.sum_squares}
         for name, column in wanted.items():
             if not self.schema[column or ""].is_numeric():
                 raise InputError(f"{name}={column!r}", "the column is not numeric", "Name a numeric column.")
         picked = self.by.expressions()
-        picked += [nw.col(arms.column).alias("arm")] if arms else []
+        picked += [self.by.not_nan(arms.column).alias("arm")] if arms else []
         picked += [self.by.finite(str(column)).alias(name) for name, column in wanted.items()]
         table: dict[str, Any] = dict(frames.fetch(self.frame.select(*picked)))
         n, mean, variance = (frames.floats(table[name]) for name in ("n", "m", "v"))
         with np.errstate(all="ignore"):
             mean = mean if columns.mean else mean / n
-            variance = variance if columns.variance else np.maximum(variance - n * mean**2, 0) / (n - 1)
+            rounding = 1e-9 * n * mean**2 if columns.sum_squares else np.zeros(n.size)
+            variance = variance if columns.variance else (variance - n * mean**2) / (n - 1)
         good = np.isfinite(n) & (n > 0) & np.isfinite(mean) & (np.isfinite(variance) | (n == 1))
-        if np.any(variance[good & (n > 1)] < 0):
-            raise InputError(f"variance={columns.variance!r}", "is below zero", "Give sample variances.")
+        if np.any(n < 0):
+            raise InputError(f"n={columns.n!r}", f"holds {np.nanmin(n):g}", "Counts cannot be negative.")
+        if np.any((variance * (n - 1) < -rounding)[good & (n > 1)]):
+            named = columns.variance or columns.sum_squares
+            raise InputError(f"{named!r}", "gives a variance below zero", "Check that it belongs to n and mean or sum.")
+        variance = np.maximum(variance, 0.0)
         table["rows"], table["ok"] = np.ones(n.size), good.astype(float)
-        groups, arm, dropped = self._places(table)
-        shape = (len(self.labels), 2 if arms else 1)
+        places = _Places(self, table, pooled=True)
+        groups, arm = places.of(table)
+        shape = (len(places.labels), 2 if arms else 1)
         used = good & (arm >= 0)
         at = (groups[used], arm[used])
         total, centre, spread = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -632,7 +691,56 @@ class _Query:
             within = np.where(n > 1, (n - 1) * variance, 0.0)
             np.add.at(spread, at, within[used] + n[used] * (mean[used] - centre[at]) ** 2)
             spread = spread / (total - 1)
-        return _Grouped(self.labels, Moments(total[..., None], centre[..., None], spread[..., None, None]), dropped)
+        moments = Moments(total[..., None], centre[..., None], spread[..., None, None])
+        return _Grouped(places.labels, moments, places.dropped)
+
+
+class _Places:
+    """Where fetched rows belong: the groups in a fixed order, control and treatment, and the rows that fell away."""
+
+    def __init__(self, query: _Query, counted: Mapping[str, Any], *, pooled: bool = False) -> None:
+        self.query = query
+        rows, ok = frames.floats(counted["rows"]), frames.floats(counted["ok"])
+        self.dropped = {"rows with a missing value": int(rows.sum() - ok.sum())}
+        arms = query.metric.arms
+        self.numbers = _arm_numbers(counted["arm"], arms) if arms and rows.size else {}
+        # The values of the two arms as the engine has them.
+        self.compared = [v for v in dict.fromkeys(counted["arm"]) if frames.key(v) in self.numbers] if arms else []
+        keyed = self._labels(counted)
+        if arms:
+            other = np.array([frames.key(value) not in self.numbers for value in counted["arm"]], dtype=bool)
+            self.dropped["rows of other variants"] = int(ok[other].sum())
+        distinct = set(zip(keyed, map(frames.key, counted["arm"]) if arms else keyed, strict=True))
+        if len(distinct) < len(keyed) and not pooled:
+            raise InputError(
+                "by",
+                f"two different keys have the same name, such as a null and the text {frames.MISSING!r}",
+                "Rename one.",
+            )
+        plain = len(query.keys) == 1 and all(type(label[0]) is int for label in keyed)
+        self.labels = sorted(set(keyed), key=None if plain else lambda label: tuple(map(_rank, label)))
+        self._place = {label: i for i, label in enumerate(self.labels)}
+
+    def _labels(self, table: Mapping[str, Any]) -> list[tuple[Hashable, ...]]:
+        return list(zip(*(self.query.by.labels(i, table[key]) for i, key in enumerate(self.query.keys)), strict=True))
+
+    def of(self, table: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Group and arm of every fetched row; arm −1 is not compared."""
+        groups = np.array([self._place[label] for label in self._labels(table)], dtype=np.int64)
+        if not self.query.metric.arms:
+            return groups, np.zeros(groups.size, dtype=np.int64)
+        return groups, np.array([self.numbers.get(frames.key(v), -1) for v in table["arm"]], dtype=np.int64)
+
+
+def _coded(wanted: Input, dtype: Any) -> float:
+    """The label that counts, as a number or truth value of its column; from the command line it comes as text."""
+    value = {"true": 1.0, "false": 0.0}.get(str(wanted.positive).lower(), wanted.positive)
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"positive={wanted.positive!r}", f"but {wanted.column!r} holds {dtype}", "Give a value of the column."
+        ) from error
 
 
 def _numbers(values: Sequence[Any]) -> list[tuple[float, bool]]:
@@ -649,14 +757,14 @@ def _rank(part: Hashable) -> tuple[Any, ...]:
     return (0, part) if isinstance(part, int | float) else (2, str(part))
 
 
-def _arm_numbers(values: Sequence[Any], arms: Arms) -> Any:
-    """0 for control, 1 for treatment, −1 for the rest; refuses what leaves it open which is which."""
-    found = [value for value in dict.fromkeys(frames.labels(values)) if value != frames.MISSING]
+def _arm_numbers(values: Sequence[Any], arms: Arms) -> dict[Hashable, int]:
+    """Which value is the control (0) and which the treatment (1); refuses what leaves it open."""
+    found = [value for value in dict.fromkeys(map(frames.key, values)) if value != frames.MISSING]
     shown = ", ".join(repr(value) for value in sorted(found, key=str)[:10])
 
     def known(parameter: str, wanted: Any) -> Hashable:
         for value in found:
-            if value == wanted or str(value) == str(wanted):
+            if value == wanted or _canonical(value) == _canonical(wanted):
                 return value
         raise InputError(f"{parameter}={wanted!r}", f"no row of {arms.column!r} has it", f"There are: {shown}.")
 
@@ -664,6 +772,8 @@ def _arm_numbers(values: Sequence[Any], arms: Arms) -> Any:
     others = [value for value in found if value != control]
     if arms.treatment is not None:
         treatment = known("treatment", arms.treatment)
+        if treatment == control:
+            raise InputError(f"treatment={arms.treatment!r}", "is the control as well", "Name two different variants.")
     elif len(others) == 1:
         treatment = others[0]
     elif not others:
@@ -673,7 +783,6 @@ def _arm_numbers(values: Sequence[Any], arms: Arms) -> Any:
         raise InputError(
             f"variant={arms.column!r}",
             f"has {len(others)} variants beside {control!r}",
-            f"Say which: treatment={rest}.",
+            f"Say which is the treatment: {rest}.",
         )
-    number = {control: 0, treatment: 1}
-    return np.array([number.get(value, -1) for value in frames.labels(values)], dtype=np.int64)
+    return {control: 0, treatment: 1}

@@ -7,10 +7,11 @@ given; 2: something given cannot be used. Heavy imports wait until a command run
 from __future__ import annotations
 
 import os
+import re
 import sys
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -225,33 +226,51 @@ def model(
     fail_on_split: FailOnSplit = False,
 ) -> None:
     """Whom does the model serve worse? From its predictions and the truth."""
+    asked = {"threshold": threshold, "weight": weight, "positive": positive}
+    made = [_model_metric(name, y_true, y_pred, score, asked) for name in metric]
+    used = {option for name in metric for option in _options(name)}
+    for option, value in asked.items():
+        if value is not None and option not in used:
+            raise InputError(f"{option}={value!r}", f"means nothing to {', '.join(metric)}", "Leave it out.")
+    _rows(files, by, made, alpha, guarantee, draws, min_size, seed, json, fail_on_split)
+
+
+def _options(name: str) -> set[str]:
+    """What a metric of a model can be told beside its columns."""
+    if name in _RATES:
+        return {"threshold", "weight", "positive"}
+    return {"auc": {"positive"}, "equalized_odds": {"threshold", "positive"}}.get(
+        name, {"weight", "positive"} if name in _SCORED else {"weight"}
+    )
+
+
+def _model_metric(
+    name: str, y_true: str | None, y_pred: str | None, score: str | None, asked: dict[str, Any]
+) -> Metric:
+    """A metric of a model by its name, from the columns that were given."""
     from faultlines import metrics
 
-    made = []
-    for name in metric:
-        make = getattr(metrics, name, None) if name in {*_RATES, *_SCORED, *_REGRESSION} else None
-        if make is None:
-            raise InputError(f"metric={name!r}", "is not known", did_you_mean(name, [*_RATES, *_SCORED, *_REGRESSION]))
-        given: dict[str, object] = {"y_true": y_true, "y_pred": y_pred, "score": score, "weight": weight}
-        if name in _RATES:
-            given |= {"threshold": threshold, "positive": positive}
-        elif name in _SCORED:
-            given |= {"positive": positive}
-        unused = {"selection_rate": {"y_true"}, "auc": {"y_pred", "weight"}}
-        drop = unused.get(name, {"y_pred"} if name in _SCORED else {"score"} if name in _REGRESSION else set())
-        given = {option: value for option, value in given.items() if option not in drop}
-        for option in (
-            "y_true",
-            *(("score",) if name in _SCORED else ()),
-            *(("y_pred",) if name in _REGRESSION else ()),
-        ):
-            if option in given and given[option] is None:
-                flag = f"--{option.replace('_', '-')}"
-                raise InputError(f"metric={name!r}", f"needs {flag}", f"Name the column: {flag} COLUMN.")
-        if name in _RATES and score is not None:
-            given["y_pred"] = None
-        made.append(make(**given))
-    _rows(files, by, made, alpha, guarantee, draws, min_size, seed, json, fail_on_split)
+    known = [*_RATES, "equalized_odds", *_SCORED, *_REGRESSION]
+    if name not in known:
+        raise InputError(f"metric={name!r}", "is not known", did_you_mean(name, known))
+    given: dict[str, Any] = {option: value for option, value in asked.items() if option in _options(name)}
+    needed: dict[str, str | None]
+    if name in {*_RATES, "equalized_odds"}:
+        # Predictions where there are some; a score makes predictions only with its threshold.
+        if y_pred is not None and given["threshold"] is not None:
+            raise InputError("--y-pred, --threshold", "both say what was predicted", "Leave one of them out.")
+        needed = {"y_pred": y_pred} if y_pred is not None else {"score": score}
+    else:
+        needed = {"score": score} if name in _SCORED else {"y_pred": y_pred}
+    if name != "selection_rate":
+        needed["y_true"] = y_true
+    for option, column in needed.items():
+        if column is None:
+            flag = f"--{option.replace('_', '-')}"
+            or_pred = " or --y-pred" if option == "score" and name not in _SCORED else ""
+            raise InputError(f"metric={name!r}", f"needs {flag}{or_pred}", f"Name the column: {flag} COLUMN.")
+    made: Metric = getattr(metrics, name)(**needed, **given)
+    return made
 
 
 def _rows(
@@ -288,10 +307,11 @@ def _attribute(given: str) -> str | Bins:
     """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
     from faultlines.aggregate import bins
 
-    column, _, cut = given.rpartition(":")
-    if column and cut.removeprefix("q").replace(".", "", 1).isdigit():
-        return bins(column, quantiles=int(cut[1:])) if cut.startswith("q") else bins(column, width=float(cut))
-    return given
+    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given)
+    if cut is None:
+        return given
+    column, size = cut.groups()
+    return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
 
 
 def _guarantee(name: str, draws: int | None) -> Guarantee:

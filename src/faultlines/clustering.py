@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import text
-from faultlines.aggregate import Bins, Measurement, attach, measure
+from faultlines.aggregate import Bins, Measurement, attach, canonical, measure
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates, Excluded, name_of
 from faultlines.guarantees import Bonferroni, Calibrated, Guarantee, Judgement, guarantee_of, true_scales
@@ -161,13 +161,11 @@ class Clustering:
         frames have one (pandas, Polars, PyArrow).
         """
         number = self._numbers()
-        return attach(
-            frame,
-            self.by,
-            lambda labels, _: [number.get(name_of(label), np.nan) for label in labels],
-            column,
-            whole=True,
-        )
+
+        def clusters(groups: Sequence[str], _: Sequence[int]) -> list[float]:
+            return [number.get(group, np.nan) for group in _known(groups, number)]
+
+        return attach(frame, self.by, clusters, column, whole=True)
 
     def weights(self, frame: Any, column: str = "weight") -> Any:
         """The frame with training weights that even out the clusters as a new column.
@@ -177,8 +175,8 @@ class Clustering:
         """
         number = self._numbers()
 
-        def even(labels: Sequence[Label], rows: Sequence[int]) -> list[float]:
-            whose = np.array([number.get(name_of(label), 0) for label in labels])
+        def even(groups: Sequence[str], rows: Sequence[int]) -> list[float]:
+            whose = np.array([number.get(group, 0) for group in _known(groups, number)])
             sizes = np.bincount(whose, weights=np.asarray(rows), minlength=self.n_clusters + 1)
             present = np.count_nonzero(sizes[1:])
             share = np.divide(sizes[1:].sum() / max(present, 1), sizes, out=np.ones_like(sizes), where=sizes > 0)
@@ -188,8 +186,9 @@ class Clustering:
         return attach(frame, self.by, even, column, whole=False)
 
     def _numbers(self) -> dict[str, int]:
-        """Cluster by group name: frames differ in how they hold a key (True, "True"), not in how it reads."""
-        return dict(zip(map(name_of, self.estimates.labels), self.labels.tolist(), strict=True))
+        """Cluster by group, as text that does not depend on how a frame holds its keys."""
+        labels = (label if isinstance(label, tuple) else (label,) for label in self.estimates.labels)
+        return dict(zip(map(canonical, labels), self.labels.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------------- output
 
@@ -541,6 +540,14 @@ def _checked_alpha(alpha: float) -> float:
 def _probability(log_p: float) -> float:
     """A probability from its logarithm, at least the smallest positive double."""
     return float(max(np.exp(log_p), np.nextafter(0.0, 1.0)))
+
+
+def _known(groups: Sequence[str], number: Mapping[str, int]) -> Sequence[str]:
+    """The groups of a frame, unless not one of them was clustered."""
+    if not any(group in number for group in groups):
+        few = ", ".join(repr(group.replace("\x1f", " · ")) for group in list(groups)[:3])
+        raise InputError("frame", f"none of its groups was clustered ({few}, …)", "Give a frame with the same groups.")
+    return groups
 
 
 def _one_type(values: list[Any]) -> list[Any]:

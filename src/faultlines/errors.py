@@ -39,5 +39,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def shorten(value: object, width: int = 60) -> str:
     """A value as it can stand in a message: its repr, cut in the middle when long."""
-    text = repr(value)
+    return shorten_text(repr(value), width)
+
+
+def shorten_text(text: str, width: int = 160) -> str:
+    """Text cut in the middle when long."""
     return text if len(text) <= width else f"{text[: width - 20]} … {text[-15:]}"

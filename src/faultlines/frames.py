@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.errors import InputError, did_you_mean, shorten
+from faultlines.errors import InputError, did_you_mean, shorten, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MISSING = "(missing)"
+_WHOSE, _VALUE = "__faultlines_whose", "__faultlines_value"  # names no column of a user has
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
+_ENGINES = {"duckdb", "_duckdb", "polars", "pyarrow", "pyspark", "py4j", "ibis", "narwhals"}
 
 
 class Columns(NamedTuple):
@@ -67,12 +69,14 @@ def check_columns(wanted: Mapping[str, str], present: Sequence[str]) -> None:
             raise InputError(f"{parameter}={column!r}", "two columns have this name", "Rename one of them.")
 
 
-def _key(value: Any) -> Hashable:
+def key(value: Any) -> Hashable:
     """One group name: nulls are a group of their own, numbers and text stay what they are, the rest is shown."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return MISSING
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()
     return value if isinstance(value, str | int | float) else str(value)
@@ -123,7 +127,7 @@ def _read_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str
 def _keys(series: nw.Series[Any]) -> list[Hashable]:
     """A key column as Python values; every frame's own kind of null is known to narwhals."""
     nulls = series.is_null().to_list()
-    return [MISSING if null else _key(value) for value, null in zip(series.to_list(), nulls, strict=True)]
+    return [MISSING if null else key(value) for value, null in zip(series.to_list(), nulls, strict=True)]
 
 
 # --------------------------------------------------------------------------------------------------------------- files
@@ -137,7 +141,7 @@ def _read_file(path: Path, keys: Mapping[str, str], numbers: Mapping[str, str]) 
         raise InputError(f"file={str(path)!r}", "has no rows", "Give a table with one row a group.")
     columns = {name: [row[header.index(name)] for row in rows] for name in wanted.values()}
     return Columns(
-        [[_key(value) for value in columns[name]] for name in keys.values()],
+        [[key(value) for value in columns[name]] for name in keys.values()],
         {parameter: _numeric(parameter, name, columns[name]) for parameter, name in numbers.items()},
     )
 
@@ -248,37 +252,53 @@ def scan(data: object, columns: Mapping[str, str], *, as_text: Sequence[str] = (
         files = _files([data] if is_path else data)  # type: ignore[arg-type, list-item]
         with duckdb.connect() as engine:
             try:
-                relation = engine.sql(_files_query(engine, files, as_text))
+                relation = engine.sql(_files_query(engine, files, columns, as_text))
                 check_columns(columns, relation.columns)
                 yield nw.from_native(relation).lazy()
             except duckdb.Error as error:
                 shown = f"file={str(files[0])!r}" + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
-                raise InputError(shown, f"cannot be read ({_first_line(error)})", "Check that it is sound.") from error
+                raise InputError(
+                    shown, f"cannot be read ({_lines(error)})", "Mend the file or the named line."
+                ) from error
         return
+    frame = opened(data)
+    try:
+        check_columns(columns, frame.collect_schema().names())
+        if isinstance(frame, nw.LazyFrame):
+            yield frame
+        elif frame.implementation.is_polars():
+            yield frame.lazy()
+        else:
+            wanted = list(dict.fromkeys(columns.values()))
+            if len({name.casefold() for name in wanted}) < len(wanted):
+                raise InputError(f"columns {wanted!r}", "differ only in case", "Rename one of them.")
+            with duckdb.connect() as engine:
+                yield nw.from_native(_bridged(engine, frame.select(wanted))).lazy()
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in _ENGINES and not isinstance(error, OSError):
+            raise
+        raise InputError(
+            f"data={type(data).__name__}", f"cannot be read ({_first_line(error)})", "Simplify its columns."
+        ) from error
+
+
+def opened(data: object) -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
+    """A frame as narwhals sees it, or an error that says what was given instead."""
+    import narwhals as nw
+    from narwhals.exceptions import NarwhalsError
+
     try:
         frame = nw.from_native(data)  # type: ignore[call-overload]
-    except TypeError as error:
+    except (TypeError, NarwhalsError) as error:
+        problem = "is not a frame" if isinstance(error, TypeError) else f"cannot be read ({_first_line(error)})"
         raise InputError(
             f"data={type(data).__name__}",
-            "is neither a frame nor a path",
+            problem,
             "Give a pandas, Polars, PyArrow, DuckDB, Spark or Ibis frame, or csv or parquet files.",
         ) from error
-    if isinstance(frame, nw.LazyFrame | nw.DataFrame):
-        check_columns(columns, frame.collect_schema().names())
-    if isinstance(frame, nw.LazyFrame):
-        yield frame
-    elif isinstance(frame, nw.DataFrame) and frame.implementation.is_polars():
-        yield frame.lazy()
-    elif isinstance(frame, nw.DataFrame):
-        with duckdb.connect() as engine:
-            try:
-                yield nw.from_native(_bridged(engine, frame.select(list(dict.fromkeys(columns.values()))))).lazy()
-            except duckdb.Error as error:
-                raise InputError(
-                    f"data={type(data).__name__}", f"cannot be read ({_first_line(error)})", "Simplify its columns."
-                ) from error
-    else:
-        raise InputError(f"data={type(data).__name__}", "is not a table", "Give the whole frame.")
+    if isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        return frame
+    raise InputError(f"data={type(data).__name__}", "is not a table", "Give the whole frame.")
 
 
 def _bridged(engine: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any]) -> Any:
@@ -314,18 +334,43 @@ def _files(given: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def _files_query(engine: duckdb.DuckDBPyConnection, files: Sequence[Path], as_text: Sequence[str]) -> str:
+def is_csv(data: object) -> bool:
+    """Whether rows come from csv files, whose columns have no types."""
+    first = data[0] if isinstance(data, list | tuple) and data else data
+    return isinstance(first, str | Path) and not str(first).lower().endswith(_PARQUET)
+
+
+def _files_query(
+    engine: duckdb.DuckDBPyConnection, files: Sequence[Path], columns: Mapping[str, str], as_text: Sequence[str]
+) -> str:
     listed = ", ".join(_pattern(path) for path in files)
     if files[0].name.lower().endswith(_PARQUET):
-        return f"SELECT * FROM read_parquet([{listed}])"
-    options = "header=true, quote='\"', escape='\"', nullstr=''"
-    present = engine.sql(f"SELECT * FROM read_csv([{listed}], {options}) LIMIT 0").columns
-    named = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': 'VARCHAR'" for name in as_text if name in present)
-    return (
-        f"SELECT * FROM read_csv([{listed}], {options}, types={{{named}}})"
-        if named
-        else (f"SELECT * FROM read_csv([{listed}], {options})")
-    )
+        # Types are united over the files. What a file holds comes before what its folders are called (country=DE/).
+        query = f"SELECT * FROM read_parquet([{listed}], union_by_name=true"
+        own = engine.sql(f"{query}, hive_partitioning=false) LIMIT 0").columns
+        return f"{query}, hive_partitioning={'false' if set(columns.values()) <= set(own) else 'true'})"
+    delimiter, header = _csv_header(files[0])
+    check_columns(columns, header)
+    named = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': 'VARCHAR'" for name in as_text)
+    options = f"header=true, delim='{delimiter}', quote='\"', escape='\"', nullstr='', union_by_name=true"
+    return f"SELECT * FROM read_csv([{listed}], {options}" + (f", types={{{named}}})" if named else ")")
+
+
+def _csv_header(path: Path) -> tuple[str, list[str]]:
+    """Separator and column names of a csv file."""
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig") as file
+        ):
+            first = file.readline()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"file={str(path)!r}", f"cannot be read ({_first_line(error)})", "Save it as UTF-8."
+        ) from error
+    delimiter = max(",;\t|", key=first.count)
+    return delimiter, [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
 
 
 def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
@@ -363,17 +408,17 @@ def joined(
         rows = ", ".join(
             f"('{k.replace(quote, quote * 2)}', {'NULL' if v is None else repr(v)}::DOUBLE)" for k, v in pairs
         )
-        table = native.query("rows_of_the_user", f"SELECT * FROM (VALUES {rows}) AS t(whose, value)")
+        table = native.query("rows_of_the_user", f"SELECT * FROM (VALUES {rows}) AS t({_WHOSE}, {_VALUE})")
     elif implementation.is_pyspark():
-        table = native.sparkSession.createDataFrame(pairs, "whose string, value double")
+        table = native.sparkSession.createDataFrame(pairs, f"{_WHOSE} string, {_VALUE} double")
     else:
-        columns = {"whose": [key for key, _ in pairs], "value": [value for _, value in pairs]}
+        columns = {_WHOSE: [name for name, _ in pairs], _VALUE: [value for _, value in pairs]}
         table = import_module("polars" if implementation.is_polars() else "ibis")
         table = table.LazyFrame(columns) if implementation.is_polars() else table.memtable(columns)
-    named = [f"k{i}" for i in range(len(keys))]
+    ours = [f"__faultlines_k{i}" for i in range(len(keys))]
     marked = frame.with_columns(*keys).with_columns(whose)
-    wide = marked.join(nw.from_native(table), on="whose", how="left")
-    return wide.with_columns(nw.col("value").cast(kind).alias(column)).drop("whose", "value", *named)
+    wide = marked.join(nw.from_native(table), on=_WHOSE, how="left")
+    return wide.with_columns(nw.col(_VALUE).cast(kind).alias(column)).drop(_WHOSE, _VALUE, *ours)
 
 
 def floats(values: Sequence[Any]) -> npt.NDArray[np.float64]:
@@ -388,7 +433,7 @@ def floats(values: Sequence[Any]) -> npt.NDArray[np.float64]:
 def labels(values: Sequence[Any], *, from_text: bool = False) -> list[Hashable]:
     """A fetched key column as group names. Text that is all whole numbers or all true/false is read as such (csv)."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
-    named = [_key(value) for value in listed]
+    named = [key(value) for value in listed]
     given = {name for name in named if name != MISSING}
     if not from_text or not given or not all(isinstance(name, str) for name in given):
         return named
@@ -406,6 +451,11 @@ def _is_whole(text: str) -> bool:
 def _pattern(path: Path) -> str:
     """A path in a query. DuckDB takes paths for patterns; in brackets, their characters stand for themselves."""
     return "'" + "".join(f"[{c}]" if c in "[*?" else c for c in str(path)).replace("'", "''") + "'"
+
+
+def _lines(error: Exception) -> str:
+    """The first few lines of a message, where the first names the place and the next the reason."""
+    return shorten_text("; ".join(line.strip() for line in str(error).strip().splitlines()[:3] if line.strip()))
 
 
 def _first_line(error: Exception) -> str:

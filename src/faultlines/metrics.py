@@ -31,6 +31,7 @@ _PARAMETERS = {
     "p": "y_pred",
     "s": "score",
 }  # what users call the inputs that formulas call by a letter
+_SIDES = "positives or negatives"
 _NEAR_ZERO = 5.0  # standard errors between a control mean and zero below which the delta method is not trusted
 
 
@@ -72,8 +73,11 @@ class Input:
     """One input column and what it must hold."""
 
     column: str
-    kind: Literal["number", "binary", "probability"] = "number"
+    kind: Literal["number", "binary", "probability", "weight"] = "number"
     positive: Any = None
+
+    def __post_init__(self) -> None:
+        _column("column", self.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,9 @@ class Arms:
     column: str
     control: Any
     treatment: Any = None
+
+    def __post_init__(self) -> None:
+        _column("variant", self.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,7 @@ class Metric:
         ranking: For the area under the curve: by score instead of by moments; number of score bins, 0 for none.
         aggregated: For tables that hold moments already.
         second: Whether variances and covariances are needed.
+        counted: What `min_size` counts, for the reason given.
     """
 
     name: str
@@ -133,6 +141,18 @@ class Metric:
     ranking: int | None = None
     aggregated: Aggregated | None = None
     second: bool = True
+    counted: str = "rows"
+
+    def __post_init__(self) -> None:
+        if self.unit is not None:
+            _column("unit", self.unit)
+        if not self.inputs and self.aggregated is None:
+            raise InputError(
+                f"metric {self.name!r}", "has no inputs", 'Name them, as in inputs={"x": fl.Input("column")}.'
+            )
+        for role, wanted in self.inputs.items():
+            if not isinstance(wanted, Input):
+                raise InputError(f"inputs[{role!r}]={shorten(wanted)}", "is not an Input", "Use fl.Input(column).")
 
     def columns(self) -> dict[str, str]:
         """Every column the metric reads, by the name of the parameter that named it."""
@@ -160,36 +180,58 @@ class _Linear(NamedTuple):
     value: FloatArray
     variance: FloatArray
     n: FloatArray
-    lost: int  # degrees of freedom used up
+    freedom: FloatArray  # degrees of freedom of the variance
 
 
 def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Linear:
     """Mean, ratio or weighted mean of every arm, with CUPED when there is a covariate.
 
     A ratio r = X̄/Ȳ is linear up to second order: its terms are (x − r y)/Ȳ (delta method). A weighted mean is the ratio
-    of w(x − c) and w, plus c, where c is the group's plain mean; a weighted ratio is the ratio of w x and w y.
+    of w(x − c) and w, plus c, where c is the group's plain mean; a weighted ratio is the ratio of w x and w y. Unequal
+    weights leave Kish's effective number of rows, (Σw)²/Σw², to estimate the variance from.
     """
     n = m.n[..., 0]
     x, cov = m.mean[..., 0], m.cov
+    effective = n
     if ratio or weighted:
         y = np.where(m.mean[..., 1] == 0, np.nan, m.mean[..., 1])
         r = x / y
         value = r + (m.mean[..., 2] if weighted and not ratio else 0.0)
-        variance = (cov[..., 0, 0] - 2 * r * cov[..., 0, 1] + r**2 * cov[..., 1, 1]) / y**2
+        positive = (cov[..., 0, 0] + r**2 * cov[..., 1, 1]) / y**2
+        variance = positive - 2 * r * cov[..., 0, 1] / y**2
+        if weighted:
+            place = 2 if ratio else 1
+            effective = _kish(n, m.mean[..., place], cov[..., place, place])
+            variance = variance * (n - 1) / n * effective / (effective - 1)
+            positive = positive + 1e-12 * value**2
     else:
         value, variance = x, cov[..., 0, 0]
-    if not covariate:
-        return _Linear(value, np.maximum(variance, 0.0), n, 1)
-    last = cov.shape[-1] - 1
-    with_z = cov[..., 0, last] if not (ratio or weighted) else (cov[..., 0, last] - r * cov[..., 1, last]) / y
-    of_z, freedom = cov[..., last, last], np.maximum(n - 1, 0)
-    pooled_z = np.sum(freedom * of_z, axis=1, keepdims=True)
-    slope = np.sum(freedom * with_z, axis=1, keepdims=True) / np.where(pooled_z > 0, pooled_z, np.nan)
-    slope = np.nan_to_num(slope)  # a covariate without variance explains nothing
-    z = m.mean[..., last]
-    centre = np.sum(n * z, axis=1, keepdims=True) / np.sum(n, axis=1, keepdims=True)
-    adjusted = variance - 2 * slope * with_z + slope**2 * of_z
-    return _Linear(value - slope * (z - centre), np.maximum(adjusted, 0.0), n, 2)
+        positive = variance + 1e-12 * value**2
+    lost = 1
+    if covariate:
+        lost = 2
+        last = cov.shape[-1] - 1
+        with_z = cov[..., 0, last] if not (ratio or weighted) else (cov[..., 0, last] - r * cov[..., 1, last]) / y
+        of_z, inner = cov[..., last, last], np.maximum(n - 1, 0)
+        sum_z = np.sum(inner * of_z, axis=1, keepdims=True)
+        slope = np.sum(inner * with_z, axis=1, keepdims=True) / np.where(sum_z > 0, sum_z, np.nan)
+        slope = np.nan_to_num(slope)  # a covariate without variance explains nothing
+        z, total = m.mean[..., last], np.sum(n, axis=1, keepdims=True)
+        value = value - slope * (z - np.sum(n * z, axis=1, keepdims=True) / total)
+        positive = positive + slope**2 * of_z
+        variance = (variance - 2 * slope * with_z + slope**2 * of_z) * (total - 2) / (total - 3)
+        # The slope is estimated too; what that adds to the difference of the arms is shared between them.
+        pooled = np.sum(inner * variance, axis=1, keepdims=True) / (total - 2)
+        apart = (z.max(axis=1, keepdims=True) - z.min(axis=1, keepdims=True)) ** 2
+        variance = variance + n / 2 * np.nan_to_num(pooled * apart / sum_z)
+    # What is left of terms that cancel is rounding, not variance.
+    rounding = np.isfinite(variance) & (variance <= 1e-12 * positive)
+    return _Linear(value, np.where(rounding, 0.0, variance), n, effective - lost)
+
+
+def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """The effective number of rows behind weights of this mean and variance: (Σw)²/Σw²."""
+    return np.asarray(n * mean**2 / (mean**2 + np.nan_to_num(variance) * (n - 1) / n))
 
 
 def _check_arms(arm: _Linear, reason: npt.NDArray[np.object_]) -> None:
@@ -197,16 +239,17 @@ def _check_arms(arm: _Linear, reason: npt.NDArray[np.object_]) -> None:
     for i, name in enumerate(names):
         where = f" in {name}" if name else ""
         _mark(reason, arm.n[:, i] == 0, f"no rows{where}")
-        _mark(reason, arm.n[:, i] <= arm.lost, f"too few rows{where} for a variance")
+        _mark(reason, ~(arm.freedom[:, i] >= 1), f"too few rows{where} for a variance")
         _mark(reason, ~np.isfinite(arm.value[:, i]), f"empty denominator{where}")
+        _mark(reason, ~np.isfinite(arm.variance[:, i]), f"numbers too large{where}")
 
 
 def _finish(arm: _Linear, theta: FloatArray, parts: FloatArray, reason: npt.NDArray[np.object_]) -> Measured:
     """Estimate with the variances its arms contribute: standard error and Welch–Satterthwaite degrees of freedom."""
     variance = parts.sum(axis=1)
-    _mark(reason, ~(variance > np.abs(theta) ** 2 * 1e-24), "zero variance")
+    _mark(reason, ~(variance > 0), "zero variance")
     with np.errstate(all="ignore"):
-        dof = variance**2 / np.sum(parts**2 / (arm.n - arm.lost), axis=1)
+        dof = np.maximum(variance**2 / np.sum(parts**2 / arm.freedom, axis=1), 1.0)
     return Measured(theta, np.sqrt(variance), dof, arm.n.sum(axis=1), theta, reason)
 
 
@@ -236,6 +279,7 @@ def _lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measur
         of_mean = arm.variance / arm.n
         near = np.abs(control) <= _NEAR_ZERO * np.sqrt(of_mean[:, 0])
         _mark(reason, near, f"control mean within {_NEAR_ZERO:g} standard errors of zero")
+        _mark(reason, control < 0, "control mean below zero")
         parts = np.stack([treated**2 / control**4 * of_mean[:, 0], of_mean[:, 1] / control**2], axis=1)
         return _finish(arm, treated / control - 1, parts, reason)
 
@@ -244,31 +288,33 @@ def _rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measured:
     """A share on Anscombe's scale, asin √((y + 3/8)/(n + 3/4)), whose variance 1/(4n + 2) does not depend on it.
 
     The usual p(1 − p)/n is smallest just where p happens to come out small, so rare events make groups look different
-    that are not. With weights, n is Kish's effective number (Σw)²/Σw².
+    that are not. With weights, n is the number of plain rows that would be as precise: p(1 − p) over the variance of
+    the weighted share, and at most Kish's (Σw)²/Σw².
     """
     with np.errstate(all="ignore"):
         n, mean = m.n[:, 0, variable], m.mean[:, 0, variable]
         rows = n
         if weighted:
-            weight = m.mean[:, 0, 1]
-            n = n * weight**2 / (weight**2 + np.nan_to_num(m.cov[:, 0, 1, 1]) * (n - 1) / n)
+            weight, cov = m.mean[:, 0, 1], m.cov[:, 0]
             mean = mean / weight
+            variance = (cov[:, 0, 0] - 2 * mean * cov[:, 0, 1] + mean**2 * cov[:, 1, 1]) / (rows * weight**2)
+            n = np.fmin(_kish(n, weight, cov[:, 1, 1]), np.where(variance > 0, mean * (1 - mean) / variance, np.inf))
         reason = _reasons(len(n))
-        _mark(reason, rows == 0, "empty denominator")
+        _mark(reason, (rows == 0) | ~np.isfinite(mean), "empty denominator")
         theta, se = ANSCOMBE.forward(mean * n, n), 1 / np.sqrt(4 * n + 2)
     return Measured(theta, se, None, rows, mean, reason)
 
 
 def _equalized_odds(m: Moments) -> Measured:
     parts = [_rate(m, variable=i) for i in (0, 1)]
-    reason = parts[0].reason
+    reason = _reasons(len(m.n))
     for name, part in zip(("positives", "negatives"), parts, strict=True):
         _mark(reason, part.n == 0, f"no {name}")
     return Measured(
         np.stack([part.theta for part in parts], axis=1),
         np.stack([part.se for part in parts], axis=1),
         None,
-        np.minimum(parts[0].n, parts[1].n),
+        parts[0].n + parts[1].n,
         np.stack([part.natural for part in parts], axis=1),
         reason,
     )
@@ -286,7 +332,7 @@ def _area(m: Moments) -> Measured:
         theta = m.mean[:, 0, 0]
         _mark(reason, ~(variance > 1e-24), "zero variance")
         dof = variance**2 / (parts[:, 0] ** 2 / (positives - 1) + parts[:, 1] ** 2 / (negatives - 1))
-        return Measured(theta, np.sqrt(variance), dof, np.minimum(positives, negatives), theta, reason)
+        return Measured(theta, np.sqrt(variance), np.maximum(dof, 1.0), positives + negatives, theta, reason)
 
 
 # --------------------------------------------------------------------------------------------------------- experiments
@@ -317,6 +363,9 @@ def aggregated(
             "one of the two is needed",
             "Name the column of variances or of sums of squares.",
         )
+    for name, column in (("n", n), ("mean", mean), ("sum", sum), ("variance", variance), ("sum_squares", sum_squares)):
+        if column is not None or name == "n":
+            _column(name, column)
     return Aggregated(n, mean, sum, variance, sum_squares)
 
 
@@ -413,14 +462,14 @@ def _experiment(
     arms = Arms(variant, control, treatment)
     options = {"ratio": denom is not None, "weighted": weight is not None, "covariate": covariate is not None}
     if isinstance(numer, Aggregated):
-        if unit or covariate or weight:
+        if unit or covariate or weight or denom:
             raise InputError(
-                "unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
+                "denom, unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
             )
         made = lambda m: estimate(m, **options)  # noqa: E731
         return Metric(f"{name} of {numer.mean or numer.sum}", {}, lambda c: {}, made, arms=arms, aggregated=numer)
     columns = {"x": numer, "y": denom, "w": weight, "z": covariate}
-    inputs = {role: Input(_column(role, column)) for role, column in columns.items() if column is not None}
+    inputs = _inputs(columns)
     shown = numer if denom is None else f"{numer}/{denom}"
     return Metric(
         f"{name} of {shown}",
@@ -429,8 +478,15 @@ def _experiment(
         lambda m: estimate(m, **options),
         arms=arms,
         unit=unit,
+        counted="units" if unit else "rows",
         centred="x" if weight is not None and denom is None else None,
     )
+
+
+def _inputs(columns: Mapping[str, Any]) -> dict[str, Input]:
+    """Inputs by role; a column that was not given has none."""
+    kinds: dict[str, Any] = {"w": "weight"}
+    return {role: Input(column, kinds.get(role, "number")) for role, column in columns.items() if column is not None}
 
 
 def _column(role: str, column: object) -> str:
@@ -443,7 +499,7 @@ def _value_variables(c: Columns) -> dict[str, Any]:
     """Variables of a mean or ratio: x; x and y; with weights w x and w y, or w (x − c), w and c; then the covariate."""
     variables: dict[str, Any] = {}
     if "w" in c and "y" in c:
-        variables = {"wx": c["w"] * c["x"], "wy": c["w"] * c["y"]}
+        variables = {"wx": c["w"] * c["x"], "wy": c["w"] * c["y"], "w": c["w"]}
     elif "w" in c:
         variables = {"wx": c["w"] * (c["x"] - c["centre"]), "w": c["w"], "centre": c["centre"]}
     else:
@@ -457,6 +513,8 @@ def _value_variables(c: Columns) -> dict[str, Any]:
 def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
     """Mean of a column in each group."""
     if isinstance(value, Aggregated):
+        if weight is not None:
+            raise InputError(f"weight={weight!r}", "needs rows, not aggregates", "Leave it out, or give the rows.")
         return Metric(f"mean of {value.mean or value.sum}", {}, lambda c: {}, _population, aggregated=value)
     return _mean_of(f"mean of {value}", {"x": Input(_column("value", value))}, lambda c: c["x"], weight)
 
@@ -470,18 +528,28 @@ def rate(value: str, *, positive: Any = None, weight: str | None = None) -> Metr
 def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
     """Ratio of two sums in each group, by the delta method."""
     columns = {"x": numer, "y": denom, "w": weight}
-    inputs = {role: Input(_column(role, column)) for role, column in columns.items() if column is not None}
-    return Metric(f"ratio of {numer}/{denom}", inputs, _value_variables, lambda m: _population(m, ratio=True))
+    inputs = _inputs(columns)
+    return Metric(
+        f"ratio of {numer}/{denom}",
+        inputs,
+        _value_variables,
+        lambda m: _population(m, ratio=True, weighted=weight is not None),
+    )
 
 
 def _mean_of(name: str, inputs: dict[str, Input], form: Callable[[Columns], Any], weight: str | None) -> Metric:
     """The mean of something formed row by row, weighted or not."""
     if weight is None:
         return Metric(name, inputs, lambda c: {"x": form(c)}, _population)
-    inputs = inputs | {"w": Input(_column("weight", weight))}
+    inputs = inputs | {"w": Input(_column("weight", weight), "weight")}
     if set(inputs) == {"x", "w"}:
         return Metric(name, inputs, _value_variables, lambda m: _population(m, weighted=True), centred="x")
-    return Metric(name, inputs, lambda c: {"wx": c["w"] * form(c), "w": c["w"]}, lambda m: _population(m, ratio=True))
+    return Metric(
+        name,
+        inputs,
+        lambda c: {"wx": c["w"] * form(c), "wy": c["w"], "w": c["w"]},
+        lambda m: _population(m, ratio=True, weighted=True),
+    )
 
 
 def _rate_of(
@@ -493,7 +561,7 @@ def _rate_of(
     """The share of rows for which something is 1 among those for which it is not null."""
     if weight is None:
         return Metric(name, inputs, lambda c: {"x": form(c)}, _rate, scale=ANSCOMBE, second=False)
-    inputs = inputs | {"w": Input(_column("weight", weight))}
+    inputs = inputs | {"w": Input(_column("weight", weight), "weight")}
 
     def variables(c: Columns) -> dict[str, Any]:
         share = form(c)
@@ -639,7 +707,7 @@ def equalized_odds(
         return {"tpr": c.where(c["t"] == 1, predicted), "fpr": c.where(c["t"] == 0, predicted)}
 
     inputs = truth | _prediction(y_pred, score, threshold, positive)
-    return Metric("equalized odds", inputs, variables, _equalized_odds, scale=ANSCOMBE, second=False)
+    return Metric("equalized odds", inputs, variables, _equalized_odds, scale=ANSCOMBE, second=False, counted=_SIDES)
 
 
 def auc(y_true: str, score: str, *, positive: Any = None, bins: int = 0) -> Metric:
@@ -659,7 +727,7 @@ def auc(y_true: str, score: str, *, positive: Any = None, bins: int = 0) -> Metr
         "s": Input(_column("score", score), "probability" if bins else "number"),
     }
     name = f"auc of {score}" + (f" (scores in {bins} bins)" if bins else "")
-    return Metric(name, inputs, lambda c: {"t": c["t"], "s": c["s"]}, _area, ranking=bins)
+    return Metric(name, inputs, lambda c: {"t": c["t"], "s": c["s"]}, _area, ranking=bins, counted=_SIDES)
 
 
 def log_loss(y_true: str, score: str, *, positive: Any = None, weight: str | None = None) -> Metric:

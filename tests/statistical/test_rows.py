@@ -80,3 +80,25 @@ def test_skewed_revenue_is_reported(kind: str, groups: int) -> None:
     rate = claims(estimates)
     print(f"{kind} of log-normal revenue, 200 rows an arm, K={groups}: {rate:.3f} at α=0.05")
     assert rate <= {"difference": 0.08, "lift": 0.25}[kind]
+
+
+@pytest.mark.parametrize("kind", ["weights", "covariate"])
+def test_weights_and_covariates_keep_the_level(kind: str) -> None:
+    """Few rows, very unequal weights (log-normal, σ = 1) or a useless covariate: the degrees of freedom must know."""
+    rng = np.random.default_rng(11)
+    groups, rows, estimates = 40, 30, []
+    options = {"weight": "w"} if kind == "weights" else {"covariate": "w"}
+    metric = fl.difference("x", variant="arm", control="A", **options)  # type: ignore[arg-type]
+    for _ in range(150):
+        data = pd.DataFrame(
+            {
+                "g": np.repeat(np.arange(groups), 2 * rows),
+                "arm": np.tile(np.repeat(["A", "B"], rows), groups),
+                "x": rng.standard_normal(2 * rows * groups),
+                "w": rng.lognormal(0, 1, 2 * rows * groups),
+            }
+        )
+        estimates.append(fl.measure(data, "g", metric).estimates)
+    rate = claims(estimates)
+    print(f"difference with {kind}, {rows} rows an arm, K={groups}: {rate:.3f} at α=0.05")
+    assert rate <= 0.05 + (0.08 if kind == "weights" else 0.03) + 2 * math.sqrt(0.05 * 0.95 / 150)
