@@ -88,7 +88,7 @@ def test_weights_and_covariates_keep_the_level(kind: str) -> None:
     rng = np.random.default_rng(11)
     groups, rows, estimates = 40, 30, []
     options = {"weight": "w"} if kind == "weights" else {"covariate": "w"}
-    metric = fl.difference("x", variant="arm", control="A", **options)  # type: ignore[arg-type]
+    metric = fl.difference("x", variant="arm", control="A", **options)
     for _ in range(150):
         data = pd.DataFrame(
             {
