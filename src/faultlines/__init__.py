@@ -4,10 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from faultlines.aggregate import Bins, Measurement, Range, bins, measure
+    from faultlines.aggregate import Measurement, measure
     from faultlines.clustering import Cluster, Clustering, Level, cluster, holm
     from faultlines.errors import InputError
     from faultlines.estimates import Estimates, Excluded
+    from faultlines.groups import Bins, Range, bins
     from faultlines.guarantees import Bonferroni, Calibrated
     from faultlines.hierarchy import Hierarchy, agglomerate
     from faultlines.metrics import (
@@ -93,7 +94,16 @@ __all__ = [
     "true_positive_rate",
 ]
 
-_ROOMS = ("errors", "estimates", "metrics", "aggregate", "hierarchy", "guarantees", "clustering")  # from left to right
+_ROOMS = (
+    "errors",
+    "estimates",
+    "metrics",
+    "groups",
+    "aggregate",
+    "hierarchy",
+    "guarantees",
+    "clustering",
+)  # from left to right
 
 
 def __getattr__(name: str) -> Any:

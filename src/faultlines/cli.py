@@ -18,8 +18,8 @@ import typer
 from faultlines.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from faultlines.aggregate import Bins
     from faultlines.clustering import Clustering
+    from faultlines.groups import Bins
     from faultlines.guarantees import Guarantee
     from faultlines.metrics import Metric
 
@@ -305,7 +305,7 @@ def _rows(
 
 def _attribute(given: str) -> str | Bins:
     """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
-    from faultlines.aggregate import bins
+    from faultlines.groups import bins
 
     cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given)
     if cut is None:

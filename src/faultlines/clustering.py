@@ -13,9 +13,10 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import text
-from faultlines.aggregate import Bins, Measurement, attach, canonical, measure
+from faultlines.aggregate import Measurement, measure
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates, Excluded, name_of
+from faultlines.groups import Bins, attach, canonical
 from faultlines.guarantees import Bonferroni, Calibrated, Guarantee, Judgement, guarantee_of, true_scales
 from faultlines.hierarchy import Hierarchy, agglomerate
 
