@@ -16,7 +16,7 @@ from scipy.cluster.hierarchy import linkage
 
 import faultlines as fl
 from benchmarks import rows
-from benchmarks.timing import Board, seconds
+from benchmarks.timing import Board, seconds, side_by_side
 from faultlines import simulate
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -78,8 +78,7 @@ def calibration(board: Board) -> None:
         with ThreadPoolExecutor(CORES) as pool:
             list(pool.map(share, range(CORES)))
 
-    ours = seconds(lambda: fl.Calibrated(draws).judge(estimates, hierarchy, 0), least=2)
-    least = seconds(floor, least=2)
+    ours, least = side_by_side(lambda: fl.Calibrated(draws).judge(estimates, hierarchy, 0), floor)
     board.line(
         f"calibrated, 200 groups, 10,000 draws / drawing and sorting them in NumPy, {CORES} cores",
         f"{ours / least:.2f} ×",
