@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import statsmodels.api as sm
 import tea_tasting as tt
@@ -264,3 +265,26 @@ def test_a_metric_of_ones_own() -> None:
     found = fl.measure(ROWS, "g", own).estimates
     expected = [part.revenue.corr(part.before) for _, part in ROWS.groupby("g")]
     np.testing.assert_allclose(np.tanh(found.theta), expected, rtol=1e-9)
+
+
+def test_a_billion_rows_keep_their_digits() -> None:
+    """Days of a hundred million rows each, mean a million, variance one: pooled without losing the variance."""
+    days = pd.DataFrame(
+        {"g": np.repeat(["a", "b"], 10), "n": 10**8, "mean": 1e6 + np.tile(np.arange(10) / 10, 2), "v": 1.0}
+    )
+    found = fl.measure(days, "g", fl.mean(fl.aggregated("n", mean="mean", variance="v"))).estimates
+    between = np.var(np.arange(10) / 10)
+    assert found.theta[0] == pytest.approx(1e6 + 0.45, rel=1e-15)
+    assert found.se[0] == pytest.approx(np.sqrt((1 + between) / 1e9), rel=1e-6)
+
+
+@pytest.mark.parametrize("arms", [("A", "B"), (0, 1), (False, True), (0.0, 1.0)])
+def test_variants_of_any_type(arms: tuple[Any, Any]) -> None:
+    rng = np.random.default_rng(0)
+    coded = np.array(arms, dtype=object if isinstance(arms[0], str) else None)[rng.integers(0, 2, 400)]
+    data = pd.DataFrame({"g": "a", "arm": coded, "x": rng.standard_normal(400), "u": np.arange(400)})
+    for frame in (data, pl.from_pandas(data)):
+        for control in (arms[0], str(arms[0])):
+            found = fl.measure(frame, "g", fl.difference("x", variant="arm", control=control, unit="u")).estimates
+            expected = data.x[data.arm == arms[1]].mean() - data.x[data.arm == arms[0]].mean()
+            assert found.theta[0] == pytest.approx(expected)
