@@ -157,7 +157,7 @@ def true_scales(estimates: Estimates) -> FloatArray:
 
     An estimated variance scatters around the true one, so log se² is more spread out than log σ² by trigamma(dof/2).
     Drawing with the estimates as they are doubles that scatter and makes the null too tame: false claims at α = 0.05
-    become 0.22 at K = 500, dof = 5 and equal variances. Each log variance is therefore
+    become about 0.25 at K = 500, dof = 5 and equal variances. Each log variance is therefore
     pulled towards the mean until the spread that remains is the one the true variances have, less one standard error
     of that spread: variances taken as too unequal make false claims, taken as too equal only a little caution.
     """
