@@ -62,9 +62,7 @@ def measure(
     names = tuple(a.column if isinstance(a, Bins) else a for a in attributes)
     if len(set(names)) < len(names):
         raise InputError(f"by={shorten(list(names))}", "names a column twice", "Name each column once.")
-    least = MIN_SIZE if min_size is None else min_size
-    if isinstance(least, bool) or not isinstance(least, int | float | np.number) or not least >= 0:
-        raise InputError(f"min_size={shorten(min_size)}", "must be a number, 0 or more", "Use for example min_size=30.")
+    least = checked_size(MIN_SIZE if min_size is None else min_size)
     # In csv files these are names, whatever they look like: 007 stays 007, and yes/no does not become a truth value.
     text = [a for a in attributes if isinstance(a, str)] + ([metric.arms.column] if metric.arms else [])
     text += [wanted.column for wanted in metric.inputs.values() if isinstance(wanted.positive, str)]
@@ -75,7 +73,14 @@ def measure(
             grouped = _Query(frame, groups, metric).run()
     if not grouped.labels:
         raise InputError("data", "has no rows", "Give at least one row for each group.")
-    return _estimates(grouped, names, metric, float(least), groups.resolved())
+    return _estimates(grouped, names, metric, least, groups.resolved())
+
+
+def checked_size(min_size: float) -> float:
+    """A smallest size as it can be used."""
+    if isinstance(min_size, bool) or not isinstance(min_size, int | float | np.number) or not min_size >= 0:
+        raise InputError(f"min_size={shorten(min_size)}", "must be a number, 0 or more", "Use for example min_size=30.")
+    return float(min_size)
 
 
 def _estimates(
@@ -164,14 +169,14 @@ class _Query:
             return self._from_aggregates(self.metric.aggregated)
         prepared = self._prepare()
         if self.metric.ranking is not None:
-            return self.ranked(prepared)
+            return self._ranked(prepared)
         if not self.metric.unit:
-            table = self._aggregated(prepared)
-            return self._moments(table, _Places(self, table))
+            table, count = self._aggregated(prepared)
+            return self._moments(table, count, _Places(self, table))
         counted = frames.fetch(prepared.group_by(*self.keyed).agg(*self._counts(), *self._ends()))
         self._check_values(counted)
         places = _Places(self, counted)
-        return self._moments(self._aggregated(self._to_units(prepared, places)), places)
+        return self._moments(*self._aggregated(self._to_units(prepared, places)), places)
 
     # ------------------------------------------------------------------------------------------------------ columns
 
@@ -250,8 +255,8 @@ class _Query:
 
         return [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in self.checks for end in ("min", "max")]
 
-    def _aggregated(self, frame: nw.LazyFrame[Any]) -> dict[str, Any]:
-        """Counts and moments of the variables by group and arm."""
+    def _aggregated(self, frame: nw.LazyFrame[Any]) -> tuple[dict[str, Any], int]:
+        """Counts and moments of the variables by group and arm, and how many variables there are."""
         import narwhals as nw
 
         names = {role: f"i_{role}" for role in self.metric.inputs}
@@ -268,23 +273,22 @@ class _Query:
             ) from error
         if not formed:
             raise InputError(f"metric {self.metric.name!r}", "forms no variables", "Return at least one.")
-        self.count = len(formed)
-        first = nw.col(
-            next(iter(names.values()))
-        )  # a plain number becomes a column that is null where rows are left out
+        count = len(formed)
+        # A plain number becomes a column that is null where rows are left out.
+        first = nw.col(next(iter(names.values())))
         columns = (0 * first + e if isinstance(e, int | float) else e for e in formed)
         frame = frame.with_columns(*(column.alias(f"v{i}") for i, column in enumerate(columns)))
         wanted = [*self._counts(), *([] if self.metric.unit else self._ends())]
-        for i in range(self.count):
+        for i in range(count):
             wanted += [nw.col(f"v{i}").count().alias(f"n{i}"), nw.col(f"v{i}").mean().alias(f"m{i}")]
         if self.metric.second:
-            wanted += [nw.col(f"v{i}").var().alias(f"c{i}_{i}") for i in range(self.count)]
-            pairs = itertools.combinations(range(self.count), 2)
+            wanted += [nw.col(f"v{i}").var().alias(f"c{i}_{i}") for i in range(count)]
+            pairs = itertools.combinations(range(count), 2)
             wanted += [nw.cov(f"v{i}", f"v{j}").alias(f"c{i}_{j}") for i, j in pairs]
         table = frames.fetch(frame.group_by(*self.keyed).agg(*wanted))
         if not self.metric.unit:
             self._check_values(table)
-        return table
+        return table, count
 
     def _to_units(self, frame: nw.LazyFrame[Any], places: _Places) -> nw.LazyFrame[Any]:
         """Rows of the two arms summed to the unit; what describes the unit (covariate, weight) is averaged."""
@@ -306,16 +310,16 @@ class _Query:
             )
         return used.with_columns(nw.lit(True).alias("ok"))
 
-    def _moments(self, table: Mapping[str, Any], places: _Places) -> _Grouped:
+    def _moments(self, table: Mapping[str, Any], count: int, places: _Places) -> _Grouped:
         groups, arms = places.of(table)
         kept = arms >= 0
         where, shape = (groups[kept], arms[kept]), (len(places.labels), 2 if self.metric.arms else 1)
-        n, mean = np.zeros((*shape, self.count)), np.full((*shape, self.count), np.nan)
-        cov = np.full((*shape, self.count, self.count), np.nan)
-        for i in range(self.count):
+        n, mean = np.zeros((*shape, count)), np.full((*shape, count), np.nan)
+        cov = np.full((*shape, count, count), np.nan)
+        for i in range(count):
             n[(*where, i)] = frames.floats(table[f"n{i}"])[kept]
             mean[(*where, i)] = frames.floats(table[f"m{i}"])[kept]
-            for j in range(i, self.count) if self.metric.second else ():
+            for j in range(i, count) if self.metric.second else ():
                 cov[(*where, i, j)] = cov[(*where, j, i)] = frames.floats(table[f"c{i}_{j}"])[kept]
         return _Grouped(places.labels, Moments(n, mean, cov), places.dropped)
 
@@ -349,7 +353,7 @@ class _Query:
 
     # ---------------------------------------------------------------------------------------------------------- AUC
 
-    def ranked(self, frame: nw.LazyFrame[Any]) -> _Grouped:
+    def _ranked(self, frame: nw.LazyFrame[Any]) -> _Grouped:
         """Placements from distinct scores, counted in the engine (DeLong's variance without sorting rows here)."""
         import narwhals as nw
 

@@ -39,6 +39,7 @@ Alpha = Annotated[float, typer.Option(help="Accepted chance of claiming a differ
 GuaranteeName = Annotated[str, typer.Option(help="calibrated (holds at any number of groups) or bonferroni (α/K²).")]
 Draws = Annotated[int | None, typer.Option(help="Draws to calibrate on. Default: 10,000, fewer for very many groups.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+FailOnSplit = Annotated[bool, typer.Option("--fail-on-split", help="Exit 1 when clusters differ.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole result to this file; - for stdout.")]
 
 
@@ -70,7 +71,9 @@ def demo(
     from faultlines.clustering import cluster
     from faultlines.simulate import onboarding
 
-    simulated = onboarding(_checked_seed(seed))
+    if seed < 0:  # as `cluster` would say, but data come first here
+        raise InputError(f"seed={seed}", "must be 0 or more", "Use for example --seed 0.")
+    simulated = onboarding(seed)
     found = cluster(simulated.estimates, seed=seed)
     groups, planted = len(simulated.truth), int(simulated.truth.max())
     lifts = ", ".join(f"{lift:+.0%}" for lift in np.unique(simulated.effects))
@@ -107,7 +110,7 @@ def estimates(
     min_size: Annotated[float, typer.Option(help="Leave out groups smaller than this (needs --n).")] = 0,
     seed: Seed = 0,
     json: Json = None,
-    fail_on_split: Annotated[bool, typer.Option("--fail-on-split", help="Exit 1 when clusters differ.")] = False,
+    fail_on_split: FailOnSplit = False,
 ) -> None:
     """Cluster a table of estimates and standard errors."""
     from faultlines.clustering import cluster
@@ -115,7 +118,7 @@ def estimates(
 
     chosen = _guarantee(guarantee, draws)
     table = Estimates.from_frame(file, by=by[0] if len(by) == 1 else by, estimate=estimate, se=se, n=n, dof=dof)
-    found = cluster(table, alpha=alpha, guarantee=chosen, refine=refine, min_size=min_size, seed=_checked_seed(seed))
+    found = cluster(table, alpha=alpha, guarantee=chosen, refine=refine, min_size=min_size, seed=seed)
     if str(json) != "-":
         _say(str(found))
     _write_json([found], json, alpha)
@@ -131,7 +134,6 @@ By = Annotated[
     ),
 ]
 MinSize = Annotated[float | None, typer.Option(help="Rows a group needs in every arm. Default: 20.")]
-FailOnSplit = Annotated[bool, typer.Option("--fail-on-split", help="Exit 1 when clusters differ.")]
 Weight = Annotated[str | None, typer.Option(help="Column of weights.")]
 
 
@@ -290,8 +292,10 @@ def _rows(
 
     attributes = [_attribute(given) for given in by]
     chosen = _guarantee(guarantee, draws)
-    options = {"guarantee": chosen, "min_size": min_size, "seed": _checked_seed(seed)}
-    found = [cluster(files, by=attributes, metric=metric, alpha=alpha, **options) for metric in made]  # type: ignore[arg-type]
+    found = [
+        cluster(files, by=attributes, metric=metric, alpha=alpha, guarantee=chosen, min_size=min_size, seed=seed)
+        for metric in made
+    ]
     if len(found) > 1:
         found = holm(found, alpha)
     if str(json) != "-":
@@ -325,12 +329,6 @@ def _guarantee(name: str, draws: int | None) -> Guarantee:
     return Calibrated(draws=draws)
 
 
-def _checked_seed(seed: int) -> int:
-    if seed < 0:
-        raise InputError(f"seed={seed}", "must be 0 or more", "Use for example --seed 0.")
-    return seed
-
-
 def _say(text: str) -> None:
     """Print to stdout. A reader that has gone, such as `head`, is no error and does not change the exit code."""
     if sys.stdout is None:
@@ -348,8 +346,9 @@ def _write_json(found: list[Clustering], path: Path | None, alpha: float) -> Non
     """One result as itself, several as a list with what was done about their number."""
     if path is None:
         return
-    written = found[0].to_json()
-    if len(found) > 1:
+    if len(found) == 1:
+        written = found[0].to_json()
+    else:
         whole = {"correction": "holm", "alpha": alpha, "metrics": [one.summary() for one in found]}
         written = dumps(whole, indent=2, ensure_ascii=False, allow_nan=False, default=str)
     if str(path) == "-":

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import text
-from faultlines.aggregate import Measurement, measure
+from faultlines.aggregate import Measurement, checked_size, measure
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates, Excluded, name_of
 from faultlines.groups import Bins, attach, canonical
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from faultlines.estimates import Label
+    from faultlines.estimates import FloatArray, Label
     from faultlines.hierarchy import IntArray
     from faultlines.metrics import Metric
 
@@ -459,9 +459,7 @@ def refined(estimates: Estimates, order: IntArray, starts: IntArray) -> IntArray
     """
     if starts.size < 2:
         return starts
-    weight = (estimates.se.min() / estimates.se[order]) ** 2
-    theta = estimates.theta[order]
-    theta = theta - theta[theta.size // 2]
+    _, theta, weight = _along(estimates, order)
     for _ in range(theta.size):
         mass = np.add.reduceat(weight, starts)
         means = np.add.reduceat(weight * theta, starts) / mass
@@ -472,12 +470,17 @@ def refined(estimates: Estimates, order: IntArray, starts: IntArray) -> IntArray
     return starts
 
 
-def _clusters(estimates: Estimates, order: IntArray, starts: IntArray, alpha: float) -> tuple[Cluster, ...]:
-    weight = (estimates.se.min() / estimates.se[order]) ** 2
+def _along(estimates: Estimates, order: IntArray) -> tuple[float, FloatArray, FloatArray]:
+    """A middle estimate; the estimates along the line less that one, for their digits; weights of at most 1."""
     theta = estimates.theta[order]
-    middle = theta[theta.size // 2]
+    middle = float(theta[theta.size // 2])
+    return middle, theta - middle, (estimates.se.min() / estimates.se[order]) ** 2
+
+
+def _clusters(estimates: Estimates, order: IntArray, starts: IntArray, alpha: float) -> tuple[Cluster, ...]:
+    middle, theta, weight = _along(estimates, order)
     mass = np.add.reduceat(weight, starts)
-    means = middle + np.add.reduceat(weight * (theta - middle), starts) / mass
+    means = middle + np.add.reduceat(weight * theta, starts) / mass
     errors = estimates.se.min() / np.sqrt(mass)
     reach = np.full(starts.size, -float(ndtri(alpha / 2)))
     if estimates.dof is not None:
@@ -509,8 +512,7 @@ def _clusters(estimates: Estimates, order: IntArray, starts: IntArray, alpha: fl
 
 
 def _large_enough(estimates: Estimates, min_size: float) -> tuple[Estimates, tuple[Excluded, ...]]:
-    if not isinstance(min_size, int | float | np.number) or not min_size >= 0:
-        raise InputError(f"min_size={shorten(min_size)}", "must be a number, 0 or more", "Use for example min_size=30.")
+    min_size = checked_size(min_size)
     if min_size == 0:
         return estimates, ()
     if estimates.n is None:

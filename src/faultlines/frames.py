@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MISSING = "(missing)"
-_WHOSE, _VALUE = "__faultlines_whose", "__faultlines_value"  # names no column of a user has
+OURS = "__faultlines_"  # begins the names of columns we add to a user's frame for a while
+WHOSE, _VALUE = f"{OURS}whose", f"{OURS}value"
 _CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
 _ENGINES = {"duckdb", "_duckdb", "polars", "pyarrow", "pyspark", "py4j", "ibis", "narwhals"}
@@ -89,19 +90,15 @@ def _read_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str
     import narwhals as nw
     from narwhals.exceptions import NarwhalsError
 
+    frame = opened(data, "frame")
     try:
-        frame = nw.from_native(data)  # type: ignore[call-overload]
-        names = [str(name) for name in frame.columns] if isinstance(frame, nw.DataFrame) else None
-        if names is None and isinstance(frame, nw.LazyFrame):
-            names = frame.collect_schema().names()
-    except (TypeError, NarwhalsError) as error:
+        names = frame.collect_schema().names()
+    except NarwhalsError as error:
         raise InputError(
             f"frame={type(data).__name__}",
-            f"is not a frame narwhals can read ({_first_line(error)})",
+            _unreadable(error),
             "Give a pandas, Polars or PyArrow frame with distinct text column names, or the path of a file.",
         ) from error
-    if names is None:
-        raise InputError(f"frame={type(data).__name__}", "is not a table", "Give the whole frame.")
     check_columns({**keys, **numbers}, names)
     if isinstance(frame, nw.LazyFrame):
         picked = frame.select(list(dict.fromkeys([*keys.values(), *numbers.values()])))
@@ -216,7 +213,7 @@ def _csv(path: Path) -> tuple[list[str], list[list[str | None]]]:
     except (OSError, EOFError) as error:
         raise InputError(shown, f"cannot be read ({_first_line(error)})", "Check that it is sound.") from error
     first = content.lstrip("\r\n").split("\n", 1)[0]
-    reader = csv.reader(io.StringIO(content, newline=""), delimiter=max(",;\t|", key=first.count), strict=True)
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=_separator(first), strict=True)
     try:
         lines = [(reader.line_num, fields) for fields in reader if fields]
     except csv.Error as error:
@@ -282,7 +279,7 @@ def scan(data: object, columns: Mapping[str, str], *, as_text: Sequence[str] = (
         ) from error
 
 
-def opened(data: object) -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
+def opened(data: object, parameter: str = "data") -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
     """A frame as narwhals sees it, or an error that says what was given instead."""
     import narwhals as nw
     from narwhals.exceptions import NarwhalsError
@@ -290,15 +287,15 @@ def opened(data: object) -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
     try:
         frame = nw.from_native(data)  # type: ignore[call-overload]
     except (TypeError, NarwhalsError) as error:
-        problem = "is not a frame" if isinstance(error, TypeError) else f"cannot be read ({_first_line(error)})"
+        problem = "is not a frame" if isinstance(error, TypeError) else f"cannot be read, {_unreadable(error)}"
         raise InputError(
-            f"data={type(data).__name__}",
+            f"{parameter}={type(data).__name__}",
             problem,
             "Give a pandas, Polars, PyArrow, DuckDB, Spark or Ibis frame, or csv or parquet files.",
         ) from error
     if isinstance(frame, nw.DataFrame | nw.LazyFrame):
         return frame
-    raise InputError(f"data={type(data).__name__}", "is not a table", "Give the whole frame.")
+    raise InputError(f"{parameter}={type(data).__name__}", "is not a table", "Give the whole frame.")
 
 
 def _bridged(engine: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any]) -> Any:
@@ -369,24 +366,24 @@ def _csv_header(path: Path) -> tuple[str, list[str]]:
         raise InputError(
             f"file={str(path)!r}", f"cannot be read ({_first_line(error)})", "Save it as UTF-8."
         ) from error
-    delimiter = max(",;\t|", key=first.count)
+    delimiter = _separator(first)
     return delimiter, [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+
+
+def _separator(header: str) -> str:
+    return max(",;\t|", key=header.count)
 
 
 def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
     """Bring what a query returns, by the engine's own way; Polars streams."""
     native, implementation = frame.to_native(), frame.implementation
     if implementation.is_duckdb():
-        # Not fetchnumpy: it imports pandas, after which DuckDB complains about its own leaks when the interpreter ends.
         rows = native.fetchall()
-        return (
-            dict(zip(native.columns, zip(*rows, strict=True), strict=True))
-            if rows
-            else dict.fromkeys(native.columns, ())
-        )
+        columns = zip(*rows, strict=True) if rows else [()] * len(native.columns)
+        return dict(zip(native.columns, columns, strict=True))
     if implementation.is_polars():
-        columns = native.collect(engine="streaming").get_columns()
-        return {c.name: c.to_list() if c.null_count() or not c.dtype.is_numeric() else c.to_numpy() for c in columns}
+        made = native.collect(engine="streaming").get_columns()
+        return {c.name: c.to_list() if c.null_count() or not c.dtype.is_numeric() else c.to_numpy() for c in made}
     if implementation.is_pyspark():
         rows = native.collect()
         return {name: [row[i] for row in rows] for i, name in enumerate(native.columns)}
@@ -394,10 +391,8 @@ def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Any]:
     return {name: collected.get_column(name).to_list() for name in collected.columns}
 
 
-def joined(
-    frame: nw.LazyFrame[Any], keys: Sequence[Any], whose: Any, values: Mapping[Any, float], column: str, kind: Any
-) -> nw.LazyFrame[Any]:
-    """Join a value to the rows of a frame that is not in memory, by the text of their group's key."""
+def joined(frame: nw.LazyFrame[Any], values: Mapping[Any, float], column: str, kind: Any) -> nw.LazyFrame[Any]:
+    """Join a value to the rows of a frame that is not in memory, by the text of their group's key in `WHOSE`."""
     import narwhals as nw
 
     native, implementation = frame.to_native(), frame.implementation
@@ -408,23 +403,19 @@ def joined(
         rows = ", ".join(
             f"('{k.replace(quote, quote * 2)}', {'NULL' if v is None else repr(v)}::DOUBLE)" for k, v in pairs
         )
-        table = native.query("rows_of_the_user", f"SELECT * FROM (VALUES {rows}) AS t({_WHOSE}, {_VALUE})")
+        table = native.query("rows_of_the_user", f"SELECT * FROM (VALUES {rows}) AS t({WHOSE}, {_VALUE})")
     elif implementation.is_pyspark():
-        table = native.sparkSession.createDataFrame(pairs, f"{_WHOSE} string, {_VALUE} double")
+        table = native.sparkSession.createDataFrame(pairs, f"{WHOSE} string, {_VALUE} double")
     else:
-        columns = {_WHOSE: [name for name, _ in pairs], _VALUE: [value for _, value in pairs]}
+        columns = {WHOSE: [name for name, _ in pairs], _VALUE: [value for _, value in pairs]}
         table = import_module("polars" if implementation.is_polars() else "ibis")
         table = table.LazyFrame(columns) if implementation.is_polars() else table.memtable(columns)
-    ours = [f"__faultlines_k{i}" for i in range(len(keys))]
-    marked = frame.with_columns(*keys).with_columns(whose)
-    wide = marked.join(nw.from_native(table), on=_WHOSE, how="left")
-    return wide.with_columns(nw.col(_VALUE).cast(kind).alias(column)).drop(_WHOSE, _VALUE, *ours)
+    wide = frame.join(nw.from_native(table), on=WHOSE, how="left")
+    return wide.with_columns(nw.col(_VALUE).cast(kind).alias(column)).drop(_VALUE)
 
 
 def floats(values: Sequence[Any]) -> npt.NDArray[np.float64]:
     """A fetched column as floats; null is NaN."""
-    if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values.astype(np.float64)
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
@@ -451,6 +442,10 @@ def _is_whole(text: str) -> bool:
 def _pattern(path: Path) -> str:
     """A path in a query. DuckDB takes paths for patterns; in brackets, their characters stand for themselves."""
     return "'" + "".join(f"[{c}]" if c in "[*?" else c for c in str(path)).replace("'", "''") + "'"
+
+
+def _unreadable(error: Exception) -> str:
+    return f"is not a frame narwhals can read ({_first_line(error).rstrip(':')})"
 
 
 def _lines(error: Exception) -> str:

@@ -242,30 +242,30 @@ def attach(
         raise InputError(f"column={shorten(column)}", "is there already", "Choose another name for the new column.")
     kind = nw.Int64 if whole else nw.Float64
     lazy = frame if isinstance(frame, nw.LazyFrame) else frame.lazy()
-    groups = Attributes(lazy, by, from_text=False, prefix="__faultlines_k")
-    keys, whose = groups.expressions(), "__faultlines_whose"
+    groups = Attributes(lazy, by, from_text=False, prefix=f"{frames.OURS}k")
+    keys = groups.expressions()
     texts = [
         nw.when(nw.col(key).is_null()).then(nw.lit(frames.MISSING)).otherwise(nw.col(key).cast(nw.String))
         for key in groups.keys
     ]
-    mark = nw.concat_str(*texts, separator="\x1f").alias(whose)
-    counted = lazy.select(*keys).with_columns(mark).group_by(whose, *groups.keys).agg(nw.len().alias("rows"))
+    mark = nw.concat_str(*texts, separator="\x1f").alias(frames.WHOSE)
+    counted = lazy.select(*keys).with_columns(mark).group_by(frames.WHOSE, *groups.keys).agg(nw.len().alias("rows"))
     found = frames.fetch(counted)
     if not len(found["rows"]):
         return frame.with_columns(nw.lit(None).cast(kind).alias(column)).to_native()
     parts = [groups.labels(i, found[key]) for i, key in enumerate(groups.keys)]
-    marks = frames.labels(found[whose])
+    marks = frames.labels(found[frames.WHOSE])
     given = values([canonical(label) for label in zip(*parts, strict=True)], frames.floats(found["rows"]).tolist())
     value_of = dict(zip(marks, given, strict=True))
-    if isinstance(frame, nw.LazyFrame):
-        return frames.joined(frame, keys, mark, value_of, column, kind).to_native()
+    marked = frame.with_columns(*keys).with_columns(mark)
+    if isinstance(marked, nw.LazyFrame):
+        return frames.joined(marked, value_of, column, kind).drop(frames.WHOSE, *groups.keys).to_native()
     blank = [mark for mark, value in value_of.items() if np.isnan(value)]
     filled = [-1 if np.isnan(value) else (int(value) if whole else float(value)) for value in value_of.values()]
-    value = nw.col(whose).replace_strict(list(value_of), filled, return_dtype=kind)
+    value = nw.col(frames.WHOSE).replace_strict(list(value_of), filled, return_dtype=kind)
     if blank:
-        value = nw.when(~nw.col(whose).is_in(blank)).then(value)
-    marked = frame.with_columns(*keys).with_columns(mark)
-    return marked.with_columns(value.alias(column)).drop(whose, *groups.keys).to_native()
+        value = nw.when(~nw.col(frames.WHOSE).is_in(blank)).then(value)
+    return marked.with_columns(value.alias(column)).drop(frames.WHOSE, *groups.keys).to_native()
 
 
 def canonical(label: Sequence[Hashable]) -> str:

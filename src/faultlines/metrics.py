@@ -8,6 +8,7 @@ engine that holds the rows does one group-by in between and knows no statistics;
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -460,22 +461,19 @@ def _experiment(
     if treatment is not None and treatment == control:
         raise InputError(f"treatment={treatment!r}", "is the control as well", "Name two different variants.")
     arms = Arms(variant, control, treatment)
-    options = {"ratio": denom is not None, "weighted": weight is not None, "covariate": covariate is not None}
+    formula = partial(estimate, ratio=denom is not None, weighted=weight is not None, covariate=covariate is not None)
     if isinstance(numer, Aggregated):
         if unit or covariate or weight or denom:
             raise InputError(
                 "denom, unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
             )
-        made = lambda m: estimate(m, **options)  # noqa: E731
-        return Metric(f"{name} of {numer.mean or numer.sum}", {}, lambda c: {}, made, arms=arms, aggregated=numer)
-    columns = {"x": numer, "y": denom, "w": weight, "z": covariate}
-    inputs = _inputs(columns)
+        return Metric(f"{name} of {numer.mean or numer.sum}", {}, lambda c: {}, formula, arms=arms, aggregated=numer)
     shown = numer if denom is None else f"{numer}/{denom}"
     return Metric(
         f"{name} of {shown}",
-        inputs,
+        _inputs({"x": numer, "y": denom, "w": weight, "z": covariate}),
         _value_variables,
-        lambda m: estimate(m, **options),
+        formula,
         arms=arms,
         unit=unit,
         counted="units" if unit else "rows",
@@ -497,7 +495,6 @@ def _column(role: str, column: object) -> str:
 
 def _value_variables(c: Columns) -> dict[str, Any]:
     """Variables of a mean or ratio: x; x and y; with weights w x and w y, or w (x − c), w and c; then the covariate."""
-    variables: dict[str, Any] = {}
     if "w" in c and "y" in c:
         variables = {"wx": c["w"] * c["x"], "wy": c["w"] * c["y"], "w": c["w"]}
     elif "w" in c:
@@ -527,13 +524,11 @@ def rate(value: str, *, positive: Any = None, weight: str | None = None) -> Metr
 
 def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
     """Ratio of two sums in each group, by the delta method."""
-    columns = {"x": numer, "y": denom, "w": weight}
-    inputs = _inputs(columns)
     return Metric(
         f"ratio of {numer}/{denom}",
-        inputs,
+        _inputs({"x": numer, "y": denom, "w": weight}),
         _value_variables,
-        lambda m: _population(m, ratio=True, weighted=weight is not None),
+        partial(_population, ratio=True, weighted=weight is not None),
     )
 
 
