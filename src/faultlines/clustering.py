@@ -344,7 +344,7 @@ class Clustering:
         facts = self.judgement.facts
         if isinstance(self.guarantee, Calibrated) and facts["draws"]:
             notes.append(f"Calibrated on {facts['draws']:,} draws, seed {facts['seed']}.")
-        if isinstance(self.guarantee, Bonferroni) and len(self.estimates) > 5:
+        if isinstance(self.guarantee, Bonferroni) and len(self.estimates) > 20:  # measured from 21 groups on
             notes.append("The α/K² rule claims clusters in pure noise far more often than α; see docs/guarantees.md.")
         if isinstance(self.guarantee, Bonferroni) and self.estimates.dof is not None:
             notes.append("The α/K² rule takes standard errors as known; dof is not used.")

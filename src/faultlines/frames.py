@@ -445,7 +445,7 @@ def _pattern(path: Path) -> str:
 
 
 def _unreadable(error: Exception) -> str:
-    return f"is not a frame narwhals can read ({_first_line(error).rstrip(':')})"
+    return f"is not a frame narwhals can read ({_lines(error)})"
 
 
 def _lines(error: Exception) -> str:
