@@ -18,6 +18,7 @@ import faultlines as fl
 from benchmarks import rows
 from benchmarks.timing import Board, seconds, side_by_side
 from faultlines import simulate
+from faultlines.similarity import Gaussian
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -68,7 +69,6 @@ def tree(board: Board) -> None:
 def calibration(board: Board) -> None:
     groups, draws = 200, 10_000
     estimates = simulate.planted([0, 3], [100, 100], profile="lognormal").estimates
-    hierarchy = fl.agglomerate(estimates)
 
     def share(seed: int) -> None:
         normal = np.random.Generator(np.random.SFC64(seed)).standard_normal((draws // CORES, groups))
@@ -78,7 +78,7 @@ def calibration(board: Board) -> None:
         with ThreadPoolExecutor(CORES) as pool:
             list(pool.map(share, range(CORES)))
 
-    ours, least = side_by_side(lambda: fl.Calibrated(draws).judge(estimates, hierarchy, 0), floor)
+    ours, least = side_by_side(lambda: fl.Calibrated(draws).judge(Gaussian(estimates), 0, refine=False), floor)
     board.line(
         f"calibrated, 200 groups, 10,000 draws / drawing and sorting them in NumPy, {CORES} cores",
         f"{ours / least:.2f} ×",

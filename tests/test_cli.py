@@ -298,7 +298,6 @@ def test_model_finds_whom_it_serves_worse(shop: Path, tmp_path: Path) -> None:
         ("model", (*MODEL, "--metric", "auc", "--score", "score", "--weight", "views"), "means nothing to auc"),
         ("model", (*MODEL, "--metric", "auc", "--score", "score", "--threshold", "1"), "means nothing to auc"),
         ("model", (*MODEL, "--metric", "accuracy", "--y-pred", "pred", "--threshold", "1"), "both say what was"),
-        ("model", (*MODEL, "--metric", "equalized_odds", "--y-pred", "pred"), "cannot be clustered yet"),
         ("model", (*MODEL[:5], "Yes", "--metric", "accuracy", "--y-pred", "pred"), "There are: 'no' or 'yes'."),
         ("model", (*MODEL, "--by", "age:q10.5", "--metric", "accuracy", "--y-pred", "pred"), "by[1]='age:q10.5'"),
         ("model", (*MODEL, "--metric", "auc"), "needs --score"),

@@ -11,12 +11,14 @@ from scipy import stats
 from scipy.cluster.hierarchy import linkage
 
 import faultlines as fl
-from faultlines import guarantees, simulate
+from faultlines import calibration, simulate
+from faultlines.similarity import Gaussian, true_scales
+from faultlines.tails import log_chi_square_tail, log_t_tail
 from tests import oracles
 
 
 def judged(estimates: fl.Estimates, guarantee: fl.Calibrated | fl.Bonferroni, seed: int = 0) -> np.ndarray:
-    return np.exp(guarantee.judge(estimates, fl.agglomerate(estimates), seed).log_pvalues)
+    return np.exp(guarantee.judge(Gaussian(estimates), seed, refine=True).judgement.log_pvalues)
 
 
 def test_two_groups_are_the_two_sided_z_test_exactly() -> None:
@@ -41,12 +43,13 @@ def test_p_agrees_with_plain_counting_over_scipys_trees(size: int) -> None:
 @pytest.mark.parametrize("merges", [100, 1_000])
 def test_every_merge_has_nearly_its_exact_p(groups: int, merges: int) -> None:
     """Few merges in question or many, few groups or very many: p is off by less than Monte Carlo error anyway."""
-    fractions = np.concatenate([[0.99], *guarantees._null_blocks(np.ones(groups), None, 100, 0)])
+    rows, block = calibration._line_blocks(np.ones(groups), None, 100, 0, best=False)
+    fractions = np.concatenate([[0.99], *(block(number) for number in range(-(-100 // rows)))])
     expected = fractions[1:].mean() * (groups - 1)
     heights = expected * (1 + math.sqrt(2 / groups) * np.linspace(-9, 30, merges))
     heights = np.append(np.abs(heights), 50 * expected)
-    log_p = guarantees._log_pvalues(heights, fractions, groups)
-    exact = np.array([guarantees._log_p_of_top(height, fractions, groups) for height in heights[:: merges // 50]])
+    log_p = calibration._log_pvalues(heights, fractions, groups - 1)
+    exact = np.array([calibration._log_p_of_top(height, fractions, groups - 1) for height in heights[:: merges // 50]])
     off = log_p[:: merges // 50] - exact
     assert np.all(off > -0.02)
     assert np.all(off[exact > -20] < 0.02)
@@ -92,11 +95,11 @@ def test_scales_shrink_by_the_scatter_of_estimated_variances() -> None:
     for spread in (0.0, 0.5, 2.0):
         sigma = np.exp(spread * rng.standard_normal(4000))
         se = sigma * np.sqrt(rng.chisquare(5, 4000) / 5)
-        scales = guarantees.true_scales(fl.Estimates(np.zeros(4000), se, dof=5))
+        scales = true_scales(se, np.full(4000, 5.0))
         assert np.std(np.log(scales)) == pytest.approx(spread, abs=0.07)
         assert np.mean(np.log(scales)) == pytest.approx(np.mean(np.log(sigma)), abs=0.05)
-    known = fl.Estimates([0.0, 1.0, 2.0], [1.0, 2.0, 3.0], dof=[1e15, np.inf, 1e15])
-    np.testing.assert_allclose(guarantees.true_scales(known), [1, 2, 3], rtol=1e-5)
+    known = true_scales(np.array([1.0, 2, 3]), np.array([1e15, np.inf, 1e15]))
+    np.testing.assert_allclose(known, [1, 2, 3], rtol=1e-5)
 
 
 def test_small_p_with_estimated_variances_are_not_below_students_t() -> None:
@@ -111,9 +114,9 @@ def test_small_p_with_estimated_variances_are_not_below_students_t() -> None:
 
 def test_students_tail_in_logarithms() -> None:
     t = np.array([0.5, 5.0, 100.0, 1e5])
-    np.testing.assert_allclose(guarantees._log_t_tail(t, 5.0), stats.t.logsf(t, 5) + math.log(2), rtol=1e-9)
+    np.testing.assert_allclose(log_t_tail(t, 5.0), stats.t.logsf(t, 5) + math.log(2), rtol=1e-9)
     # 50-digit arithmetic: log of I_x(5000, 1/2) at x = 10⁴/(10⁴ + t²), where doubles have long underflowed.
-    assert guarantees._log_t_tail(np.array([50.0]), 1e4)[0] == pytest.approx(-1119.744423674522, abs=1e-3)
+    assert log_t_tail(np.array([50.0]), 1e4)[0] == pytest.approx(-1119.744423674522, abs=1e-3)
 
 
 @pytest.mark.parametrize("dof", [None, [3.0, 5, 80, 7, np.inf]])
@@ -142,15 +145,14 @@ def test_the_number_of_cores_changes_nothing(dof: int | None, monkeypatch: pytes
 def test_draws_stop_early_only_when_p_is_large() -> None:
     alike, apart = simulate.null(30, seed=2).estimates, simulate.planted([0, 5], [15, 15], seed=2).estimates
     for estimates, draws in ((alike, 1024), (apart, 10_000)):
-        judgement = fl.Calibrated().judge(estimates, fl.agglomerate(estimates), 0)
+        judgement = fl.Calibrated().judge(Gaussian(estimates), 0, refine=True).judgement
         assert judgement.facts["draws"] == draws
     assert judged(alike, fl.Calibrated()).min() > 0.2
 
 
 @pytest.mark.parametrize(("groups", "draws"), [(200, 10_000), (50_000, 2_000), (2_000_000, 300)])
 def test_default_draws_shrink_with_the_number_of_groups(groups: int, draws: int) -> None:
-    assert fl.Calibrated().draws_for(groups) == draws
-    assert fl.Calibrated(draws=77).draws_for(groups) == 77
+    assert calibration.draws_for(Gaussian(fl.Estimates(np.zeros(groups), np.ones(groups)))) == draws
 
 
 def test_far_tails_are_right_where_doubles_end() -> None:
@@ -160,11 +162,9 @@ def test_far_tails_are_right_where_doubles_end() -> None:
         (1e6, 101, -499496.96216930450356684),
         (1e5, 1, -50005.98226408487985397),
     ):
-        assert guarantees.log_chi_square_tail(np.array([value]), dof)[0] == pytest.approx(expected, rel=1e-10)
+        assert log_chi_square_tail(np.array([value]), dof)[0] == pytest.approx(expected, rel=1e-10)
     near = np.array([0.0, 0.5, 30.0, 900.0])
-    np.testing.assert_allclose(
-        guarantees.log_chi_square_tail(near, 20), stats.chi2.logsf(near, 20), rtol=1e-9, atol=1e-15
-    )
+    np.testing.assert_allclose(log_chi_square_tail(near, 20), stats.chi2.logsf(near, 20), rtol=1e-9, atol=1e-15)
 
 
 def test_bonferroni_is_algorithm_2_to_the_letter() -> None:

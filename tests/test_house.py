@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "faultlines"
 # From left to right as data walks; a room may only know rooms to its left.
 ROOMS = [
-    *"errors progress text frames estimates metrics groups aggregate".split(),
-    *"_walk hierarchy guarantees clustering simulate cli".split(),
+    *"errors progress text frames estimates tails metrics groups aggregate".split(),
+    *"_walk similarity hierarchy calibration guarantees clustering simulate cli".split(),
 ]
 
 

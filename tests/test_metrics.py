@@ -235,15 +235,17 @@ def test_rates_are_reported_as_rates() -> None:
     assert "differ in rate of x" in found.verdict
 
 
-def test_equalized_odds_has_two_dimensions_and_says_it_cannot_be_clustered_yet() -> None:
+def test_equalized_odds_has_two_dimensions() -> None:
     found = fl.measure(ROWS, "g", fl.equalized_odds("truth", "pred")).estimates
     assert found.theta.shape == (4, 2)
     for i, name in enumerate(("true_positive_rate", "false_positive_rate")):
         alone = fl.measure(ROWS, "g", getattr(fl, name)("truth", "pred")).estimates
         np.testing.assert_allclose(found.theta[:, i], alone.theta)
         np.testing.assert_allclose(found.se[:, i], alone.se)
-    with pytest.raises(fl.InputError, match=r"2 things at once \(equalized odds\): cannot be clustered yet"):
-        fl.cluster(ROWS, by="g", metric=fl.equalized_odds("truth", "pred"))
+    clustered = fl.cluster(ROWS, by="g", metric=fl.equalized_odds("truth", "pred"))
+    assert "equalized odds" in clustered.verdict
+    assert len(clustered.clusters[0].estimate) == 2
+    assert {"estimate_true_positive_rate", "se_false_positive_rate"} <= clustered.to_dicts()[0].keys()
 
 
 def test_a_metric_of_ones_own() -> None:

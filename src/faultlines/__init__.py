@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from faultlines.errors import InputError
     from faultlines.estimates import Estimates, Excluded
     from faultlines.groups import Bins, Range, bins
-    from faultlines.guarantees import Bonferroni, Calibrated
+    from faultlines.guarantees import Bonferroni, Calibrated, Folds, Holdout
     from faultlines.hierarchy import Hierarchy, agglomerate
     from faultlines.metrics import (
         Aggregated,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         error_rate,
         false_negative_rate,
         false_positive_rate,
+        joint,
         lift,
         log_loss,
         mean,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         true_negative_rate,
         true_positive_rate,
     )
+    from faultlines.similarity import Similarity, binomial, poisson, welch
 
 __all__ = [
     "Aggregated",
@@ -53,7 +55,9 @@ __all__ = [
     "Clustering",
     "Estimates",
     "Excluded",
+    "Folds",
     "Hierarchy",
+    "Holdout",
     "Input",
     "InputError",
     "Level",
@@ -62,10 +66,12 @@ __all__ = [
     "Metric",
     "Moments",
     "Range",
+    "Similarity",
     "accuracy",
     "agglomerate",
     "aggregated",
     "auc",
+    "binomial",
     "bins",
     "brier",
     "calibration_gap",
@@ -76,6 +82,7 @@ __all__ = [
     "false_negative_rate",
     "false_positive_rate",
     "holm",
+    "joint",
     "lift",
     "log_loss",
     "mean",
@@ -84,6 +91,7 @@ __all__ = [
     "mean_squared_error",
     "measure",
     "negative_predictive_value",
+    "poisson",
     "precision",
     "rate",
     "ratio",
@@ -92,6 +100,7 @@ __all__ = [
     "selection_rate",
     "true_negative_rate",
     "true_positive_rate",
+    "welch",
 ]
 
 _ROOMS = (
@@ -100,6 +109,7 @@ _ROOMS = (
     "metrics",
     "groups",
     "aggregate",
+    "similarity",
     "hierarchy",
     "guarantees",
     "clustering",

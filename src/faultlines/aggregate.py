@@ -16,7 +16,7 @@ from faultlines import frames
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import Estimates, Excluded
 from faultlines.groups import Attributes, Bins, canonical_part, rank
-from faultlines.metrics import Metric, Moments
+from faultlines.metrics import Measured, Metric, Moments
 from faultlines.progress import working
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from faultlines.metrics import Aggregated, Arms, Input
 
+_BUCKET = f"{frames.OURS}bucket"
 MIN_SIZE = 20  # rows (units) a group needs in every arm, unless the user says otherwise
 
 
@@ -50,6 +51,41 @@ def measure(
         min_size: Groups with fewer than this are left out, counted where the estimate comes from: rows or units in each
             arm, positives for a true positive rate, and so on. Default: 20.
     """
+    return _measured(data, by, metric, min_size, None)[0]
+
+
+class _Split(NamedTuple):
+    """How rows are divided: by which column, into which shares, under which seed."""
+
+    unit: str
+    shares: Sequence[float]
+    seed: int
+
+
+def measure_parts(
+    data: object,
+    by: str | Bins | Sequence[str | Bins],
+    metric: Metric,
+    shares: Sequence[float],
+    *,
+    unit: str,
+    min_size: float | None = None,
+    seed: int = 0,
+) -> tuple[Measurement, ...]:
+    """Estimate a metric in every group of rows, in independent parts: a unit is in one of them, by a hash of its name.
+
+    Only groups that can be used in every part are kept; `min_size` is asked of each.
+    """
+    return _measured(data, by, metric, min_size, _Split(unit, shares, seed))
+
+
+def _measured(
+    data: object,
+    by: str | Bins | Sequence[str | Bins],
+    metric: Metric,
+    min_size: float | None,
+    split: _Split | None,
+) -> tuple[Measurement, ...]:
     if not isinstance(metric, Metric):
         raise InputError(
             f"metric={shorten(metric)}", "is not a metric", 'Use for example fl.rate("converted") or fl.lift(...).'
@@ -67,13 +103,19 @@ def measure(
     text = [a for a in attributes if isinstance(a, str)] + ([metric.arms.column] if metric.arms else [])
     text += [wanted.column for wanted in metric.inputs.values() if isinstance(wanted.positive, str)]
     wanted = {f"by[{i}]" if len(names) > 1 else "by": name for i, name in enumerate(names)} | metric.columns()
-    with frames.scan(data, wanted, as_text=text) as frame:
+    if split is not None:
+        if metric.aggregated is not None:
+            raise InputError(f"unit={split.unit!r}", "needs rows, not aggregates", "Leave it out, or give the rows.")
+        wanted = {"unit": split.unit, **wanted}
+        text.append(split.unit)
+    with frames.scan(data, wanted, as_text=text) as rows:
+        frame = rows if split is None else frames.hashed(rows, split.unit, split.seed, _BUCKET)
         groups = Attributes(frame, attributes, from_text=frames.is_csv(data))
         with working("reading rows"):
-            grouped = _Query(frame, groups, metric).run()
-    if not grouped.labels:
+            parts = _Query(frame, groups, metric, split).run()
+    if not parts[0].labels:
         raise InputError("data", "has no rows", "Give at least one row for each group.")
-    return _estimates(grouped, names, metric, least, groups.resolved())
+    return _estimates(parts, names, metric, least, groups.resolved())
 
 
 def checked_size(min_size: float) -> float:
@@ -84,19 +126,17 @@ def checked_size(min_size: float) -> float:
 
 
 def _estimates(
-    grouped: _Grouped, names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
-) -> Measurement:
-    measured = metric.estimate(grouped.moments)
-    sizes = grouped.moments.n.min(axis=(1, 2))
-    reason = measured.reason
-    reason[(reason == "") & (sizes < least)] = f"fewer than {least:g} {metric.counted}" + (
-        " in an arm" if metric.arms else ""
-    )
-    for part in (measured.theta, measured.se, measured.natural):
-        finite = np.all(np.isfinite(np.reshape(part, (len(reason), -1))), axis=1)
-        reason[(reason == "") & ~finite] = "not a finite number"
+    parts: Sequence[_Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
+) -> tuple[Measurement, ...]:
+    measured = [metric.estimate(part.moments) for part in parts]
+    reason = np.full(len(parts[0].labels), "", dtype=object)
+    for part, grouped in zip(measured, parts, strict=True):
+        why = _unusable(part, grouped.moments, metric, least)
+        if len(parts) > 1:
+            why[why != ""] += " in a part of the data"
+        reason = np.where(reason == "", why, reason)
     keep = reason == ""
-    labels = [label[0] if len(names) == 1 else label for label in grouped.labels]
+    labels = [label[0] if len(names) == 1 else label for label in parts[0].labels]
     excluded = tuple(Excluded(label, str(why)) for label, why in zip(labels, reason, strict=True) if why)
     if not keep.any():
         found = {str(why): int((reason == why).sum()) for why in dict.fromkeys(reason.tolist())}
@@ -106,18 +146,39 @@ def _estimates(
             f"none of {len(labels):,} groups can be used: {shown}",
             "Use coarser groups or min_size.",
         )
-    estimates = Estimates(
-        measured.theta[keep],
-        measured.se[keep],
-        [label for label, kept in zip(labels, keep.tolist(), strict=True) if kept],
-        measured.n[keep],
-        None if measured.dof is None else measured.dof[keep],
-        attributes=names,
-        natural=measured.natural[keep],
-        scale=metric.scale,
-        measure=metric.name,
+    dropped = {why: count for why, count in parts[0].dropped.items() if count}
+    kept = [label for label, is_kept in zip(labels, keep.tolist(), strict=True) if is_kept]
+
+    def estimates(part: Measured) -> Estimates:
+        several = part.theta.ndim > 1
+        return Estimates(
+            part.theta[keep],
+            part.se[keep] if part.cov is None else None,
+            kept,
+            part.n[keep],
+            None if part.dof is None else part.dof[keep],
+            attributes=names,
+            natural=part.natural[keep],
+            scale=metric.scale,
+            measure=metric.name,
+            cov=None if part.cov is None else part.cov[keep],
+            parts=metric.parts if several else None,
+        )
+
+    return tuple(Measurement(estimates(part), excluded, dropped, by) for part in measured)
+
+
+def _unusable(measured: Measured, moments: Moments, metric: Metric, least: float) -> Any:
+    """Why each group cannot be used; "" where it can."""
+    reason = measured.reason
+    sizes = moments.n.min(axis=(1, 2)) if metric.sized is None else moments.n[:, :, list(metric.sized)].min(axis=(1, 2))
+    reason[(reason == "") & (sizes < least)] = f"fewer than {least:g} {metric.counted}" + (
+        " in an arm" if metric.arms else ""
     )
-    return Measurement(estimates, excluded, {why: count for why, count in grouped.dropped.items() if count}, by)
+    for part in (measured.theta, measured.se, measured.natural):
+        finite = np.all(np.isfinite(np.reshape(part, (len(reason), -1))), axis=1)
+        reason[(reason == "") & ~finite] = "not a finite number"
+    return reason
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,15 +219,16 @@ class _Columns:
 class _Query:
     """The one group-by behind a metric."""
 
-    def __init__(self, frame: nw.LazyFrame[Any], by: Attributes, metric: Metric) -> None:
-        self.frame, self.by, self.metric = frame, by, metric
+    def __init__(self, frame: nw.LazyFrame[Any], by: Attributes, metric: Metric, split: _Split | None) -> None:
+        self.frame, self.by, self.metric, self.split = frame, by, metric, split
         self.schema, self.keys = by.schema, by.keys
-        self.keyed = [*by.keys, *(["arm"] if metric.arms else [])]
+        self.keyed = [*by.keys, *(["part"] if split else []), *(["arm"] if metric.arms else [])]
         self.checks: list[str] = []
 
-    def run(self) -> _Grouped:
+    def run(self) -> list[_Grouped]:
+        """Groups with their moments; once for each part of the rows."""
         if self.metric.aggregated is not None:
-            return self._from_aggregates(self.metric.aggregated)
+            return [self._from_aggregates(self.metric.aggregated)]
         prepared = self._prepare()
         if self.metric.ranking is not None:
             return self._ranked(prepared)
@@ -192,6 +254,12 @@ class _Query:
         if self.metric.unit:
             picked.append(self.by.not_nan(self.metric.unit).alias("unit"))
             needed.append("unit")
+        if self.split:
+            number = nw.lit(0)
+            for edge in np.cumsum(self.split.shares)[:-1].tolist():
+                number = number + nw.when(nw.col(_BUCKET) >= edge).then(nw.lit(1)).otherwise(nw.lit(0))
+            picked.append(nw.when(~nw.col(_BUCKET).is_null()).then(number).alias("part"))
+            needed.append("part")
         for role, wanted in self.metric.inputs.items():
             formed = self._input(role, wanted)
             picked += [expression.alias(name) for name, expression in formed]
@@ -262,9 +330,9 @@ class _Query:
         names = {role: f"i_{role}" for role in self.metric.inputs}
         ok = nw.col("ok")
         frame = frame.with_columns(*(nw.when(ok).then(nw.col(name)).alias(name) for name in names.values()))
-        if self.metric.centred:
-            frame = frame.with_columns(nw.col(names[self.metric.centred]).mean().over(*self.keyed).alias("i_centre"))
-            names["centre"] = "i_centre"
+        for centre, role in self.metric.centred.items():
+            frame = frame.with_columns(nw.col(names[role]).mean().over(*self.keyed).alias(f"i_{centre}"))
+        names |= {centre: f"i_{centre}" for centre in self.metric.centred}
         try:
             formed = list(self.metric.variables(_Columns(names)).values())
         except KeyError as error:
@@ -283,19 +351,22 @@ class _Query:
             wanted += [nw.col(f"v{i}").count().alias(f"n{i}"), nw.col(f"v{i}").mean().alias(f"m{i}")]
         if self.metric.second:
             wanted += [nw.col(f"v{i}").var().alias(f"c{i}_{i}") for i in range(count)]
-            pairs = itertools.combinations(range(count), 2)
-            wanted += [nw.cov(f"v{i}", f"v{j}").alias(f"c{i}_{j}") for i, j in pairs]
+            wanted += [nw.cov(f"v{i}", f"v{j}").alias(f"c{i}_{j}") for i, j in self._pairs(count)]
         table = frames.fetch(frame.group_by(*self.keyed).agg(*wanted))
         if not self.metric.unit:
             self._check_values(table)
         return table, count
+
+    def _pairs(self, count: int) -> list[tuple[int, int]]:
+        """Pairs of variables whose covariance is needed."""
+        return list(itertools.combinations(range(count), 2) if self.metric.pairs is None else self.metric.pairs)
 
     def _to_units(self, frame: nw.LazyFrame[Any], places: _Places) -> nw.LazyFrame[Any]:
         """Rows of the two arms summed to the unit; what describes the unit (covariate, weight) is averaged."""
         import narwhals as nw
 
         sums = [
-            (nw.col(f"i_{role}").mean() if role in {"z", "w"} else nw.col(f"i_{role}").sum()).alias(f"i_{role}")
+            (nw.col(f"i_{role}").mean() if self.metric.averaged(role) else nw.col(f"i_{role}").sum()).alias(f"i_{role}")
             for role in self.metric.inputs
         ]
         used = frame.filter(nw.col("ok") & nw.col("arm").is_in(places.compared))
@@ -310,17 +381,27 @@ class _Query:
             )
         return used.with_columns(nw.lit(True).alias("ok"))
 
-    def _moments(self, table: Mapping[str, Any], count: int, places: _Places) -> _Grouped:
+    def _moments(self, table: Mapping[str, Any], count: int, places: _Places) -> list[_Grouped]:
+        return [self._moments_of(table, count, places, in_part) for in_part in self._parts(table)]
+
+    def _parts(self, table: Mapping[str, Any]) -> list[Any]:
+        """For each part of the rows, which of the fetched rows belong to it."""
+        if self.split is None:
+            return [np.True_]
+        part = frames.floats(table["part"])
+        return [part == number for number in range(len(self.split.shares))]
+
+    def _moments_of(self, table: Mapping[str, Any], count: int, places: _Places, in_part: Any) -> _Grouped:
         groups, arms = places.of(table)
-        kept = arms >= 0
+        kept = (arms >= 0) & in_part
         where, shape = (groups[kept], arms[kept]), (len(places.labels), 2 if self.metric.arms else 1)
         n, mean = np.zeros((*shape, count)), np.full((*shape, count), np.nan)
         cov = np.full((*shape, count, count), np.nan)
         for i in range(count):
             n[(*where, i)] = frames.floats(table[f"n{i}"])[kept]
             mean[(*where, i)] = frames.floats(table[f"m{i}"])[kept]
-            for j in range(i, count) if self.metric.second else ():
-                cov[(*where, i, j)] = cov[(*where, j, i)] = frames.floats(table[f"c{i}_{j}"])[kept]
+        for i, j in [*((i, i) for i in range(count)), *self._pairs(count)] if self.metric.second else []:
+            cov[(*where, i, j)] = cov[(*where, j, i)] = frames.floats(table[f"c{i}_{j}"])[kept]
         return _Grouped(places.labels, Moments(n, mean, cov), places.dropped)
 
     def _check_values(self, table: Mapping[str, Any]) -> None:
@@ -353,24 +434,24 @@ class _Query:
 
     # ---------------------------------------------------------------------------------------------------------- AUC
 
-    def _ranked(self, frame: nw.LazyFrame[Any]) -> _Grouped:
+    def _ranked(self, frame: nw.LazyFrame[Any]) -> list[_Grouped]:
         """Placements from distinct scores, counted in the engine (DeLong's variance without sorting rows here)."""
         import narwhals as nw
 
-        totals = frames.fetch(frame.group_by(*self.keys).agg(*self._counts(), *self._ends()))
+        totals = frames.fetch(frame.group_by(*self.keyed).agg(*self._counts(), *self._ends()))
         self._check_values(totals)
         places = _Places(self, totals)
         used = frame.filter(nw.col("ok"))
         if self.metric.ranking:
             used = used.with_columns((nw.col("i_s") * self.metric.ranking).floor().cast(nw.Float64).alias("i_s"))
-        counted = used.group_by(*self.keys, "i_s").agg(nw.col("i_t").sum().alias("pos"), nw.len().alias("all"))
+        counted = used.group_by(*self.keyed, "i_s").agg(nw.col("i_t").sum().alias("pos"), nw.len().alias("all"))
         counted = counted.with_columns((nw.col("all").cast(nw.Float64) - nw.col("pos")).alias("neg"))
         pos, neg = nw.col("pos"), nw.col("neg")
         counted = counted.with_columns(
-            pos.cum_sum().over(*self.keys, order_by="i_s").alias("below_pos"),
-            neg.cum_sum().over(*self.keys, order_by="i_s").alias("below_neg"),
-            pos.sum().over(*self.keys).alias("all_pos"),
-            neg.sum().over(*self.keys).alias("all_neg"),
+            pos.cum_sum().over(*self.keyed, order_by="i_s").alias("below_pos"),
+            neg.cum_sum().over(*self.keyed, order_by="i_s").alias("below_neg"),
+            pos.sum().over(*self.keyed).alias("all_pos"),
+            neg.sum().over(*self.keyed).alias("all_neg"),
         )
         below, above = nw.col("below_neg") - neg / 2, nw.col("all_pos") - nw.col("below_pos") + pos / 2
         counted = counted.with_columns(
@@ -383,11 +464,16 @@ class _Query:
             (neg * nw.col("b") * nw.col("b")).alias("nbb"),
         )
         summed = frames.fetch(
-            counted.group_by(*self.keys).agg(*(nw.col(name).sum() for name in ("pos", "neg", "pa", "paa", "nbb")))
+            counted.group_by(*self.keyed).agg(*(nw.col(name).sum() for name in ("pos", "neg", "pa", "paa", "nbb")))
         )
+        return [self._placements(summed, places, in_part) for in_part in self._parts(summed)]
+
+    def _placements(self, summed: Mapping[str, Any], places: _Places, in_part: Any) -> _Grouped:
         size = len(places.labels)
-        at, _ = places.of(summed)
-        positives, negatives, pa, paa, nbb = (frames.floats(summed[k]) for k in ("pos", "neg", "pa", "paa", "nbb"))
+        at = np.where(in_part, places.of(summed)[0], size)  # rows of another part go beyond the end
+        columns = (frames.floats(summed[k]) for k in ("pos", "neg", "pa", "paa", "nbb"))
+        positives, negatives, pa, paa, nbb = (column[at < size] for column in columns)
+        at = at[at < size]
         n, mean, cov = np.zeros((size, 1, 2)), np.full((size, 1, 2), np.nan), np.full((size, 1, 2, 2), np.nan)
         with np.errstate(all="ignore"):
             area = pa / positives
@@ -454,7 +540,8 @@ class _Places:
         if arms:
             other = np.array([frames.key(value) not in self.numbers for value in counted["arm"]], dtype=bool)
             self.dropped["rows of other variants"] = int(ok[other].sum())
-        distinct = set(zip(keyed, map(frames.key, counted["arm"]) if arms else keyed, strict=True))
+        beside = [map(frames.key, counted[name]) for name in ("part", "arm") if name in query.keyed]
+        distinct = set(zip(keyed, *beside, strict=True))
         if len(distinct) < len(keyed) and not pooled:
             raise InputError(
                 "by",

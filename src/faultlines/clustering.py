@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import text
-from faultlines.aggregate import Measurement, checked_size, measure
+from faultlines.aggregate import checked_size, measure, measure_parts
 from faultlines.errors import InputError, shorten
-from faultlines.estimates import IDENTITY, Estimates, Excluded, name_of
+from faultlines.estimates import IDENTITY, Estimates, Excluded, Scales, name_of
 from faultlines.groups import Bins, attach, canonical
-from faultlines.guarantees import Bonferroni, Calibrated, Guarantee, Judgement, guarantee_of, true_scales
-from faultlines.hierarchy import Hierarchy, agglomerate
+from faultlines.guarantees import Bonferroni, Calibrated, Folds, Guarantee, Holdout, Judgement, guarantee_of
+from faultlines.hierarchy import Hierarchy, notion_of, partition
+from faultlines.similarity import Gaussian, Similarity, true_scales
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from faultlines.estimates import FloatArray, Label
-    from faultlines.hierarchy import IntArray
+    from faultlines.estimates import Label
     from faultlines.metrics import Metric
+    from faultlines.similarity import IntArray, Notion
 
 Rows = Literal["groups", "clusters"]
 _LINE = 112  # characters in a line of text output
@@ -42,17 +44,18 @@ class Cluster:
 
     Attributes:
         members: Labels of its groups, by rising estimate.
-        estimate: Their precision-weighted mean.
+        estimate: Their precision-weighted mean. A tuple where several things are measured together; None for a
+            notion of similarity that has no estimates.
         se: Its standard error; where `dof` is known, with allowance for weights that are estimated.
-        ci: Interval at the level 1 − α. Descriptive: the same data chose the members, so two clusters' intervals are
-            farther apart than fresh data would put them.
+        ci: Interval at the level 1 − α. Descriptive unless the guarantee is a holdout: the same data chose the
+            members, so two clusters' intervals are farther apart than fresh data would put them.
         n: Total size, when the sizes of the groups are known.
     """
 
     members: tuple[Label, ...]
-    estimate: float
-    se: float
-    ci: tuple[float, float]
+    estimate: Any
+    se: Any
+    ci: Any
     n: float | None
 
 
@@ -76,7 +79,7 @@ class Level:
         """Cluster numbers of the groups in this partition."""
         is_open = np.zeros(self._ranked.size, dtype=bool)
         is_open[self._ranked[: self.n_clusters - 1]] = True
-        return self._of._partition(is_open)[0]
+        return numbered(self._of.groups, self._of._partition(is_open))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -84,7 +87,8 @@ class Clustering:
     """The clusters that really differ, and how sure that is.
 
     Attributes:
-        estimates: The groups that were clustered.
+        groups: The groups that were clustered, with what makes them similar; those held out, if some were.
+        explored: The groups the tree was built from; the same, unless some data were held out.
         hierarchy: Their tree of merges.
         judgement: The adjusted p of every merge.
         guarantee: What those p rest on.
@@ -97,7 +101,8 @@ class Clustering:
         clusters: The clusters, in that same order.
     """
 
-    estimates: Estimates
+    groups: Notion
+    explored: Notion
     hierarchy: Hierarchy
     judgement: Judgement
     guarantee: Guarantee
@@ -108,6 +113,18 @@ class Clustering:
     by: tuple[str | Bins, ...]
     labels: IntArray
     clusters: tuple[Cluster, ...]
+
+    @property
+    def estimates(self) -> Estimates:
+        """The estimates of the groups; those of the held-out part, if there is one."""
+        if self.groups.estimates is None:
+            raise InputError("estimates", "this notion of similarity has none", "Give Similarity(…, estimate=…).")
+        return self.groups.estimates
+
+    @property
+    def tolerance(self) -> float:
+        """How far apart effects may be and still count as similar."""
+        return self.groups.tolerance if isinstance(self.groups, Gaussian) else 0.0
 
     @property
     def n_clusters(self) -> int:
@@ -133,27 +150,22 @@ class Clustering:
         """The clusters at another level of significance, without computing anything again: O(K)."""
         alpha = _checked_alpha(alpha)
         self.guarantee.check(alpha)
-        labels, clusters = self._cut(alpha)
+        is_open = self.judgement.log_pvalues < np.log(alpha)
+        labels, clusters = summarised(self.groups, self._partition(is_open), alpha)
         return replace(self, alpha=alpha, labels=labels, clusters=clusters)
 
     def path(self) -> tuple[Level, ...]:
         """Every partition from one cluster to K, each with the p at which it appears."""
         log_p = self.judgement.log_pvalues
         # Equal p are told apart by height, so that every level is a partition of the tree.
-        ranked = np.lexsort((-self.hierarchy.gap_heights, log_p))
+        opens = np.empty(log_p.size, dtype=np.int64)
+        opens[self.hierarchy.closing()] = np.arange(log_p.size)[::-1]
+        ranked = np.lexsort((opens, log_p))
         reached = [0.0, *(_probability(value) for value in np.maximum.accumulate(log_p[ranked]))]
         return tuple(Level(i + 1, p, self, ranked) for i, p in enumerate(reached))
 
-    def _cut(self, alpha: float) -> tuple[IntArray, tuple[Cluster, ...]]:
-        labels, starts = self._partition(self.judgement.log_pvalues < np.log(alpha))
-        labels.setflags(write=False)
-        return labels, _clusters(self.estimates, self.hierarchy.order, starts, alpha)
-
-    def _partition(self, is_open: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[IntArray, IntArray]:
-        starts = self.hierarchy.places(is_open)
-        if self.refine:
-            starts = refined(self.estimates, self.hierarchy.order, starts)
-        return self.hierarchy.labels(starts), starts
+    def _partition(self, is_open: np.ndarray[Any, np.dtype[np.bool_]]) -> IntArray:
+        return partition(self.explored, self.hierarchy, is_open, refine=self.refine)
 
     def assign(self, frame: Any, column: str = "cluster") -> Any:
         """The frame with the cluster of each row as a new column, in the frame's own type.
@@ -188,7 +200,7 @@ class Clustering:
 
     def _numbers(self) -> dict[str, int]:
         """Cluster by group, as text that does not depend on how a frame holds its keys."""
-        labels = (label if isinstance(label, tuple) else (label,) for label in self.estimates.labels)
+        labels = (label if isinstance(label, tuple) else (label,) for label in self.groups.labels)
         return dict(zip(map(canonical, labels), self.labels.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------------- output
@@ -196,11 +208,12 @@ class Clustering:
     @property
     def verdict(self) -> str:
         """The result in one sentence."""
-        by = " × ".join(self.estimates.attributes)
-        groups = f"{text.count(len(self.estimates))} groups" + ("" if by == "group" else f" by {by}")
-        what = "" if self.estimates.measure == "effect" else f" in {self.estimates.measure}"
+        by = " × ".join(self.groups.attributes)
+        groups = f"{text.count(len(self.groups))} groups" + ("" if by == "group" else f" by {by}")
+        what = "" if self.groups.measure == "effect" else f" in {self.groups.measure}"
+        what += f" by more than {self.tolerance:g}" if self.tolerance else ""
         basis = f"p = {text.pvalue(self.log_pvalue)}, {self.guarantee.name}, α = {self.alpha:g}"
-        if len(self.estimates) == 1:
+        if len(self.groups) == 1:
             return f"There is only one group, so there is nothing to compare (p = 1, α = {self.alpha:g})."
         if self.rejected:
             return f"{self.n_clusters} clusters of {groups} differ{what} ({basis})."
@@ -222,9 +235,11 @@ class Clustering:
             "log10_pvalue": log_p / np.log(10),
             "alpha": self.alpha,
             "n_clusters": self.n_clusters,
-            "n_groups": len(self.estimates),
-            "measure": self.estimates.measure,
-            "scale": self.estimates.scale.name,
+            "n_groups": len(self.groups),
+            "measure": self.groups.measure,
+            "parts": list(self._parts()),
+            "tolerance": self.tolerance,
+            "scale": self.estimates.scale.name if self.groups.estimates is not None else None,
             "guarantee": {"name": self.guarantee.name, **self.judgement.facts},
             "refine": self.refine,
             "clusters": [
@@ -272,26 +287,34 @@ class Clustering:
 
     def __repr__(self) -> str:
         p = text.pvalue(self.log_pvalue)
-        return f"<Clustering: {self.n_clusters} of {len(self.estimates)} groups, p = {p}, α = {self.alpha:g}>"
+        return f"<Clustering: {self.n_clusters} of {len(self.groups)} groups, p = {p}, α = {self.alpha:g}>"
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
         return f"<p><strong>{html.escape(self.verdict)}</strong></p>{text.html_table(*self._table())}{notes}"
 
+    def _parts(self) -> tuple[str, ...]:
+        """Names of the things that were measured together; none for a single one."""
+        return self.groups.estimates.parts if self.groups.estimates is not None else ()
+
     def _columns(self, rows: Rows) -> dict[str, list[Any]]:
         if rows == "clusters":
+            ends = {"ci_lower": 0, "ci_upper": 1}
             return {
                 "cluster": list(range(1, self.n_clusters + 1)),
-                "estimate": [c.estimate for c in self.clusters],
-                "se": [c.se for c in self.clusters],
-                "ci_lower": [c.ci[0] for c in self.clusters],
-                "ci_upper": [c.ci[1] for c in self.clusters],
+                **self._spread("estimate", [c.estimate for c in self.clusters]),
+                **self._spread("se", [c.se for c in self.clusters]),
+                **{
+                    name: column
+                    for key, end in ends.items()
+                    for name, column in self._spread(key, [_end(c.ci, end) for c in self.clusters]).items()
+                },
                 "groups": [len(c.members) for c in self.clusters],
                 "n": [_whole(c.n) for c in self.clusters],
             }
         if rows != "groups":
             raise InputError(f"rows={rows!r}", "is not known", "Use 'groups' or 'clusters'.")
-        kept, out = self.estimates, self.excluded
+        kept, out = self.groups, self.excluded
         blank: list[Any] = [None] * len(out)
         named: dict[str, list[Any]] = {}
         for i, attribute in enumerate(kept.attributes):
@@ -301,54 +324,92 @@ class Clustering:
             labels = [*kept.labels, *(excluded.label for excluded in out)]
             named[column] = _one_type([label[i] if isinstance(label, tuple) else label for label in labels])
         sizes = kept.n.tolist() if kept.n is not None else [None] * len(kept)
+        values, errors = [None] * len(kept), [None] * len(kept)
+        if kept.estimates is not None:
+            values = kept.estimates.natural.tolist()
+            errors = (kept.estimates.se * kept.estimates.scale.slope(kept.estimates.theta)).tolist()
         return {
             **named,
-            "estimate": kept.natural.tolist() + [excluded.estimate for excluded in out],
-            "se": (kept.se * kept.scale.slope(kept.theta)).tolist() + [excluded.se for excluded in out],
+            **self._spread("estimate", values + [excluded.estimate for excluded in out]),
+            **self._spread("se", errors + [excluded.se for excluded in out]),
             "n": [_whole(n) for n in [*sizes, *(excluded.n for excluded in out)]],
             "cluster": self.labels.tolist() + blank,
-            "cluster_estimate": [self.clusters[i - 1].estimate for i in self.labels.tolist()] + blank,
+            **self._spread("cluster_estimate", [self.clusters[i - 1].estimate for i in self.labels.tolist()] + blank),
             "excluded": [None] * len(kept) + [excluded.reason for excluded in out],
+        }
+
+    def _spread(self, name: str, values: list[Any]) -> dict[str, list[Any]]:
+        """One column, or one for each of several things measured together: ``estimate_true_positive_rate``."""
+        if not (parts := self._parts()):
+            return {name: values}
+        return {
+            f"{name}_{re.sub(r'[^0-9A-Za-z]+', '_', part).strip('_')}": [
+                None if value is None else value[i] for value in values
+            ]
+            for i, part in enumerate(parts)
         }
 
     def _table(self, *, whole: bool = False) -> tuple[list[str], list[list[str]], set[int]]:
         """Header, rows and right-aligned columns of the table of clusters; `whole` is without bars but all members."""
-        ends = [end for cluster in self.clusters for end in cluster.ci]
-        scale = (min(ends), max(ends))
-        signed = self.estimates.scale is IDENTITY
-        number = text.decimals([cluster.se for cluster in self.clusters if cluster.se > 0] or [1.0], ends, signed)
-        sized = self.estimates.n is not None
-        header = ["cluster", "effect", f"{100 * (1 - self.alpha):.12g}% interval"]
-        header += [*([] if whole else [""]), "groups", *(["n"] if sized else [])]
-        rows = []
-        shown = list(enumerate(self.clusters))
+        level = f"{100 * (1 - self.alpha):.12g}% interval"
+        header, columns, bars = ["cluster"], [[str(i + 1) for i in range(self.n_clusters)]], None
+        for i, part in enumerate(self._parts() or (["effect"] if self.groups.estimates is not None else [])):
+            several = bool(self._parts())
+            values, errors, intervals = (
+                [getattr(c, name)[i] if several else getattr(c, name) for c in self.clusters]
+                for name in ("estimate", "se", "ci")
+            )
+            ends = [end for interval in intervals for end in interval]
+            number = text.decimals([e for e in errors if e > 0] or [1.0], ends, self._is_signed(i))
+            header += [part, level]
+            columns.append([number(value) for value in values])
+            columns.append([" … ".join(map(number, interval)) for interval in intervals])
+            if not whole and not several:
+                scale, bars = (min(ends), max(ends)), len(header)
+                header.append("")
+                columns.append([text.bar(c.ci[0], c.estimate, c.ci[1], scale) for c in self.clusters])
+        header.append("groups")
+        columns.append([text.count(len(cluster.members)) for cluster in self.clusters])
+        if self.groups.n is not None:
+            header.append("n")
+            columns.append([text.count(cluster.n or 0) for cluster in self.clusters])
+        rows = [list(row) for row in zip(*columns, strict=True)]
+        shown = list(range(self.n_clusters))
         if len(shown) > _ROWS and not whole:
             shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
-        for i, cluster in shown:
-            low, high = cluster.ci
-            row = [str(i + 1), number(cluster.estimate), f"{number(low)} … {number(high)}"]
-            row += [] if whole else [text.bar(low, cluster.estimate, high, scale)]
-            row += [text.count(len(cluster.members)), *([text.count(cluster.n or 0)] if sized else [])]
-            rows.append(row)
+        rows = [rows[i] for i in shown]
         used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header)))
-        for row, (_, cluster) in zip(rows, shown, strict=True):
-            row.append(text.members(cluster.members, name_of, 10**9 if whole else max(_LINE - used, 30)))
+        for row, i in zip(rows, shown, strict=True):
+            room = 10**9 if whole else max(_LINE - used, 30)
+            row.append(text.members(self.clusters[i].members, name_of, room))
         if len(rows) < self.n_clusters:
             rows.insert(_ROWS // 2, ["…", *[""] * (len(header) - 1), f"{self.n_clusters - len(rows):,} more clusters"])
-        right = set(range(len(header))) - (set() if whole else {3})
-        return [*header, "members"], rows, right
+        return [*header, "members"], rows, set(range(len(header))) - {bars}
+
+    def _is_signed(self, part: int) -> bool:
+        """Whether a plus sign says something: of effects it does, of rates not."""
+        scale = self.estimates.scale
+        return (scale.parts[part] if isinstance(scale, Scales) else scale) is IDENTITY
 
     def _notes(self) -> list[str]:
         """What a reader must know beside the table."""
-        notes = []
-        facts = self.judgement.facts
+        facts, notes = self.judgement.facts, []
         if isinstance(self.guarantee, Calibrated) and facts["draws"]:
-            notes.append(f"Calibrated on {facts['draws']:,} draws, seed {facts['seed']}.")
-        if isinstance(self.guarantee, Bonferroni) and len(self.estimates) > 20:  # measured from 21 groups on
+            each = "; each side of a split against its own groups" if self.guarantee.stepdown else ""
+            notes.append(f"Calibrated on {facts['draws']:,} draws, seed {facts['seed']}{each}.")
+        if isinstance(self.guarantee, Bonferroni) and len(self.groups) > 20:  # measured from 21 groups on
             notes.append("The α/K² rule claims clusters in pure noise far more often than α; see docs/guarantees.md.")
-        if isinstance(self.guarantee, Bonferroni) and self.estimates.dof is not None:
+        known = self.groups.estimates is None or self.groups.estimates.dof is None
+        if isinstance(self.guarantee, Bonferroni) and isinstance(self.groups, Gaussian) and not known:
             notes.append("The α/K² rule takes standard errors as known; dof is not used.")
-        if self.rejected:
+        how = "a hash of the units" if facts.get("split") == "units" else "Gaussian thinning"
+        how = "thinning" if facts.get("split") == "thinning" and isinstance(self.groups, Similarity) else how
+        if isinstance(self.guarantee, Holdout):
+            notes.append(f"Clusters from {1 - facts['fraction']:.0%} of the data, judged and estimated on the")  # type: ignore[operator]
+            notes[-1] += f" other {facts['fraction']:.0%}; split by {how}, seed {facts['seed']}."
+        if isinstance(self.guarantee, Folds):
+            notes.append(f"Every step on one of {facts['folds']} folds, made by {how}, seed {facts['seed']}.")
+        if self.rejected and not isinstance(self.guarantee, Holdout) and self.groups.estimates is not None:
             notes.append("Intervals are descriptive: the same data chose the clusters.")
         notes += [f"Left out: {count:,} {reason}." for reason, count in self.dropped.items()]
         if self.excluded:
@@ -372,6 +433,7 @@ def cluster(
     *,
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
+    tolerance: float = 0.0,
     refine: bool = True,
     min_size: float | None = None,
     seed: int = 0,
@@ -379,13 +441,15 @@ def cluster(
     """Find the clusters of groups that really differ.
 
     Args:
-        data: Estimates of the groups; or rows, with `by` and `metric`: a pandas, Polars, PyArrow, DuckDB, Spark or Ibis
-            frame, or the path, paths or glob of csv or parquet files.
+        data: Estimates of the groups; a `Similarity`; or rows, with `by` and `metric`: a pandas, Polars, PyArrow,
+            DuckDB, Spark or Ibis frame, or the path, paths or glob of csv or parquet files.
         by: For rows: the column, or the columns, whose combinations are the groups; `fl.bins(...)` cuts a numeric one.
         metric: For rows: what to measure, such as ``fl.lift("revenue", variant="arm", control="A")``.
         alpha: The accepted chance of claiming a difference where there is none.
-        guarantee: ``"calibrated"`` (default), ``"bonferroni"`` (the paper's α/K²), or one of the values they stand for,
-            such as ``fl.Calibrated(draws=50_000)``.
+        guarantee: ``"calibrated"`` (default), ``"holdout"``, ``"folds"`` or ``"bonferroni"`` (the paper's α/K²), or one
+            of the values they stand for, such as ``fl.Calibrated(draws=50_000)``.
+        tolerance: Take effects as alike that are at most so far apart, in the units of the metric: 0.01 asks for
+            groups more than one point of a rate apart.
         refine: Move groups at a border to the cluster of nearest estimate; the number of clusters stays. Without
             it the clusters are exactly those of the paper's algorithm.
         min_size: Leave out groups smaller than this; they are listed in `excluded`. Of rows, 20 in every arm by
@@ -399,19 +463,19 @@ def cluster(
         raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
-    estimates, excluded, dropped, groups = _measured(data, by, metric, min_size)
-    hierarchy = agglomerate(estimates)
-    judgement = chosen.judge(estimates, hierarchy, int(seed))
+    measured = _measured(data, by, metric, min_size, chosen, tolerance, int(seed))
+    judged = chosen.judge(measured.notion, int(seed), refine=bool(refine), parts=measured.parts)
     blank = Clustering(
-        estimates,
-        hierarchy,
-        judgement,
+        judged.reported,
+        judged.explored,
+        judged.hierarchy,
+        judged.judgement,
         chosen,
         alpha,
         bool(refine),
-        excluded,
-        dropped,
-        groups,
+        measured.excluded,
+        measured.dropped,
+        measured.by,
         np.empty(0, dtype=np.int64),
         (),
     )
@@ -434,104 +498,175 @@ def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
     return out
 
 
+class _Measured(NamedTuple):
+    """Groups to be clustered, in parts if rows were split, with what was left out."""
+
+    notion: Notion
+    parts: tuple[Notion, ...]
+    excluded: tuple[Excluded, ...]
+    dropped: Mapping[str, int]
+    by: tuple[str | Bins, ...]
+
+
 def _measured(
-    data: object, by: str | Bins | Sequence[str | Bins] | None, metric: Metric | None, min_size: float | None
-) -> Measurement:
-    """Estimates as given, or measured in rows; with what was left out."""
-    if isinstance(data, Estimates):
+    data: object,
+    by: str | Bins | Sequence[str | Bins] | None,
+    metric: Metric | None,
+    min_size: float | None,
+    guarantee: Guarantee,
+    tolerance: float,
+    seed: int,
+) -> _Measured:
+    """Groups as given, or measured in rows; in several parts where the guarantee wants them and a unit is known."""
+    if isinstance(data, Estimates | Similarity):
         if by is not None or metric is not None:
             raise InputError("by, metric", "go with rows, but estimates were given", "Leave them out.")
-        return Measurement(*_large_enough(data, 0 if min_size is None else min_size), {}, data.attributes)
+        notion, excluded = _large_enough(notion_of(data, tolerance), 0 if min_size is None else min_size)
+        return _Measured(notion, (), excluded, {}, data.attributes)
     if by is None or metric is None:
         raise InputError(
             f"data={type(data).__name__}",
             "rows need by= and metric=",
             "Name them, or make estimates with fl.Estimates(theta, se) or fl.Estimates.from_frame.",
         )
-    return measure(data, by, metric, min_size=min_size)
+    unit = getattr(guarantee, "unit", None) or getattr(metric, "unit", None)
+    if not isinstance(guarantee, Holdout | Folds) or unit is None:
+        found = measure(data, by, metric, min_size=min_size)
+        return _Measured(notion_of(found.estimates, tolerance), (), found.excluded, found.dropped, found.by)
+    whole = None
+    if isinstance(guarantee, Folds):  # their number can depend on that of the groups
+        whole = measure(data, by, metric, min_size=min_size)
+    shares = guarantee.shares(0 if whole is None else len(whole.estimates))
+    several = measure_parts(data, by, metric, shares, unit=unit, min_size=min_size, seed=seed)
+    found = several[0]
+    parts = tuple(notion_of(part.estimates, tolerance) for part in several)
+    notion = parts[0]
+    if whole is not None:
+        known = set(found.estimates.labels)
+        notion = notion_of(whole.estimates, tolerance).subset(np.array([g in known for g in whole.estimates.labels]))
+    return _Measured(notion, parts, found.excluded, found.dropped, found.by)
 
 
-def refined(estimates: Estimates, order: IntArray, starts: IntArray) -> IntArray:
-    """Move each group to the cluster of nearest estimate, recompute the estimates, repeat until nothing moves.
-
-    Clusters stay runs of neighbouring places, so only their starts move. Each round brings the groups' weighted squared
-    distance to their clusters down, so it ends; a round that would empty a cluster is not taken.
-    """
-    if starts.size < 2:
-        return starts
-    _, theta, weight = _along(estimates, order)
-    for _ in range(theta.size):
-        mass = np.add.reduceat(weight, starts)
-        means = np.add.reduceat(weight * theta, starts) / mass
-        moved = np.concatenate(([0], np.searchsorted(theta, (means[1:] + means[:-1]) / 2)))
-        if np.array_equal(moved, starts) or np.any(np.diff(moved, append=theta.size) <= 0):
-            break
-        starts = moved
-    return starts
+def numbered(groups: Notion, labels: IntArray) -> IntArray:
+    """Cluster numbers 1 … m from the lowest to the highest effect; of several effects, the first."""
+    if groups.estimates is None:
+        return labels
+    rank = np.empty(int(labels.max()), dtype=np.int64)
+    means = Gaussian(groups.estimates).pooled(labels - 1)[0]
+    rank[np.argsort(means if means.ndim == 1 else means[:, 0], kind="stable")] = np.arange(1, len(means) + 1)
+    return np.asarray(rank[labels - 1])
 
 
-def _along(estimates: Estimates, order: IntArray) -> tuple[float, FloatArray, FloatArray]:
-    """A middle estimate; the estimates along the line less that one, for their digits; weights of at most 1."""
-    theta = estimates.theta[order]
-    middle = float(theta[theta.size // 2])
-    return middle, theta - middle, (estimates.se.min() / estimates.se[order]) ** 2
+def summarised(groups: Notion, labels: IntArray, alpha: float) -> tuple[IntArray, tuple[Cluster, ...]]:
+    """Clusters of a partition with their estimates and intervals, numbered from the lowest to the highest."""
+    labels = numbered(groups, labels)
+    labels.setflags(write=False)
+    estimates = groups.estimates
+    count = int(labels.max())
+    summary: Sequence[tuple[Any, Any, Any]] = [(None, None, None)] * count
+    if estimates is None:
+        order = np.arange(len(groups))
+    elif estimates.dims == 1:
+        order, summary = np.argsort(estimates.theta, kind="stable"), _one_effect(estimates, labels - 1, alpha)
+    else:
+        order, summary = (
+            np.argsort(estimates.theta[:, 0], kind="stable"),
+            _several_effects(estimates, labels - 1, alpha),
+        )
+    order = order[np.argsort(labels[order], kind="stable")]
+    ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
+    sizes = None if groups.n is None else np.bincount(labels - 1, groups.n, count).tolist()
+    names, ordered = groups.labels, order.tolist()
+    return labels, tuple(
+        Cluster(tuple(names[i] for i in ordered[start:end]), *summary[c], None if sizes is None else sizes[c])
+        for c, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
+    )
 
 
-def _clusters(estimates: Estimates, order: IntArray, starts: IntArray, alpha: float) -> tuple[Cluster, ...]:
-    middle, theta, weight = _along(estimates, order)
-    mass = np.add.reduceat(weight, starts)
-    means = middle + np.add.reduceat(weight * theta, starts) / mass
+def _one_effect(
+    estimates: Estimates, clusters: IntArray, alpha: float
+) -> list[tuple[float, float, tuple[float, float]]]:
+    """Estimate, standard error and interval of every cluster."""
+    count = int(clusters.max()) + 1
+    middle = float(estimates.theta[len(estimates) // 2])
+    weight = (estimates.se.min() / estimates.se) ** 2
+    mass = np.bincount(clusters, weight, count)
+    means = middle + np.bincount(clusters, weight * (estimates.theta - middle), count) / mass
     errors = estimates.se.min() / np.sqrt(mass)
-    reach = np.full(starts.size, -float(ndtri(alpha / 2)))
+    reach = np.full(count, -float(ndtri(alpha / 2)))
     if estimates.dof is not None:
         # Groups whose variance came out too small weigh too much, and 1/√Σw would take their word for it: the variance
         # of the weighted mean is that of its terms with the scales behind the estimates. Then Welch–Satterthwaite.
-        spread = np.add.reduceat((weight * true_scales(estimates)[order]) ** 2, starts)
+        spread = np.bincount(clusters, (weight * true_scales(estimates.se, estimates.dof)) ** 2, count)
         errors = np.maximum(errors, np.sqrt(spread) / mass)
-        freedom = mass**2 / np.add.reduceat(weight**2 / np.minimum(estimates.dof[order], 1e12), starts)
+        freedom = mass**2 / np.bincount(clusters, weight**2 / np.minimum(estimates.dof, 1e12), count)
         reach = -np.asarray(stdtrit(freedom, alpha / 2), dtype=np.float64)
     scale = estimates.scale
     natural, lower, upper, natural_errors = means, means - reach * errors, means + reach * errors, errors
     if scale is not IDENTITY:  # compared on one scale, reported on another
-        trials = scale.mass(estimates.se)[order]
-        natural = np.add.reduceat(trials * estimates.natural[order], starts) / np.add.reduceat(trials, starts)
+        trials = scale.mass(estimates.se)
+        natural = np.bincount(clusters, trials * estimates.natural, count) / np.bincount(clusters, trials, count)
         lower, upper, natural_errors = scale.natural(lower), scale.natural(upper), errors * scale.slope(means)
-    sizes = None if estimates.n is None else np.add.reduceat(estimates.n[order], starts)
-    labels, ordered = estimates.labels, order.tolist()
-    ends = [*starts[1:].tolist(), theta.size]
-    return tuple(
-        Cluster(
-            tuple(labels[place] for place in ordered[start:end]),
-            float(natural[i]),
-            float(natural_errors[i]),
-            (float(lower[i]), float(upper[i])),
-            None if sizes is None else float(sizes[i]),
+    ends = zip(lower.tolist(), upper.tolist(), strict=True)
+    return list(zip(natural.tolist(), natural_errors.tolist(), ends, strict=True))
+
+
+def _several_effects(
+    estimates: Estimates, clusters: IntArray, alpha: float
+) -> list[tuple[tuple[float, ...], tuple[float, ...], tuple[tuple[float, float], ...]]]:
+    """The same for several effects at once; every interval has the level on its own."""
+    count = int(clusters.max()) + 1
+    centred, cov = Gaussian(estimates).pooled(clusters)
+    means = centred + estimates.theta[len(estimates) // 2]
+    errors = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+    reach = -float(ndtri(alpha / 2))
+    natural = np.array(means)
+    scales = estimates.scale.parts if isinstance(estimates.scale, Scales) else (estimates.scale,) * estimates.dims
+    for i, scale in enumerate(scales):
+        if scale is not IDENTITY:
+            trials = scale.mass(estimates.se[:, i])
+            total = np.bincount(clusters, trials * estimates.natural[:, i], count)
+            natural[:, i] = total / np.bincount(clusters, trials, count)
+    lower, upper = (estimates.scale.natural(means + side * reach * errors) for side in (-1, 1))
+    shown_errors = errors * estimates.scale.slope(means)
+    return [
+        (
+            tuple(natural[c].tolist()),
+            tuple(shown_errors[c].tolist()),
+            tuple(zip(lower[c].tolist(), upper[c].tolist(), strict=True)),
         )
-        for i, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True))
-    )
+        for c in range(count)
+    ]
 
 
-def _large_enough(estimates: Estimates, min_size: float) -> tuple[Estimates, tuple[Excluded, ...]]:
+def _large_enough(notion: Notion, min_size: float) -> tuple[Notion, tuple[Excluded, ...]]:
     min_size = checked_size(min_size)
     if min_size == 0:
-        return estimates, ()
-    if estimates.n is None:
+        return notion, ()
+    if notion.n is None:
         raise InputError(f"min_size={min_size:g}", "the sizes of the groups are not known", "Give n as well.")
-    keep = estimates.n >= min_size
+    keep = notion.n >= min_size
     if keep.all():
-        return estimates, ()
+        return notion, ()
     if not keep.any():
         raise InputError(
             f"min_size={min_size:g}",
-            f"all {len(estimates)} groups are smaller",
-            f"Use at most {estimates.n.max():g}.",
+            f"all {len(notion)} groups are smaller",
+            f"Use at most {notion.n.max():g}.",
         )
     reason = f"fewer than {min_size:g} in the group"
+    known = notion.estimates if notion.estimates is not None and notion.estimates.dims == 1 else None
     left = tuple(
-        Excluded(estimates.labels[i], reason, float(estimates.theta[i]), float(estimates.se[i]), float(estimates.n[i]))
+        Excluded(
+            notion.labels[i],
+            reason,
+            None if known is None else float(known.natural[i]),
+            None if known is None else float(known.se[i]),
+            float(notion.n[i]),
+        )
         for i in np.flatnonzero(~keep).tolist()
     )
-    return estimates.subset(keep), left
+    return notion.subset(keep), left
 
 
 def _checked_alpha(alpha: float) -> float:
@@ -551,6 +686,13 @@ def _known(groups: Sequence[str], number: Mapping[str, int]) -> Sequence[str]:
         few = ", ".join(repr(group.replace("\x1f", " · ")) for group in list(groups)[:3])
         raise InputError("frame", f"none of its groups was clustered ({few}, …)", "Give a frame with the same groups.")
     return groups
+
+
+def _end(interval: Any, end: int) -> Any:
+    """One end of an interval, or of each of several."""
+    if interval is None or not isinstance(interval[0], tuple):
+        return None if interval is None else interval[end]
+    return tuple(part[end] for part in interval)
 
 
 def _one_type(values: list[Any]) -> list[Any]:

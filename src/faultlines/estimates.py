@@ -71,8 +71,55 @@ class Anscombe(Scale):
         return np.asarray(np.maximum((se**-2.0 - 2) / 4, 1e-12))
 
 
+@dataclass(frozen=True, slots=True)
+class Counts(Scale):
+    """√((y + 3/8)/t) for y events in an exposure of t: its variance 1/(4t) does not depend on the rate of events."""
+
+    name: str = "square root"
+
+    @staticmethod
+    def forward(events: FloatArray, exposure: FloatArray) -> FloatArray:
+        """From events and exposure to the scale."""
+        return np.asarray(np.sqrt((events + 3 / 8) / exposure))
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """The rate of events."""
+        return np.asarray(np.maximum(theta, 0.0) ** 2)
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """Derivative of the rate."""
+        return np.asarray(2 * np.maximum(theta, 0.0))
+
+    def mass(self, se: FloatArray) -> FloatArray:
+        """The exposure behind the standard error."""
+        return np.asarray(1 / (4 * se**2))
+
+
+@dataclass(frozen=True, slots=True)
+class Scales(Scale):
+    """A scale of its own for each of several things that are measured together; arrays are (K, d)."""
+
+    parts: tuple[Scale, ...] = ()
+
+    def _each(self, method: str, values: FloatArray) -> FloatArray:
+        return np.stack([getattr(part, method)(values[:, i]) for i, part in enumerate(self.parts)], axis=1)
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """Each on its own way back."""
+        return self._each("natural", theta)
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """Each with its own slope."""
+        return self._each("slope", theta)
+
+    def mass(self, se: FloatArray) -> FloatArray:
+        """Each with its own mass."""
+        return self._each("mass", se)
+
+
 IDENTITY = Scale("identity")
 ANSCOMBE = Anscombe()
+COUNTS = Counts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +141,7 @@ class Estimates:
 
     Args:
         theta: The K estimates; or (K, d) of them where d things are measured together.
-        se: Their standard errors, all above zero.
+        se: Their standard errors, all above zero; None where `cov` is given.
         labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
@@ -103,6 +150,8 @@ class Estimates:
         natural: The estimates as people read them, where `theta` is on another scale.
         scale: That scale.
         measure: What was measured, for instance ``"lift of revenue"``.
+        cov: The covariance matrices of d things measured together, (K, d, d), where they are not independent.
+        parts: Names of the d things.
     """
 
     theta: FloatArray
@@ -114,11 +163,13 @@ class Estimates:
     natural: FloatArray
     scale: Scale
     measure: str
+    cov: FloatArray | None
+    parts: tuple[str, ...]
 
     def __init__(
         self,
         theta: npt.ArrayLike,
-        se: npt.ArrayLike,
+        se: npt.ArrayLike | None,
         labels: Sequence[Label] | npt.NDArray[Any] | None = None,
         n: npt.ArrayLike | None = None,
         dof: npt.ArrayLike | None = None,
@@ -127,13 +178,22 @@ class Estimates:
         natural: npt.ArrayLike | None = None,
         scale: Scale = IDENTITY,
         measure: str = "effect",
+        cov: npt.ArrayLike | None = None,
+        parts: Sequence[str] | None = None,
     ) -> None:
         thetas = _vector("theta", theta, several=True)
         size = len(thetas)
         if size == 0:
             raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
         names, attribute_names = _checked_labels(labels, attributes, size)
-        errors = _vector("se", se, size, several=thetas.ndim == 2)
+        matrices = None if cov is None else _covariances(cov, thetas, names)
+        if se is None and matrices is None:
+            raise InputError("se=None", "standard errors are needed", "Give one for each estimate, or cov.")
+        given = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)) if matrices is not None else se
+        errors = _vector("se", given, size, several=thetas.ndim == 2)  # type: ignore[arg-type]
+        if matrices is not None and se is not None and not np.allclose(np.asarray(se), errors, rtol=1e-6, atol=0):
+            raise InputError("se", "is not the square root of the diagonal of cov", "Leave se=None where cov is given.")
+        named = _part_names(parts, thetas)
         if errors.shape != thetas.shape:
             raise InputError("se", f"has shape {errors.shape}, but theta {thetas.shape}", "Give one for each estimate.")
         _require(np.isfinite(thetas), "theta", thetas, names, "must be finite", "Leave this group out, or mend it.")
@@ -165,6 +225,8 @@ class Estimates:
             ("natural", thetas if natural is None else np.array(natural, dtype=np.float64)),
             ("scale", scale),
             ("measure", measure),
+            ("cov", matrices),
+            ("parts", named),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -213,6 +275,11 @@ class Estimates:
     def __len__(self) -> int:
         return len(self.theta)
 
+    @property
+    def dims(self) -> int:
+        """How many things are measured together."""
+        return 1 if self.theta.ndim == 1 else int(self.theta.shape[1])
+
     def __repr__(self) -> str:
         by = " × ".join(self.attributes)
         return f"Estimates({len(self)} groups by {by}, θ from {self.theta.min():.4g} to {self.theta.max():.4g})"
@@ -221,7 +288,7 @@ class Estimates:
         """The same estimates for the groups where `keep` is true."""
         return Estimates(
             self.theta[keep],
-            self.se[keep],
+            self.se[keep] if self.cov is None else None,
             [self.labels[i] for i in np.flatnonzero(keep).tolist()],
             None if self.n is None else self.n[keep],
             None if self.dof is None else self.dof[keep],
@@ -229,6 +296,24 @@ class Estimates:
             natural=self.natural[keep],
             scale=self.scale,
             measure=self.measure,
+            cov=None if self.cov is None else self.cov[keep],
+            parts=self.parts if self.dims > 1 else None,
+        )
+
+    def replaced(self, theta: FloatArray, *, spread: float = 1.0) -> Estimates:
+        """Other estimates of the same groups, with standard errors `spread` times as large."""
+        return Estimates(
+            theta,
+            self.se * spread if self.cov is None else None,
+            self.labels,
+            self.n,
+            self.dof,
+            attributes=self.attributes,
+            natural=self.scale.natural(theta),
+            scale=self.scale,
+            measure=self.measure,
+            cov=None if self.cov is None else self.cov * spread**2,
+            parts=self.parts if self.dims > 1 else None,
         )
 
 
@@ -263,6 +348,46 @@ def _vector(
     if size is not None and len(vector) != size:
         raise InputError(parameter, f"has {len(vector)} values, but theta has {size}", "Give one value for each group.")
     return vector
+
+
+def _covariances(cov: npt.ArrayLike, theta: FloatArray, labels: Sequence[Label]) -> FloatArray:
+    """Covariance matrices as they can be used: one a group, symmetric and positive definite."""
+    try:
+        matrices = np.array(cov, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("cov", "is not numeric", "Give an array of shape (K, d, d).") from error
+    if theta.ndim != 2 or matrices.shape != (*theta.shape, theta.shape[1]):
+        wanted = "(K, d, d)" if theta.ndim != 2 else str((*theta.shape, theta.shape[1]))
+        raise InputError("cov", f"has shape {matrices.shape}, theta {theta.shape}", f"Give cov of shape {wanted}.")
+    diagonal = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 0.0))
+    with np.errstate(all="ignore"):
+        correlation = matrices / (diagonal[:, :, None] * diagonal[:, None, :])
+        good = np.isfinite(correlation).all(axis=(1, 2))
+        even = np.abs(correlation - np.swapaxes(correlation, 1, 2)).max(axis=(1, 2)) < 1e-8
+    good &= np.nan_to_num(even).astype(bool)
+    good[good] = np.linalg.eigvalsh(correlation[good]).min(axis=1) > 1e-10
+    if not good.all():
+        first = int(np.flatnonzero(~good)[0])
+        raise InputError(
+            f"cov of group {name_of(labels[first])!r}",
+            "is not a covariance matrix (symmetric, positive definite)",
+            "Leave out what is determined by the rest, or mend it.",
+        )
+    return np.asarray((matrices + np.swapaxes(matrices, 1, 2)) / 2)
+
+
+def _part_names(parts: Sequence[str] | None, theta: FloatArray) -> tuple[str, ...]:
+    if theta.ndim == 1:
+        if parts is not None:
+            raise InputError(f"parts={shorten(parts)}", "names parts, but theta has one dimension", "Leave it out.")
+        return ()
+    if parts is None:
+        return tuple(f"part {i + 1}" for i in range(theta.shape[1]))
+    if isinstance(parts, str) or len(parts) != theta.shape[1] or len(set(parts)) < len(parts):
+        raise InputError(
+            f"parts={shorten(parts)}", f"must be {theta.shape[1]} distinct names", "Name each of them once."
+        )
+    return tuple(str(part) for part in parts)
 
 
 def _require(

@@ -414,6 +414,40 @@ def joined(frame: nw.LazyFrame[Any], values: Mapping[Any, float], column: str, k
     return wide.with_columns(nw.col(_VALUE).cast(kind).alias(column)).drop(_VALUE)
 
 
+def hashed(frame: nw.LazyFrame[Any], column: str, seed: int, name: str) -> nw.LazyFrame[Any]:
+    """Add a number in [0, 1) that depends on the text of a column and on a seed: the engine's own hash, null for null.
+
+    The same engine gives the same numbers again; another engine has another hash.
+    """
+    import narwhals as nw
+
+    native, implementation = frame.to_native(), frame.implementation
+    salt, buckets = f":{seed}", 1_000_000
+    made: Any
+    if implementation.is_duckdb():
+        quoted = '"' + column.replace('"', '""') + '"'
+        made = native.project(
+            f"*, (hash(CAST({quoted} AS VARCHAR) || '{salt}') % {buckets})::DOUBLE / {buckets} AS {name}"
+        )
+        made = made.project(f"* REPLACE (CASE WHEN {quoted} IS NULL THEN NULL ELSE {name} END AS {name})")
+    elif implementation.is_polars():
+        pl = import_module("polars")
+        text = pl.col(column).cast(pl.String)
+        bucket = (text + salt).hash(seed=0).mod(buckets).cast(pl.Float64) / buckets
+        made = native.with_columns(pl.when(text.is_not_null()).then(bucket).alias(name))
+    elif implementation.is_pyspark():
+        functions = import_module("pyspark.sql.functions")
+        text = functions.col(f"`{column.replace('`', '``')}`").cast("string")
+        bucket = functions.pmod(functions.xxhash64(functions.concat(text, functions.lit(salt))), functions.lit(buckets))
+        made = native.withColumn(name, functions.when(text.isNotNull(), bucket / buckets))
+    else:
+        text = native[column].cast("string")
+        bucket = ((text + salt).hash() % buckets + buckets) % buckets
+        made = native.mutate(**{name: text.isnull().ifelse(None, bucket.cast("float64") / buckets)})
+    with_bucket: nw.LazyFrame[Any] = nw.from_native(made).lazy()
+    return with_bucket
+
+
 def floats(values: Sequence[Any]) -> npt.NDArray[np.float64]:
     """A fetched column as floats; null is NaN."""
     if isinstance(values, np.ndarray) and values.dtype != object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from faultlines.errors import InputError, shorten
-from faultlines.estimates import ANSCOMBE, IDENTITY, Scale
+from faultlines.estimates import ANSCOMBE, IDENTITY, Scale, Scales
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +33,7 @@ _PARAMETERS = {
     "s": "score",
 }  # what users call the inputs that formulas call by a letter
 _SIDES = "positives or negatives"
+_OF = "__"  # stands between a metric's number and its roles where several metrics are measured together
 _NEAR_ZERO = 5.0  # standard errors between a control mean and zero below which the delta method is not trusted
 
 
@@ -67,6 +68,7 @@ class Measured(NamedTuple):
     n: FloatArray
     natural: FloatArray
     reason: npt.NDArray[np.object_]
+    cov: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +124,16 @@ class Metric:
         estimate: From the moments of the variables to estimates.
         arms: For experiments: the column of variants, control and treatment.
         unit: For experiments: the randomised unit; rows are summed to it first.
-        centred: The role of an input whose mean by group and arm is wanted as a further input, `centre`, which keeps
+        centred: Name → role of an input whose mean by group and arm is wanted as a further input of that name; it keeps
             weighted variances precise.
         scale: The scale of the estimates and the way back to what people read.
         ranking: For the area under the curve: by score instead of by moments; number of score bins, 0 for none.
         aggregated: For tables that hold moments already.
         second: Whether variances and covariances are needed.
         counted: What `min_size` counts, for the reason given.
+        parts: Names of the things measured, where there are several.
+        pairs: Pairs of variables whose covariance is needed; None for all.
+        sized: The variables whose counts `min_size` is held against; None for all.
     """
 
     name: str
@@ -137,12 +142,15 @@ class Metric:
     estimate: Callable[[Moments], Measured]
     arms: Arms | None = None
     unit: str | None = None
-    centred: str | None = None
+    centred: Mapping[str, str] = field(default_factory=dict)
     scale: Scale = field(default=IDENTITY)
     ranking: int | None = None
     aggregated: Aggregated | None = None
     second: bool = True
     counted: str = "rows"
+    parts: tuple[str, ...] = ()
+    pairs: tuple[tuple[int, int], ...] | None = None
+    sized: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.unit is not None:
@@ -155,9 +163,17 @@ class Metric:
             if not isinstance(wanted, Input):
                 raise InputError(f"inputs[{role!r}]={shorten(wanted)}", "is not an Input", "Use fl.Input(column).")
 
+    def averaged(self, role: str) -> bool:
+        """Whether an input describes the unit (covariate, weight) and is averaged over its rows, not summed."""
+        return role.rpartition(_OF)[2] in {"z", "w"}
+
     def columns(self) -> dict[str, str]:
         """Every column the metric reads, by the name of the parameter that named it."""
-        named = {_PARAMETERS.get(role, role): wanted.column for role, wanted in self.inputs.items()}
+        named = {}
+        for role, wanted in self.inputs.items():
+            number, _, letter = role.rpartition(_OF)
+            parameter = _PARAMETERS.get(letter, letter)
+            named[f"{parameter}[{number}]" if number else parameter] = wanted.column
         named |= {"variant": self.arms.column} if self.arms else {}
         named |= {"unit": self.unit} if self.unit else {}
         return named | (self.aggregated.columns() if self.aggregated else {})
@@ -477,7 +493,7 @@ def _experiment(
         arms=arms,
         unit=unit,
         counted="units" if unit else "rows",
-        centred="x" if weight is not None and denom is None else None,
+        centred={"centre": "x"} if weight is not None and denom is None else {},
     )
 
 
@@ -538,7 +554,7 @@ def _mean_of(name: str, inputs: dict[str, Input], form: Callable[[Columns], Any]
         return Metric(name, inputs, lambda c: {"x": form(c)}, _population)
     inputs = inputs | {"w": Input(_column("weight", weight), "weight")}
     if set(inputs) == {"x", "w"}:
-        return Metric(name, inputs, _value_variables, lambda m: _population(m, weighted=True), centred="x")
+        return Metric(name, inputs, _value_variables, lambda m: _population(m, weighted=True), centred={"centre": "x"})
     return Metric(
         name,
         inputs,
@@ -694,7 +710,10 @@ def equalized_odds(
     threshold: float | None = None,
     positive: Any = None,
 ) -> Metric:
-    """True and false positive rate together: two-dimensional estimates. Arguments as for `true_positive_rate`."""
+    """True and false positive rate together (the paper's section 5.2): groups are similar when both are equal.
+
+    Positives and negatives are different rows, so the two are independent. Arguments as for `true_positive_rate`.
+    """
     truth = {"t": Input(_column("y_true", y_true), "binary", positive)}
 
     def variables(c: Columns) -> dict[str, Any]:
@@ -702,7 +721,17 @@ def equalized_odds(
         return {"tpr": c.where(c["t"] == 1, predicted), "fpr": c.where(c["t"] == 0, predicted)}
 
     inputs = truth | _prediction(y_pred, score, threshold, positive)
-    return Metric("equalized odds", inputs, variables, _equalized_odds, scale=ANSCOMBE, second=False, counted=_SIDES)
+    names = ("true positive rate", "false positive rate")
+    return Metric(
+        "equalized odds",
+        inputs,
+        variables,
+        _equalized_odds,
+        scale=ANSCOMBE,
+        second=False,
+        counted=_SIDES,
+        parts=names,
+    )
 
 
 def auc(y_true: str, score: str, *, positive: Any = None, bins: int = 0) -> Metric:
@@ -773,3 +802,213 @@ def mean_squared_error(y_true: str, y_pred: str, *, weight: str | None = None) -
 
 def _regression(y_true: str, y_pred: str) -> dict[str, Input]:
     return {"t": Input(_column("y_true", y_true)), "p": Input(_column("y_pred", y_pred))}
+
+
+# ------------------------------------------------------------------------------------------------------ several at once
+
+
+def joint(*metrics: Metric) -> Metric:
+    """Several metrics together: groups are similar when they are equal in all of them.
+
+    The metrics are measured on the same rows, so their estimates are correlated; the covariance comes from the same
+    group-by, by the delta method. All must have the same variants and unit. Not for `auc`, which is no mean of rows,
+    and not for aggregated tables, which do not say how their columns go together.
+    """
+    if len(metrics) < 2 or not all(isinstance(metric, Metric) for metric in metrics):
+        raise InputError(
+            f"joint({shorten(metrics)})", "needs two metrics or more", "Use fl.joint(fl.rate(…), fl.mean(…))."
+        )
+    for metric in metrics:
+        if metric.ranking is not None or metric.aggregated is not None or metric.parts:
+            kind = "is measured by ranks" if metric.ranking is not None else "comes from aggregates"
+            kind = "is several metrics already" if metric.parts else kind
+            raise InputError(f"metric {metric.name!r}", f"cannot be joined: it {kind}", "Cluster it on its own.")
+        if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit):
+            raise InputError(
+                f"metrics {metrics[0].name!r} and {metric.name!r}",
+                "differ in their variants or units",
+                "Give all the same variant, control, treatment and unit.",
+            )
+    names = tuple(metric.name for metric in metrics)
+    if len(set(names)) < len(names):
+        raise InputError(f"joint({', '.join(names)})", "has a metric twice", "Give each once.")
+    inputs = {f"{k}{_OF}{role}": wanted for k, metric in enumerate(metrics) for role, wanted in metric.inputs.items()}
+    own, both = _joint_layout(metrics)
+
+    def variables(c: Columns) -> dict[str, Any]:
+        formed = [list(metric.variables(_Part(c, k)).items()) for k, metric in enumerate(metrics)]
+        made = {f"{k}{_OF}{name}": value for k, part in enumerate(formed) for name, value in part}
+        # Rates of positives and of negatives have values in different rows; what two variables have in common comes
+        # from copies that are null wherever the other one is.
+        flat = list(made.values())
+        for i, j in both:
+            made[f"both{i}_{j}"], made[f"and{i}_{j}"] = flat[i] + 0 * flat[j], flat[j] + 0 * flat[i]
+        return made
+
+    total = own[-1][-1] + 1
+    copies = [(total + 2 * t, total + 2 * t + 1) for t in range(len(both))]
+    within = [(i, j) for places in own for i in places for j in places if i < j]
+    return Metric(
+        " and ".join(names),
+        inputs,
+        variables,
+        partial(_joint, metrics=metrics, own=own, both=both, copies=copies),
+        arms=metrics[0].arms,
+        unit=metrics[0].unit,
+        centred={
+            f"{k}{_OF}{centre}": f"{k}{_OF}{role}"
+            for k, metric in enumerate(metrics)
+            for centre, role in metric.centred.items()
+        },
+        scale=Scales(" and ".join(metric.scale.name for metric in metrics), tuple(metric.scale for metric in metrics)),
+        counted=metrics[0].counted,
+        parts=names,
+        pairs=(*within, *copies),
+        sized=tuple(range(total)),
+    )
+
+
+class _Part:
+    """The columns of one of several metrics, under the names it knows."""
+
+    def __init__(self, columns: Columns, number: int) -> None:
+        self._columns, self._prefix = columns, f"{number}{_OF}"
+
+    def __getitem__(self, role: str) -> Any:
+        return self._columns[self._prefix + role]
+
+    def __contains__(self, role: object) -> bool:
+        return f"{self._prefix}{role}" in self._columns
+
+    def where(self, condition: Any, value: Any, otherwise: Any = None) -> Any:
+        return self._columns.where(condition, value, otherwise)
+
+    def log(self, value: Any) -> Any:
+        return self._columns.log(value)
+
+
+class _Anything:
+    """Stands for any column, to learn how many variables a metric forms without an engine."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **options: self
+
+    def __getitem__(self, role: str) -> Any:
+        return self
+
+    def __contains__(self, role: object) -> bool:
+        return True
+
+    def _same(self, *_: Any) -> Any:
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _same
+    __ge__ = __gt__ = __le__ = __lt__ = __and__ = __or__ = __invert__ = _same
+
+
+class _Known(_Anything):
+    """The same with the roles a metric really has."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._roles = {*metric.inputs, *metric.centred}
+
+    def __contains__(self, role: object) -> bool:
+        return role in self._roles
+
+    def __getitem__(self, role: str) -> Any:
+        return _Anything()
+
+
+def _joint_layout(metrics: tuple[Metric, ...]) -> tuple[list[list[int]], list[tuple[int, int]]]:
+    """Places of each metric's variables among all of them, and the pairs of variables of different metrics."""
+    own, start = [], 0
+    for metric in metrics:
+        count = len(metric.variables(_Known(metric)))
+        own.append(list(range(start, start + count)))
+        start += count
+    both = [(i, j) for a, first in enumerate(own) for second in own[a + 1 :] for i in first for j in second]
+    return own, both
+
+
+def _joint(
+    m: Moments,
+    *,
+    metrics: tuple[Metric, ...],
+    own: list[list[int]],
+    both: list[tuple[int, int]],
+    copies: list[tuple[int, int]],
+) -> Measured:
+    """Each metric from its own variables; their covariance by the delta method.
+
+    Cov(θ_a, θ_b) = Σ over arms and variables of ∂θ_a/∂m_i · Cov(m_i, m_j) · ∂θ_b/∂m_j, where m are the means. The
+    derivatives are taken by moving a mean a little, so that any metric has them. The standard errors stay those of the
+    metrics.
+    """
+    moments = [Moments(m.n[..., p], m.mean[..., p], m.cov[..., p, :][..., p]) for p in own]
+    parts = [metric.estimate(moment) for metric, moment in zip(metrics, moments, strict=True)]
+    reason = _reasons(len(m.n))
+    for metric, part in zip(metrics, parts, strict=True):
+        for why in dict.fromkeys(part.reason.tolist()):
+            _mark(reason, part.reason == why, f"{why} ({metric.name})" if why else "")
+    theta, se, natural = (
+        np.stack([getattr(part, name) for part in parts], axis=1) for name in ("theta", "se", "natural")
+    )
+    with np.errstate(all="ignore"):
+        slopes = [_slopes(metric, moment) for metric, moment in zip(metrics, moments, strict=True)]
+        slope = np.concatenate(slopes, axis=2)  # (K, arms, variables)
+        whose = np.concatenate([np.full(len(places), k) for k, places in enumerate(own)])
+        of_means = _covariance_of_means(m, own, both, copies)
+        indicator = (whose[:, None] == np.arange(len(metrics))).astype(float)
+        scaled = np.nan_to_num(slope[..., None] * indicator)  # (K, arms, variables, metrics)
+        joint_cov = np.einsum("kaim,kaij,kajl->kml", scaled, np.nan_to_num(of_means), scaled)
+        spread = np.sqrt(np.diagonal(joint_cov, axis1=1, axis2=2))
+        correlation = np.nan_to_num(joint_cov / (spread[:, :, None] * spread[:, None, :]))
+    correlation = np.clip(correlation, -1, 1)
+    for i in range(len(metrics)):
+        correlation[:, i, i] = 1.0
+    least = np.linalg.eigvalsh(correlation).min(axis=1)
+    _mark(reason, least < 1e-6, "one metric determines another")
+    known = [part.dof for part in parts if part.dof is not None]
+    return Measured(
+        theta,
+        se,
+        np.min(known, axis=0) if known else None,
+        np.max([part.n for part in parts], axis=0),
+        natural,
+        reason,
+        correlation * (se[:, :, None] * se[:, None, :]),
+    )
+
+
+def _slopes(metric: Metric, m: Moments) -> FloatArray:
+    """Derivatives of the estimate with respect to every mean, (K, arms, variables), by moving it a little each way."""
+    slopes = np.zeros(m.mean.shape)
+    variance = np.diagonal(m.cov, axis1=2, axis2=3)
+    # A thousandth of a standard error; for shares, which have no variances here, that of a share of one half.
+    step = 1e-3 * np.sqrt(np.where(variance > 0, variance, 0.25) / np.maximum(m.n, 1))
+    for place in np.ndindex(m.mean.shape[1:]):
+        ends = []
+        for side in (1, -1):
+            moved = m.mean.copy()
+            moved[(slice(None), *place)] += side * step[(slice(None), *place)]
+            ends.append(metric.estimate(m._replace(mean=moved)).theta)
+        slopes[(slice(None), *place)] = (ends[0] - ends[1]) / (2 * step[(slice(None), *place)])
+    return slopes
+
+
+def _covariance_of_means(
+    m: Moments, own: list[list[int]], both: list[tuple[int, int]], copies: list[tuple[int, int]]
+) -> FloatArray:
+    """Covariances of the means of all variables, (K, arms, V, V), also of those that are null in different rows."""
+    total = own[-1][-1] + 1
+    cov = np.zeros((*m.n.shape[:2], total, total))
+    for places in own:
+        for i in places:
+            for j in places:
+                cov[..., i, j] = m.cov[..., i, j] / m.n[..., i]
+    for (i, j), (a, b) in zip(both, copies, strict=True):
+        common = m.n[..., a]
+        apart = (m.mean[..., a] - m.mean[..., i]) * (m.mean[..., b] - m.mean[..., j])
+        shared = (common - 1) * np.nan_to_num(m.cov[..., a, b]) + common * np.nan_to_num(apart)
+        cov[..., i, j] = cov[..., j, i] = np.where(common > 0, shared / (m.n[..., i] * m.n[..., j]), 0.0)
+    return cov

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 import faultlines as fl
-from faultlines import guarantees, simulate
-from faultlines.clustering import _clusters
+from faultlines import calibration, simulate
+from faultlines.clustering import summarised
+from faultlines.similarity import Gaussian
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,7 @@ def test_calibrated_claims_near_alpha_with_five_degrees_of_freedom(groups: int, 
 
 def test_taking_estimated_variances_for_true_ones_would_claim_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Why the spread of the variances is corrected: without it the null is too tame."""
-    monkeypatch.setattr(guarantees, "true_scales", lambda estimates: np.array(estimates.se))
+    monkeypatch.setattr(calibration, "true_scales", lambda se, dof: np.array(se))
     runs = 1000
     p = pvalues(lambda rng: simulate.null(500, dof=5, seed=rng).estimates, runs, fl.Calibrated(draws=199), 5)
     rate = float((p < 0.05).mean())
@@ -91,8 +92,7 @@ def test_intervals_of_a_cluster_nobody_chose_cover(dof: int) -> None:
         runs, inside = 1500, 0
         for seed in range(runs):
             estimates = simulate.null(groups, dof=dof, seed=seed).estimates
-            order = np.argsort(estimates.theta)
-            (whole,) = _clusters(estimates, order, np.array([0]), 0.05)
+            _, (whole,) = summarised(Gaussian(estimates), np.ones(groups, dtype=np.int64), 0.05)
             inside += whole.ci[0] <= 0 <= whole.ci[1]
         print(f"coverage, dof {dof}, K={groups}: {inside / runs:.3f}")
         assert inside / runs >= {5: 0.88, 10: 0.91, 30: 0.93}[dof]

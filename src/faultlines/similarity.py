@@ -1,0 +1,713 @@
+"""What "similar" means: how clusters pool, how likely a pair as different as this one is when it is alike.
+
+`Gaussian` is the notion behind estimates: equal effects (the paper's section 5.1.2), or effects at most a tolerance
+apart. `Similarity` is any other: statistics that add up when groups are merged and a test of two clusters (the paper's
+Algorithm 1). Both can pool clusters, find their most similar pair, be divided into independent parts, and be narrowed
+to some of the groups. They know nothing of trees and guarantees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+import numpy as np
+from scipy.special import digamma, polygamma, stdtrit, xlog1py
+
+from faultlines.errors import InputError, shorten
+from faultlines.estimates import ANSCOMBE, COUNTS, IDENTITY, Anscombe, Estimates
+from faultlines.tails import log_chi_square_1_tail, log_chi_square_tail, log_t_tail
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from faultlines.estimates import FloatArray, Label
+
+    IntArray = npt.NDArray[np.int64]
+
+# Kernels of _walk.pyx: on a line, and beyond it.
+NORMAL, WITHIN, WITHIN_RATES, BINOMIAL, POISSON = range(5)
+PLANE, CORRELATED, WELCH = range(3)
+AS_GOOD_AS_KNOWN = 1e12  # degrees of freedom
+
+Test = Callable[["FloatArray", "FloatArray"], "FloatArray"]
+Null = Callable[["FloatArray", np.random.Generator], "FloatArray"]
+Divide = Callable[["FloatArray", Sequence[float], np.random.Generator], Sequence["FloatArray"]]
+
+
+class Pair(NamedTuple):
+    """Two clusters, by their numbers, and the log of the p with which they are alike."""
+
+    a: int
+    b: int
+    log_p: float
+
+
+class Notion(Protocol):
+    """Groups together with what makes clusters of them similar."""
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Names of the groups."""
+
+    @property
+    def n(self) -> FloatArray | None:
+        """Their sizes, where known."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What the labels are values of."""
+
+    @property
+    def measure(self) -> str:
+        """What is compared."""
+
+    @property
+    def estimates(self) -> Estimates | None:
+        """Estimates for people to read, where there are some."""
+
+    def __len__(self) -> int: ...
+
+    def most_similar(self, clusters: IntArray) -> Pair:
+        """The pair of clusters with the largest p; `clusters` numbers the cluster of every group from 0."""
+
+    def log_pointwise(self, heights: FloatArray) -> FloatArray:
+        """Log p of merges of these heights, as if each had been chosen beforehand."""
+
+    def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Self]:
+        """Independent parts that hold the given shares of the information."""
+
+    def subset(self, keep: npt.NDArray[np.bool_]) -> Self:
+        """The same for some of the groups."""
+
+
+# ----------------------------------------------------------------------------------------------------- normal estimates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gaussian:
+    """Similar means equal effects; or, with a tolerance, effects at most that far apart in the metric's own units.
+
+    The likelihood ratio of two clusters is Δᵀ(V_a + V_b)⁻¹Δ; with a tolerance, what of Δ is beyond it counts.
+    """
+
+    estimates: Estimates
+    tolerance: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Names of the groups."""
+        return self.estimates.labels
+
+    @property
+    def n(self) -> FloatArray | None:
+        """Sizes of the groups."""
+        return self.estimates.n
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What the labels are values of."""
+        return self.estimates.attributes
+
+    @property
+    def measure(self) -> str:
+        """What was measured."""
+        return self.estimates.measure
+
+    @property
+    def line_kernel(self) -> int:
+        """How neighbours on the line are compared."""
+        if self.tolerance == 0:
+            return NORMAL
+        return WITHIN if self.estimates.scale is IDENTITY else WITHIN_RATES
+
+    def subset(self, keep: npt.NDArray[np.bool_]) -> Gaussian:
+        """The same for some of the groups."""
+        return Gaussian(self.estimates.subset(keep), self.tolerance)
+
+    def log_pointwise(self, heights: FloatArray) -> FloatArray:
+        """χ² with as many degrees of freedom as there are dimensions."""
+        dims = self.estimates.dims
+        return log_chi_square_1_tail(heights) if dims == 1 else log_chi_square_tail(heights, dims)
+
+    def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Gaussian]:
+        """Gaussian thinning: θ_b = θ + se·(z_b/√q_b − Σ √q_c z_c) has variance se²/q_b, and the parts are independent.
+
+        That is exact when the standard errors are the true ones, and nearly so when they rest on many observations.
+        """
+        estimates, root = self.estimates, np.sqrt(np.asarray(shares, dtype=float))
+        normal = rng.standard_normal((len(root), *estimates.theta.shape))
+        if estimates.cov is None:
+            noise = normal * estimates.se
+        else:
+            noise = np.einsum("kij,bkj->bki", np.linalg.cholesky(estimates.cov), normal)
+        common = np.tensordot(root, noise, axes=1)
+        return [
+            Gaussian(
+                estimates.replaced(estimates.theta + noise[b] / root[b] - common, spread=1 / root[b]), self.tolerance
+            )
+            for b in range(len(root))
+        ]
+
+    def pooled(self, clusters: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Estimates (less a common centre) and covariances of the clusters: (m,), (m,) or (m, d), (m, d, d)."""
+        estimates, count = self.estimates, int(clusters.max()) + 1
+        centre = estimates.theta[len(estimates) // 2]
+        theta, smallest = estimates.theta - centre, float(estimates.se.min())
+        if estimates.dims == 1:
+            weight = (smallest / estimates.se) ** 2
+            mass = np.bincount(clusters, weight, count)
+            return np.bincount(clusters, weight * theta, count) / mass, smallest**2 / mass
+        if estimates.cov is None:
+            weight = (smallest / estimates.se) ** 2
+            masses, moments = np.zeros((count, estimates.dims)), np.zeros((count, estimates.dims))
+            np.add.at(masses, clusters, weight)
+            np.add.at(moments, clusters, weight * theta)
+            return moments / masses, (smallest**2 / masses)[:, :, None] * np.eye(estimates.dims)
+        precision = np.asarray(np.linalg.inv(estimates.cov / smallest**2), dtype=np.float64)
+        total, moments = np.zeros((count, *precision.shape[1:])), np.zeros((count, estimates.dims))
+        np.add.at(total, clusters, precision)
+        np.add.at(moments, clusters, np.einsum("kij,kj->ki", precision, theta))
+        cov = np.linalg.inv(total)
+        return np.einsum("kij,kj->ki", cov, moments), cov * smallest**2
+
+    def most_similar(self, clusters: IntArray) -> Pair:
+        """On a line only neighbours need comparing, else all pairs."""
+        theta, cov = self.pooled(clusters)
+        if self.estimates.dims == 1:
+            order = np.lexsort((cov, theta))
+            low, high = order[:-1], order[1:]
+            beyond, plain = self._beyond(theta[low], theta[high]), theta[high] - theta[low]
+            freedom = self._freedom(clusters, cov)
+            log_p = _two_sided(beyond, cov[low], cov[high], freedom, low, high)
+            nearest = int(np.lexsort((plain**2 / (cov[low] + cov[high]), -log_p))[0])
+            found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
+            return found if freedom is None else self._farther(found, order, theta, cov, freedom)
+        best = Pair(0, 1, -np.inf)
+        for a in range(len(theta) - 1):
+            gap = theta[a + 1 :] - theta[a]
+            ratio = np.einsum("bi,bi->b", gap, np.linalg.solve(cov[a + 1 :] + cov[a], gap[:, :, None])[:, :, 0])
+            nearest = int(np.argmin(ratio))
+            alike = float(log_chi_square_tail(ratio[nearest : nearest + 1], self.estimates.dims)[0])
+            if a == 0 or alike > best.log_p:
+                best = Pair(a, a + 1 + nearest, alike)
+        return best
+
+    def _farther(
+        self, found: Pair, order: IntArray, theta: FloatArray, variance: FloatArray, freedom: FloatArray
+    ) -> Pair:
+        """A pair that are not neighbours but more similar: fewer degrees of freedom can make up for more distance."""
+        farthest = -float(stdtrit(freedom.min(), max(np.exp(found.log_p), 1e-300) / 2))
+        for place, a in enumerate(order[:-2].tolist()):
+            others = order[place + 2 :]
+            gap = self._beyond(np.broadcast_to(theta[a], others.shape), theta[others])
+            near = gap <= farthest * np.sqrt(variance[a] + variance[others])
+            if near.any():
+                b = others[near]
+                log_p = _two_sided(gap[near], variance[a], variance[b], freedom, np.full(b.size, a), b)
+                at = int(np.argmax(log_p))
+                if log_p[at] > found.log_p:
+                    found = Pair(a, int(b[at]), float(log_p[at]))
+        return found
+
+    def _freedom(self, clusters: IntArray, variance: FloatArray) -> FloatArray | None:
+        """Degrees of freedom of each cluster's standard error (Welch–Satterthwaite), where they are known."""
+        dof, se = self.estimates.dof, self.estimates.se
+        if dof is None:
+            return None
+        weight = (se.min() / se) ** 2
+        total = se.min() ** 2 / variance
+        return np.asarray(total**2 / np.bincount(clusters, weight**2 / np.minimum(dof, 1e12), variance.size))
+
+    def _beyond(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """What of the distance of neighbours is beyond the tolerance, on the scale that is compared on."""
+        if self.tolerance == 0:
+            return high - low
+        if self.line_kernel == WITHIN:
+            return np.maximum(high - low - self.tolerance, 0.0)
+        # Rates. The centre that was taken out comes back, because the scale bends.
+        centre = self.estimates.theta[len(self) // 2]
+        low, high = low + centre, high + centre
+        reach = np.sin(np.clip(low, 0, np.pi / 2)) ** 2 + self.tolerance
+        floor = np.sin(np.clip(high, 0, np.pi / 2)) ** 2 - self.tolerance
+        up = np.where(reach < 1, high - np.arcsin(np.sqrt(np.clip(reach, 0, 1))), 0.0)
+        down = np.where(floor > 0, np.arcsin(np.sqrt(np.clip(floor, 0, 1))) - low, 0.0)
+        return np.maximum(np.minimum(up, down), 0.0)
+
+
+def _two_sided(
+    gap: FloatArray, var_a: FloatArray | float, var_b: FloatArray, freedom: FloatArray | None, a: IntArray, b: IntArray
+) -> FloatArray:
+    """Log p of a difference: normal, or Welch's t where the degrees of freedom are known."""
+    total = var_a + var_b
+    if freedom is None:
+        return log_chi_square_1_tail(gap**2 / total)
+    dof = total**2 / (var_a**2 / freedom[a] + var_b**2 / freedom[b])
+    return np.asarray(np.where(gap == 0, 0.0, log_t_tail(gap / np.sqrt(total), dof)))
+
+
+def true_scales(se: FloatArray, dof: FloatArray | None) -> FloatArray:
+    """Standard errors to draw with: as spread out as the true ones, not as their estimates.
+
+    An estimated variance scatters around the true one, so log se² is more spread out than log σ² by trigamma(dof/2).
+    Drawing with the estimates as they are doubles that scatter and makes the null too tame: false claims at α = 0.05
+    become about 0.25 at K = 500, dof = 5 and equal variances. Each log variance is therefore
+    pulled towards the mean until the spread that remains is the one the true variances have, less one standard error
+    of that spread: variances taken as too unequal make false claims, taken as too equal only a little caution.
+    """
+    if dof is None or se.size < 2:
+        return np.array(se)
+    half = np.minimum(dof, AS_GOOD_AS_KNOWN) / 2
+    noise = polygamma(1, half)
+    log_variance = 2 * np.log(se) - (digamma(half) - np.log(half))
+    centre = log_variance.mean()
+    # The variance of log χ² has a standard error by its own second and fourth cumulants.
+    slack = np.sqrt(2 * noise.mean() ** 2 / (half.size - 1) + polygamma(3, half).mean() / half.size)
+    spread = max(0.0, float(log_variance.var(ddof=1) - noise.mean() - slack))
+    kept = np.where(dof < AS_GOOD_AS_KNOWN, np.sqrt(spread / (spread + noise)), 1.0)
+    return np.asarray(np.exp((centre + kept * (log_variance - centre)) / 2))
+
+
+def checked_tolerance(tolerance: float, estimates: Estimates) -> float:
+    """A tolerance as it can be used with these estimates."""
+    number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool | np.bool_)
+    if not number or not 0 <= tolerance < np.inf:
+        raise InputError(
+            f"tolerance={shorten(tolerance)}",
+            "must be a number, 0 or more",
+            "Give it in the units of the metric: 0.01 is one point of a rate.",
+        )
+    if tolerance == 0:
+        return 0.0
+    if estimates.dims > 1:
+        raise InputError(
+            f"tolerance={tolerance:g}",
+            f"has no meaning for {estimates.dims} things at once ({estimates.measure})",
+            "Cluster each of them on its own.",
+        )
+    if estimates.scale is not IDENTITY and (not isinstance(estimates.scale, Anscombe) or tolerance >= 1):
+        raise InputError(f"tolerance={tolerance:g}", "rates differ by less than 1 in any case", "Use for example 0.01.")
+    return float(tolerance)
+
+
+# ----------------------------------------------------------------------------------------------------- any other notion
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Similarity:
+    """Any notion of similarity: statistics that add up when groups merge, and a test that two clusters are alike.
+
+    Args:
+        statistics: (K, m) numbers; those of a merged cluster are the sums over its groups.
+        pvalue: The test. Takes two arrays of statistics, (r, m) each, and returns r p-values of "these two are alike".
+            Those of clusters have to be right too, not only those of groups: see `fl.check_merge_invariance`.
+        labels: K names, or K tuples with one value for each attribute.
+        log: Whether `pvalue` returns natural logarithms, which keep apart what lies below the smallest double.
+        null: For `calibrated`: takes the statistics and a random generator and returns statistics as groups that are
+            all alike would have them.
+        divide: For `holdout` and `folds`: takes the statistics, shares that sum to 1 and a random generator, and
+            returns the statistics of independent parts, one for each share.
+        estimate: From statistics to `Estimates`, for people to read.
+        n: Sizes of the groups.
+        attributes: What the labels are values of.
+        measure: What is compared.
+    """
+
+    statistics: FloatArray
+    pvalue: Test
+    labels: Sequence[Label]
+    log: bool
+    null: Null | None
+    divide: Divide | None
+    estimate: Callable[[FloatArray], Estimates] | None
+    n: FloatArray | None
+    attributes: tuple[str, ...]
+    measure: str
+    estimates: Estimates | None
+    kernel: int | None  # compiled, for the notions that come along
+
+    def __init__(
+        self,
+        statistics: npt.ArrayLike,
+        pvalue: Test,
+        labels: Sequence[Label] | None = None,
+        *,
+        log: bool = False,
+        null: Null | None = None,
+        divide: Divide | None = None,
+        estimate: Callable[[FloatArray], Estimates] | None = None,
+        n: npt.ArrayLike | None = None,
+        attributes: Sequence[str] | None = None,
+        measure: str = "effect",
+        _kernel: int | None = None,
+    ) -> None:
+        table = _statistics(statistics)
+        for name, given in (("pvalue", pvalue), ("null", null), ("divide", divide), ("estimate", estimate)):
+            if not callable(given) and (given is not None or name == "pvalue"):
+                raise InputError(f"{name}={shorten(given)}", "is not a function", "Give a function of statistics.")
+        # Names and sizes are checked where those of estimates are.
+        checked = Estimates(np.zeros(len(table)), np.ones(len(table)), labels, n, attributes=attributes)
+        shown = None
+        if estimate is not None:
+            made = estimate(table)
+            if not isinstance(made, Estimates) or len(made) != len(table):
+                raise InputError(f"estimate → {shorten(made)}", "is not one Estimates row a group", "Return Estimates.")
+            shown = _renamed(made, checked, measure)
+        for name, value in (
+            ("statistics", table),
+            ("pvalue", pvalue),
+            ("labels", checked.labels),
+            ("log", bool(log)),
+            ("null", null),
+            ("divide", divide),
+            ("estimate", estimate),
+            ("n", checked.n),
+            ("attributes", checked.attributes),
+            ("measure", measure),
+            ("estimates", shown),
+            ("kernel", _kernel),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.statistics)
+
+    def __repr__(self) -> str:
+        return f"Similarity({len(self)} groups by {' × '.join(self.attributes)}, {self.statistics.shape[1]} statistics)"
+
+    def with_statistics(self, statistics: FloatArray, keep: npt.NDArray[np.bool_] | None = None) -> Similarity:
+        """The same notion on other statistics of the same groups, or of some of them."""
+        kept = np.arange(len(self)) if keep is None else np.flatnonzero(keep)
+        return Similarity(
+            statistics,
+            self.pvalue,
+            [self.labels[i] for i in kept.tolist()],
+            log=self.log,
+            null=self.null,
+            divide=self.divide,
+            estimate=self.estimate,
+            n=None if self.n is None else self.n[kept],
+            attributes=self.attributes,
+            measure=self.measure,
+            _kernel=self.kernel,
+        )
+
+    def subset(self, keep: npt.NDArray[np.bool_]) -> Similarity:
+        """The same for some of the groups."""
+        return self.with_statistics(self.statistics[keep], keep)
+
+    def log_pointwise(self, heights: FloatArray) -> FloatArray:
+        """The height of a merge is −log p already."""
+        return -heights
+
+    def log_pvalues(self, a: FloatArray, b: FloatArray) -> FloatArray:
+        """Log p of pairs of rows of statistics, once they are known to be p-values."""
+        a, b = np.broadcast_arrays(np.atleast_2d(a), np.atleast_2d(b))
+        with np.errstate(divide="ignore"):
+            raw = np.asarray(self.pvalue(a, b))
+        if raw.shape != (len(a),) or raw.dtype.kind not in "fiu":
+            raise InputError(
+                f"pvalue of {len(a)} pairs",
+                f"returned {raw.dtype} of shape {raw.shape}",
+                f"Return one p-value a pair: an array of shape ({len(a)},).",
+            )
+        values = raw.astype(np.float64)
+        # A hair beyond the end is rounding.
+        good = values <= 1e-9 if self.log else (values >= 0) & (values <= 1 + 1e-9)
+        if not good.all():
+            at = int(np.flatnonzero(~good)[0])
+            raise InputError(
+                f"pvalue={values[at]:g}",
+                f"is not a {'log ' if self.log else ''}p-value, for statistics {shorten(a[at].tolist())} and "
+                f"{shorten(b[at].tolist())}",
+                "Return numbers up to 0 (log=True)."
+                if self.log
+                else "Return numbers in [0, 1]; check that statistics add.",
+            )
+        # A p of zero is one below the smallest double.
+        return np.clip(values, -1e300, 0.0) if self.log else np.log(np.clip(values, 5e-324, 1.0))
+
+    def most_similar(self, clusters: IntArray) -> Pair:
+        """All pairs of clusters are tested."""
+        pooled = np.zeros((int(clusters.max()) + 1, self.statistics.shape[1]))
+        np.add.at(pooled, clusters, self.statistics)
+        best = Pair(0, 1, -np.inf)
+        for a in range(len(pooled) - 1):
+            log_p = self.log_pvalues(pooled[a], pooled[a + 1 :])
+            nearest = int(np.argmax(log_p))
+            if a == 0 or log_p[nearest] > best.log_p:
+                best = Pair(a, a + 1 + nearest, float(log_p[nearest]))
+        return best
+
+    def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Similarity]:
+        """As the notion says, if it does."""
+        if self.divide is None:
+            raise InputError(
+                "divide=None",
+                "this notion does not say how its statistics fall into independent parts",
+                "Give Similarity(…, divide=…), or use guarantee='bonferroni' or 'calibrated'.",
+            )
+        parts = [np.asarray(part, dtype=float) for part in self.divide(self.statistics, shares, rng)]
+        if len(parts) != len(shares) or any(part.shape != self.statistics.shape for part in parts):
+            raise InputError(
+                f"divide → {len(parts)} parts", f"is not {len(shares)} parts of {self.statistics.shape}", "Mend it."
+            )
+        return [self.with_statistics(part) for part in parts]
+
+
+def _statistics(values: npt.ArrayLike) -> FloatArray:
+    try:
+        table = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("statistics", "do not add: they are not numbers", "Give an array of shape (K, m).") from error
+    if table.ndim != 2 or 0 in table.shape:
+        raise InputError("statistics", f"has shape {table.shape}", "Give one row a group: shape (K, m).")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(table).all() or not np.isfinite(table.sum(axis=0)).all():
+            at = np.argwhere(~np.isfinite(table))
+            where = f" (row {at[0][0]} holds {table[tuple(at[0])]:g})" if len(at) else ""
+            raise InputError("statistics", f"do not add: their sum is not finite{where}", "Leave such groups out.")
+    table.setflags(write=False)
+    return table
+
+
+def _renamed(made: Estimates, names: Estimates, measure: str) -> Estimates:
+    """Estimates under the names of the groups."""
+    return Estimates(
+        made.theta,
+        made.se if made.cov is None else None,
+        names.labels,
+        made.n if names.n is None else names.n,
+        made.dof,
+        attributes=names.attributes,
+        natural=made.natural,
+        scale=made.scale,
+        measure=measure,
+        cov=made.cov,
+        parts=made.parts if made.dims > 1 else None,
+    )
+
+
+# -------------------------------------------------------------------------------------------- notions that come along
+
+
+def welch(estimates: Estimates) -> Similarity:
+    """The two-sample t-test on effects (the paper's section 5.1.1), with Welch–Satterthwaite degrees of freedom.
+
+    A cluster's effect is the precision-weighted mean of its groups; its degrees of freedom are (Σw)²/Σ(w²/dof). Where
+    the standard errors of `estimates` have no `dof` they count as known.
+    """
+    if not isinstance(estimates, Estimates):
+        raise InputError(f"estimates={type(estimates).__name__}", "is not an Estimates", "Make one with fl.Estimates.")
+    if estimates.dims > 1:
+        raise InputError("estimates", f"have {estimates.dims} dimensions", "The t-test compares one effect.")
+    centre, unit = float(estimates.theta[len(estimates) // 2]), float(np.exp(np.log(estimates.se).mean()))
+    weight = (unit / estimates.se) ** 2
+    dof = np.full(len(estimates), np.inf) if estimates.dof is None else estimates.dof
+    table = np.column_stack([weight, weight * (estimates.theta - centre) / unit, weight**2 / dof])
+
+    def estimate(s: FloatArray) -> Estimates:
+        freedom = None if estimates.dof is None else np.maximum(s[:, 0] ** 2 / s[:, 2], 1.0)
+        theta = centre + unit * s[:, 1] / s[:, 0]
+        return Estimates(
+            theta, unit / np.sqrt(s[:, 0]), dof=freedom, scale=estimates.scale, natural=estimates.scale.natural(theta)
+        )
+
+    def divide(s: FloatArray, shares: Sequence[float], rng: np.random.Generator) -> list[FloatArray]:
+        thinned = Gaussian(Estimates(s[:, 1] / s[:, 0], 1 / np.sqrt(s[:, 0]))).divided(shares, rng)
+        return [
+            np.column_stack([q * s[:, 0], q * s[:, 0] * part.estimates.theta, q**2 * s[:, 2]])
+            for q, part in zip(shares, thinned, strict=True)
+        ]
+
+    def null(s: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return np.asarray(welch_draws(s, rng, 1)[0])
+
+    return Similarity(
+        table,
+        _welch_log_p,
+        estimates.labels,
+        log=True,
+        null=null,
+        divide=divide,
+        estimate=estimate,
+        n=estimates.n,
+        attributes=estimates.attributes,
+        measure=estimates.measure,
+        _kernel=WELCH,
+    )
+
+
+def _welch_log_p(a: FloatArray, b: FloatArray) -> FloatArray:
+    gap = a[:, 1] / a[:, 0] - b[:, 1] / b[:, 0]
+    variance = 1 / a[:, 0] + 1 / b[:, 0]
+    with np.errstate(divide="ignore"):
+        dof = variance**2 / (a[:, 2] / a[:, 0] ** 4 + b[:, 2] / b[:, 0] ** 4)
+    return np.asarray(np.where(gap == 0, 0.0, log_t_tail(gap / np.sqrt(variance), dof)))
+
+
+def welch_draws(s: FloatArray, rng: np.random.Generator, rows: int) -> FloatArray:
+    """Statistics of groups that are all alike, (rows, K, 3): effects around zero, variances estimated anew."""
+    with np.errstate(divide="ignore"):
+        dof = np.where(s[:, 2] > 0, s[:, 0] ** 2 / s[:, 2], np.inf)
+    scale = true_scales(1 / np.sqrt(s[:, 0]), None if np.isinf(dof).all() else np.maximum(dof, 1.0))
+    half = np.minimum(dof, 1e12) / 2
+    theta = scale * rng.standard_normal((rows, len(s)))
+    weight = 1 / (scale**2 * (rng.standard_gamma(half, size=theta.shape) / half))
+    return np.stack([weight, weight * theta, weight**2 / dof], axis=2)
+
+
+def binomial(
+    successes: npt.ArrayLike,
+    trials: npt.ArrayLike,
+    labels: Sequence[Label] | None = None,
+    *,
+    attributes: Sequence[str] | None = None,
+    measure: str = "rate",
+) -> Similarity:
+    """The likelihood ratio test of equal rates, for `successes` out of `trials` in each group.
+
+    `calibrated` is exact with it: given their total, the successes of groups that are all alike are hypergeometric.
+    """
+    table = _counts("successes", successes, "trials", trials)
+    if np.any(table[:, 1] != np.floor(table[:, 1])):
+        raise InputError("trials", "must be whole numbers", "Give counts.")
+    if np.any(table[:, 0] > table[:, 1]):
+        at = int(np.argmax(table[:, 0] > table[:, 1]))
+        raise InputError(
+            f"successes={table[at, 0]:g} of trials={table[at, 1]:g}", "there are more successes than trials", "Mend it."
+        )
+
+    def estimate(s: FloatArray) -> Estimates:
+        theta, se = Anscombe.forward(s[:, 0], s[:, 1]), 1 / np.sqrt(4 * s[:, 1] + 2)
+        return Estimates(theta, se, n=s[:, 1], scale=ANSCOMBE, natural=s[:, 0] / s[:, 1])
+
+    def divide(s: FloatArray, shares: Sequence[float], rng: np.random.Generator) -> list[FloatArray]:
+        trials = _apportioned(s[:, 1], shares)
+        left, tries = s[:, 0].astype(np.int64), s[:, 1].astype(np.int64)
+        parts = []
+        for part in trials:
+            drawn = (
+                rng.hypergeometric(left, tries - left, part)
+                if tries.max() < 10**9
+                else rng.binomial(left, part / tries)
+            )
+            parts.append(np.column_stack([drawn, part]).astype(float))
+            left, tries = left - drawn, tries - part
+        return parts
+
+    return Similarity(
+        table,
+        _binomial_log_p,
+        labels,
+        log=True,
+        null=lambda s, rng: count_draws(BINOMIAL, s, rng, 1)[0],
+        divide=divide,
+        estimate=estimate,
+        n=table[:, 1],
+        attributes=attributes,
+        measure=measure,
+        _kernel=BINOMIAL,
+    )
+
+
+def poisson(
+    events: npt.ArrayLike,
+    exposure: npt.ArrayLike = 1.0,
+    labels: Sequence[Label] | None = None,
+    *,
+    attributes: Sequence[str] | None = None,
+    measure: str = "rate of events",
+) -> Similarity:
+    """The likelihood ratio test of equal rates of counted events, for `events` in an `exposure` (people, days, …).
+
+    `calibrated` is exact with it: given their total, the events of groups that are all alike are multinomial.
+    """
+    table = _counts("events", events, "exposure", exposure)
+
+    def estimate(s: FloatArray) -> Estimates:
+        theta, se = COUNTS.forward(s[:, 0], s[:, 1]), 0.5 / np.sqrt(s[:, 1])
+        return Estimates(theta, se, n=s[:, 1], scale=COUNTS, natural=s[:, 0] / s[:, 1])
+
+    def divide(s: FloatArray, shares: Sequence[float], rng: np.random.Generator) -> list[FloatArray]:
+        drawn = rng.multinomial(s[:, 0].astype(np.int64), np.asarray(shares) / np.sum(shares))
+        return [np.column_stack([drawn[:, b], q * s[:, 1]]) for b, q in enumerate(shares)]
+
+    return Similarity(
+        table,
+        _poisson_log_p,
+        labels,
+        log=True,
+        null=lambda s, rng: count_draws(POISSON, s, rng, 1)[0],
+        divide=divide,
+        estimate=estimate,
+        n=table[:, 1],
+        attributes=attributes,
+        measure=measure,
+        _kernel=POISSON,
+    )
+
+
+def _counts(name: str, events: npt.ArrayLike, other: str, sizes: npt.ArrayLike) -> FloatArray:
+    """Events and what they are counted in, as statistics."""
+    try:
+        counted = np.array(events, dtype=np.float64)
+        of = np.broadcast_to(np.array(sizes, dtype=np.float64), counted.shape)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}, {other}", "are not numbers, one a group each", "Give two arrays of K.") from error
+    if counted.ndim != 1 or counted.size == 0:
+        raise InputError(name, f"has shape {counted.shape}", "Give one count a group.")
+    if not np.all(np.isfinite(counted) & (counted >= 0) & (counted == np.floor(counted)) & (counted < 2**53)):
+        raise InputError(name, "must be whole numbers, 0 or more", "Give counts.")
+    if not np.all(np.isfinite(of) & (of > 0)):
+        raise InputError(other, "must be above zero", "Leave out groups without any.")
+    return np.column_stack([counted, of])
+
+
+def _apportioned(trials: FloatArray, shares: Sequence[float]) -> list[npt.NDArray[np.int64]]:
+    """Whole numbers of trials for each part, at least one: as near to the shares as they come."""
+    if np.any(trials < len(shares)):
+        raise InputError(
+            f"{len(shares)} parts",
+            f"are more than the {trials.min():g} trials of the smallest group",
+            "Use fewer folds, or leave small groups out.",
+        )
+    edges = np.floor(np.cumsum(np.asarray(shares) / np.sum(shares))[:, None] * (trials - len(shares)) + 0.5)
+    edges[-1] = trials - len(shares)
+    return [part.astype(np.int64) + 1 for part in np.diff(edges, axis=0, prepend=0.0)]
+
+
+def _divergence(x: FloatArray, pooled: FloatArray) -> FloatArray:
+    """The term x log(x/pooled), 0 at x = 0, without cancellation."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((x > 0) & (pooled > 0), xlog1py(x, (x - pooled) / np.where(pooled > 0, pooled, 1.0)), 0.0)
+
+
+def _binomial_log_p(a: FloatArray, b: FloatArray) -> FloatArray:
+    pooled, ratio = (a[:, 0] + b[:, 0]) / (a[:, 1] + b[:, 1]), np.zeros(len(a))
+    for part in (a, b):
+        rate = part[:, 0] / part[:, 1]
+        ratio += 2 * part[:, 1] * (_divergence(rate, pooled) + _divergence(1 - rate, 1 - pooled))
+    return log_chi_square_1_tail(np.maximum(ratio, 0.0))
+
+
+def _poisson_log_p(a: FloatArray, b: FloatArray) -> FloatArray:
+    pooled = (a[:, 0] + b[:, 0]) / (a[:, 1] + b[:, 1])
+    ratio = sum(2 * part[:, 1] * _divergence(part[:, 0] / part[:, 1], pooled) for part in (a, b))
+    return log_chi_square_1_tail(np.maximum(ratio, 0.0))
+
+
+def count_draws(kernel: int, s: FloatArray, rng: np.random.Generator, rows: int) -> FloatArray:
+    """Counts of groups that are all alike, (rows, K, 2), given their total: exact, whatever the common rate is."""
+    total, sizes = int(s[:, 0].sum()), s[:, 1]
+    if kernel == POISSON:
+        drawn = rng.multinomial(total, sizes / sizes.sum(), size=rows)
+    elif sizes.sum() < 10**9:
+        drawn = rng.multivariate_hypergeometric(sizes.astype(np.int64), total, size=rows, method="marginals")
+    else:  # beyond what NumPy draws; with so many trials the total hardly matters
+        drawn = rng.binomial(sizes.astype(np.int64), total / sizes.sum(), size=(rows, len(s)))
+    return np.stack([drawn.astype(float), np.broadcast_to(sizes, drawn.shape)], axis=2)
