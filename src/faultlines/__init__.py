@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from faultlines.groups import Bins, Range, bins
     from faultlines.guarantees import Bonferroni, Calibrated, Folds, Holdout
     from faultlines.hierarchy import Hierarchy, agglomerate
+    from faultlines.invariance import Invariance, check_merge_invariance
+    from faultlines.many import Many, cluster_many
     from faultlines.metrics import (
         Aggregated,
         Input,
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
         true_negative_rate,
         true_positive_rate,
     )
+    from faultlines.power import Power, power
+    from faultlines.sequential import Decision, Sequential
     from faultlines.similarity import Similarity, binomial, poisson, welch
 
 __all__ = [
@@ -53,6 +57,7 @@ __all__ = [
     "Calibrated",
     "Cluster",
     "Clustering",
+    "Decision",
     "Estimates",
     "Excluded",
     "Folds",
@@ -60,12 +65,16 @@ __all__ = [
     "Holdout",
     "Input",
     "InputError",
+    "Invariance",
     "Level",
+    "Many",
     "Measured",
     "Measurement",
     "Metric",
     "Moments",
+    "Power",
     "Range",
+    "Sequential",
     "Similarity",
     "accuracy",
     "agglomerate",
@@ -75,7 +84,9 @@ __all__ = [
     "bins",
     "brier",
     "calibration_gap",
+    "check_merge_invariance",
     "cluster",
+    "cluster_many",
     "difference",
     "equalized_odds",
     "error_rate",
@@ -92,6 +103,7 @@ __all__ = [
     "measure",
     "negative_predictive_value",
     "poisson",
+    "power",
     "precision",
     "rate",
     "ratio",
@@ -113,6 +125,10 @@ _ROOMS = (
     "hierarchy",
     "guarantees",
     "clustering",
+    "invariance",
+    "sequential",
+    "many",
+    "power",
 )  # from left to right
 
 

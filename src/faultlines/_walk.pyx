@@ -248,6 +248,69 @@ def top_heights(const double[:, ::1] packed, const double[:, ::1] weight, double
     free(mean)
 
 
+def many_fractions(const double[:, ::1] normal, const double[:, ::1] scale, double[:, ::1] fraction):
+    """For many experiments at once: top merge over squared length of every draw, made of the same standard normals.
+
+    One row of `scale` and of `fraction` an experiment. Does what pack, a sort and top_heights do, one draw after the other
+    without leaving the core's cache; meant for some dozens of groups, where ranks are found fastest by counting.
+    """
+    cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], r, i, j, e
+    cdef int64_t mask = 1, bits
+    cdef double draw, along, length, squares, top
+    cdef double* shift
+    cdef double* weight
+    cdef double* mean
+    cdef double* ordered
+    cdef double* edge
+    if scale.shape[1] != groups or fraction.shape[0] != scale.shape[0] or fraction.shape[1] != rows:
+        raise ValueError("many_fractions: shapes do not match")
+    if rows == 0 or groups == 0:
+        return
+    shift = <double*>malloc(5 * groups * sizeof(double))
+    if shift == NULL:
+        raise MemoryError
+    weight = shift + groups
+    mean = weight + groups
+    ordered = mean + groups
+    edge = ordered + groups
+    with nogil:
+        while mask < groups:
+            mask <<= 1
+        mask = ~(mask - 1)
+        for e in range(scale.shape[0]):
+            length = 0.0
+            for i in range(groups):
+                weight[i] = 1.0 / (scale[e, i] * scale[e, i])
+                shift[i] = 1.0 / scale[e, i]
+                length += shift[i] * shift[i]
+            length = sqrt(length)
+            for i in range(groups):
+                shift[i] /= length
+            for r in range(rows):
+                along = 0.0
+                for i in range(groups):
+                    along += normal[r, i] * shift[i]
+                squares = 0.0
+                for i in range(groups):
+                    draw = normal[r, i] - along * shift[i]
+                    squares += draw * draw
+                for i in range(groups):
+                    draw = normal[r, i] * scale[e, i]
+                    memcpy(&bits, &draw, sizeof(double))
+                    bits = (bits & mask) | i
+                    memcpy(&edge[i], &bits, sizeof(double))
+                for i in range(groups):
+                    draw = edge[i]
+                    bits = 0  # its rank: comparing with all the others takes no branch that could be guessed wrong
+                    for j in range(groups):
+                        bits += edge[j] < draw
+                    mean[bits] = draw
+                    ordered[bits] = weight[i]
+                top = _walk(mean, ordered, edge, NULL, NULL, NULL, groups, NORMAL, 0.0)
+                fraction[e, r] = top / (squares if squares > 2.2250738585072014e-308 else 2.2250738585072014e-308)
+    free(shift)
+
+
 cdef double _best_split(const double* mean, const double* weight, Py_ssize_t n) noexcept nogil:
     """The largest likelihood ratio of all ways to cut a line in two: no tree of merges has a higher top."""
     cdef double total = 0.0, centre = 0.0, left = 0.0, moment = 0.0, ratio, best = 0.0
@@ -322,7 +385,13 @@ def link(const int64_t[::1] order, const int64_t[::1] gaps, int64_t[:, ::1] merg
 cdef enum:
     PLANE = 0  # d means, d weights: independent dimensions
     CORRELATED = 1  # d means, the d × d precision matrix, its inverse
-    WELCH = 2  # mean, weight Σw, Σ w²/dof: two-sample t-test
+    WELCH = 2  # mean, weight Σw, Σ w²/dof, Σ w/(dof − 3), Σ w²/(dof − 3): two-sample t-test
+
+
+cdef inline double _variance_of_mean(const double* state, Py_ssize_t width, Py_ssize_t c) noexcept nogil:
+    # 1/W, and what estimated weights add to it (after Meier): 4 Σ (w/W)(1 − w/W)/(dof − 3).
+    cdef double weight = state[width + c]
+    return (1 + 4 * (state[3 * width + c] - state[4 * width + c] / weight) / weight) / weight
 
 
 cdef inline void _row(int kind, Py_ssize_t d, const double* state, Py_ssize_t width, Py_ssize_t start, Py_ssize_t stop,
@@ -345,13 +414,13 @@ cdef inline void _row(int kind, Py_ssize_t d, const double* state, Py_ssize_t wi
                 out[j] += gap * gap * (weight * weights[j] / (weight + weights[j]))
     elif kind == WELCH:
         mean = state[c]
-        weight = state[width + c]
+        weight = _variance_of_mean(state, width, c)
         for j in range(start, stop):
-            other = state[width + j]
-            sum_ = 1 / weight + 1 / other
+            other = _variance_of_mean(state, width, j)
+            sum_ = weight + other
             gap = state[j] - mean
-            freedom = sum_ * sum_ / (state[2 * width + c] / (weight * weight * weight * weight)
-                                     + state[2 * width + j] / (other * other * other * other))
+            freedom = sum_ * sum_ / (weight * weight * (state[2 * width + c] / (state[width + c] * state[width + c]))
+                                     + other * other * (state[2 * width + j] / (state[width + j] * state[width + j])))
             out[j] = _minus_log_t(gap * gap / sum_, freedom)
     elif d == 2:
         # Δᵀ (V_c + V_j)⁻¹ Δ, written out; four times as fast as what follows.
@@ -447,7 +516,8 @@ cdef void _join(int kind, Py_ssize_t d, double* state, Py_ssize_t width, Py_ssiz
             state[k * width + b] += (state[k * width + a] - state[k * width + b]) * (weight_a / (weight_a + weight_b))
             state[(d + k) * width + b] = weight_a + weight_b
         if kind == WELCH:
-            state[2 * width + b] += state[2 * width + a]
+            for k in range(2, 5):
+                state[k * width + b] += state[k * width + a]
         return
     # m_b + V (W_a (m_a − m_b)) with V = (W_a + W_b)⁻¹, from its Cholesky factor L: V = L⁻ᵀ L⁻¹.
     for k in range(d):
@@ -616,7 +686,7 @@ cdef _each(int kind, double* state, Py_ssize_t blocks, Py_ssize_t rows, Py_ssize
     if kind == CORRELATED:
         while d + 2 * d * d < rows:
             d += 1
-    if rows != (2 * d if kind == PLANE else 3 if kind == WELCH else d + 2 * d * d):
+    if rows != (2 * d if kind == PLANE else 5 if kind == WELCH else d + 2 * d * d):
         raise ValueError("merge_plane: state has the wrong number of rows")
     near = <double*>malloc((2 * width + 2 * d * d + d) * sizeof(double))
     nearest = <int64_t*>malloc(2 * width * sizeof(int64_t))

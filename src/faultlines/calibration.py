@@ -6,10 +6,11 @@ For other notions the draws are counted.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import ndtri_exp
@@ -34,7 +35,7 @@ from faultlines.similarity import (
 from faultlines.tails import log_chi_square_1_tail, log_chi_square_tail, log_t_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from faultlines.estimates import Estimates, FloatArray
     from faultlines.similarity import Notion
@@ -44,6 +45,9 @@ _MOST_DRAWS, _FEWEST_DRAWS = 10_000, 300
 _CLEAR = 0.2  # a p above this after a tenth of the draws is not worth the rest of them
 _BUNDLES = 256  # so many bundles of like directions stand for all of them where a curve of p is drawn
 _EXACT_HEIGHTS = 512  # more merges than this in question are read off a curve
+
+
+_Made = TypeVar("_Made")
 
 
 class Calibration(NamedTuple):
@@ -134,6 +138,52 @@ def _by_counting(
     return Calibration(np.log((reached + 1.0) / (ranked.size + 1.0)), ranked.size)
 
 
+MANY_GROUPS = 64  # up to here many experiments are calibrated in one compiled pass
+
+
+def calibrated_many(
+    notions: Sequence[Gaussian], heights: Sequence[FloatArray], draws: int, seed: int, advance: Callable[[int], None]
+) -> list[Calibration]:
+    """The same as `calibrated` for many experiments with the same number of groups, to the last digit.
+
+    For one seed all of them rest on the same standard normals; those are drawn once and go through one compiled pass.
+    """
+    groups = len(notions[0])
+    rows = max(1, min(512, _BLOCK // groups))
+    count = -(-draws // rows)
+    blocks = [_generator(seed, b).standard_normal((min(rows, draws - b * rows), groups)) for b in range(count)]
+    first = min(math.ceil(math.ceil(draws / 10) / rows), count)
+    early, late = np.concatenate(blocks[:first]), np.concatenate([*blocks[first:], np.empty((0, groups))])
+    portion = 32
+
+    def some(number: int) -> list[Calibration]:
+        mine = range(number * portion, min((number + 1) * portion, len(notions)))
+        scales = np.stack([np.sort(notions[e].estimates.se) for e in mine])
+        scales /= np.exp(np.log(scales).mean(axis=1, keepdims=True))
+        looked = np.empty((len(mine), len(early)))
+        _walk.many_fractions(early, scales, looked)
+        return [one(e, scales[i : i + 1], looked[i]) for i, e in enumerate(mine)]
+
+    def one(e: int, scale: FloatArray, looked: FloatArray) -> Calibration:
+        top = float(heights[e].max(initial=0.0))
+        if top == 0:
+            return Calibration(np.zeros(heights[e].size), 0)
+        estimates = notions[e].estimates
+        fractions = np.concatenate([[top / _length(estimates, estimates.se)], looked])
+        of_top: float | None = _log_p_of_top(top, fractions, groups - 1)
+        if len(late) and of_top is not None and of_top <= np.log(_CLEAR):
+            rest = np.empty((1, len(late)))
+            _walk.many_fractions(late, scale, rest)
+            fractions, of_top = np.concatenate([fractions, rest[0]]), None
+        return Calibration(_log_pvalues(heights[e], fractions, groups - 1, of_top), fractions.size - 1)
+
+    made: list[Calibration] = []
+    for done in in_order(some, -(-len(notions) // portion)):
+        made += done
+        advance(len(done))
+    return made
+
+
 # --------------------------------------------------------------------------------------------------------------- blocks
 
 
@@ -152,7 +202,7 @@ def _drawn(
     """
     so_far, look_at = 0, -(-draws // 10)
     with progress("drawing groups that are all alike", draws) as advance:
-        for done in _in_order(block, -(-draws // rows), cores):
+        for done in in_order(block, -(-draws // rows), cores):
             into.append(done)
             so_far += done.size
             advance(done.size)
@@ -162,8 +212,8 @@ def _drawn(
                     return
 
 
-def _in_order(block: Callable[[int], FloatArray], total: int, cores: int | None) -> Iterator[FloatArray]:
-    """Blocks in a fixed order, made on all cores.
+def in_order(block: Callable[[int], _Made], total: int, cores: int | None = None) -> Iterator[_Made]:
+    """Blocks of work in a fixed order, made on all cores.
 
     Only a few blocks are in flight at a time: memory stays bounded, and an interrupt is answered within one block.
     """
@@ -295,7 +345,7 @@ def _count_blocks(notion: Similarity, draws: int, seed: int) -> tuple[int, Calla
             return -log_chi_square_1_tail(top)
         if kernel == WELCH:
             drawn = welch_draws(s, rng, count)
-            state = np.stack([drawn[:, :, 1] / drawn[:, :, 0], drawn[:, :, 0], drawn[:, :, 2]], axis=1)
+            state = np.stack([drawn[:, :, 1] / drawn[:, :, 0], *(drawn[:, :, i] for i in (0, 2, 3, 4))], axis=1)
             _walk.top_plane(WELCH, np.ascontiguousarray(state), top)
             return top
         made = np.asarray(null(s, rng), dtype=float)
@@ -344,14 +394,14 @@ def _log_p_of_top(top: float, fractions: FloatArray, freedom: int) -> float:
     return float(_log_exceedance(np.array([top]), fractions, shares, freedom)[0])
 
 
-def _log_pvalues(heights: FloatArray, fractions: FloatArray, freedom: int) -> FloatArray:
+def _log_pvalues(heights: FloatArray, fractions: FloatArray, freedom: int, of_top: float | None = None) -> FloatArray:
     """Log p of every merge; `fractions` begins with that of the data.
 
     The highest merge, on which the global claim rests, gets its p exactly as defined. For the others, directions with
     nearly the same fraction are taken together, and where there are very many merges p is read off a curve.
     """
     top = float(heights.max())
-    exact = _log_p_of_top(top, fractions, freedom)
+    exact = _log_p_of_top(top, fractions, freedom) if of_top is None else of_top
     if heights.size == 1:
         return np.array([exact])
     bundles, shares = _bundled(fractions)
@@ -405,3 +455,20 @@ def _with_heavier_tail(log_p: FloatArray, drawn: int, dof: float) -> FloatArray:
         return log_p
     quantile, at_limit = (-ndtri_exp(value - np.log(2)) for value in (log_p, limit))
     return np.where(log_p < limit, limit + log_t_tail(quantile, dof) - log_t_tail(at_limit, dof), log_p)
+
+
+def critical_height(notion: Gaussian, alpha: float, draws: int, seed: int) -> float:
+    """The height above which a merge is a split at level α, whatever the estimates: it follows from their errors."""
+    estimates = notion.estimates
+    freedom = len(estimates) - 1
+    rows, block = _line_blocks(estimates.se, None, draws, seed, notion.tolerance > 0)
+    fractions = np.concatenate(list(in_order(block, -(-draws // rows))))
+    shares = np.full(fractions.size, 1 / fractions.size)
+    low, high = 0.0, 1.0
+    while _log_exceedance(np.array([high]), fractions, shares, freedom)[0] > np.log(alpha):
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = _log_exceedance(np.array([middle]), fractions, shares, freedom)[0] > np.log(alpha)
+        low, high = (middle, high) if above else (low, middle)
+    return high

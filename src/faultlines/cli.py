@@ -36,7 +36,13 @@ app = typer.Typer(
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 Alpha = Annotated[float, typer.Option(help="Accepted chance of claiming a difference where there is none.")]
-GuaranteeName = Annotated[str, typer.Option(help="calibrated (holds at any number of groups) or bonferroni (α/K²).")]
+GuaranteeName = Annotated[
+    str,
+    typer.Option(help="calibrated, stepdown (calibrated, finer), holdout, folds, or bonferroni (the paper's α/K²)."),
+]
+Tolerance = Annotated[
+    float, typer.Option(help="Take effects as alike that are at most so far apart, in units of the metric.")
+]
 Draws = Annotated[int | None, typer.Option(help="Draws to calibrate on. Default: 10,000, fewer for very many groups.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 FailOnSplit = Annotated[bool, typer.Option("--fail-on-split", help="Exit 1 when clusters differ.")]
@@ -106,6 +112,7 @@ def estimates(
     alpha: Alpha = 0.05,
     guarantee: GuaranteeName = "calibrated",
     draws: Draws = None,
+    tolerance: Tolerance = 0.0,
     refine: Annotated[bool, typer.Option(help="Move border groups to the cluster of nearest estimate.")] = True,
     min_size: Annotated[float, typer.Option(help="Leave out groups smaller than this (needs --n).")] = 0,
     seed: Seed = 0,
@@ -118,7 +125,9 @@ def estimates(
 
     chosen = _guarantee(guarantee, draws)
     table = Estimates.from_frame(file, by=by[0] if len(by) == 1 else by, estimate=estimate, se=se, n=n, dof=dof)
-    found = cluster(table, alpha=alpha, guarantee=chosen, refine=refine, min_size=min_size, seed=seed)
+    found = cluster(
+        table, alpha=alpha, guarantee=chosen, tolerance=tolerance, refine=refine, min_size=min_size, seed=seed
+    )
     if str(json) != "-":
         _say(str(found))
     _write_json([found], json, alpha)
@@ -135,6 +144,10 @@ By = Annotated[
 ]
 MinSize = Annotated[float | None, typer.Option(help="Rows a group needs in every arm. Default: 20.")]
 Weight = Annotated[str | None, typer.Option(help="Column of weights.")]
+SplitUnit = Annotated[
+    str | None, typer.Option(help="For holdout and folds: column whose values stay together. Default: --unit, if any.")
+]
+Joint = Annotated[bool, typer.Option("--joint", help="Take all metrics together: similar means equal in every one.")]
 
 
 @app.command()
@@ -155,9 +168,12 @@ def experiment(
     unit: Annotated[str | None, typer.Option(help="Column of the randomised unit; rows are summed to it.")] = None,
     covariate: Annotated[str | None, typer.Option(help="Column measured before the experiment, for CUPED.")] = None,
     weight: Weight = None,
+    joint: Joint = False,
     alpha: Alpha = 0.05,
     guarantee: GuaranteeName = "calibrated",
     draws: Draws = None,
+    split_unit: SplitUnit = None,
+    tolerance: Tolerance = 0.0,
     min_size: MinSize = None,
     seed: Seed = 0,
     json: Json = None,
@@ -185,7 +201,8 @@ def experiment(
             form = "lift:revenue" if known[kind] == 1 else "ratio_lift:clicks/views"
             raise InputError(f"metric={wanted!r}", "does not name its columns", f"Write it as in {form}.")
         made.append(getattr(metrics, kind)(*names, **options))
-    _rows(files, by, made, alpha, guarantee, draws, min_size, seed, json, fail_on_split)
+    chosen = _guarantee(guarantee, draws, split_unit)
+    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, fail_on_split)
 
 
 _SCORED = ("auc", "log_loss", "brier", "calibration_gap")
@@ -202,6 +219,8 @@ _RATES = (
     "error_rate",
 )
 
+_MODEL_METRICS = [*_RATES, "equalized_odds", *_SCORED, *_REGRESSION]
+
 
 @app.command()
 def model(
@@ -210,7 +229,8 @@ def model(
     metric: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME", help=f"Several are corrected for by Holm. {', '.join(_RATES + _SCORED + _REGRESSION)}."
+            metavar="NAME",
+            help=f"Several are corrected for by Holm. {', '.join(_MODEL_METRICS)}.",
         ),
     ],
     y_true: Annotated[str | None, typer.Option(help="Column of true outcomes.")] = None,
@@ -219,9 +239,12 @@ def model(
     threshold: Annotated[float | None, typer.Option(help="A score at or above this predicts 1.")] = None,
     positive: Annotated[str | None, typer.Option(help="The label that counts as 1, if not 1 or true.")] = None,
     weight: Weight = None,
+    joint: Joint = False,
     alpha: Alpha = 0.05,
     guarantee: GuaranteeName = "calibrated",
     draws: Draws = None,
+    split_unit: SplitUnit = None,
+    tolerance: Tolerance = 0.0,
     min_size: MinSize = None,
     seed: Seed = 0,
     json: Json = None,
@@ -234,7 +257,8 @@ def model(
     for option, value in asked.items():
         if value is not None and option not in used:
             raise InputError(f"{option}={value!r}", f"means nothing to {', '.join(metric)}", "Leave it out.")
-    _rows(files, by, made, alpha, guarantee, draws, min_size, seed, json, fail_on_split)
+    chosen = _guarantee(guarantee, draws, split_unit)
+    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, fail_on_split)
 
 
 def _options(name: str) -> set[str]:
@@ -252,9 +276,8 @@ def _model_metric(
     """A metric of a model by its name, from the columns that were given."""
     from faultlines import metrics
 
-    known = [*_RATES, "equalized_odds", *_SCORED, *_REGRESSION]
-    if name not in known:
-        raise InputError(f"metric={name!r}", "is not known", did_you_mean(name, known))
+    if name not in _MODEL_METRICS:
+        raise InputError(f"metric={name!r}", "is not known", did_you_mean(name, _MODEL_METRICS))
     given: dict[str, Any] = {option: value for option, value in asked.items() if option in _options(name)}
     needed: dict[str, str | None]
     if name in {*_RATES, "equalized_odds"}:
@@ -279,9 +302,10 @@ def _rows(
     files: list[str],
     by: list[str],
     made: list[Metric],
+    joint: bool,
     alpha: float,
-    guarantee: str,
-    draws: int | None,
+    guarantee: Guarantee,
+    tolerance: float,
     min_size: float | None,
     seed: int,
     json: Path | None,
@@ -290,12 +314,13 @@ def _rows(
     """Cluster rows by each metric, correct for their number, and say what was found."""
     from faultlines.clustering import cluster, holm
 
+    if joint:
+        from faultlines import metrics
+
+        made = [metrics.joint(*made)]
     attributes = [_attribute(given) for given in by]
-    chosen = _guarantee(guarantee, draws)
-    found = [
-        cluster(files, by=attributes, metric=metric, alpha=alpha, guarantee=chosen, min_size=min_size, seed=seed)
-        for metric in made
-    ]
+    options: dict[str, Any] = {"alpha": alpha, "guarantee": guarantee, "tolerance": tolerance, "seed": seed}
+    found = [cluster(files, by=attributes, metric=metric, min_size=min_size, **options) for metric in made]
     if len(found) > 1:
         found = holm(found, alpha)
     if str(json) != "-":
@@ -305,6 +330,71 @@ def _rows(
     _write_json(found, json, alpha)
     if fail_on_split and any(one.rejected for one in found):
         raise typer.Exit(1)
+
+
+@app.command()
+def power(
+    file: Annotated[
+        Path | None, typer.Argument(help="A csv or parquet file with one row a group; or give --groups and --size.")
+    ] = None,
+    by: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column that names the groups.")] = None,
+    se: Annotated[str | None, typer.Option(help="Column of standard errors; or --n with --spread.")] = None,
+    n: Annotated[str | None, typer.Option(help="Column of group sizes.")] = None,
+    groups: Annotated[int | None, typer.Option(help="Without a file: how many groups.")] = None,
+    size: Annotated[float | None, typer.Option(help="Without a file: units in each of them.")] = None,
+    spread: Annotated[float | None, typer.Option(help="Standard deviation of the metric between units.")] = None,
+    arms: Annotated[int, typer.Option(help="2: sizes are shared by two arms; 1: a plain mean.")] = 2,
+    gap: Annotated[float | None, typer.Option(help="The difference to be seen, in units of the metric.")] = None,
+    share: Annotated[float, typer.Option(help="Share of the groups that differ, any of them.")] = 0.5,
+    only: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Or just these groups.")] = None,
+    alpha: Alpha = 0.05,
+    guarantee: GuaranteeName = "calibrated",
+    draws: Draws = None,
+    tolerance: Tolerance = 0.0,
+    target: Annotated[float, typer.Option(help="Chance with which the smallest gap shall be seen.")] = 0.8,
+    runs: Annotated[int, typer.Option(help="Simulated experiments behind each figure.")] = 1000,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """What will an experiment be able to see, or what would one have seen that found nothing?"""
+    import faultlines as fl
+    from faultlines import frames
+
+    data: Any
+    if file is not None:
+        if not by or (se is None) == (n is None) or groups is not None or size is not None:
+            raise InputError(f"file={str(file)!r}", "needs --by and either --se or --n with --spread", "Name them.")
+        if n is not None and spread is None:
+            raise InputError(f"n={n!r}", "needs --spread", "Give the standard deviation of the metric.")
+        read = frames.read(
+            file, keys={f"by[{i}]": c for i, c in enumerate(by)}, numbers={"se": se} if se else {"n": n or ""}
+        )
+        labels = read.keys[0] if len(by) == 1 else list(zip(*read.keys, strict=True))
+        sizes = read.numbers.get("n")
+        data = fl.Estimates([0.0] * len(labels), read.numbers.get("se", [1.0] * len(labels)), labels, sizes)
+    else:
+        if groups is None or size is None or spread is None:
+            raise InputError("FILE", "is missing", "Give a file, or --groups, --size and --spread.")
+        if groups < 2:
+            raise InputError(f"groups={groups}", "must be 2 or more", "Use for example --groups 40.")
+        data = [size] * groups
+    found = fl.power(
+        data,
+        gap=gap,
+        split=only or share,
+        spread=spread,
+        arms=arms,
+        alpha=alpha,
+        guarantee=_guarantee(guarantee, draws),
+        tolerance=tolerance,
+        target=target,
+        runs=runs,
+        seed=seed,
+    )
+    if str(json) != "-":
+        _say(str(found))
+    if json is not None:
+        _write(dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False), json)
 
 
 def _attribute(given: str) -> str | Bins:
@@ -318,15 +408,34 @@ def _attribute(given: str) -> str | Bins:
     return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
 
 
-def _guarantee(name: str, draws: int | None) -> Guarantee:
-    from faultlines.guarantees import Calibrated, guarantee_of
+def _guarantee(name: str, draws: int | None, split_unit: str | None = None) -> Guarantee:
+    from dataclasses import replace
 
-    chosen = guarantee_of(name)
-    if draws is None:
-        return chosen
-    if not isinstance(chosen, Calibrated):
-        raise InputError(f"draws={draws}", f"means nothing to {name}", "Leave it out, or use calibrated.")
-    return Calibrated(draws=draws)
+    from faultlines.guarantees import Calibrated, Folds, Holdout, guarantee_of
+
+    kind, _, size = name.partition(":")
+    chosen = Calibrated(stepdown=True) if name == "stepdown" else guarantee_of(kind)
+    if size:
+        try:
+            if isinstance(chosen, Holdout):
+                chosen = Holdout(fraction=float(size))
+            elif isinstance(chosen, Folds):
+                chosen = Folds(n=int(size))
+            else:
+                raise ValueError
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"guarantee={name!r}", "is not known", "Write holdout:0.3 or folds:10.") from error
+    if split_unit is not None:
+        if not isinstance(chosen, Holdout | Folds):
+            raise InputError(f"split_unit={split_unit!r}", f"means nothing to {name}", "Use holdout or folds.")
+        chosen = replace(chosen, unit=split_unit)
+    if draws is not None:
+        if not isinstance(chosen, Calibrated):
+            raise InputError(f"draws={draws}", f"means nothing to {name}", "Leave it out, or use calibrated.")
+        chosen = replace(chosen, draws=draws)
+    return chosen
 
 
 def _say(text: str) -> None:
@@ -351,6 +460,11 @@ def _write_json(found: list[Clustering], path: Path | None, alpha: float) -> Non
     else:
         whole = {"correction": "holm", "alpha": alpha, "metrics": [one.summary() for one in found]}
         written = dumps(whole, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    _write(written, path)
+
+
+def _write(written: str, path: Path) -> None:
+    """Text to a file, or to stdout."""
     if str(path) == "-":
         if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 whatever the terminal speaks

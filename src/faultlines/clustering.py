@@ -20,7 +20,7 @@ from faultlines.estimates import IDENTITY, Estimates, Excluded, Scales, name_of
 from faultlines.groups import Bins, attach, canonical
 from faultlines.guarantees import Bonferroni, Calibrated, Folds, Guarantee, Holdout, Judgement, guarantee_of
 from faultlines.hierarchy import Hierarchy, notion_of, partition
-from faultlines.similarity import Gaussian, Similarity, true_scales
+from faultlines.similarity import Gaussian, Similarity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from faultlines.estimates import Label
+    from faultlines.estimates import FloatArray, Label
     from faultlines.metrics import Metric
     from faultlines.similarity import IntArray, Notion
 
 Rows = Literal["groups", "clusters"]
+Correction = Literal["holm", "bh"]
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
 
@@ -148,7 +149,7 @@ class Clustering:
 
     def at(self, alpha: float) -> Clustering:
         """The clusters at another level of significance, without computing anything again: O(K)."""
-        alpha = _checked_alpha(alpha)
+        alpha = checked_alpha(alpha)
         self.guarantee.check(alpha)
         is_open = self.judgement.log_pvalues < np.log(alpha)
         labels, clusters = summarised(self.groups, self._partition(is_open), alpha)
@@ -259,19 +260,19 @@ class Clustering:
 
     def to_pandas(self, rows: Rows = "groups") -> pd.DataFrame:
         """One row a group (or a cluster) as a pandas frame."""
-        frame: pd.DataFrame = _library("pandas").DataFrame(self._columns(rows))
+        frame: pd.DataFrame = column_library("pandas").DataFrame(self._columns(rows))
         if rows == "groups":
             frame["cluster"] = frame["cluster"].astype("Int64")
         return frame
 
     def to_polars(self, rows: Rows = "groups") -> pl.DataFrame:
         """One row a group (or a cluster) as a Polars frame."""
-        frame: pl.DataFrame = _library("polars").DataFrame(self._columns(rows), strict=False)
+        frame: pl.DataFrame = column_library("polars").DataFrame(self._columns(rows), strict=False)
         return frame
 
     def to_arrow(self, rows: Rows = "groups") -> pa.Table:
         """One row a group (or a cluster) as an Arrow table."""
-        made: pa.Table = _library("pyarrow").table(self._columns(rows))
+        made: pa.Table = column_library("pyarrow").table(self._columns(rows))
         return made
 
     def to_json(self, *, indent: int | None = 2) -> str:
@@ -456,15 +457,14 @@ def cluster(
             default; of estimates, none by default, and sizes `n` are needed.
         seed: Of the random draws. The same seed gives the same result on any number of cores.
     """
-    alpha = _checked_alpha(alpha)
+    alpha = checked_alpha(alpha)
     chosen = guarantee_of(guarantee)
     chosen.check(alpha)
     if not isinstance(refine, bool | np.bool_):
         raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
-    measured = _measured(data, by, metric, min_size, chosen, tolerance, int(seed))
-    judged = chosen.judge(measured.notion, int(seed), refine=bool(refine), parts=measured.parts)
+    seed = checked_seed(seed)
+    measured = _measured(data, by, metric, min_size, chosen, tolerance, seed)
+    judged = chosen.judge(measured.notion, seed, refine=bool(refine), parts=measured.parts)
     blank = Clustering(
         judged.reported,
         judged.explored,
@@ -483,19 +483,33 @@ def cluster(
 
 
 def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
-    """Cut several results so that the chance of any false claim among them is α (Holm's step-down over their p).
+    """Cut several results so that the chance of any false claim among them is α (Holm's step-down over their p)."""
+    levels = corrected(np.array([one.log_pvalue for one in found]), checked_alpha(alpha), "holm")[1]
+    return [one.at(float(level)) for one, level in zip(found, levels, strict=True)]
 
-    The smallest p is held against α/m, the next against α/(m − 1), and so on; once one fails, all after it fail too.
+
+def corrected(log_p: FloatArray, alpha: float, correction: Correction) -> tuple[FloatArray, FloatArray]:
+    """Adjusted log p, and the level at which each experiment is cut.
+
+    Holm holds the smallest p against α/m, the next against α/(m − 1) and so on; once one fails, the rest are held
+    against the level it failed at. Benjamini and Hochberg hold all against α R/m, where R is the largest number of
+    experiments with a p below that.
     """
-    alpha = _checked_alpha(alpha)
-    ranked = sorted(range(len(found)), key=lambda i: found[i].log_pvalue)
-    out = list(found)
-    level, standing = 0.0, True
-    for rank, i in enumerate(ranked):
-        level = alpha / (len(found) - rank) if standing else level
-        out[i] = found[i].at(level)
-        standing = standing and out[i].rejected
-    return out
+    m = log_p.size
+    order = np.argsort(log_p, kind="stable")
+    ranked, adjusted, levels = log_p[order], np.empty(m), np.empty(m)
+    if correction == "holm":
+        left = np.arange(m, 0, -1)
+        adjusted[order] = np.minimum(np.maximum.accumulate(ranked + np.log(left)), 0.0)
+        failed = ranked >= np.log(alpha / left)
+        first = int(np.argmax(failed)) if failed.any() else m - 1
+        levels[order] = alpha / left[np.minimum(np.arange(m), first)]
+        return adjusted, levels
+    rank = np.arange(1, m + 1)
+    adjusted[order] = np.minimum(np.minimum.accumulate((ranked + np.log(m / rank))[::-1])[::-1], 0.0)
+    standing = np.flatnonzero(ranked < np.log(alpha * rank / m))
+    levels[:] = alpha * (standing[-1] + 1 if standing.size else 1) / m
+    return adjusted, levels
 
 
 class _Measured(NamedTuple):
@@ -588,19 +602,11 @@ def _one_effect(
 ) -> list[tuple[float, float, tuple[float, float]]]:
     """Estimate, standard error and interval of every cluster."""
     count = int(clusters.max()) + 1
-    middle = float(estimates.theta[len(estimates) // 2])
-    weight = (estimates.se.min() / estimates.se) ** 2
-    mass = np.bincount(clusters, weight, count)
-    means = middle + np.bincount(clusters, weight * (estimates.theta - middle), count) / mass
-    errors = estimates.se.min() / np.sqrt(mass)
-    reach = np.full(count, -float(ndtri(alpha / 2)))
-    if estimates.dof is not None:
-        # Groups whose variance came out too small weigh too much, and 1/√Σw would take their word for it: the variance
-        # of the weighted mean is that of its terms with the scales behind the estimates. Then Welch–Satterthwaite.
-        spread = np.bincount(clusters, (weight * true_scales(estimates.se, estimates.dof)) ** 2, count)
-        errors = np.maximum(errors, np.sqrt(spread) / mass)
-        freedom = mass**2 / np.bincount(clusters, weight**2 / np.minimum(estimates.dof, 1e12), count)
-        reach = -np.asarray(stdtrit(freedom, alpha / 2), dtype=np.float64)
+    notion = Gaussian(estimates)
+    centred, variance = notion.pooled(clusters)
+    freedom, variance = notion.freedom(clusters, variance)
+    means, errors = centred + estimates.theta[len(estimates) // 2], np.sqrt(variance)
+    reach = -ndtri(alpha / 2) if freedom is None else -np.asarray(stdtrit(freedom, alpha / 2), dtype=np.float64)
     scale = estimates.scale
     natural, lower, upper, natural_errors = means, means - reach * errors, means + reach * errors, errors
     if scale is not IDENTITY:  # compared on one scale, reported on another
@@ -669,10 +675,18 @@ def _large_enough(notion: Notion, min_size: float) -> tuple[Notion, tuple[Exclud
     return notion.subset(keep), left
 
 
-def _checked_alpha(alpha: float) -> float:
+def checked_alpha(alpha: float) -> float:
+    """A level of significance as it can be used."""
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 1e-305 < alpha < 1:
         raise InputError(f"alpha={shorten(alpha)}", "must lie strictly between 0 and 1", "Use for example alpha=0.05.")
     return float(alpha)
+
+
+def checked_seed(seed: int) -> int:
+    """A seed as it can be used."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
+    return int(seed)
 
 
 def _probability(log_p: float) -> float:
@@ -708,7 +722,8 @@ def _whole(size: float | None) -> float | int | None:
     return int(size) if size is not None and size == int(size) else size
 
 
-def _library(name: str) -> Any:
+def column_library(name: str) -> Any:
+    """A library of frames, if it is there."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -182,7 +182,7 @@ class Gaussian:
             order = np.lexsort((cov, theta))
             low, high = order[:-1], order[1:]
             beyond, plain = self._beyond(theta[low], theta[high]), theta[high] - theta[low]
-            freedom = self._freedom(clusters, cov)
+            freedom, cov = self.freedom(clusters, cov)
             log_p = _two_sided(beyond, cov[low], cov[high], freedom, low, high)
             nearest = int(np.lexsort((plain**2 / (cov[low] + cov[high]), -log_p))[0])
             found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
@@ -214,24 +214,32 @@ class Gaussian:
                     found = Pair(a, int(b[at]), float(log_p[at]))
         return found
 
-    def _freedom(self, clusters: IntArray, variance: FloatArray) -> FloatArray | None:
-        """Degrees of freedom of each cluster's standard error (Welch–Satterthwaite), where they are known."""
+    def freedom(self, clusters: IntArray, variance: FloatArray) -> tuple[FloatArray | None, FloatArray]:
+        """Degrees of freedom of each cluster's standard error (Welch–Satterthwaite), and its variance as in `welch`."""
         dof, se = self.estimates.dof, self.estimates.se
         if dof is None:
-            return None
-        weight = (se.min() / se) ** 2
+            return None, variance
+        weight, known = (se.min() / se) ** 2, np.minimum(dof, AS_GOOD_AS_KNOWN)
         total = se.min() ** 2 / variance
-        return np.asarray(total**2 / np.bincount(clusters, weight**2 / np.minimum(dof, 1e12), variance.size))
+        terms = (weight**2 / known, weight / np.maximum(known - 3, 0.5), weight**2 / np.maximum(known - 3, 0.5))
+        squares, *added = (np.asarray(np.bincount(clusters, term, variance.size), dtype=float) for term in terms)
+        return np.asarray(total**2 / squares), np.asarray(variance * (1 + meier(total, *added)))
 
     def _beyond(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """What of the distance of neighbours is beyond the tolerance, on the scale that is compared on."""
+        """The same for estimates less their centre, which comes back where the scale bends."""
+        centre = self.estimates.theta[len(self) // 2] if self.line_kernel == WITHIN_RATES else 0.0
+        return self.beyond(low + centre, high + centre)
+
+    def beyond(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """What of the distance of two effects is beyond the tolerance, on the scale that is compared on.
+
+        For rates it is how far the higher one is from the farthest rate that the lower one allows, or the other way
+        round: the smaller of the two.
+        """
         if self.tolerance == 0:
             return high - low
         if self.line_kernel == WITHIN:
             return np.maximum(high - low - self.tolerance, 0.0)
-        # Rates. The centre that was taken out comes back, because the scale bends.
-        centre = self.estimates.theta[len(self) // 2]
-        low, high = low + centre, high + centre
         reach = np.sin(np.clip(low, 0, np.pi / 2)) ** 2 + self.tolerance
         floor = np.sin(np.clip(high, 0, np.pi / 2)) ** 2 - self.tolerance
         up = np.where(reach < 1, high - np.arcsin(np.sqrt(np.clip(reach, 0, 1))), 0.0)
@@ -498,8 +506,10 @@ def _renamed(made: Estimates, names: Estimates, measure: str) -> Estimates:
 def welch(estimates: Estimates) -> Similarity:
     """The two-sample t-test on effects (the paper's section 5.1.1), with Welch–Satterthwaite degrees of freedom.
 
-    A cluster's effect is the precision-weighted mean of its groups; its degrees of freedom are (Σw)²/Σ(w²/dof). Where
-    the standard errors of `estimates` have no `dof` they count as known.
+    A cluster's effect is the precision-weighted mean of its groups; its degrees of freedom are (Σw)²/Σ(w²/dof). Groups
+    whose variance came out too small weigh too much, so its variance is 1/W and a little more: a share of
+    4 Σ (w/W)(1 − w/W)/(dof − 3), after Meier (1953), without which the test would not survive merging. Where the
+    standard errors of `estimates` have no `dof` they count as known.
     """
     if not isinstance(estimates, Estimates):
         raise InputError(f"estimates={type(estimates).__name__}", "is not an Estimates", "Make one with fl.Estimates.")
@@ -508,7 +518,7 @@ def welch(estimates: Estimates) -> Similarity:
     centre, unit = float(estimates.theta[len(estimates) // 2]), float(np.exp(np.log(estimates.se).mean()))
     weight = (unit / estimates.se) ** 2
     dof = np.full(len(estimates), np.inf) if estimates.dof is None else estimates.dof
-    table = np.column_stack([weight, weight * (estimates.theta - centre) / unit, weight**2 / dof])
+    table = _welch_statistics(weight, (estimates.theta - centre) / unit, dof)
 
     def estimate(s: FloatArray) -> Estimates:
         freedom = None if estimates.dof is None else np.maximum(s[:, 0] ** 2 / s[:, 2], 1.0)
@@ -520,7 +530,7 @@ def welch(estimates: Estimates) -> Similarity:
     def divide(s: FloatArray, shares: Sequence[float], rng: np.random.Generator) -> list[FloatArray]:
         thinned = Gaussian(Estimates(s[:, 1] / s[:, 0], 1 / np.sqrt(s[:, 0]))).divided(shares, rng)
         return [
-            np.column_stack([q * s[:, 0], q * s[:, 0] * part.estimates.theta, q**2 * s[:, 2]])
+            np.column_stack([q * s[:, 0], q * s[:, 0] * part.estimates.theta, s[:, 2:] * [q**2, q, q**2]])
             for q, part in zip(shares, thinned, strict=True)
         ]
 
@@ -544,21 +554,38 @@ def welch(estimates: Estimates) -> Similarity:
 
 def _welch_log_p(a: FloatArray, b: FloatArray) -> FloatArray:
     gap = a[:, 1] / a[:, 0] - b[:, 1] / b[:, 0]
-    variance = 1 / a[:, 0] + 1 / b[:, 0]
+    var_a, var_b = ((1 + meier(s[:, 0], s[:, 3], s[:, 4])) / s[:, 0] for s in (a, b))
+    variance = var_a + var_b
     with np.errstate(divide="ignore"):
-        dof = variance**2 / (a[:, 2] / a[:, 0] ** 4 + b[:, 2] / b[:, 0] ** 4)
+        dof = variance**2 / (var_a**2 * a[:, 2] / a[:, 0] ** 2 + var_b**2 * b[:, 2] / b[:, 0] ** 2)
     return np.asarray(np.where(gap == 0, 0.0, log_t_tail(gap / np.sqrt(variance), dof)))
 
 
+def _welch_statistics(weight: FloatArray, theta: FloatArray, dof: FloatArray) -> FloatArray:
+    """W, Wθ, W²/dof and what `meier` needs: all of it adds up. Along the last axis."""
+    less = np.maximum(dof - 3, 0.5)
+    return np.stack([weight, weight * theta, weight**2 / dof, weight / less, weight**2 / less], axis=-1)
+
+
+def meier(weight: FloatArray, shares: FloatArray, squares: FloatArray) -> FloatArray:
+    """What estimated weights add to the variance 1/W of a weighted mean, as a share of it.
+
+    Meier's first-order term is 4 Σ (w/W)(1 − w/W)/dof; with dof − 3 it holds down to four degrees of freedom (measured:
+    rejections of 3 to 6% at α = 5%, where Meier's own gives up to 13% and none at all far more). From W = Σw,
+    Σ w/(dof − 3) and Σ w²/(dof − 3).
+    """
+    return np.asarray(4 * (shares - squares / weight) / weight)
+
+
 def welch_draws(s: FloatArray, rng: np.random.Generator, rows: int) -> FloatArray:
-    """Statistics of groups that are all alike, (rows, K, 3): effects around zero, variances estimated anew."""
+    """Statistics of groups that are all alike, (rows, K, 5): effects around zero, variances estimated anew."""
     with np.errstate(divide="ignore"):
         dof = np.where(s[:, 2] > 0, s[:, 0] ** 2 / s[:, 2], np.inf)
     scale = true_scales(1 / np.sqrt(s[:, 0]), None if np.isinf(dof).all() else np.maximum(dof, 1.0))
     half = np.minimum(dof, 1e12) / 2
     theta = scale * rng.standard_normal((rows, len(s)))
     weight = 1 / (scale**2 * (rng.standard_gamma(half, size=theta.shape) / half))
-    return np.stack([weight, weight * theta, weight**2 / dof], axis=2)
+    return _welch_statistics(weight, theta, dof)
 
 
 def binomial(
