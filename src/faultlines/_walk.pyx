@@ -385,13 +385,15 @@ def link(const int64_t[::1] order, const int64_t[::1] gaps, int64_t[:, ::1] merg
 cdef enum:
     PLANE = 0  # d means, d weights: independent dimensions
     CORRELATED = 1  # d means, the d × d precision matrix, its inverse
-    WELCH = 2  # mean, weight Σw, Σ w²/dof, Σ w/(dof − 3), Σ w²/(dof − 3): two-sample t-test
+    WELCH = 2  # two-sample t-test: mean, W = Σw, Σv for v = w² se², Σ v²/dof, and what estimated weights add
 
 
 cdef inline double _variance_of_mean(const double* state, Py_ssize_t width, Py_ssize_t c) noexcept nogil:
-    # 1/W, and what estimated weights add to it (after Meier): 4 Σ (w/W)(1 − w/W)/(dof − 3).
+    # Σv / W², and what estimated weights add to it (after Meier): 4 Σ (w/W)(1 − w/W)/(dof − 3).
     cdef double weight = state[width + c]
-    return (1 + 4 * (state[3 * width + c] - state[4 * width + c] / weight) / weight) / weight
+    return state[2 * width + c] * (1 + 4 * (state[4 * width + c] - state[5 * width + c] / weight) / weight) / (
+        weight * weight
+    )
 
 
 cdef inline void _row(int kind, Py_ssize_t d, const double* state, Py_ssize_t width, Py_ssize_t start, Py_ssize_t stop,
@@ -419,8 +421,10 @@ cdef inline void _row(int kind, Py_ssize_t d, const double* state, Py_ssize_t wi
             other = _variance_of_mean(state, width, j)
             sum_ = weight + other
             gap = state[j] - mean
-            freedom = sum_ * sum_ / (weight * weight * (state[2 * width + c] / (state[width + c] * state[width + c]))
-                                     + other * other * (state[2 * width + j] / (state[width + j] * state[width + j])))
+            freedom = sum_ * sum_ / (
+                weight * weight * (state[3 * width + c] / (state[2 * width + c] * state[2 * width + c]))
+                + other * other * (state[3 * width + j] / (state[2 * width + j] * state[2 * width + j]))
+            )
             out[j] = _minus_log_t(gap * gap / sum_, freedom)
     elif d == 2:
         # Δᵀ (V_c + V_j)⁻¹ Δ, written out; four times as fast as what follows.
@@ -516,7 +520,7 @@ cdef void _join(int kind, Py_ssize_t d, double* state, Py_ssize_t width, Py_ssiz
             state[k * width + b] += (state[k * width + a] - state[k * width + b]) * (weight_a / (weight_a + weight_b))
             state[(d + k) * width + b] = weight_a + weight_b
         if kind == WELCH:
-            for k in range(2, 5):
+            for k in range(2, 6):
                 state[k * width + b] += state[k * width + a]
         return
     # m_b + V (W_a (m_a − m_b)) with V = (W_a + W_b)⁻¹, from its Cholesky factor L: V = L⁻ᵀ L⁻¹.
@@ -686,7 +690,7 @@ cdef _each(int kind, double* state, Py_ssize_t blocks, Py_ssize_t rows, Py_ssize
     if kind == CORRELATED:
         while d + 2 * d * d < rows:
             d += 1
-    if rows != (2 * d if kind == PLANE else 5 if kind == WELCH else d + 2 * d * d):
+    if rows != (2 * d if kind == PLANE else 6 if kind == WELCH else d + 2 * d * d):
         raise ValueError("merge_plane: state has the wrong number of rows")
     near = <double*>malloc((2 * width + 2 * d * d + d) * sizeof(double))
     nearest = <int64_t*>malloc(2 * width * sizeof(int64_t))

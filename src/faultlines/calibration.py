@@ -345,7 +345,7 @@ def _count_blocks(notion: Similarity, draws: int, seed: int) -> tuple[int, Calla
             return -log_chi_square_1_tail(top)
         if kernel == WELCH:
             drawn = welch_draws(s, rng, count)
-            state = np.stack([drawn[:, :, 1] / drawn[:, :, 0], *(drawn[:, :, i] for i in (0, 2, 3, 4))], axis=1)
+            state = np.stack([drawn[:, :, 1] / drawn[:, :, 0], *(drawn[:, :, i] for i in (0, 2, 3, 4, 5))], axis=1)
             _walk.top_plane(WELCH, np.ascontiguousarray(state), top)
             return top
         made = np.asarray(null(s, rng), dtype=float)

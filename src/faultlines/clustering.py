@@ -566,9 +566,16 @@ def numbered(groups: Notion, labels: IntArray) -> IntArray:
     if groups.estimates is None:
         return labels
     rank = np.empty(int(labels.max()), dtype=np.int64)
-    means = Gaussian(groups.estimates).pooled(labels - 1)[0]
+    means = _pooling(groups).pooled(labels - 1)[0]
     rank[np.argsort(means if means.ndim == 1 else means[:, 0], kind="stable")] = np.arange(1, len(means) + 1)
     return np.asarray(rank[labels - 1])
+
+
+def _pooling(groups: Notion) -> Gaussian:
+    """How the estimates of groups pool."""
+    if isinstance(groups, Gaussian):
+        return groups
+    return Gaussian(groups.estimates)  # type: ignore[arg-type]
 
 
 def summarised(groups: Notion, labels: IntArray, alpha: float) -> tuple[IntArray, tuple[Cluster, ...]]:
@@ -581,7 +588,7 @@ def summarised(groups: Notion, labels: IntArray, alpha: float) -> tuple[IntArray
     if estimates is None:
         order = np.arange(len(groups))
     elif estimates.dims == 1:
-        order, summary = np.argsort(estimates.theta, kind="stable"), _one_effect(estimates, labels - 1, alpha)
+        order, summary = np.argsort(estimates.theta, kind="stable"), _one_effect(_pooling(groups), labels - 1, alpha)
     else:
         order, summary = (
             np.argsort(estimates.theta[:, 0], kind="stable"),
@@ -597,12 +604,9 @@ def summarised(groups: Notion, labels: IntArray, alpha: float) -> tuple[IntArray
     )
 
 
-def _one_effect(
-    estimates: Estimates, clusters: IntArray, alpha: float
-) -> list[tuple[float, float, tuple[float, float]]]:
+def _one_effect(notion: Gaussian, clusters: IntArray, alpha: float) -> list[tuple[float, float, tuple[float, float]]]:
     """Estimate, standard error and interval of every cluster."""
-    count = int(clusters.max()) + 1
-    notion = Gaussian(estimates)
+    estimates, count = notion.estimates, int(clusters.max()) + 1
     centred, variance = notion.pooled(clusters)
     freedom, variance = notion.freedom(clusters, variance)
     means, errors = centred + estimates.theta[len(estimates) // 2], np.sqrt(variance)

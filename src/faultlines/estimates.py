@@ -300,14 +300,21 @@ class Estimates:
             parts=self.parts if self.dims > 1 else None,
         )
 
-    def replaced(self, theta: FloatArray, *, spread: float = 1.0) -> Estimates:
-        """Other estimates of the same groups, with standard errors `spread` times as large."""
+    def replaced(
+        self,
+        theta: FloatArray,
+        *,
+        spread: float = 1.0,
+        se: FloatArray | None = None,
+        dof: FloatArray | None = None,
+    ) -> Estimates:
+        """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
         return Estimates(
             theta,
-            self.se * spread if self.cov is None else None,
+            None if self.cov is not None else self.se * spread if se is None else se,
             self.labels,
             self.n,
-            self.dof,
+            self.dof if dof is None else dof,
             attributes=self.attributes,
             natural=self.scale.natural(theta),
             scale=self.scale,

@@ -206,6 +206,8 @@ class Holdout:
         """Adjusted p of m clusters = the largest, over 2 … m, of the p of their most similar pair."""
         thinned = not parts
         explored, held = parts or notion.divided(self.shares(len(notion)), np.random.default_rng(seed))
+        if isinstance(held, Gaussian) and isinstance(explored, Gaussian):
+            held = held.weighted_by(explored)
         hierarchy = agglomerate(explored)
         opening = hierarchy.closing()[::-1]
         log_p, is_open = np.zeros(opening.size), np.zeros(opening.size, dtype=bool)
@@ -279,7 +281,10 @@ class Folds:
             clusters = first.labels(first.places(is_open)) - 1
             number = _numbers(merges[:untested], clusters, groups)
         for step in range(untested, groups - 1):
-            pair = testing[step - untested].most_similar(clusters)
+            fold, other = testing[step - untested], parts[step - untested - 1]
+            if isinstance(fold, Gaussian) and isinstance(other, Gaussian):
+                fold = fold.weighted_by(other)
+            pair = fold.most_similar(clusters)
             least = min(least, pair.log_p + np.log(folds))
             log_p[step] = least
             a, b = sorted((pair.a, pair.b))

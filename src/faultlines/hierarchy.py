@@ -200,7 +200,7 @@ def _by_test(similarity: Similarity) -> Hierarchy:
         _walk.merge_line((s[:, 0] / s[:, 1])[order], s[order, 1], heights, int(similarity.kernel or 0))
         return _frozen(order, -log_chi_square_1_tail(heights))
     if similarity.kernel == WELCH:
-        state = np.vstack([s[:, 1] / s[:, 0], *(s[:, i] for i in (0, 2, 3, 4))])
+        state = np.vstack([s[:, 1] / s[:, 0], *(s[:, i] for i in (0, 2, 3, 4, 5))])
         return grown(*_merged(WELCH, np.ascontiguousarray(state)))
     return grown(*merged_by_test(similarity, s, shown=True))
 

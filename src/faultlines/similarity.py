@@ -90,10 +90,14 @@ class Gaussian:
     """Similar means equal effects; or, with a tolerance, effects at most that far apart in the metric's own units.
 
     The likelihood ratio of two clusters is Δᵀ(V_a + V_b)⁻¹Δ; with a tolerance, what of Δ is beyond it counts.
+
+    Groups pool with weights 1/se². Where standard errors are estimates and data are split, `weights` from another part
+    stand in their place: weights that do not depend on the estimates they weigh leave no bias in the variance.
     """
 
     estimates: Estimates
     tolerance: float = 0.0
+    weights: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.estimates)
@@ -127,7 +131,16 @@ class Gaussian:
 
     def subset(self, keep: npt.NDArray[np.bool_]) -> Gaussian:
         """The same for some of the groups."""
-        return Gaussian(self.estimates.subset(keep), self.tolerance)
+        return Gaussian(
+            self.estimates.subset(keep), self.tolerance, None if self.weights is None else self.weights[keep]
+        )
+
+    def weighted_by(self, other: Gaussian) -> Gaussian:
+        """The same with the weights of another part of the data, where they are estimates."""
+        dof = other.estimates.dof
+        if dof is None or self.estimates.dims > 1:
+            return self
+        return Gaussian(self.estimates, self.tolerance, true_scales(other.estimates.se, dof) ** -2.0)
 
     def log_pointwise(self, heights: FloatArray) -> FloatArray:
         """χ² with as many degrees of freedom as there are dimensions."""
@@ -137,9 +150,15 @@ class Gaussian:
     def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Gaussian]:
         """Gaussian thinning: θ_b = θ + se·(z_b/√q_b − Σ √q_c z_c) has variance se²/q_b, and the parts are independent.
 
-        That is exact when the standard errors are the true ones, and nearly so when they rest on many observations.
+        Where the standard errors are estimates, with `dof`, their information is divided along: see `_thinned`. For
+        several effects at once they count as known.
         """
         estimates, root = self.estimates, np.sqrt(np.asarray(shares, dtype=float))
+        if estimates.dof is not None and estimates.dims == 1:
+            return [
+                Gaussian(estimates.replaced(theta, se=se, dof=dof), self.tolerance)
+                for theta, se, dof in _thinned(estimates.theta, estimates.se, estimates.dof, shares, rng)
+            ]
         normal = rng.standard_normal((len(root), *estimates.theta.shape))
         if estimates.cov is None:
             noise = normal * estimates.se
@@ -159,9 +178,10 @@ class Gaussian:
         centre = estimates.theta[len(estimates) // 2]
         theta, smallest = estimates.theta - centre, float(estimates.se.min())
         if estimates.dims == 1:
-            weight = (smallest / estimates.se) ** 2
+            weight = self._weight()
             mass = np.bincount(clusters, weight, count)
-            return np.bincount(clusters, weight * theta, count) / mass, smallest**2 / mass
+            variance = np.bincount(clusters, (weight * (estimates.se / smallest)) ** 2, count) * smallest**2 / mass**2
+            return np.bincount(clusters, weight * theta, count) / mass, variance
         if estimates.cov is None:
             weight = (smallest / estimates.se) ** 2
             masses, moments = np.zeros((count, estimates.dims)), np.zeros((count, estimates.dims))
@@ -187,15 +207,13 @@ class Gaussian:
             nearest = int(np.lexsort((plain**2 / (cov[low] + cov[high]), -log_p))[0])
             found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
             return found if freedom is None else self._farther(found, order, theta, cov, freedom)
-        best = Pair(0, 1, -np.inf)
-        for a in range(len(theta) - 1):
-            gap = theta[a + 1 :] - theta[a]
-            ratio = np.einsum("bi,bi->b", gap, np.linalg.solve(cov[a + 1 :] + cov[a], gap[:, :, None])[:, :, 0])
-            nearest = int(np.argmin(ratio))
-            alike = float(log_chi_square_tail(ratio[nearest : nearest + 1], self.estimates.dims)[0])
-            if a == 0 or alike > best.log_p:
-                best = Pair(a, a + 1 + nearest, alike)
-        return best
+
+        def minus_ratio(a: IntArray, b: IntArray) -> FloatArray:
+            gap = theta[a] - theta[b]
+            return np.asarray(-np.einsum("bi,bi->b", gap, np.linalg.solve(cov[a] + cov[b], gap[:, :, None])[:, :, 0]))
+
+        a, b, ratio = _largest(minus_ratio, len(theta))
+        return Pair(a, b, float(log_chi_square_tail(np.array([-ratio]), self.estimates.dims)[0]))
 
     def _farther(
         self, found: Pair, order: IntArray, theta: FloatArray, variance: FloatArray, freedom: FloatArray
@@ -219,11 +237,18 @@ class Gaussian:
         dof, se = self.estimates.dof, self.estimates.se
         if dof is None:
             return None, variance
-        weight, known = (se.min() / se) ** 2, np.minimum(dof, AS_GOOD_AS_KNOWN)
-        total = se.min() ** 2 / variance
-        terms = (weight**2 / known, weight / np.maximum(known - 3, 0.5), weight**2 / np.maximum(known - 3, 0.5))
-        squares, *added = (np.asarray(np.bincount(clusters, term, variance.size), dtype=float) for term in terms)
-        return np.asarray(total**2 / squares), np.asarray(variance * (1 + meier(total, *added)))
+        known = np.minimum(dof, AS_GOOD_AS_KNOWN)
+        terms = _welch_statistics(self._weight(), np.zeros(se.size), se / se.min(), known, self.weights is not None)
+        total, _, spread, squares, *added = (
+            np.asarray(np.bincount(clusters, term, variance.size), dtype=float) for term in terms.T
+        )
+        return np.asarray(spread**2 / squares), np.asarray(variance * (1 + meier(total, *added)))
+
+    def _weight(self) -> FloatArray:
+        """Weights of the groups, at most 1."""
+        if self.weights is not None:
+            return np.asarray(self.weights / self.weights.max())
+        return np.asarray((self.estimates.se.min() / self.estimates.se) ** 2)
 
     def _beyond(self, low: FloatArray, high: FloatArray) -> FloatArray:
         """The same for estimates less their centre, which comes back where the scale bends."""
@@ -245,6 +270,50 @@ class Gaussian:
         up = np.where(reach < 1, high - np.arcsin(np.sqrt(np.clip(reach, 0, 1))), 0.0)
         down = np.where(floor > 0, np.arcsin(np.sqrt(np.clip(floor, 0, 1))) - low, 0.0)
         return np.maximum(np.minimum(up, down), 0.0)
+
+
+def _thinned(
+    theta: FloatArray, se: FloatArray, dof: FloatArray, shares: Sequence[float], rng: np.random.Generator
+) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Estimates, standard errors and degrees of freedom of parts that are independent although σ is not known.
+
+    Mean and variance of normal observations say all there is to know of μ and σ, so observations drawn given both are
+    as good as the real ones; and those can be divided. Of the squared deviations a share falls between the parts, which
+    moves their means apart, and the rest within them, which gives each part a variance of its own.
+    """
+    q = np.asarray(shares, dtype=float)[:, None]
+    known = np.minimum(dof, 1e9)
+    left = q * (known + 1) - 1
+    if left.min() < 1:
+        least = float(dof.min())
+        raise InputError(
+            f"{len(shares)} parts",
+            f"leave too little to estimate a standard error from: some rest on {least:g} degrees of freedom",
+            f"Use at most {int((least + 1) // 2)} parts, or leave such groups out."
+            if least >= 3
+            else "Leave them out.",
+        )
+    normal = rng.standard_normal((len(q), theta.size))
+    between = normal / np.sqrt(q) - np.sum(np.sqrt(q) * normal, axis=0)
+    within = rng.chisquare(left)
+    scale = known / (np.sum(q * between**2, axis=0) + np.sum(within, axis=0))
+    means = theta + se * np.sqrt(scale) * between
+    errors = se * np.sqrt(scale * within / left / q)
+    return list(zip(means, errors, left, strict=True))
+
+
+def _largest(value: Callable[[IntArray, IntArray], FloatArray], count: int) -> Pair:
+    """The pair a < b of `count` clusters with the largest value, looking at some hundred thousand pairs at a time."""
+    best = Pair(0, 1, -np.inf)
+    rows = max(1, 200_000 // count)
+    for start in range(0, count - 1, rows):
+        a, b = np.triu_indices(min(rows, count - start), 1, count - start)
+        a, b = a + start, b + start
+        values = value(a, b)
+        at = int(np.argmax(values))
+        if start == 0 or values[at] > best.log_p:
+            best = Pair(int(a[at]), int(b[at]), float(values[at]))
+    return best
 
 
 def _two_sided(
@@ -443,13 +512,7 @@ class Similarity:
         """All pairs of clusters are tested."""
         pooled = np.zeros((int(clusters.max()) + 1, self.statistics.shape[1]))
         np.add.at(pooled, clusters, self.statistics)
-        best = Pair(0, 1, -np.inf)
-        for a in range(len(pooled) - 1):
-            log_p = self.log_pvalues(pooled[a], pooled[a + 1 :])
-            nearest = int(np.argmax(log_p))
-            if a == 0 or log_p[nearest] > best.log_p:
-                best = Pair(a, a + 1 + nearest, float(log_p[nearest]))
-        return best
+        return _largest(lambda a, b: self.log_pvalues(pooled[a], pooled[b]), len(pooled))
 
     def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Similarity]:
         """As the notion says, if it does."""
@@ -518,21 +581,30 @@ def welch(estimates: Estimates) -> Similarity:
     centre, unit = float(estimates.theta[len(estimates) // 2]), float(np.exp(np.log(estimates.se).mean()))
     weight = (unit / estimates.se) ** 2
     dof = np.full(len(estimates), np.inf) if estimates.dof is None else estimates.dof
-    table = _welch_statistics(weight, (estimates.theta - centre) / unit, dof)
+    table = _welch_statistics(weight, (estimates.theta - centre) / unit, estimates.se / unit, dof)
 
     def estimate(s: FloatArray) -> Estimates:
-        freedom = None if estimates.dof is None else np.maximum(s[:, 0] ** 2 / s[:, 2], 1.0)
+        freedom = None if estimates.dof is None else np.maximum(s[:, 2] ** 2 / s[:, 3], 1.0)
         theta = centre + unit * s[:, 1] / s[:, 0]
         return Estimates(
-            theta, unit / np.sqrt(s[:, 0]), dof=freedom, scale=estimates.scale, natural=estimates.scale.natural(theta)
+            theta,
+            unit * np.sqrt(s[:, 2]) / s[:, 0],
+            dof=freedom,
+            scale=estimates.scale,
+            natural=estimates.scale.natural(theta),
         )
 
     def divide(s: FloatArray, shares: Sequence[float], rng: np.random.Generator) -> list[FloatArray]:
-        thinned = Gaussian(Estimates(s[:, 1] / s[:, 0], 1 / np.sqrt(s[:, 0]))).divided(shares, rng)
-        return [
-            np.column_stack([q * s[:, 0], q * s[:, 0] * part.estimates.theta, s[:, 2:] * [q**2, q, q**2]])
-            for q, part in zip(shares, thinned, strict=True)
-        ]
+        dof = None if estimates.dof is None else s[:, 2] ** 2 / s[:, 3]
+        parts = Gaussian(Estimates(s[:, 1] / s[:, 0], np.sqrt(s[:, 2]) / s[:, 0], dof=dof)).divided(shares, rng)
+        known = np.full(len(s), np.inf)
+        made = []
+        for b, part in enumerate(parts):  # each weighs its groups with what the one before it knows of their variances
+            weighted, e = part.weighted_by(parts[b - 1]), part.estimates
+            weight = e.se**-2.0 if weighted.weights is None else weighted.weights
+            fixed = weighted.weights is not None
+            made.append(_welch_statistics(weight, e.theta, e.se, known if e.dof is None else e.dof, fixed))
+        return made
 
     def null(s: FloatArray, rng: np.random.Generator) -> FloatArray:
         return np.asarray(welch_draws(s, rng, 1)[0])
@@ -554,17 +626,23 @@ def welch(estimates: Estimates) -> Similarity:
 
 def _welch_log_p(a: FloatArray, b: FloatArray) -> FloatArray:
     gap = a[:, 1] / a[:, 0] - b[:, 1] / b[:, 0]
-    var_a, var_b = ((1 + meier(s[:, 0], s[:, 3], s[:, 4])) / s[:, 0] for s in (a, b))
+    var_a, var_b = (s[:, 2] / s[:, 0] ** 2 * (1 + meier(s[:, 0], s[:, 4], s[:, 5])) for s in (a, b))
     variance = var_a + var_b
     with np.errstate(divide="ignore"):
-        dof = variance**2 / (var_a**2 * a[:, 2] / a[:, 0] ** 2 + var_b**2 * b[:, 2] / b[:, 0] ** 2)
+        dof = variance**2 / (var_a**2 * a[:, 3] / a[:, 2] ** 2 + var_b**2 * b[:, 3] / b[:, 2] ** 2)
     return np.asarray(np.where(gap == 0, 0.0, log_t_tail(gap / np.sqrt(variance), dof)))
 
 
-def _welch_statistics(weight: FloatArray, theta: FloatArray, dof: FloatArray) -> FloatArray:
-    """W, Wθ, W²/dof and what `meier` needs: all of it adds up. Along the last axis."""
-    less = np.maximum(dof - 3, 0.5)
-    return np.stack([weight, weight * theta, weight**2 / dof, weight / less, weight**2 / less], axis=-1)
+def _welch_statistics(
+    weight: FloatArray, theta: FloatArray, se: FloatArray, dof: FloatArray, fixed: bool = False
+) -> FloatArray:
+    """Statistics that add up, along the last axis: w, wθ, v = w² se², v²/dof, and what `meier` needs of estimated weights.
+
+    The variance of a weighted mean is Σv/(Σw)², its degrees of freedom (Σv)²/Σ(v²/dof) (Satterthwaite).
+    """
+    less = np.full_like(dof, np.inf) if fixed else np.maximum(dof - 3, 0.5)
+    spread = (weight * se) ** 2
+    return np.stack([weight, weight * theta, spread, spread**2 / dof, weight / less, weight**2 / less], axis=-1)
 
 
 def meier(weight: FloatArray, shares: FloatArray, squares: FloatArray) -> FloatArray:
@@ -578,14 +656,14 @@ def meier(weight: FloatArray, shares: FloatArray, squares: FloatArray) -> FloatA
 
 
 def welch_draws(s: FloatArray, rng: np.random.Generator, rows: int) -> FloatArray:
-    """Statistics of groups that are all alike, (rows, K, 5): effects around zero, variances estimated anew."""
+    """Statistics of groups that are all alike, (rows, K, 6): effects around zero, variances estimated anew."""
     with np.errstate(divide="ignore"):
-        dof = np.where(s[:, 2] > 0, s[:, 0] ** 2 / s[:, 2], np.inf)
-    scale = true_scales(1 / np.sqrt(s[:, 0]), None if np.isinf(dof).all() else np.maximum(dof, 1.0))
+        dof = np.where(s[:, 3] > 0, s[:, 2] ** 2 / s[:, 3], np.inf)
+    scale = true_scales(np.sqrt(s[:, 2]) / s[:, 0], None if np.isinf(dof).all() else np.maximum(dof, 1.0))
     half = np.minimum(dof, 1e12) / 2
     theta = scale * rng.standard_normal((rows, len(s)))
-    weight = 1 / (scale**2 * (rng.standard_gamma(half, size=theta.shape) / half))
-    return _welch_statistics(weight, theta, dof)
+    se = scale * np.sqrt(rng.standard_gamma(half, size=theta.shape) / half)
+    return _welch_statistics(se**-2.0, theta, se, dof)
 
 
 def binomial(
