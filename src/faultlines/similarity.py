@@ -636,7 +636,7 @@ def _welch_log_p(a: FloatArray, b: FloatArray) -> FloatArray:
 def _welch_statistics(
     weight: FloatArray, theta: FloatArray, se: FloatArray, dof: FloatArray, fixed: bool = False
 ) -> FloatArray:
-    """Statistics that add up, along the last axis: w, wθ, v = w² se², v²/dof, and what `meier` needs of estimated weights.
+    """Statistics that add up, along the last axis: w, wθ, v = w² se², v²/dof, and what `meier` needs (not if `fixed`).
 
     The variance of a weighted mean is Σv/(Σw)², its degrees of freedom (Σv)²/Σ(v²/dof) (Satterthwaite).
     """
