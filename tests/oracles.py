@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Partition = frozenset[frozenset[int]]
 
@@ -55,6 +55,24 @@ def stopped_at(steps: list[Step], groups: int, alpha: float) -> Partition:
         if math.erfc(math.sqrt(step.height / 2)) < alpha / groups**2:
             return step.before
     return frozenset([frozenset(range(groups))])
+
+
+def literal_algorithm_1(
+    clusters: Sequence[Sequence[float]],
+    log_p: Callable[[Sequence[float], Sequence[float]], float],
+    merged: Callable[[Sequence[float], Sequence[float]], Sequence[float]],
+) -> list[tuple[frozenset[int], float]]:
+    """Algorithm 1 with its stopping rule taken out: of all pairs the one with the largest p, again and again."""
+    left = [(frozenset([i]), list(cluster)) for i, cluster in enumerate(clusters)]
+    steps = []
+    while len(left) > 1:
+        pairs = itertools.combinations(range(len(left)), 2)
+        best, i, j = max((log_p(left[i][1], left[j][1]), -i, -j) for i, j in pairs)
+        a, b = left[-i], left[-j]
+        steps.append((a[0] | b[0], best))
+        left = [one for one in left if one is not a and one is not b]
+        left.append((a[0] | b[0], list(merged(a[1], b[1]))))
+    return steps
 
 
 def exact_heights(theta: Sequence[int], weight: Sequence[int]) -> list[Fraction]:

@@ -139,7 +139,8 @@ cdef double _walk(
 def merge_line(double[::1] mean, double[::1] weight, double[::1] heights, int kind=NORMAL, double epsilon=0.0):
     """Agglomerate one line of clusters sorted by mean; `mean` and `weight` are used up.
 
-    Writes the height of the merge that closes the gap between places g and g + 1 to heights[g].
+    Writes the height of the merge that closes the gap between places g and g + 1 to heights[g]; with a tolerance, that of
+    a merge within it is below zero and says only which of them goes first.
     """
     cdef Py_ssize_t n = mean.shape[0], i
     cdef double* edge
@@ -159,7 +160,7 @@ def merge_line(double[::1] mean, double[::1] weight, double[::1] heights, int ki
     with nogil:
         for i in range(n):
             last[i] = i
-            inner[i] = 0.0
+            inner[i] = -INFINITY
         _walk(&mean[0], &weight[0], edge, last, inner, &heights[0], n, kind, epsilon)
     free(edge)
     free(last)

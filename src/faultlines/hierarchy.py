@@ -165,7 +165,11 @@ def _on_a_line(notion: Gaussian) -> Hierarchy:
     order, theta, weight, unit = line(notion.estimates, keep_zero=kind == WITHIN_RATES)
     heights = np.empty(theta.size - 1)
     _walk.merge_line(theta, weight, heights, kind, notion.tolerance / (unit if kind == WITHIN else 1.0))
-    return _frozen(order, heights)
+    if notion.tolerance == 0:
+        return _frozen(order, heights)
+    steps = np.empty(heights.size, dtype=np.int64)
+    steps[np.argsort(heights, kind="stable")] = np.arange(heights.size)
+    return _frozen(order, np.maximum(heights, 0.0), steps)
 
 
 def plane_state(estimates: Estimates) -> tuple[int, FloatArray]:

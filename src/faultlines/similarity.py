@@ -775,15 +775,16 @@ def _counts(name: str, events: npt.ArrayLike, other: str, sizes: npt.ArrayLike) 
 
 def _apportioned(trials: FloatArray, shares: Sequence[float]) -> list[npt.NDArray[np.int64]]:
     """Whole numbers of trials for each part, at least one: as near to the shares as they come."""
-    if np.any(trials < len(shares)):
+    share = np.asarray(shares, dtype=float) / np.sum(shares)
+    if float(trials.min()) * share.min() < 1 - 1e-9:
         raise InputError(
             f"{len(shares)} parts",
-            f"are more than the {trials.min():g} trials of the smallest group",
+            f"are too many for the {trials.min():g} trials of the smallest group",
             "Use fewer folds, or leave small groups out.",
         )
-    edges = np.floor(np.cumsum(np.asarray(shares) / np.sum(shares))[:, None] * (trials - len(shares)) + 0.5)
-    edges[-1] = trials - len(shares)
-    return [part.astype(np.int64) + 1 for part in np.diff(edges, axis=0, prepend=0.0)]
+    edges = np.floor(np.cumsum(share)[:, None] * trials + 0.5)
+    edges[-1] = trials
+    return [part.astype(np.int64) for part in np.diff(edges, axis=0, prepend=0.0)]
 
 
 def _divergence(x: FloatArray, pooled: FloatArray) -> FloatArray:
