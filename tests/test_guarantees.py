@@ -207,3 +207,207 @@ def test_too_few_draws_for_alpha() -> None:
 def test_unknown_guarantee(name: object) -> None:
     with pytest.raises(fl.InputError, match="guarantee="):
         fl.cluster(simulate.null(5).estimates, guarantee=name)  # type: ignore[arg-type]
+
+
+def groups_apart(seed: int = 0) -> fl.Estimates:
+    return simulate.planted([0, 6, 14], [7, 8, 6], profile="lognormal", seed=seed).estimates
+
+
+@pytest.mark.parametrize("refine", [False, True])
+def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -> None:
+    """Written out: the tree of one part, all pairs of each level on the other, the running maximum of the largest p."""
+    for seed in range(12):
+        estimates = simulate.planted([0, 4], [6, 7], profile="lognormal", seed=seed).estimates
+        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4), refine=refine, seed=seed)
+        explored, held = Gaussian(estimates).divided((0.6, 0.4), np.random.default_rng(seed))
+        assert held.estimates.theta.tolist() == found.estimates.theta.tolist()
+        tree = fl.cluster(explored.estimates, refine=refine)
+        reached = 0.0
+        for level in found.path()[1:]:
+            labels = tree.path()[level.n_clusters - 1].labels
+            largest = 0.0
+            for a in range(1, level.n_clusters + 1):
+                for b in range(a + 1, level.n_clusters + 1):
+                    means, variances = [], []
+                    for c in (a, b):
+                        weight = held.estimates.se[labels == c] ** -2.0
+                        means.append(np.average(held.estimates.theta[labels == c], weights=weight))
+                        variances.append(1 / weight.sum())
+                    largest = max(largest, 2 * stats.norm.sf(abs(means[0] - means[1]) / math.sqrt(sum(variances))))
+            reached = max(reached, largest)
+            assert level.pvalue == pytest.approx(reached if reached < 0.5 else 1.0)
+            if reached >= 0.5:
+                break
+            assert oracles.partition_of(level.labels.tolist()) == oracles.partition_of(labels.tolist())
+
+
+def test_holdout_reports_the_held_out_part() -> None:
+    estimates = groups_apart()
+    found = fl.cluster(estimates, guarantee="holdout")
+    assert found.n_clusters == 3
+    np.testing.assert_allclose(found.estimates.se, estimates.se * math.sqrt(2))
+    for cluster, number in zip(found.clusters, (1, 2, 3), strict=True):
+        weight = found.estimates.se[found.labels == number] ** -2.0
+        mean = np.average(found.estimates.theta[found.labels == number], weights=weight)
+        assert cluster.estimate == pytest.approx(mean)
+        assert cluster.se == pytest.approx(weight.sum() ** -0.5)
+    assert "descriptive" not in str(found)
+    assert "judged and estimated on the other 50%" in str(found)
+    assert fl.cluster(estimates, guarantee="holdout", seed=1).pvalue != found.pvalue
+
+
+@pytest.mark.parametrize("folds", [None, 5])
+def test_folds_take_one_fold_a_step(folds: int | None) -> None:
+    """Written out: test and merge on fold b alone, the partition before the first step below α/K is reported."""
+    for seed in range(12):
+        estimates = simulate.planted([0, 30], [4, 5], profile="lognormal", seed=seed).estimates
+        found = fl.cluster(estimates, guarantee=fl.Folds(n=folds), refine=False, seed=seed)
+        count = folds or 9
+        parts = Gaussian(estimates).divided((1 / count,) * count, np.random.default_rng(seed))
+        clusters = [frozenset([i]) for i in range(9)]
+        if folds:  # the first fold merges down to as many clusters as there are folds
+            labels = fl.cluster(parts.pop(0).estimates, refine=False).path()[folds - 1].labels
+            clusters = [frozenset(np.flatnonzero(labels == c).tolist()) for c in range(1, folds + 1)]
+        expected = {frozenset(range(9))}
+        for part in parts:
+            if len(clusters) == 1:
+                break
+            pooled = [
+                (oracles.pooled(c, part.estimates.theta.tolist(), (part.estimates.se**-2.0).tolist()), c)
+                for c in clusters
+            ]
+            ratio, i, j = min(
+                (oracles.likelihood_ratio(pooled[i][0], pooled[j][0]), i, j)
+                for i in range(len(pooled))
+                for j in range(i + 1, len(pooled))
+            )
+            if math.erfc(math.sqrt(ratio / 2)) < 0.05 / count:
+                expected = set(clusters)
+                break
+            clusters = [c for k, c in enumerate(clusters) if k not in (i, j)] + [clusters[i] | clusters[j]]
+        assert set(oracles.partition_of(found.labels.tolist())) == expected
+
+
+def test_folds_keep_what_a_step_down_the_line_has_found() -> None:
+    found = fl.cluster(fl.Estimates([0, 0.1, 500, 500.1], [1] * 4), guarantee="folds", refine=False)
+    assert found.labels.tolist() == [1, 1, 2, 2]
+    levels = [level.pvalue for level in found.path()]
+    assert levels == sorted(levels)
+    assert found.at(1e-12).n_clusters <= found.n_clusters
+
+
+def test_stepdown_judges_each_side_on_its_own() -> None:
+    """Two far apart, one of them two clusters that a single threshold for all 102 groups does not tell apart."""
+    estimates = simulate.planted([0, 3, 60], [8, 8, 86], seed=4).estimates
+    single, stepdown = fl.cluster(estimates), fl.cluster(estimates, guarantee=fl.Calibrated(stepdown=True))
+    assert (single.n_clusters, stepdown.n_clusters) == (2, 3)
+    # The claim about the whole is the same one.
+    assert stepdown.pvalue == pytest.approx(single.pvalue, rel=1e-9)
+    # A side of 16 groups is held against its own null at α·15/101.
+    side = fl.cluster(estimates.subset(np.arange(102) < 16))
+    assert stepdown.path()[2].pvalue == pytest.approx(side.pvalue * 101 / 15, rel=0.1)
+    levels = [level.pvalue for level in stepdown.path()]
+    assert levels == sorted(levels)
+    assert "its own groups" in str(stepdown)
+
+
+@pytest.mark.parametrize("correlated", [False, True])
+def test_several_dimensions_against_plain_counting(correlated: bool) -> None:
+    """The law of the top merge from trees of draws that have nothing to do with directions and lengths."""
+    rng = np.random.default_rng(0)
+    size = 12
+    se = rng.lognormal(0, 0.5, (size, 2))
+    cov = se[:, :, None] * se[:, None, :] * np.array([[1, 0.7], [0.7, 1]]) if correlated else None
+    root = np.linalg.cholesky(cov) if cov is not None else se[:, :, None] * np.eye(2)
+
+    def made(theta: np.ndarray) -> fl.Estimates:
+        return fl.Estimates(theta, None, cov=cov) if correlated else fl.Estimates(theta, se)
+
+    def noise() -> np.ndarray:
+        return np.asarray(np.einsum("kij,kj->ki", root, rng.standard_normal((size, 2))))
+
+    tops = np.array([fl.agglomerate(made(noise())).heights[-1] for _ in range(4000)])
+    for quantile in (0.5, 0.9, 0.98):
+        theta = noise()
+        theta *= math.sqrt(np.quantile(tops, quantile) / fl.agglomerate(made(theta)).heights[-1])
+        p = judged(made(theta), fl.Calibrated(draws=4000)).min()
+        assert p == pytest.approx(1 - quantile, abs=5 * math.sqrt(quantile * (1 - quantile) / 4000))
+
+
+def test_several_dimensions_far_in_the_tail_and_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    theta = np.repeat([[0, 0], [40, -30.0]], 10, axis=0) + rng.standard_normal((20, 2))
+    estimates = fl.Estimates(theta, np.ones((20, 2)), dof=50)
+    found = fl.cluster(estimates)
+    assert found.labels.tolist() == [1] * 10 + [2] * 10
+    assert found.log_pvalue < -20
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    assert fl.cluster(estimates).log_pvalue == found.log_pvalue
+    assert found.clusters[0].estimate[0] == pytest.approx(theta[:10, 0].mean())
+    assert found.clusters[1].ci[1][0] < -30 < found.clusters[1].ci[1][1]
+
+
+def test_one_dimension_given_as_a_plane_is_the_same() -> None:
+    estimates = groups_apart()
+    flat = fl.Estimates(estimates.theta[:, None], estimates.se[:, None])
+    assert fl.cluster(estimates).log_pvalue == fl.cluster(flat).log_pvalue
+    cov = (estimates.se**2)[:, None, None]
+    assert (
+        fl.cluster(fl.Estimates(flat.theta[:, None], None, cov=cov)).labels.tolist() == fl.cluster(flat).labels.tolist()
+    )
+
+
+def test_calibration_with_a_tolerance_rests_on_the_best_cut() -> None:
+    """P(best cut of noise ≥ height), by counting."""
+    rng = np.random.default_rng(0)
+    size, epsilon = 15, 0.8
+    best = []
+    for _ in range(4000):
+        z = np.sort(rng.standard_normal(size))
+        left = np.cumsum(z)[:-1] - np.arange(1, size) * z.mean()
+        best.append(np.max(left**2 * size / (np.arange(1, size) * np.arange(size - 1, 0, -1))))
+    theta = rng.standard_normal(size)
+    for factor in (1.6, 2.0, 2.3):
+        estimates = fl.Estimates(factor * theta, np.ones(size))
+        height = fl.agglomerate(estimates, tolerance=epsilon).heights[-1]
+        expected = float(np.mean(np.array(best) >= height))
+        assert fl.cluster(estimates, tolerance=epsilon).pvalue == pytest.approx(expected, abs=0.035)
+
+
+def test_counted_p_values() -> None:
+    """Rates: one more than the draws as extreme, over one more than the draws; never zero."""
+    found = fl.cluster(fl.binomial([1, 2, 90, 80], [100] * 4), guarantee=fl.Calibrated(draws=199))
+    assert found.pvalue == pytest.approx(1 / 200)
+    assert found.labels.tolist() == [1, 1, 2, 2]
+    alike = fl.cluster(fl.binomial([10, 10, 10], [100] * 3))
+    assert alike.pvalue == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fl.Holdout(fraction=0), "fraction=0: must lie strictly between 0 and 1"),
+        (lambda: fl.Holdout(fraction=1.0), "fraction="),
+        (lambda: fl.Holdout(fraction=-0.5), "fraction="),
+        (lambda: fl.Holdout(fraction="half"), "fraction="),  # type: ignore[arg-type]
+        (lambda: fl.Holdout(fraction=float("nan")), "fraction=nan"),
+        (lambda: fl.Folds(n=1), "n=1: must be a whole number from 2 on"),
+        (lambda: fl.Folds(n=2.5), "n=2.5"),  # type: ignore[arg-type]
+        (lambda: fl.Calibrated(stepdown="yes"), "stepdown="),  # type: ignore[arg-type]
+        (
+            lambda: fl.cluster(fl.Estimates([1, 2, 3], [1, 1, 1], n=[9, 40, 50]), guarantee=fl.Folds(n=10)),
+            "n=10 folds: are more than the 9 units of the smallest group",
+        ),
+        (
+            lambda: fl.cluster(fl.Estimates([1, 2, 3], [1, 1, 1], dof=4), guarantee="folds"),
+            "leave too little to estimate a standard error from",
+        ),
+        (
+            lambda: fl.cluster(fl.Estimates(np.arange(1e5), np.ones(10**5)), guarantee="folds"),
+            r"of 100,000 groups do not fit",
+        ),
+    ],
+)
+def test_bad_splits(make: object, words: str) -> None:
+    with pytest.raises(fl.InputError, match=words):
+        make()  # type: ignore[operator]

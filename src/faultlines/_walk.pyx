@@ -329,12 +329,12 @@ cdef double _best_split(const double* mean, const double* weight, Py_ssize_t n) 
     return best
 
 
-def top_counts(double[:, ::1] rates, double[:, ::1] sizes, double[::1] top, int kind):
-    """Write the highest merge of every row of rates, sorted from low to high, to `top`; rates and sizes are used up."""
-    cdef Py_ssize_t rows = rates.shape[0], groups = rates.shape[1], r
+def top_lines(double[:, ::1] means, double[:, ::1] weights, double[::1] top, int kind, double epsilon=0.0):
+    """Write the highest merge of every row of means, sorted from low to high, to `top`; both arrays are used up."""
+    cdef Py_ssize_t rows = means.shape[0], groups = means.shape[1], r
     cdef double* edge
-    if sizes.shape[0] != rows or sizes.shape[1] != groups or top.shape[0] != rows:
-        raise ValueError("top_counts: shapes do not match")
+    if weights.shape[0] != rows or weights.shape[1] != groups or top.shape[0] != rows:
+        raise ValueError("top_lines: shapes do not match")
     if rows == 0 or groups == 0:
         return
     edge = <double*>malloc(groups * sizeof(double))
@@ -342,7 +342,7 @@ def top_counts(double[:, ::1] rates, double[:, ::1] sizes, double[::1] top, int 
         raise MemoryError
     with nogil:
         for r in range(rows):
-            top[r] = _walk(&rates[r, 0], &sizes[r, 0], edge, NULL, NULL, NULL, groups, kind, 0.0)
+            top[r] = _walk(&means[r, 0], &weights[r, 0], edge, NULL, NULL, NULL, groups, kind, epsilon)
     free(edge)
 
 

@@ -338,11 +338,8 @@ def _count_blocks(notion: Similarity, draws: int, seed: int) -> tuple[int, Calla
         top = np.empty(count)
         if kernel in {BINOMIAL, POISSON}:
             drawn = count_draws(int(kernel or 0), s, rng, count)
-            rates = drawn[:, :, 0] / drawn[:, :, 1]
-            by_rate = np.argsort(rates, axis=1, kind="stable")
-            sizes = np.take_along_axis(drawn[:, :, 1], by_rate, axis=1)
-            _walk.top_counts(np.take_along_axis(rates, by_rate, axis=1), sizes, top, int(kernel or 0))
-            return -log_chi_square_1_tail(top)
+            tops = line_tops(drawn[:, :, 0] / drawn[:, :, 1], drawn[:, :, 1], int(kernel or 0))
+            return -log_chi_square_1_tail(tops)
         if kernel == WELCH:
             drawn = welch_draws(s, rng, count)
             state = np.stack([drawn[:, :, 1] / drawn[:, :, 0], *(drawn[:, :, i] for i in (0, 2, 3, 4, 5))], axis=1)
@@ -354,6 +351,15 @@ def _count_blocks(notion: Similarity, draws: int, seed: int) -> tuple[int, Calla
         return np.array([merged_by_test(notion, made, shown=False)[1].max()])
 
     return rows, block
+
+
+def line_tops(means: FloatArray, weights: FloatArray, kind: int, epsilon: float = 0.0) -> FloatArray:
+    """Highest merge of every row of means on a line, given their weights."""
+    order = np.argsort(means, axis=1, kind="stable")
+    top = np.empty(len(means))
+    weights = np.take_along_axis(np.broadcast_to(weights, means.shape), order, axis=1)
+    _walk.top_lines(np.take_along_axis(means, order, axis=1), weights, top, kind, epsilon)
+    return top
 
 
 def _correlations(estimates: Estimates) -> FloatArray:

@@ -151,6 +151,10 @@ class Clustering:
         """The clusters at another level of significance, without computing anything again: O(K)."""
         alpha = checked_alpha(alpha)
         self.guarantee.check(alpha)
+        return self.cut(alpha)
+
+    def cut(self, alpha: float) -> Clustering:
+        """The same for a level that follows from another one, as those of many experiments do."""
         is_open = self.judgement.log_pvalues < np.log(alpha)
         labels, clusters = summarised(self.groups, self._partition(is_open), alpha)
         return replace(self, alpha=alpha, labels=labels, clusters=clusters)

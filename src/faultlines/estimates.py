@@ -182,6 +182,12 @@ class Estimates:
         parts: Sequence[str] | None = None,
     ) -> None:
         thetas = _vector("theta", theta, several=True)
+        if thetas.ndim == 2 and thetas.shape[1] == 1:  # a single column is one thing, not several
+            thetas, parts = thetas[:, 0], None
+            se = se if se is None or np.ndim(se) < 2 else np.asarray(se)[:, 0]
+            if cov is not None and np.shape(cov) == (len(thetas), 1, 1):
+                se, cov = np.sqrt(np.asarray(cov, dtype=float)[:, 0, 0]), None
+            natural = None if natural is None else np.asarray(natural).reshape(-1)
         size = len(thetas)
         if size == 0:
             raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")

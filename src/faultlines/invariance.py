@@ -104,7 +104,7 @@ def check_merge_invariance(
             advance(1)
     of_pairs, of_merged = float(np.mean(pairs < log_alpha)), float(np.mean(merged < log_alpha))
     allowed = max(of_pairs, alpha)
-    passed = of_merged <= allowed + 4 * np.sqrt(allowed * (1 - allowed) / runs)
+    passed = bool(of_merged <= allowed + 4 * np.sqrt(allowed * (1 - allowed) / runs))
     return Invariance(passed, of_pairs, of_merged, alpha, runs, None if passed else _told(example))
 
 

@@ -79,7 +79,7 @@ class Many:
             np.empty(0, dtype=np.int64),
             (),
         )
-        return blank.at(float(self.levels[place]))
+        return blank.cut(float(self.levels[place]))
 
     @property
     def rejected(self) -> tuple[str, ...]:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.calibration import critical_height, draws_for
+from faultlines.calibration import critical_height, draws_for, line_tops
 from faultlines.clustering import Clustering, checked_alpha, checked_seed, cluster
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import ANSCOMBE, IDENTITY, Estimates, name_of
 from faultlines.guarantees import Calibrated, guarantee_of
 from faultlines.hierarchy import agglomerate, partition
 from faultlines.progress import progress
-from faultlines.similarity import Gaussian, checked_tolerance
+from faultlines.similarity import WITHIN_RATES, Gaussian, checked_tolerance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -124,7 +124,7 @@ def power(
     trial = _Trial(estimates, pattern, chosen, alpha, tolerance, seed)
     with progress("simulating experiments", (_HALVINGS + 8) * int(runs)) as advance:
         detected, recovered = trial.run(float(gap), int(runs), advance) if gap is not None else (None, None)
-        smallest = _smallest(lambda size: trial.run(size, int(runs), advance)[0], estimates, tolerance, target)
+        smallest = _smallest(lambda size: trial.chance(size, int(runs), advance), estimates, tolerance, target)
     return Power(
         None if gap is None else float(gap),
         detected,
@@ -143,6 +143,8 @@ def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
     if isinstance(data, Clustering):
         data = data.estimates
     known = data if isinstance(data, Estimates) else None
+    if known is None and np.ndim(data) != 1:
+        raise InputError(f"data={shorten(data)}", "is not one number a group", "Give standard errors or estimates.")
     if known is not None and known.dims > 1:
         raise InputError(f"{known.dims} effects at once", "cannot be planned", "Plan each of them on its own.")
     if known is not None and spread is not None and known.n is None:
@@ -220,31 +222,53 @@ class _Trial:
             notion = Gaussian(estimates, tolerance)
             self.critical = critical_height(notion, alpha, guarantee.draws or draws_for(notion), seed)
 
+    def chance(self, gap: float, runs: int, advance: Callable[[int], None]) -> float:
+        """Share of experiments in which the split is detected."""
+        if self.critical is None:
+            return self.run(gap, runs, advance)[0]
+        notion, detected = Gaussian(self.estimates, self.tolerance), 0
+        weight = np.square(1 / self.estimates.se)
+        for levels, noise, _ in self._plans(runs):
+            theta = self._truth(gap * levels) + self.estimates.se * noise
+            theta -= 0.0 if notion.line_kernel == WITHIN_RATES else self.centre
+            tops = line_tops(theta, weight, notion.line_kernel, self.tolerance)
+            detected += int(np.sum(tops > self.critical))
+            advance(len(levels))
+        return detected / runs
+
     def run(self, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
         """Shares of experiments in which the split is detected, and recovered exactly."""
-        rng = np.random.default_rng(self.seed)
-        detected = recovered = 0
-        for number in range(runs):
-            levels = self.pattern(rng)
-            noise = rng.standard_normal(levels.size)
-            planned = np.unique(levels, return_inverse=True)[1] + 1
-            estimates = self._drawn(gap * levels, noise, rng)
-            labels = self._clustered(estimates, number)
-            if labels is not None:
-                detected += 1
-                recovered += np.array_equal(labels, planned)
-            advance(1)
+        detected = recovered = number = 0
+        dof, se = self.estimates.dof, self.estimates.se
+        known = None if dof is None else np.minimum(dof, 1e9)
+        for all_levels, all_noise, rng in self._plans(runs):
+            for levels, noise in zip(all_levels, all_noise, strict=True):
+                seen = se if known is None else se * np.sqrt(rng.chisquare(known) / known)
+                theta = self._truth(gap * levels) + se * noise
+                labels = self._clustered(Estimates(theta, seen, dof=dof, scale=self.estimates.scale), number)
+                if labels is not None:
+                    detected += 1
+                    recovered += np.array_equal(labels, np.unique(levels, return_inverse=True)[1] + 1)
+                number += 1
+                advance(1)
         return detected / runs, recovered / runs
 
-    def _drawn(self, effects: FloatArray, noise: FloatArray, rng: np.random.Generator) -> Estimates:
-        se, dof = self.estimates.se, self.estimates.dof
-        truth = self.centre + effects
-        if self.estimates.scale is not IDENTITY:
-            rate = float(ANSCOMBE.natural(np.array([self.centre]))[0])
-            rate = min(rate, max(1 - float(effects.max()), 0.0))  # there is room above it for the gap
-            truth = np.arcsin(np.sqrt(np.clip(rate + effects, 0.0, 1.0)))
-        seen = se if dof is None else se * np.sqrt(rng.chisquare(np.minimum(dof, 1e9)) / np.minimum(dof, 1e9))
-        return Estimates(truth + se * noise, seen, dof=dof, scale=self.estimates.scale)
+    def _plans(self, runs: int) -> Iterator[tuple[FloatArray, FloatArray, np.random.Generator]]:
+        """Levels and noise of the simulated experiments, some at a time; every time the same."""
+        rng = np.random.default_rng(self.seed)
+        some = max(1, min(runs, 2**20 // len(self.estimates)))
+        for start in range(0, runs, some):
+            count = min(some, runs - start)
+            levels = np.stack([self.pattern(rng) for _ in range(count)])
+            yield levels, rng.standard_normal(levels.shape), rng
+
+    def _truth(self, effects: FloatArray) -> FloatArray:
+        """True values on the scale that is compared on."""
+        if self.estimates.scale is IDENTITY:
+            return self.centre + effects
+        rate = float(ANSCOMBE.natural(np.array([self.centre]))[0])
+        rate = min(rate, max(1 - float(effects.max()), 0.0))  # there is room above it for the gap
+        return np.arcsin(np.sqrt(np.clip(rate + effects, 0.0, 1.0)))
 
     def _clustered(self, estimates: Estimates, number: int) -> Any:
         """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
