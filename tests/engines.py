@@ -59,6 +59,8 @@ def rows(seed: int = 0, size: int = 4000) -> pa.Table:
             "income": pa.array(holes(rng.normal(50_000, 15_000, size), 0.02), pa.float64()),
             "arm": pa.array(arm.tolist(), pa.string()),
             "user": pa.array(np.arange(size) // 2, pa.int64()),
+            "arm_of_user": pa.array(np.where(np.arange(size) // 2 % 2, "A", "B").tolist(), pa.string()),
+            "device_of_user": pa.array(np.arange(size) // 4 % 3, pa.int64()),
             "revenue": pa.array(holes(revenue, 0.03), pa.float64()),
             "noisy": pa.array(holes(np.where(rng.random(size) < 0.03, np.nan, revenue), 0.02), pa.float64()),
             "visits": pa.array(rng.integers(1, 9, size), pa.int64()),

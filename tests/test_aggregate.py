@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import faultlines as fl
+from faultlines.aggregate import measure_parts
 from tests.engines import ENGINES, SPARK, in_engine, rows
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ METRICS: dict[str, tuple[Any, Any]] = {
     "absolute error": ("country", fl.mean_absolute_error("revenue", "before")),
     "age in fives": (fl.bins("age", width=5), fl.mean("revenue")),
     "income in quarters": ([fl.bins("income", quantiles=4), "device"], fl.mean("revenue")),
+    "two at once": ("country", fl.joint(fl.lift("revenue", **ARMS), fl.difference("noisy", weight="weight", **ARMS))),
+    "rates at once": ("country", fl.joint(fl.true_positive_rate("label", "predicted"), fl.rate("premium"))),
     "income at edges": (fl.bins("income", edges=[30_000, 60_000]), fl.mean("revenue")),
 }
 
@@ -94,20 +97,95 @@ def test_the_same_answer_on_every_engine(
     masters = {"spark": "local[2]", "spark cluster": "local-cluster[2,1,1024]"}
     spark = spark_session(masters[engine]) if engine in SPARK and sparks else None
     data = in_engine(rows(), engine, tmp_path, spark)
-    few = ["mean with NaN", "weighted lift", "CUPED", "precision", "auc", "age in fives", "income in quarters"]
+    few = ["mean with NaN", "two at once", "CUPED", "precision", "auc", "age in fives", "income in quarters"]
     chosen = {"spark": few, "spark cluster": few[:1] + few[4:6]}.get(engine, list(METRICS))
     for name in chosen:
         by, metric = METRICS[name]
         found, expected = fl.measure(data, by, metric), reference[name]
         assert [str(label) for label in found.estimates.labels] == [str(label) for label in expected.estimates.labels]
-        for field in ("theta", "se", "n", "dof", "natural"):
+        for field in ("theta", "se", "n", "dof", "natural", "cov"):
             ours, theirs = getattr(found.estimates, field), getattr(expected.estimates, field)
             if theirs is not None:
-                np.testing.assert_allclose(ours, theirs, rtol=1e-9, err_msg=f"{name}: {field}")
+                close = 1e-12 * np.abs(theirs[np.isfinite(theirs)]).max()
+                np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=close, err_msg=f"{name}: {field}")
         assert found.dropped == expected.dropped, name
         assert [e.reason for e in found.excluded] == [e.reason for e in expected.excluded], name
+    if engine != "spark cluster":
+        check_parts(data, quick=engine == "spark")
     if spark is not None and engine == "spark cluster":
         spark.stop()
+
+
+def check_parts(data: Any, *, quick: bool) -> None:
+    """Rows divided by a hash of their unit: every unit in one part, all of them in some part, shares as asked for."""
+    metric = fl.difference("revenue", unit="user", **ARMS_OF_USERS)
+    shares = (0.3, 0.7)
+    parts = measure_parts(data, "device_of_user", metric, shares, unit="user", seed=1, min_size=2)
+    whole = fl.measure(data, "device_of_user", metric, min_size=2)
+    sizes = np.array([sized(part) for part in parts])
+    np.testing.assert_array_equal(sizes.sum(axis=0), whole.estimates.n)
+    np.testing.assert_allclose(sizes.sum(axis=1) / sizes.sum(), shares, atol=0.05)
+    if quick:
+        return
+    again = measure_parts(data, "device_of_user", metric, shares, unit="user", seed=1, min_size=2)
+    other = measure_parts(data, "device_of_user", metric, shares, unit="user", seed=2, min_size=2)
+    np.testing.assert_array_equal(parts[0].estimates.n, again[0].estimates.n)
+    assert parts[0].estimates.theta.tolist() != other[0].estimates.theta.tolist()
+    pooled = np.sum([part.estimates.theta * sized(part) for part in parts], axis=0) / sizes.sum(axis=0)
+    np.testing.assert_allclose(pooled, whole.estimates.theta, atol=4 * whole.estimates.se.max())
+    ranked = measure_parts(data, "device_of_user", fl.auc("label", "score"), shares, unit="user", min_size=2)
+    counted = fl.measure(data, "device_of_user", fl.auc("label", "score"), min_size=2)
+    np.testing.assert_array_equal(np.sum([sized(part) for part in ranked], axis=0), sized(counted))
+
+
+def sized(part: fl.Measurement) -> np.ndarray:
+    return np.asarray(part.estimates.n)
+
+
+ARMS_OF_USERS = {"variant": "arm_of_user", "control": "A"}
+
+
+def test_holdout_of_rows_by_unit() -> None:
+    """The tree from one part, judged on the other, both as if they had been measured alone."""
+    rng = np.random.default_rng(0)
+    users = pd.DataFrame({"user": np.arange(8000), "g": rng.integers(0, 10, 8000), "arm": rng.choice(["A", "B"], 8000)})
+    rows = users.loc[np.repeat(np.arange(8000), rng.integers(1, 4, 8000))]
+    rows["x"] = rng.standard_normal(len(rows)) + (rows.arm == "B") * np.where(rows.g < 5, 0, 0.7)
+    metric = fl.difference("x", unit="user", **ARMS)
+    found = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Holdout(fraction=0.3), seed=5)
+    explored, held = measure_parts(rows, "g", metric, (0.7, 0.3), unit="user", seed=5)
+    np.testing.assert_array_equal(found.estimates.theta, held.estimates.theta)
+    assert found.n_clusters == 2
+    assert found.labels.tolist() == [1] * 5 + [2] * 5
+    assert "split by a hash of the units" in str(found)
+    assert found.estimates.n is not None
+    assert found.estimates.n.sum() + sized(explored).sum() == 8000
+    folds = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Folds(n=3), seed=5)
+    assert folds.judgement.facts["split"] == "units"
+    assert folds.estimates.n is not None
+    assert folds.estimates.n.sum() == 8000
+    named = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user"))
+    assert named.judgement.facts["split"] == "units"
+    thinned = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee="holdout")
+    assert thinned.judgement.facts["split"] == "thinning"
+
+
+def test_rows_that_cannot_be_divided() -> None:
+    table = rows().to_pandas()
+    few = table.head(300)
+    with pytest.raises(fl.InputError, match="in a part of the data"):
+        fl.cluster(few, by="country", metric=fl.mean("revenue"), guarantee=fl.Folds(n=60, unit="user"))
+    some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(0.15, unit="user"))
+    assert any("in a part of the data" in left.reason for left in some.excluded)
+    gaps = table.assign(user=table.user.where(table.user % 3 > 0))
+    found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user"))
+    assert found.dropped["rows with a missing value"] > 1000
+    with pytest.raises(fl.InputError, match="unit='usr'"):
+        fl.cluster(table, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="usr"))
+    days = pd.DataFrame({"g": ["a", "b"], "n": [50, 60], "m": [1.0, 2.0], "v": [1.0, 1.0]})
+    aggregated = fl.mean(fl.aggregated("n", mean="m", variance="v"))
+    with pytest.raises(fl.InputError, match="needs rows, not aggregates"):
+        fl.cluster(days, by="g", metric=aggregated, guarantee=fl.Holdout(unit="g"))
 
 
 def refused(match: str, data: Any, by: Any, metric: Any, **options: Any) -> None:

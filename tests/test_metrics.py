@@ -290,3 +290,103 @@ def test_variants_of_any_type(arms: tuple[Any, Any]) -> None:
             found = fl.measure(frame, "g", fl.difference("x", variant="arm", control=control, unit="u")).estimates
             expected = data.x[data.arm == arms[1]].mean() - data.x[data.arm == arms[0]].mean()
             assert found.theta[0] == pytest.approx(expected)
+
+
+JOINT: dict[str, tuple[fl.Metric, ...]] = {
+    "two differences": (fl.difference("revenue", **ARMS), fl.difference("clicks", **ARMS)),
+    "difference and lift": (fl.difference("before", **ARMS), fl.lift("revenue", **ARMS)),
+    "lift and ratio": (fl.lift("revenue", **ARMS), fl.ratio_lift("clicks", "visits", **ARMS)),
+    "with a covariate": (
+        fl.difference("revenue", covariate="before", **ARMS),
+        fl.difference("clicks", covariate="before", **ARMS),
+    ),
+    "rates of other rows": (
+        fl.true_positive_rate("truth", "pred"),
+        fl.precision("truth", "pred"),
+        fl.accuracy("truth", "pred"),
+    ),
+    "weighted": (fl.mean("revenue", weight="w"), fl.mean("visits", weight="w"), fl.rate("truth", weight="w")),
+    "mean and ratio": (fl.mean("revenue"), fl.ratio("clicks", "visits")),
+}
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_joint_metrics_are_correlated_as_a_bootstrap_says(name: str) -> None:
+    data = rows(size=800, groups=1, seed=3)
+    metrics = JOINT[name]
+    found = fl.measure(data, "g", fl.joint(*metrics)).estimates
+    for i, metric in enumerate(metrics):
+        alone = fl.measure(data, "g", metric).estimates
+        assert found.theta[0, i] == pytest.approx(alone.theta[0])
+        assert found.se[0, i] == pytest.approx(alone.se[0])
+        assert found.natural[0, i] == pytest.approx(alone.natural[0])
+    assert found.cov is not None
+    correlation = found.cov[0] / np.outer(found.se[0], found.se[0])
+    # 300 resamples at once: each is a group of its own.
+    rng = np.random.default_rng(0)
+    resampled = pd.concat([data.iloc[rng.integers(0, 800, 800)].assign(g=i) for i in range(300)])
+    again = fl.measure(resampled, "g", fl.joint(*metrics)).estimates.theta
+    np.testing.assert_allclose(correlation, np.corrcoef(again.T), atol=0.16)
+    if name in {"difference and lift", "rates of other rows"}:
+        assert np.abs(correlation - np.eye(len(metrics))).max() > 0.4
+
+
+def test_joint_metrics_of_units_and_of_disjoint_rows() -> None:
+    data = ROWS.assign(user=np.arange(len(ROWS)) // 3)
+    data["arm"] = np.where(data.user % 2, "A", "B")
+    data["g"] = data.user % 4 // 2
+    pair = fl.joint(fl.difference("revenue", unit="user", **ARMS), fl.difference("visits", unit="user", **ARMS))
+    found = fl.measure(data, "g", pair).estimates
+    units = data.groupby(["g", "arm", "user"])[["revenue", "visits"]].sum().reset_index()
+    for g in (0, 1):
+        parts = [units[(units.g == g) & (units.arm == arm)] for arm in "AB"]
+        expected = sum(p[["revenue", "visits"]].cov().to_numpy() / len(p) for p in parts)
+        assert found.cov is not None
+        np.testing.assert_allclose(found.cov[g], expected, rtol=1e-5)
+    odds = fl.measure(ROWS, "g", fl.equalized_odds("truth", "pred")).estimates
+    same = fl.measure(
+        ROWS, "g", fl.joint(fl.true_positive_rate("truth", "pred"), fl.false_positive_rate("truth", "pred"))
+    ).estimates
+    np.testing.assert_allclose(same.theta, odds.theta)
+    assert same.cov is not None
+    np.testing.assert_allclose(same.cov, odds.se[:, :, None] ** 2 * np.eye(2), atol=1e-12)
+
+
+def test_joint_metrics_cluster_where_neither_does() -> None:
+    """Two outcomes that each shift by little in some groups; together they tell them apart."""
+    rng = np.random.default_rng(5)
+    size = 12_000
+    group = rng.integers(0, 12, size)
+    shift = np.where(group < 6, 0.0, 0.12)
+    common = rng.standard_normal(size)
+    data = pd.DataFrame({"g": group, "a": common + shift, "b": common * 0.95 + 0.3 * rng.standard_normal(size) - shift})
+    found = fl.cluster(data, by="g", metric=fl.joint(fl.mean("a"), fl.mean("b")))
+    assert found.n_clusters == 2
+    assert found.labels.tolist() == [1] * 6 + [2] * 6
+    assert found.estimates.parts == ("mean of a", "mean of b")
+    assert {"estimate_mean_of_a", "ci_upper_mean_of_b"} <= found.to_dicts("clusters")[0].keys()
+    assert found.log_pvalue < fl.cluster(data, by="g", metric=fl.mean("a")).log_pvalue
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fl.joint(fl.mean("a")), "needs two metrics or more"),
+        (lambda: fl.joint(fl.mean("a"), "b"), "needs two metrics or more"),  # type: ignore[arg-type]
+        (lambda: fl.joint(fl.mean("a"), fl.mean("a")), "has a metric twice"),
+        (lambda: fl.joint(fl.mean("a"), fl.difference("b", **ARMS)), "differ in their variants or units"),
+        (lambda: fl.joint(fl.mean("a"), fl.auc("t", "s")), "it is measured by ranks"),
+        (lambda: fl.joint(fl.mean("a"), fl.equalized_odds("t", "p")), "is several metrics already"),
+        (lambda: fl.joint(fl.mean(fl.aggregated("n", mean="m", variance="v")), fl.mean("a")), "from aggregates"),
+        (lambda: fl.measure(ROWS, "g", fl.joint(fl.mean("revenue"), fl.mean("revenu"))), r"value\[1\]='revenu'"),
+    ],
+)
+def test_metrics_that_cannot_be_joined(make: Any, words: str) -> None:
+    with pytest.raises(fl.InputError, match=words):
+        make()
+
+
+def test_metrics_that_determine_each_other_are_left_out() -> None:
+    data = ROWS.assign(twice=2 * ROWS.revenue)
+    with pytest.raises(fl.InputError, match="one metric determines another"):
+        fl.measure(data, "g", fl.joint(fl.mean("revenue"), fl.mean("twice")))

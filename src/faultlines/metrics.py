@@ -1009,6 +1009,6 @@ def _covariance_of_means(
     for (i, j), (a, b) in zip(both, copies, strict=True):
         common = m.n[..., a]
         apart = (m.mean[..., a] - m.mean[..., i]) * (m.mean[..., b] - m.mean[..., j])
-        shared = (common - 1) * np.nan_to_num(m.cov[..., a, b]) + common * np.nan_to_num(apart)
+        shared = common * (np.nan_to_num(m.cov[..., a, b]) + np.nan_to_num(apart))
         cov[..., i, j] = cov[..., j, i] = np.where(common > 0, shared / (m.n[..., i] * m.n[..., j]), 0.0)
     return cov

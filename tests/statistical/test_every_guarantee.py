@@ -1,0 +1,264 @@
+"""Every guarantee with every notion of similarity: false claims, over-splitting, coverage, power. Run by `make stats`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.estimates import ANSCOMBE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.statistical
+Rng = np.random.Generator
+GUARANTEES: dict[str, Any] = {
+    "calibrated": fl.Calibrated(draws=99),
+    "stepdown": fl.Calibrated(draws=99, stepdown=True),
+    "holdout": fl.Holdout(),
+    "folds": fl.Folds(),
+    "bonferroni": fl.Bonferroni(),
+}
+VALID = [name for name in GUARANTEES if name != "bonferroni"]
+
+
+def plane(effects: Any, rng: Rng, correlation: float = 0.0) -> fl.Estimates:
+    """Two effects at once, of unequal precision."""
+    groups = len(effects)
+    se = rng.lognormal(0, 0.5, (groups, 2))
+    cov = se[:, :, None] * se[:, None, :] * np.array([[1, correlation], [correlation, 1]])
+    noise = np.einsum("kij,kj->ki", np.linalg.cholesky(cov), rng.standard_normal((groups, 2)))
+    return fl.Estimates(np.asarray(effects) + noise, None if correlation else se, cov=cov if correlation else None)
+
+
+def line(effects: Any, rng: Rng, dof: float | None = None) -> fl.Estimates:
+    groups = len(effects)
+    sigma = rng.lognormal(0, 0.5, groups)
+    se = sigma if dof is None else sigma * np.sqrt(rng.chisquare(dof, groups) / dof)
+    return fl.Estimates(effects + sigma * rng.standard_normal(groups), se, dof=dof)
+
+
+def rates(effects: Any, rng: Rng) -> fl.Similarity:
+    trials = rng.integers(200, 1200, len(effects))
+    return fl.binomial(rng.binomial(trials, 0.2 + 0.02 * np.asarray(effects)), trials)
+
+
+def counts(effects: Any, rng: Rng) -> fl.Similarity:
+    exposure = rng.uniform(200, 1200, len(effects))
+    return fl.poisson(rng.poisson(exposure * (0.3 + 0.025 * np.asarray(effects))), exposure)
+
+
+# From effects, in units of about one standard error, to data; the last has a tolerance of 1 and effects 1 apart.
+KINDS: dict[str, Callable[[Any, Rng], tuple[Any, float]]] = {
+    "one": lambda effects, rng: (line(effects, rng), 0.0),
+    "two": lambda effects, rng: (plane(np.column_stack([effects, effects]) / math.sqrt(2), rng), 0.0),
+    "correlated": lambda effects, rng: (plane(np.column_stack([effects, effects]) / math.sqrt(2), rng, 0.7), 0.0),
+    "t": lambda effects, rng: (fl.welch(line(effects, rng, dof=max(10, 3 * len(effects)))), 0.0),
+    "binomial": lambda effects, rng: (rates(effects, rng), 0.0),
+    "poisson": lambda effects, rng: (counts(effects, rng), 0.0),
+    "tolerance": lambda effects, rng: (line(effects + (np.arange(len(effects)) % 2), rng), 1.0),
+}
+
+
+def share(runs: int, kind: str, guarantee: str, effects: np.ndarray, seed: int, clusters: int = 1) -> float:
+    """Share of data sets in which more clusters are reported than there are."""
+    rng = np.random.default_rng(seed)
+    more = 0
+    for i in range(runs):
+        data, tolerance = KINDS[kind](effects, rng)
+        found = fl.cluster(data, guarantee=GUARANTEES[guarantee], tolerance=tolerance, seed=i)
+        more += found.n_clusters > clusters
+    return more / runs
+
+
+def runs_for(kind: str, guarantee: str, groups: int) -> int:
+    """As many as a few seconds allow: draws of t-tests and folds of many groups are slow."""
+    if groups < 100:
+        return 1500 if guarantee != "folds" else 500
+    slow = {("t", "calibrated"): 100, ("t", "stepdown"): 60}
+    return slow.get((kind, guarantee), 100 if guarantee == "folds" else 500)
+
+
+@pytest.mark.parametrize("groups", [5, 21, 102])
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_claims(kind: str, groups: int) -> None:
+    """At most α and Monte Carlo error, for all but the paper's α/K², which is printed beside them."""
+    for guarantee in GUARANTEES:
+        runs = runs_for(kind, guarantee, groups)
+        rate = share(runs, kind, guarantee, np.zeros(groups), seed=groups)
+        print(f"false claims, {kind}, K={groups}, {guarantee}: {rate:.3f} of {runs}")
+        if guarantee in VALID:
+            assert rate <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (kind, groups, guarantee)
+
+
+@pytest.mark.parametrize("kind", ["one", "two", "correlated", "t", "binomial", "poisson"])
+def test_over_splitting(kind: str) -> None:
+    """Two clusters that are there, near and far, even and uneven: three or more in no more than α of the runs."""
+    for low, high in ((10, 11), (18, 3)):
+        for apart in (2.0, 4.0, 8.0):
+            effects = np.repeat([0.0, apart], [low, high])
+            for guarantee in VALID:
+                runs = {"folds": 150}.get(guarantee, 400)
+                rate = share(runs, kind, guarantee, effects, seed=int(apart), clusters=2)
+                print(f"over-splitting, {kind}, {low}+{high} groups {apart} apart, {guarantee}: {rate:.3f} of {runs}")
+                assert rate <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (kind, guarantee, low, apart)
+
+
+@pytest.mark.parametrize("profile", ["equal", "lognormal"])
+def test_stepdown_makes_no_more_false_splits(profile: simulate.Profile) -> None:
+    """The place where it could: true splits of all sizes, after which each side gets a null of its own."""
+    worst = 0.0
+    for sizes in ([50, 52], [96, 6], [6, 96], [34, 34, 34], [90, 6, 6], [20] * 5):
+        for apart in (1.0, 2.0, 3.0, 4.0, 6.0):
+            runs, more = 400, 0
+            effects = (apart * np.arange(len(sizes))).tolist()
+            for seed in range(runs):
+                data = simulate.planted(effects, sizes, profile=profile, seed=10_000 + seed).estimates
+                more += fl.cluster(data, guarantee=GUARANTEES["stepdown"], seed=seed).n_clusters > len(sizes)
+            print(f"step-down, {profile}, {sizes} {apart} apart: more clusters than there are {more / runs:.3f}")
+            assert more / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (sizes, apart)
+            worst = max(worst, more / runs)
+    print(f"step-down, {profile}: at most {worst:.3f}")
+
+
+def test_stepdown_finds_finer_structure() -> None:
+    """Five clusters 3 se apart, 102 groups."""
+    found: dict[str, list[int]] = {"calibrated": [], "stepdown": []}
+    for seed in range(150):
+        data = simulate.planted([0, 3, 6, 9, 12], [20, 20, 21, 21, 20], seed=seed).estimates
+        for name, clusters in found.items():
+            clusters.append(fl.cluster(data, guarantee=GUARANTEES[name], seed=seed).n_clusters)
+    means = {name: float(np.mean(clusters)) for name, clusters in found.items()}
+    print(f"five clusters 3 se apart: {means}")
+    assert means["stepdown"] > means["calibrated"] + 0.5
+    assert means["stepdown"] == pytest.approx(5.0, abs=0.25)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_tolerance_holds_wherever_groups_lie_within_it(epsilon: float) -> None:
+    for groups in (5, 21, 102):
+        patterns = {
+            "both ends": np.where(np.arange(groups) % 2, epsilon, 0.0),
+            "one at the end": np.where(np.arange(groups) == 0, epsilon, 0.0),
+            "spread out": np.linspace(0, epsilon, groups),
+        }
+        for name, effects in patterns.items():
+            rng = np.random.default_rng(groups)
+            claims = dict.fromkeys(VALID, 0)
+            runs = 500
+            for i in range(runs):
+                estimates = fl.Estimates(effects + rng.standard_normal(groups), np.ones(groups))
+                for guarantee in ("calibrated", "holdout"):
+                    found = fl.cluster(estimates, guarantee=GUARANTEES[guarantee], tolerance=epsilon, seed=i)
+                    claims[guarantee] += found.rejected
+            shown = {g: claims[g] / runs for g in ("calibrated", "holdout")}
+            print(f"tolerance {epsilon}, K={groups}, {name}: {shown}")
+            assert max(shown.values()) <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
+
+
+def test_tolerance_of_rates_holds() -> None:
+    """Rates five points apart where five are allowed, at levels where Anscombe's scale bends."""
+    for rate in (0.02, 0.1, 0.4):
+        for groups in (5, 21, 102):
+            rng, claims, runs = np.random.default_rng(groups), 0, 500
+            trials = rng.integers(200, 3000, groups).astype(float)
+            truth = rate + np.where(np.arange(groups) % 2, 0.05, 0.0)
+            for i in range(runs):
+                y = rng.binomial(trials.astype(int), truth).astype(float)
+                estimates = fl.Estimates(ANSCOMBE.forward(y, trials), 1 / np.sqrt(4 * trials + 2), scale=ANSCOMBE)
+                claims += fl.cluster(estimates, guarantee=GUARANTEES["calibrated"], tolerance=0.05, seed=i).rejected
+            print(f"tolerance of rates, {rate} and {rate + 0.05:.2f}, K={groups}: {claims / runs:.3f}")
+            assert claims / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.parametrize("dof", [5, 10])
+def test_holdout_with_few_degrees_of_freedom(dof: int) -> None:
+    for groups in (5, 21, 102):
+        rng, runs = np.random.default_rng(groups), 1500
+        claims = sum(
+            fl.cluster(line(np.zeros(groups), rng, dof), guarantee="holdout", seed=i).rejected for i in range(runs)
+        )
+        print(f"holdout, dof {dof}, K={groups}: {claims / runs:.3f}")
+        assert claims / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.parametrize("kind", ["known", "dof 12", "rates", "two"])
+def test_holdout_intervals_cover(kind: str) -> None:
+    """The true mean of each reported cluster, weighted as its estimate is; all reported intervals of all runs."""
+    rng = np.random.default_rng(0)
+    for apart in (0.0, 1.5, 3.0, 6.0):
+        inside = total = 0
+        for i in range(700):
+            effects = np.repeat([0.0, apart], [15, 10])
+            data: Any
+            if kind == "rates":
+                data, truth = rates(effects, rng), 0.2 + 0.02 * effects
+            elif kind == "two":
+                data, truth = plane(np.column_stack([effects, -effects]), rng), effects
+            else:
+                data, truth = line(effects, rng, 12.0 if kind == "dof 12" else None), effects
+            found = fl.cluster(data, guarantee="holdout", seed=i)
+            for number, cluster in enumerate(found.clusters, start=1):
+                mine = found.labels == number
+                if kind == "rates":
+                    weight = found.estimates.scale.mass(found.estimates.se)[mine]
+                elif kind == "two":
+                    weight = found.estimates.se[mine, 0] ** -2.0
+                else:
+                    weight = (found.groups.weights if found.groups.weights is not None else found.estimates.se**-2.0)[
+                        mine
+                    ]  # type: ignore[attr-defined]
+                target = float(np.average(truth[mine], weights=weight))
+                low, high = cluster.ci[0] if kind == "two" else cluster.ci
+                inside += low <= target <= high
+                total += 1
+        print(f"coverage of holdout intervals, {kind}, {apart} apart: {inside / total:.3f} of {total}")
+        assert inside / total >= 0.95 - 0.01 - 3.5 * math.sqrt(0.05 * 0.95 / total)
+
+
+def test_power_side_by_side() -> None:
+    """The table of docs/guarantees.md: two halves of 21 and of 102 groups, 1 to 4 standard errors apart."""
+    expected = {
+        ("calibrated", 21): (0.17, 0.66, 0.98, 1.0),
+        ("stepdown", 21): (0.17, 0.66, 0.98, 1.0),
+        ("holdout", 21): (0.12, 0.42, 0.83, 0.99),
+        ("folds", 21): (0.0, 0.0, 0.01, 0.02),
+        ("calibrated", 102): (0.46, 1.0, 1.0, 1.0),
+        ("stepdown", 102): (0.46, 1.0, 1.0, 1.0),
+        ("holdout", 102): (0.33, 0.96, 1.0, 1.0),
+        ("folds", 102): (0.0, 0.0, 0.0, 0.0),
+    }
+    for (guarantee, groups), figures in expected.items():
+        runs = 60 if guarantee == "folds" and groups > 50 else 400
+        for apart, figure in zip((1.0, 2.0, 3.0, 4.0), figures, strict=True):
+            detected = 0
+            for seed in range(runs):
+                data = simulate.planted([0, apart], [groups // 2, groups - groups // 2], seed=seed).estimates
+                detected += fl.cluster(data, guarantee=GUARANTEES[guarantee], seed=seed).rejected
+            print(f"power, K={groups}, {apart} apart, {guarantee}: {detected / runs:.2f}")
+            assert detected / runs == pytest.approx(figure, abs=0.1), (guarantee, groups, apart)
+
+
+def test_many_experiments_keep_their_promises() -> None:
+    """2,218 A/A experiments with 21 groups: Holm makes any claim in α of such studies; then a tenth really differ."""
+    rng = np.random.default_rng(0)
+    many = fl.cluster_many({f"e{i}": simulate.null(21, profile="zipf", seed=rng).estimates for i in range(2218)})
+    p = np.exp(many.log_pvalues)
+    print(f"2,218 A/A experiments: {np.mean(p < 0.05):.4f} below 0.05, {len(many.rejected)} claims after Holm")
+    assert abs(np.mean(p < 0.05) - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 2218)
+    false = total = 0
+    for study in range(10):
+        made = {}
+        for i in range(200):
+            effects = [0.0, 4.0] if i < 20 else [0.0, 0.0]
+            made[f"{i}"] = simulate.planted(effects, [10, 11], seed=np.random.default_rng([study, i])).estimates
+        claims = fl.cluster_many(made, correction="bh", guarantee=GUARANTEES["calibrated"]).rejected
+        false += sum(int(name) >= 20 for name in claims)
+        total += len(claims)
+    print(f"Benjamini–Hochberg, a tenth of the experiments differ: {false} of {total} claims false")
+    assert false / total <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / total)
