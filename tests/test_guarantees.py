@@ -12,6 +12,7 @@ from scipy.cluster.hierarchy import linkage
 
 import faultlines as fl
 from faultlines import calibration, simulate
+from faultlines.guarantees import splitter
 from faultlines.similarity import Gaussian, true_scales
 from faultlines.tails import log_chi_square_tail, log_t_tail
 from tests import oracles
@@ -219,7 +220,7 @@ def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -
     for seed in range(12):
         estimates = simulate.planted([0, 4], [6, 7], profile="lognormal", seed=seed).estimates
         found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4), refine=refine, seed=seed)
-        explored, held = Gaussian(estimates).divided((0.6, 0.4), np.random.default_rng(seed))
+        explored, held = Gaussian(estimates).divided((0.6, 0.4), splitter(seed))
         assert held.estimates.theta.tolist() == found.estimates.theta.tolist()
         tree = fl.cluster(explored.estimates, refine=refine)
         reached = 0.0
@@ -263,7 +264,7 @@ def test_folds_take_one_fold_a_step(folds: int | None) -> None:
         estimates = simulate.planted([0, 30], [4, 5], profile="lognormal", seed=seed).estimates
         found = fl.cluster(estimates, guarantee=fl.Folds(n=folds), refine=False, seed=seed)
         count = folds or 9
-        parts = Gaussian(estimates).divided((1 / count,) * count, np.random.default_rng(seed))
+        parts = Gaussian(estimates).divided((1 / count,) * count, splitter(seed))
         clusters = [frozenset([i]) for i in range(9)]
         if folds:  # the first fold merges down to as many clusters as there are folds
             labels = fl.cluster(parts.pop(0).estimates, refine=False).path()[folds - 1].labels

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import faultlines as fl
+from faultlines.guarantees import splitter
 from faultlines.similarity import Gaussian
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_batches_are_folds_in_time() -> None:
         effects = np.repeat([0.0, 9.0], [3, 4])
         estimates = fl.Estimates(effects + rng.standard_normal(7), np.ones(7))
         together = fl.cluster(estimates, guarantee="folds", refine=False, seed=seed)
-        parts = Gaussian(estimates).divided((1 / 7,) * 7, np.random.default_rng(seed))
+        parts = Gaussian(estimates).divided((1 / 7,) * 7, splitter(seed))
         daily = fl.Sequential()
         for part in parts:
             decision = daily.update(part.estimates)

@@ -166,6 +166,15 @@ class Calibrated:
         return log_p, most
 
 
+def splitter(seed: int) -> np.random.Generator:
+    """The random numbers that split data.
+
+    A stream of its own: simulated data made with NumPy's plain generator and the same seed would otherwise be thinned
+    with the very noise they were made of.
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0x5917,)))
+
+
 @dataclass(frozen=True, slots=True)
 class Holdout:
     """The paper's two-part split: one part of the data makes the tree, the other says how far to believe it.
@@ -205,7 +214,7 @@ class Holdout:
     def judge(self, notion: Notion, seed: int, *, refine: bool, parts: Sequence[Notion] = ()) -> Judged:
         """Adjusted p of m clusters = the largest, over 2 … m, of the p of their most similar pair."""
         thinned = not parts
-        explored, held = parts or notion.divided(self.shares(len(notion)), np.random.default_rng(seed))
+        explored, held = parts or notion.divided(self.shares(len(notion)), splitter(seed))
         if isinstance(held, Gaussian) and isinstance(explored, Gaussian):
             held = held.weighted_by(explored)
         hierarchy = agglomerate(explored)
@@ -267,7 +276,7 @@ class Folds:
             )
         if thinned and folds * groups > _MOST_NUMBERS:
             raise InputError(f"n={folds} folds", f"of {groups:,} groups do not fit", "Use for example fl.Folds(n=20).")
-        parts = parts or notion.divided(shares, np.random.default_rng(seed))
+        parts = parts or notion.divided(shares, splitter(seed))
         number, clusters = np.arange(groups), np.arange(groups)
         merges, log_p = np.empty((groups - 1, 2), dtype=np.int64), np.zeros(groups - 1)
         testing = list(parts)
