@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.hierarchy import _refined_line
+from faultlines.hierarchy import refined_line
 
 QUICK = fl.Calibrated(draws=300)
 
@@ -119,7 +119,7 @@ def test_path_lists_every_partition_with_its_p() -> None:
 def test_refinement_moves_border_groups_and_keeps_the_number() -> None:
     estimates = fl.Estimates([0.0, 0.1, 0.8, 2.0, 2.1], [0.5] * 5)
     order = np.argsort(estimates.theta)
-    starts = _refined_line(estimates, order, np.array([0, 2]))
+    starts = refined_line(estimates, order, np.array([0, 2]))
     assert starts.tolist() == [0, 3]  # means 0.05 and 1.63 meet at 0.84, so 0.8 goes to the low ones
 
 
@@ -130,7 +130,7 @@ def test_refined_groups_are_nearest_to_their_own_cluster(seed: int, clusters: in
     estimates = fl.Estimates(rng.standard_normal(40), np.exp(rng.standard_normal(40)))
     order = np.argsort(estimates.theta)
     before = np.concatenate(([0], np.sort(rng.choice(np.arange(1, 40), clusters - 1, replace=False))))
-    starts = _refined_line(estimates, order, before)
+    starts = refined_line(estimates, order, before)
     assert starts.size == clusters
     assert starts[0] == 0
     assert np.all(np.diff(starts, append=40) > 0)

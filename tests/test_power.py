@@ -13,6 +13,8 @@ import faultlines as fl
 from faultlines import simulate
 from faultlines.estimates import ANSCOMBE
 
+RATES = fl.Estimates([0.3, 0.4], [0.01, 0.01], scale=ANSCOMBE)
+
 
 def test_two_groups_are_the_z_test() -> None:
     for gap in (1.0, 3.0):
@@ -80,6 +82,22 @@ def test_rates_are_planned_in_points() -> None:
     assert hits / 200 == pytest.approx(0.8, abs=0.12)
 
 
+def test_counts_are_planned_as_rates_of_events() -> None:
+    rng = np.random.default_rng(0)
+    found = fl.power(fl.cluster(fl.poisson(rng.poisson(500, 10), np.full(10, 100.0))), runs=200)
+    hits = 0
+    for _ in range(150):
+        events = rng.poisson(100 * np.repeat([5.0, 5.0 + found.smallest], 5))
+        hits += fl.cluster(fl.poisson(events, np.full(10, 100.0)), guarantee=fl.Calibrated(draws=199)).rejected
+    assert hits / 150 == pytest.approx(0.8, abs=0.13)
+
+
+def test_a_held_out_result_is_planned_with_all_of_the_data() -> None:
+    estimates = simulate.null(15, seed=2).estimates
+    held = fl.cluster(estimates, guarantee="holdout")
+    assert fl.power(held, runs=200).smallest == pytest.approx(fl.power(estimates, runs=200).smallest, rel=0.02)
+
+
 def test_more_than_two_levels_and_named_groups() -> None:
     estimates = fl.Estimates(np.zeros(6), np.ones(6), list("abcdef"))
     named = fl.power(estimates, gap=8.0, split=["a", "c"], runs=100)
@@ -108,6 +126,11 @@ def test_tolerance_and_degrees_of_freedom_cost_power() -> None:
         ({"split": ["nobody"]}, "no such group 'nobody'"),
         ({"split": []}, "plans nothing"),
         ({"split": [0, 0, 0, 0]}, "the same effect everywhere"),
+        ({"split": {"a": 1}}, "is no plan"),
+        ({"split": [0, 0, 0, 1e-30]}, "is not reached by any gap"),
+        ({"data": [[1], [1, 2]]}, "is not one number a group"),
+        ({"alpha": 0.9}, r"Use target=0\.95"),
+        ({"data": RATES, "gap": 5.0}, "rates differ by less than 1"),
         ({"spread": -1}, "spread=-1"),
         ({"spread": 1, "arms": 3}, "arms=3"),
         ({"target": 0.01}, r"target=0\.01"),

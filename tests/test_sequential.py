@@ -122,6 +122,13 @@ def fresh() -> str:
     return daily.to_json()
 
 
+def test_labels_that_look_alike_are_different() -> None:
+    labels = ["1.1", "1.10", "1", "1.0", "true"]
+    daily = fl.Sequential()
+    daily.update(batch(0, labels))
+    assert fl.Sequential.from_json(daily.to_json()).update(batch(1, labels)).n_clusters == 3
+
+
 def test_other_notions_can_be_fed_too() -> None:
     rng = np.random.default_rng(0)
     daily = fl.Sequential()
@@ -143,6 +150,15 @@ def test_other_notions_can_be_fed_too() -> None:
         (lambda: fl.Sequential.from_json("[]"), "is not a saved Sequential"),
         (lambda: fl.Sequential.from_json(fresh().replace('"a"', '"b"', 1)), "is not a saved Sequential"),
         (lambda: fl.Sequential.from_json(fresh().replace('_sequential": 1', '_sequential": 9')), "another version"),
+        (lambda: fl.Sequential.from_json(fresh().replace("1.0", "-1.0", 1)), "a p-value is none"),
+        (
+            lambda: fl.Sequential.from_json(fresh().replace('"clusters": [', '"clusters": [' + "9" * 99 + ",")),
+            "do not fit",
+        ),
+        (lambda: fl.Sequential(tolerance=float("inf")), "tolerance=inf"),
+        (lambda: fl.Sequential().update(batch(0), new=[]), r"new=\[\]"),  # type: ignore[arg-type]
+        (lambda: fl.Sequential.load(None), "cannot be read"),  # type: ignore[arg-type]
+        (lambda: fl.Sequential().save(""), "cannot be written"),
         (lambda: fl.Sequential.load("no/such/file"), "cannot be read"),
         (lambda: fl.Sequential().save("no/such/folder/file"), "cannot be written"),
     ],

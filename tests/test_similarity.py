@@ -394,7 +394,7 @@ def test_a_notion_of_ones_own_with_everything() -> None:
         estimate=lambda s: fl.Estimates(s[:, 0] / s[:, 1], np.sqrt(0.25 / s[:, 1])),
         measure="share of yes",
     )
-    for guarantee in (fl.Calibrated(99), "bonferroni", "holdout", fl.Folds(n=4), fl.Calibrated(99, stepdown=True)):
+    for guarantee in (fl.Calibrated(99), "bonferroni", "holdout", fl.Folds(n=4)):
         found = fl.cluster(own, guarantee=guarantee)
         assert found.n_clusters == 2, guarantee
         assert found.labels.tolist() == [1] * 6 + [2] * 6
@@ -433,11 +433,36 @@ def test_statistics_that_do_not_add_are_refused(statistics: Any, words: str) -> 
         fl.Similarity(statistics, two_proportions)
 
 
+def test_functions_that_spoil_what_they_are_given_do_no_harm() -> None:
+    table = np.column_stack([[2, 4, 5, 9], np.full(4, 20)]).astype(float)
+
+    def pure(s: Any, rng: np.random.Generator) -> Any:
+        return np.column_stack([rng.binomial(20, s[:, 0].sum() / 80, 4), s[:, 1]])
+
+    def spoiling(s: Any, rng: np.random.Generator) -> Any:
+        s[:, 0] = rng.binomial(20, s[:, 0].sum() / 80, 4)
+        return s
+
+    p = [fl.cluster(fl.Similarity(table, two_proportions, null=null)).pvalue for null in (pure, spoiling)]
+    assert p[0] == p[1]
+    for rubbish in ("x", None, [[1], [2, 3]]):
+        given: Any = lambda *_, rubbish=rubbish: rubbish  # noqa: E731
+        with pytest.raises(fl.InputError, match="null →"):
+            fl.cluster(fl.Similarity(table, two_proportions, null=given))
+        listed: Any = lambda *_, rubbish=rubbish: [rubbish]  # noqa: E731
+        with pytest.raises(fl.InputError, match="divide →"):
+            fl.cluster(fl.Similarity(table, two_proportions, divide=listed), guarantee="holdout")
+
+
 def test_what_a_notion_does_not_say_is_asked_for() -> None:
     bare = fl.Similarity(np.column_stack([[5, 9, 30], [50, 60, 70]]), two_proportions)
     for guarantee, words in (("calibrated", r"null=…"), ("holdout", r"divide=…"), ("folds", r"divide=…")):
         with pytest.raises(fl.InputError, match=words):
             fl.cluster(bare, guarantee=guarantee)
+    with pytest.raises(fl.InputError, match="out of reach of 99 draws"):
+        fl.cluster(fl.binomial([1, 2], [9, 9]), guarantee=fl.Calibrated(draws=99), alpha=0.01)
+    with pytest.raises(fl.InputError, match="unit='u': goes with rows"):
+        fl.cluster(simulate.null(4).estimates, guarantee=fl.Holdout(unit="u"))
     with pytest.raises(fl.InputError, match="tolerance"):
         fl.cluster(bare, guarantee="bonferroni", tolerance=0.1)
     with pytest.raises(fl.InputError, match="is not a function"):

@@ -38,6 +38,10 @@ cdef inline double _divergence(double x, double step, double pooled) noexcept no
     return x * log1p(step / pooled) if x > 0 and pooled > 0 else 0.0
 
 
+cdef inline double _within(double angle) noexcept nogil:
+    return 0.0 if angle < 0 else 1.5707963267948966 if angle > 1.5707963267948966 else angle
+
+
 cdef double _other(int kind, double a, double weight_a, double b, double weight_b, double epsilon) noexcept nogil:
     """Dissimilarity of neighbours a ≤ b by another notion than equal means.
 
@@ -50,9 +54,10 @@ cdef double _other(int kind, double a, double weight_a, double b, double weight_
             beyond = gap - epsilon
         else:
             # How far b is from the farthest rate that a allows, or a from the one that b allows: the smaller.
-            limit = sin(a) * sin(a) + epsilon
+            # Noise can carry a place beyond the ends of the scale, where the rate stays 0 or 1.
+            limit = sin(_within(a)) * sin(_within(a)) + epsilon
             beyond = b - asin(sqrt(limit)) if limit < 1 else -1.0
-            limit = sin(b) * sin(b) - epsilon
+            limit = sin(_within(b)) * sin(_within(b)) - epsilon
             share = asin(sqrt(limit)) - a if limit > 0 else -1.0
             if share < beyond:
                 beyond = share

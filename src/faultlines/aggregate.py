@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from faultlines.metrics import Aggregated, Arms, Input
 
-_BUCKET = f"{frames.OURS}bucket"
+_BUCKET, _UNIT = f"{frames.OURS}bucket", f"{frames.OURS}unit"
 MIN_SIZE = 20  # rows (units) a group needs in every arm, unless the user says otherwise
 
 
@@ -106,10 +106,21 @@ def _measured(
     if split is not None:
         if metric.aggregated is not None:
             raise InputError(f"unit={split.unit!r}", "needs rows, not aggregates", "Leave it out, or give the rows.")
-        wanted = {"unit": split.unit, **wanted}
-        text.append(split.unit)
+        if metric.unit is not None and split.unit != metric.unit:
+            raise InputError(
+                f"unit={split.unit!r}",
+                f"but the metric has the unit {metric.unit!r}",
+                "Split by the randomised unit: leave unit out of the guarantee.",
+            )
+        wanted = {**wanted, "unit": split.unit}
+        used = {wanted_input.column for wanted_input in metric.inputs.values()}
+        text += [split.unit] if split.unit not in used else []
+    text = list(dict.fromkeys(text))
     with frames.scan(data, wanted, as_text=text) as rows:
-        frame = rows if split is None else frames.hashed(rows, split.unit, split.seed, _BUCKET)
+        frame = rows
+        if split is not None:
+            named = Attributes(rows, [], from_text=False).not_nan(split.unit).alias(_UNIT)
+            frame = frames.hashed(rows.with_columns(named), _UNIT, split.seed, _BUCKET)
         groups = Attributes(frame, attributes, from_text=frames.is_csv(data))
         with working("reading rows"):
             parts = _Query(frame, groups, metric, split).run()

@@ -29,8 +29,11 @@ from faultlines.similarity import (
     Gaussian,
     Similarity,
     count_draws,
+    drawn_from,
+    true_roots,
     true_scales,
     welch_draws,
+    wishart_around,
 )
 from faultlines.tails import log_chi_square_1_tail, log_chi_square_tail, log_t_tail
 
@@ -104,9 +107,9 @@ def _by_direction(
         own = (_best_cut(estimates, scale) if best else top) / _length(estimates, scale)
         rows, block = _line_blocks(scale, estimates.dof, draws, seed, best)
     else:
-        scale = np.column_stack([true_scales(estimates.se[:, i], estimates.dof) for i in range(estimates.dims)])
-        own = top / _length(estimates, scale)
-        rows, block = _plane_blocks(estimates, scale, draws, seed)
+        root = true_roots(estimates)
+        own = top / _length_of_several(estimates, root)
+        rows, block = _plane_blocks(estimates, root, draws, seed)
     fractions: list[FloatArray] = [np.array([own])]
 
     def clear() -> bool:
@@ -274,19 +277,16 @@ def _line_blocks(
 
 
 def _plane_blocks(
-    estimates: Estimates, scale: FloatArray, draws: int, seed: int
+    estimates: Estimates, root: FloatArray, draws: int, seed: int
 ) -> tuple[int, Callable[[int], FloatArray]]:
     """Top merge over squared length of draws in several dimensions."""
-    groups, dims = scale.shape
-    order = np.lexsort(scale.T)
-    scale = scale[order] / np.exp(np.log(scale).mean())
-    half = None if estimates.dof is None else np.minimum(estimates.dof[order], AS_GOOD_AS_KNOWN) / 2
-    if estimates.cov is None:
-        root = scale[:, :, None] * np.eye(dims)
-    else:
-        root = scale[:, :, None] * np.linalg.cholesky(_correlations(estimates))[order]
+    groups, dims = root.shape[:2]
+    dof = np.full(groups, np.inf) if estimates.dof is None else np.minimum(estimates.dof, AS_GOOD_AS_KNOWN)
+    order = np.lexsort((dof, *root.reshape(groups, -1).T))
+    root, dof = root[order] / np.exp(np.log(np.diagonal(root, axis1=1, axis2=2)).mean()), dof[order]
     outward = np.linalg.qr(np.linalg.inv(root).reshape(groups * dims, dims))[0]  # directions of a common shift
     rows = max(1, min(256, _BLOCK // (groups * dims * (2 if estimates.cov is None else 2 + 2 * dims))))
+    scale, cov = np.diagonal(root, axis1=1, axis2=2), root @ np.swapaxes(root, 1, 2)
 
     def block(number: int) -> FloatArray:
         rng = _generator(seed, number)
@@ -294,22 +294,17 @@ def _plane_blocks(
         normal = rng.standard_normal((count, groups, dims))
         flat = normal.reshape(count, -1)
         radius = np.einsum("ri,ri->r", flat, flat) - np.sum((flat @ outward) ** 2, axis=1)
-        estimated = np.ones((count, groups, dims))
-        if half is not None:
-            estimated = np.sqrt(rng.standard_gamma(half[:, None], size=normal.shape) / half[:, None])
         if estimates.cov is None:
-            means, weight = normal * scale, 1 / (scale * estimated) ** 2
-            state = np.concatenate([means.transpose(0, 2, 1), weight.transpose(0, 2, 1)], axis=1)
+            seen = np.broadcast_to(scale, normal.shape)
+            if estimates.dof is not None:
+                half = dof[:, None] / 2
+                seen = seen * np.sqrt(rng.standard_gamma(half, size=normal.shape) / half)
+            state = np.concatenate([(normal * scale).transpose(0, 2, 1), (seen**-2.0).transpose(0, 2, 1)], axis=1)
             kind = PLANE
         else:
             means = np.einsum("kij,rkj->rki", root, normal)
-            cov = root @ np.swapaxes(root, 1, 2)
-            state = np.stack(
-                [
-                    correlated_state(m.T, cov * (e[:, :, None] * e[:, None, :]))
-                    for m, e in zip(means, estimated, strict=True)
-                ]
-            )
+            drawn = cov[None] if estimates.dof is None else wishart_around(root, dof, count, rng)
+            state = np.stack([correlated_state(m.T, drawn[r % len(drawn)]) for r, m in enumerate(means)])
             kind = CORRELATED
         top = np.empty(count)
         _walk.top_plane(kind, np.ascontiguousarray(state), top)
@@ -345,9 +340,7 @@ def _count_blocks(notion: Similarity, draws: int, seed: int) -> tuple[int, Calla
             state = np.stack([drawn[:, :, 1] / drawn[:, :, 0], *(drawn[:, :, i] for i in (0, 2, 3, 4, 5))], axis=1)
             _walk.top_plane(WELCH, np.ascontiguousarray(state), top)
             return top
-        made = np.asarray(null(s, rng), dtype=float)
-        if made.shape != s.shape or not np.isfinite(made).all():
-            raise InputError(f"null → {made.shape}", f"is not finite numbers of shape {s.shape}", "Mend it.")
+        made = drawn_from(null, s, rng)
         return np.array([merged_by_test(notion, made, shown=False)[1].max()])
 
     return rows, block
@@ -362,22 +355,19 @@ def line_tops(means: FloatArray, weights: FloatArray, kind: int, epsilon: float 
     return top
 
 
-def _correlations(estimates: Estimates) -> FloatArray:
-    return np.asarray(estimates.cov / (estimates.se[:, :, None] * estimates.se[:, None, :]))  # type: ignore[operator]
-
-
 def _length(estimates: Estimates, scale: FloatArray) -> float:
     """Cochran's Q of the data, with the scales the draws use: its squared length once a common shift is taken out."""
     theta = estimates.theta - estimates.theta[len(estimates) // 2]
-    if estimates.dims == 1:
-        weight = (scale.min() / scale) ** 2
-        centre = float(np.sum(weight * theta) / weight.sum())
-        return float(np.sum(((theta - centre) / scale) ** 2))
-    standard = theta / scale
-    eye = np.broadcast_to(np.eye(estimates.dims), (len(theta), estimates.dims, estimates.dims))
-    root = np.linalg.cholesky(_correlations(estimates)) if estimates.cov is not None else eye
-    standard = np.linalg.solve(root, standard[:, :, None]).reshape(-1)
-    shift = np.linalg.qr(np.linalg.inv(root * scale[:, :, None]).reshape(-1, estimates.dims))[0]
+    weight = (scale.min() / scale) ** 2
+    centre = float(np.sum(weight * theta) / weight.sum())
+    return float(np.sum(((theta - centre) / scale) ** 2))
+
+
+def _length_of_several(estimates: Estimates, root: FloatArray) -> float:
+    """The same for several effects at once."""
+    theta = estimates.theta - estimates.theta[len(estimates) // 2]
+    standard = np.linalg.solve(root, theta[:, :, None]).reshape(-1)
+    shift = np.linalg.qr(np.linalg.inv(root).reshape(-1, estimates.dims))[0]
     return float(np.sum((standard - shift @ (shift.T @ standard)) ** 2))
 
 

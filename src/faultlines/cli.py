@@ -317,6 +317,8 @@ def _rows(
     if joint:
         from faultlines import metrics
 
+        if len(made) < 2:
+            raise InputError("--joint", "needs two metrics or more", "Name a second --metric, or leave it out.")
         made = [metrics.joint(*made)]
     attributes = [_attribute(given) for given in by]
     options: dict[str, Any] = {"alpha": alpha, "guarantee": guarantee, "tolerance": tolerance, "seed": seed}
@@ -345,7 +347,7 @@ def power(
     spread: Annotated[float | None, typer.Option(help="Standard deviation of the metric between units.")] = None,
     arms: Annotated[int, typer.Option(help="2: sizes are shared by two arms; 1: a plain mean.")] = 2,
     gap: Annotated[float | None, typer.Option(help="The difference to be seen, in units of the metric.")] = None,
-    share: Annotated[float, typer.Option(help="Share of the groups that differ, any of them.")] = 0.5,
+    share: Annotated[float | None, typer.Option(help="Share of the groups that differ, any of them. 0.5.")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Or just these groups.")] = None,
     alpha: Alpha = 0.05,
     guarantee: GuaranteeName = "calibrated",
@@ -358,30 +360,14 @@ def power(
 ) -> None:
     """What will an experiment be able to see, or what would one have seen that found nothing?"""
     import faultlines as fl
-    from faultlines import frames
 
-    data: Any
-    if file is not None:
-        if not by or (se is None) == (n is None) or groups is not None or size is not None:
-            raise InputError(f"file={str(file)!r}", "needs --by and either --se or --n with --spread", "Name them.")
-        if n is not None and spread is None:
-            raise InputError(f"n={n!r}", "needs --spread", "Give the standard deviation of the metric.")
-        read = frames.read(
-            file, keys={f"by[{i}]": c for i, c in enumerate(by)}, numbers={"se": se} if se else {"n": n or ""}
-        )
-        labels = read.keys[0] if len(by) == 1 else list(zip(*read.keys, strict=True))
-        sizes = read.numbers.get("n")
-        data = fl.Estimates([0.0] * len(labels), read.numbers.get("se", [1.0] * len(labels)), labels, sizes)
-    else:
-        if groups is None or size is None or spread is None:
-            raise InputError("FILE", "is missing", "Give a file, or --groups, --size and --spread.")
-        if groups < 2:
-            raise InputError(f"groups={groups}", "must be 2 or more", "Use for example --groups 40.")
-        data = [size] * groups
+    if only and share is not None:
+        raise InputError("--share, --only", "both say who differs", "Leave one of them out.")
+    data = _planned(file, by, se, n, groups, size, spread)
     found = fl.power(
         data,
         gap=gap,
-        split=only or share,
+        split=only or (0.5 if share is None else share),
         spread=spread,
         arms=arms,
         alpha=alpha,
@@ -395,6 +381,45 @@ def power(
         _say(str(found))
     if json is not None:
         _write(dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False), json)
+
+
+def _planned(
+    file: Path | None,
+    by: list[str] | None,
+    se: str | None,
+    n: str | None,
+    groups: int | None,
+    size: float | None,
+    spread: float | None,
+) -> Any:
+    """Groups to plan with: of a file, with their standard errors or sizes, or so many of one size."""
+    import faultlines as fl
+    from faultlines import frames
+
+    if file is not None:
+        if groups is not None or size is not None:
+            raise InputError("--groups, --size", "go without a file", "Leave them out, or the file.")
+        if not by or (se is None) == (n is None):
+            raise InputError(f"file={str(file)!r}", "needs --by and either --se or --n with --spread", "Name them.")
+        if se is not None and spread is not None:
+            raise InputError(f"spread={spread:g}", "goes with --n, not with --se", "Leave one of them out.")
+        if n is not None and spread is None:
+            raise InputError(f"n={n!r}", "needs --spread", "Give the standard deviation of the metric.")
+        read = frames.read(
+            file, keys={f"by[{i}]": c for i, c in enumerate(by)}, numbers={"se": se} if se else {"n": n or ""}
+        )
+        labels = read.keys[0] if len(by) == 1 else list(zip(*read.keys, strict=True))
+        sizes = read.numbers.get("n")
+        return fl.Estimates([0.0] * len(labels), read.numbers.get("se", [1.0] * len(labels)), labels, sizes)
+    if by or se or n:
+        raise InputError("--by, --se, --n", "name columns of a file", "Give the file, or leave them out.")
+    if groups is None or size is None or spread is None:
+        raise InputError("FILE", "is missing", "Give a file, or --groups, --size and --spread.")
+    if not 2 <= groups <= 1_000_000:
+        raise InputError(f"groups={groups}", "must be from 2 to a million", "Use for example --groups 40.")
+    if not size > 0:
+        raise InputError(f"size={size:g}", "must be above zero", "Use for example --size 5000.")
+    return [size] * groups
 
 
 def _attribute(given: str) -> str | Bins:
@@ -413,9 +438,12 @@ def _guarantee(name: str, draws: int | None, split_unit: str | None = None) -> G
 
     from faultlines.guarantees import Calibrated, Folds, Holdout, guarantee_of
 
-    kind, _, size = name.partition(":")
-    chosen = Calibrated(stepdown=True) if name == "stepdown" else guarantee_of(kind)
-    if size:
+    kind, colon, size = name.partition(":")
+    known = ["calibrated", "stepdown", "holdout", "folds", "bonferroni"]
+    if kind not in known:
+        raise InputError(f"guarantee={name!r}", "is not known", did_you_mean(kind, known))
+    chosen = Calibrated(stepdown=True) if kind == "stepdown" else guarantee_of(kind)
+    if colon:
         try:
             if isinstance(chosen, Holdout):
                 chosen = Holdout(fraction=float(size))

@@ -15,6 +15,7 @@ from scipy.special import ndtri, stdtrit
 
 from faultlines import text
 from faultlines.aggregate import checked_size, measure, measure_parts
+from faultlines.calibration import draws_for
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates, Excluded, Scales, name_of
 from faultlines.groups import Bins, attach, canonical
@@ -322,9 +323,10 @@ class Clustering:
         kept, out = self.groups, self.excluded
         blank: list[Any] = [None] * len(out)
         named: dict[str, list[Any]] = {}
+        taken = {name for column in _GROUP_COLUMNS for name in (column, *self._spread(column, []))}
         for i, attribute in enumerate(kept.attributes):
             column = attribute
-            while column in _GROUP_COLUMNS or column in named:
+            while column in taken or column in named:
                 column += "_"
             labels = [*kept.labels, *(excluded.label for excluded in out)]
             named[column] = _one_type([label[i] if isinstance(label, tuple) else label for label in labels])
@@ -347,11 +349,10 @@ class Clustering:
         """One column, or one for each of several things measured together: ``estimate_true_positive_rate``."""
         if not (parts := self._parts()):
             return {name: values}
+        slugs = [re.sub(r"\W+", "_", part).strip("_") or "part" for part in parts]
+        slugs = [slug if slugs.count(slug) == 1 else f"{slug}_{i + 1}" for i, slug in enumerate(slugs)]
         return {
-            f"{name}_{re.sub(r'[^0-9A-Za-z]+', '_', part).strip('_')}": [
-                None if value is None else value[i] for value in values
-            ]
-            for i, part in enumerate(parts)
+            f"{name}_{slug}": [None if value is None else value[i] for value in values] for i, slug in enumerate(slugs)
         }
 
     def _table(self, *, whole: bool = False) -> tuple[list[str], list[list[str]], set[int]]:
@@ -468,6 +469,7 @@ def cluster(
         raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
     seed = checked_seed(seed)
     measured = _measured(data, by, metric, min_size, chosen, tolerance, seed)
+    check_resolution(chosen, measured.notion, alpha)
     judged = chosen.judge(measured.notion, seed, refine=bool(refine), parts=measured.parts)
     blank = Clustering(
         judged.reported,
@@ -484,6 +486,18 @@ def cluster(
         (),
     )
     return blank.at(alpha)
+
+
+def check_resolution(guarantee: Guarantee, notion: Notion, alpha: float) -> None:
+    """Refuse counted p-values that cannot get below alpha."""
+    if isinstance(guarantee, Calibrated) and isinstance(notion, Similarity) and len(notion) > 1:
+        draws = guarantee.draws or draws_for(notion)
+        if (draws + 1) * alpha <= 1:
+            raise InputError(
+                f"alpha={alpha:.3g}",
+                f"is out of reach of {draws} draws, which count no p below 1/{draws + 1}",
+                f"Use fl.Calibrated(draws={int(np.ceil(2 / alpha))}) or more.",
+            )
 
 
 def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
@@ -539,6 +553,8 @@ def _measured(
     if isinstance(data, Estimates | Similarity):
         if by is not None or metric is not None:
             raise InputError("by, metric", "go with rows, but estimates were given", "Leave them out.")
+        if getattr(guarantee, "unit", None) is not None:
+            raise InputError(f"unit={guarantee.unit!r}", "goes with rows, but estimates were given", "Leave it out.")  # type: ignore[union-attr]
         notion, excluded = _large_enough(notion_of(data, tolerance), 0 if min_size is None else min_size)
         return _Measured(notion, (), excluded, {}, data.attributes)
     if by is None or metric is None:
@@ -596,7 +612,7 @@ def summarised(groups: Notion, labels: IntArray, alpha: float) -> tuple[IntArray
     else:
         order, summary = (
             np.argsort(estimates.theta[:, 0], kind="stable"),
-            _several_effects(estimates, labels - 1, alpha),
+            _several_effects(_pooling(groups), labels - 1, alpha),
         )
     order = order[np.argsort(labels[order], kind="stable")]
     ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
@@ -620,20 +636,24 @@ def _one_effect(notion: Gaussian, clusters: IntArray, alpha: float) -> list[tupl
     if scale is not IDENTITY:  # compared on one scale, reported on another
         trials = scale.mass(estimates.se)
         natural = np.bincount(clusters, trials * estimates.natural, count) / np.bincount(clusters, trials, count)
-        lower, upper, natural_errors = scale.natural(lower), scale.natural(upper), errors * scale.slope(means)
+        # Where there are no events at all, the interval of the scale begins a little above their share of zero.
+        lower, upper = np.minimum(scale.natural(lower), natural), np.maximum(scale.natural(upper), natural)
+        natural_errors = errors * scale.slope(means)
     ends = zip(lower.tolist(), upper.tolist(), strict=True)
     return list(zip(natural.tolist(), natural_errors.tolist(), ends, strict=True))
 
 
 def _several_effects(
-    estimates: Estimates, clusters: IntArray, alpha: float
+    notion: Gaussian, clusters: IntArray, alpha: float
 ) -> list[tuple[tuple[float, ...], tuple[float, ...], tuple[tuple[float, float], ...]]]:
     """The same for several effects at once; every interval has the level on its own."""
-    count = int(clusters.max()) + 1
-    centred, cov = Gaussian(estimates).pooled(clusters)
+    estimates, count = notion.estimates, int(clusters.max()) + 1
+    centred, cov = notion.pooled(clusters)
     means = centred + estimates.theta[len(estimates) // 2]
     errors = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
-    reach = -float(ndtri(alpha / 2))
+    reach = np.full((count, 1), -float(ndtri(alpha / 2)))
+    if estimates.dof is not None:
+        reach = -np.asarray(stdtrit(notion.freedom_of_several(clusters), alpha / 2))[:, None]
     natural = np.array(means)
     scales = estimates.scale.parts if isinstance(estimates.scale, Scales) else (estimates.scale,) * estimates.dims
     for i, scale in enumerate(scales):
@@ -642,6 +662,7 @@ def _several_effects(
             total = np.bincount(clusters, trials * estimates.natural[:, i], count)
             natural[:, i] = total / np.bincount(clusters, trials, count)
     lower, upper = (estimates.scale.natural(means + side * reach * errors) for side in (-1, 1))
+    lower, upper = np.minimum(lower, natural), np.maximum(upper, natural)
     shown_errors = errors * estimates.scale.slope(means)
     return [
         (
@@ -675,7 +696,7 @@ def _large_enough(notion: Notion, min_size: float) -> tuple[Notion, tuple[Exclud
             notion.labels[i],
             reason,
             None if known is None else float(known.natural[i]),
-            None if known is None else float(known.se[i]),
+            None if known is None else float((known.se * known.scale.slope(known.theta))[i]),
             float(notion.n[i]),
         )
         for i in np.flatnonzero(~keep).tolist()

@@ -46,6 +46,10 @@ class Scale:
         """What natural values are weighted with when groups are pooled."""
         return np.asarray((se.min() / se) ** 2)
 
+    def place(self, natural: FloatArray) -> FloatArray:
+        """From what people read to the scale, for values that are true and not estimated."""
+        return natural
+
 
 @dataclass(frozen=True, slots=True)
 class Anscombe(Scale):
@@ -70,6 +74,10 @@ class Anscombe(Scale):
         """The number of trials behind the standard error, so that pooled rates are plain shares."""
         return np.asarray(np.maximum((se**-2.0 - 2) / 4, 1e-12))
 
+    def place(self, natural: FloatArray) -> FloatArray:
+        """The angle of a rate."""
+        return np.asarray(np.arcsin(np.sqrt(np.clip(natural, 0.0, 1.0))))
+
 
 @dataclass(frozen=True, slots=True)
 class Counts(Scale):
@@ -93,6 +101,10 @@ class Counts(Scale):
     def mass(self, se: FloatArray) -> FloatArray:
         """The exposure behind the standard error."""
         return np.asarray(1 / (4 * se**2))
+
+    def place(self, natural: FloatArray) -> FloatArray:
+        """The root of a rate."""
+        return np.asarray(np.sqrt(np.maximum(natural, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +209,11 @@ class Estimates:
             raise InputError("se=None", "standard errors are needed", "Give one for each estimate, or cov.")
         given = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)) if matrices is not None else se
         errors = _vector("se", given, size, several=thetas.ndim == 2)  # type: ignore[arg-type]
-        if matrices is not None and se is not None and not np.allclose(np.asarray(se), errors, rtol=1e-6, atol=0):
+        if (
+            matrices is not None
+            and se is not None
+            and not np.allclose(_vector("se", se, size, several=True), errors, rtol=1e-6, atol=0)
+        ):
             raise InputError("se", "is not the square root of the diagonal of cov", "Leave se=None where cov is given.")
         named = _part_names(parts, thetas)
         if errors.shape != thetas.shape:
@@ -228,7 +244,7 @@ class Estimates:
             ("n", sizes),
             ("dof", freedom),
             ("attributes", attribute_names),
-            ("natural", thetas if natural is None else np.array(natural, dtype=np.float64)),
+            ("natural", thetas if natural is None else _like("natural", natural, thetas)),
             ("scale", scale),
             ("measure", measure),
             ("cov", matrices),
@@ -313,8 +329,10 @@ class Estimates:
         spread: float = 1.0,
         se: FloatArray | None = None,
         dof: FloatArray | None = None,
+        cov: FloatArray | None = None,
     ) -> Estimates:
         """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
+        matrices = None if self.cov is None else self.cov * spread**2 if cov is None else cov
         return Estimates(
             theta,
             None if self.cov is not None else self.se * spread if se is None else se,
@@ -325,7 +343,7 @@ class Estimates:
             natural=self.scale.natural(theta),
             scale=self.scale,
             measure=self.measure,
-            cov=None if self.cov is None else self.cov * spread**2,
+            cov=matrices,
             parts=self.parts if self.dims > 1 else None,
         )
 
@@ -363,6 +381,14 @@ def _vector(
     return vector
 
 
+def _like(parameter: str, values: npt.ArrayLike, theta: FloatArray) -> FloatArray:
+    """Numbers in the shape of the estimates."""
+    made = _vector(parameter, values, len(theta), several=True)
+    if made.shape != theta.shape:
+        raise InputError(parameter, f"has shape {made.shape}, but theta {theta.shape}", "Give one for each estimate.")
+    return made
+
+
 def _covariances(cov: npt.ArrayLike, theta: FloatArray, labels: Sequence[Label]) -> FloatArray:
     """Covariance matrices as they can be used: one a group, symmetric and positive definite."""
     try:
@@ -396,7 +422,8 @@ def _part_names(parts: Sequence[str] | None, theta: FloatArray) -> tuple[str, ..
         return ()
     if parts is None:
         return tuple(f"part {i + 1}" for i in range(theta.shape[1]))
-    if isinstance(parts, str) or len(parts) != theta.shape[1] or len(set(parts)) < len(parts):
+    listed = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
+    if not listed or len(parts) != theta.shape[1] or len(set(parts)) < len(parts):
         raise InputError(
             f"parts={shorten(parts)}", f"must be {theta.shape[1]} distinct names", "Name each of them once."
         )
@@ -457,7 +484,7 @@ def _checked_labels(
     if len(names) != size:
         raise InputError("labels", f"has {len(names)} names, but theta has {size}", "Give one name for each group.")
     lengths = {len(name) if isinstance(name, tuple) else 0 for name in names} if labels is not None else {0}
-    if len(lengths) > 1 or () in names:
+    if len(lengths) > 1 or any(isinstance(name, tuple) and not name for name in names):
         raise InputError(
             f"labels={shorten(names)}",
             "mixes names and tuples, or tuples of different lengths",

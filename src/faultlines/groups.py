@@ -287,8 +287,8 @@ def canonical_part(part: Hashable) -> str:
         number = float(text)
     except ValueError:
         return text.replace("T", " ") if len(text) >= 19 and text[10:11] == "T" and text[:4].isdigit() else text
-    # Leading zeros and the like are part of a name, not of a number.
-    is_plain = not text.startswith(("0", "-0")) or "." in text or text == "0"
-    if not np.isfinite(number) or not is_plain:
+    # Leading zeros, 1.10 and the like are part of a name, not of a number: a number reads back as it stands.
+    if not np.isfinite(number):
         return text
-    return str(int(number)) if number == int(number) else repr(number)
+    shown = str(int(number)) if number == int(number) else repr(number)
+    return shown if text in {shown, repr(number)} else text

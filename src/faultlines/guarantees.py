@@ -7,13 +7,14 @@ experiment easily has a p far below the smallest double.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from faultlines.calibration import calibrated, draws_for
 from faultlines.errors import InputError, did_you_mean, shorten
-from faultlines.hierarchy import Hierarchy, agglomerate, grown, partition
+from faultlines.hierarchy import Hierarchy, agglomerate, grown, partition, refined_line
 from faultlines.progress import progress
 from faultlines.similarity import Gaussian
 
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from faultlines.estimates import FloatArray
-    from faultlines.similarity import Notion
+    from faultlines.similarity import IntArray, Notion
 
+_FOR_BORDERS = 0.75  # of the level; the rest is kept back for groups that no border puts where they belong
 _EVEN = np.log(0.5)  # nobody asks for a level above one half: p beyond it are not told apart
-_MOST_NUMBERS = 50_000_000  # that folds of estimates may take
+_MOST_NUMBERS = 10_000_000  # that folds of estimates may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ class Calibrated:
     Args:
         draws: How many draws at most. Default: 10,000, fewer for very many groups (300 for a million). They are cut
             short after a tenth when p is clearly large (above 0.2), which keeps p valid.
-        stepdown: Once a split stands, judge each side against the null of its own groups, k of the K, at level
-            α (k − 1)/(K − 1): finer structure is found where there is a coarse one.
+        stepdown: Once a split stands, judge each cluster against the null of its own groups, k of the K, at level
+            ¾ α (k − 1)/(K − 1): finer structure is found where there is a coarse one. For one effect on a line.
     """
 
     draws: int | None = None
@@ -139,31 +141,82 @@ class Calibrated:
     def _step_down(
         self, notion: Notion, hierarchy: Hierarchy, draws: int, seed: int, cores: int | None
     ) -> tuple[FloatArray, int]:
-        """From the root downwards: the top merge of each side against the null of the groups of that side alone.
+        """How many clusters does it take until each could be one? Against the null of its own groups.
 
-        Within a side the tree is the one those groups would have had alone, for every merge in it was the best of all.
+        m clusters are not enough when one of them, k of the K groups, splits at level ¾ α (k − 1)/(K − 1). So that a few
+        groups on the wrong side of a border are not taken for a split of their own, there are several ways to make m
+        clusters: by splitting where it was needed and by cutting the tree, each with its borders moved to the nearest
+        estimate, or with regard to the sizes of the clusters. When all is well in one of them, m are enough.
         """
-        groups, heights = len(hierarchy), hierarchy.gap_heights
+        if not isinstance(notion, Gaussian) or notion.estimates.dims > 1:
+            raise InputError(
+                "stepdown=True", "works with one effect on a line", "Leave it out, or cluster the effects one by one."
+            )
+        groups, order = len(hierarchy), hierarchy.order
+        theta, se = notion.estimates.theta[order], notion.estimates.se[order]
         closes = np.empty(groups - 1, dtype=np.int64)
         closes[hierarchy.closing()] = np.arange(groups - 1)
-        log_p, most = np.zeros(groups - 1), 0
-        sides = [(0, groups, -np.inf)]
-        while sides:
-            start, stop, above = sides.pop()
+        log_p, is_open, most = np.zeros(groups - 1), np.zeros(groups - 1, dtype=bool), 0
+        known: dict[tuple[int, int], float] = {}
+
+        def split(start: int, stop: int) -> float:
+            """Adjusted log p of a split of the groups at these places."""
+            nonlocal most
             if stop - start < 2:
-                continue
-            gap = start + int(np.argmax(closes[start : stop - 1]))
-            keep = np.zeros(groups, dtype=bool)
-            keep[hierarchy.order[start:stop]] = True
-            side = notion if stop - start == groups else notion.subset(keep)
-            found = calibrated(side, heights[gap : gap + 1], draws, seed, cores=cores)
-            most = max(most, found.draws)
-            adjusted = max(above, float(found.log_p[0]) + np.log((groups - 1) / (stop - start - 1)))
-            if adjusted >= _EVEN:
-                continue
-            log_p[gap] = adjusted
-            sides += [(start, gap + 1, adjusted), (gap + 1, stop, adjusted)]
+                return 0.0
+            if (start, stop) not in known:
+                keep = np.zeros(groups, dtype=bool)
+                keep[order[start:stop]] = True
+                side = notion if stop - start == groups else notion.subset(keep)
+                found = calibrated(side, agglomerate(side).heights[-1:], draws, seed, cores=cores)
+                most = max(most, found.draws)
+                rest = 0.0 if stop - start == groups else -np.log(_FOR_BORDERS)
+                known[start, stop] = min(float(found.log_p[0]) + np.log((groups - 1) / (stop - start - 1)) + rest, 0.0)
+            return known[start, stop]
+
+        reached = -np.inf
+        with progress("judging clusters by their own groups", groups - 1) as advance:
+            for clusters in range(1, groups):
+                starts = hierarchy.places(is_open)
+                ways = []
+                for cut in (starts, hierarchy.places(closes >= groups - clusters)):
+                    near = refined_line(notion.estimates, order, cut)
+                    ways += [near, _by_size(theta, se, near)]
+                judged = [np.array([split(a, b) for a, b in pairwise([*way.tolist(), groups])]) for way in ways]
+                likeliest = max(judged, key=np.min)
+                reached = max(reached, float(likeliest.min()))
+                if reached >= _EVEN:
+                    break
+                # The cluster that is least like one gives way, at its top merge.
+                ends = [*starts[1:].tolist(), groups]
+                divisible = [c for c in np.argsort(likeliest).tolist() if ends[c] - starts[c] > 1]
+                start, stop = int(starts[divisible[0]]), ends[divisible[0]]
+                gap = start + int(np.argmax(closes[start : stop - 1]))
+                is_open[gap] = True
+                log_p[gap] = reached
+                advance(1)
         return log_p, most
+
+
+def _by_size(theta: FloatArray, se: FloatArray, starts: IntArray) -> IntArray:
+    """Borders moved until each group is where it is most likely from, large clusters being more likely than small."""
+    for _ in range(100):
+        sizes = np.diff(starts, append=theta.size)
+        weight = se**-2.0
+        means = np.add.reduceat(weight * theta, starts) / np.add.reduceat(weight, starts)
+        distance = ((theta[:, None] - means) / se[:, None]) ** 2 - 2 * np.log(sizes / theta.size)
+        side = np.argmin(distance, axis=1)
+        # Precise groups are told apart sooner than others, so clusters need not be runs; borders go where most agree.
+        moved = np.concatenate(([0], np.cumsum(np.bincount(side, minlength=starts.size))[:-1]))
+        if np.array_equal(moved, starts) or np.any(np.diff(moved, append=theta.size) <= 0):
+            break
+        starts = moved
+    return starts
+
+
+def _check_unit(unit: object) -> None:
+    if unit is not None and (not isinstance(unit, str) or not unit):
+        raise InputError(f"unit={shorten(unit)}", "is not the name of a column", "Give a column by its name.")
 
 
 def splitter(seed: int) -> np.random.Generator:
@@ -198,6 +251,7 @@ class Holdout:
     name: ClassVar[str] = "holdout"
 
     def __post_init__(self) -> None:
+        _check_unit(self.unit)
         number = isinstance(self.fraction, int | float | np.number) and not isinstance(self.fraction, bool)
         if not number or not 0 < self.fraction < 1:
             raise InputError(
@@ -253,6 +307,7 @@ class Folds:
     name: ClassVar[str] = "folds"
 
     def __post_init__(self) -> None:
+        _check_unit(self.unit)
         if self.n is None:
             return
         if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or self.n < 2:
@@ -261,6 +316,8 @@ class Folds:
     def shares(self, groups: int) -> tuple[float, ...]:
         """Equal ones."""
         folds = max(2, self.n or groups)
+        if folds * max(groups, 1) > _MOST_NUMBERS:
+            raise InputError(f"n={folds} folds", f"of {groups:,} groups do not fit", "Use for example fl.Folds(n=20).")
         return (1 / folds,) * folds
 
     def check(self, alpha: float) -> None:
@@ -268,14 +325,13 @@ class Folds:
 
     def judge(self, notion: Notion, seed: int, *, refine: bool, parts: Sequence[Notion] = ()) -> Judged:
         """Adjusted p of the partition before step b = the number of folds times the least p of the steps up to b."""
-        groups, shares = len(notion), self.shares(len(notion))
+        groups = len(notion)
+        shares = tuple(1 / len(parts) for _ in parts) or self.shares(groups)
         folds, thinned = len(shares), not parts
         if isinstance(notion, Gaussian) and notion.n is not None and folds > notion.n.min():
             raise InputError(
                 f"n={folds} folds", f"are more than the {notion.n.min():g} units of the smallest group", "Use fewer."
             )
-        if thinned and folds * groups > _MOST_NUMBERS:
-            raise InputError(f"n={folds} folds", f"of {groups:,} groups do not fit", "Use for example fl.Folds(n=20).")
         parts = parts or notion.divided(shares, splitter(seed))
         number, clusters = np.arange(groups), np.arange(groups)
         merges, log_p = np.empty((groups - 1, 2), dtype=np.int64), np.zeros(groups - 1)
@@ -290,9 +346,10 @@ class Folds:
             clusters = first.labels(first.places(is_open)) - 1
             number = _numbers(merges[:untested], clusters, groups)
         for step in range(untested, groups - 1):
-            fold, other = testing[step - untested], parts[step - untested - 1]
-            if isinstance(fold, Gaussian) and isinstance(other, Gaussian):
-                fold = fold.weighted_by(other)
+            place = step - untested + (len(parts) - len(testing))
+            fold, before = parts[place], parts[place - 1]
+            if place > 0 and isinstance(fold, Gaussian) and isinstance(before, Gaussian):
+                fold = fold.weighted_by(before)
             pair = fold.most_similar(clusters)
             least = min(least, pair.log_p + np.log(folds))
             log_p[step] = least
@@ -314,10 +371,12 @@ class Folds:
 
 def _numbers(merges: np.ndarray, clusters: np.ndarray, groups: int) -> np.ndarray:
     """The number, in scipy's way, of each cluster that the first merges have left."""
-    last = np.arange(groups)
-    for step, pair in enumerate(merges.tolist()):
-        last[np.isin(last, pair)] = groups + step
-    return np.array([last[np.argmax(clusters == c)] for c in range(int(clusters.max()) + 1)])
+    whole = np.arange(groups + len(merges))  # the last cluster that each has become part of
+    for step in range(len(merges) - 1, -1, -1):
+        whole[merges[step]] = whole[groups + step]
+    numbers = np.empty(int(clusters.max()) + 1, dtype=np.int64)
+    numbers[clusters] = whole[:groups]
+    return numbers
 
 
 Guarantee = Bonferroni | Calibrated | Holdout | Folds

@@ -288,12 +288,12 @@ def partition(notion: Notion, hierarchy: Hierarchy, is_open: npt.NDArray[np.bool
     estimates = notion.estimates
     if not refine or estimates is None or starts.size < 2:
         return hierarchy.labels(starts)
-    if estimates.dims == 1 and isinstance(notion, Gaussian):
-        return hierarchy.labels(_refined_line(estimates, hierarchy.order, starts))
+    if estimates.dims == 1 and np.all(np.diff(estimates.theta[hierarchy.order]) >= 0):
+        return hierarchy.labels(refined_line(estimates, hierarchy.order, starts))
     return _refined(Gaussian(estimates), hierarchy.labels(starts) - 1) + 1
 
 
-def _refined_line(estimates: Estimates, order: IntArray, starts: IntArray) -> IntArray:
+def refined_line(estimates: Estimates, order: IntArray, starts: IntArray) -> IntArray:
     """Clusters stay runs of neighbouring places, so only their starts move.
 
     Each round brings the groups' weighted squared distance to their clusters down, so it ends; a round that would

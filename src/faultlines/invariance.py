@@ -15,7 +15,7 @@ from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates
 from faultlines.hierarchy import notion_of
 from faultlines.progress import progress
-from faultlines.similarity import Gaussian, Similarity
+from faultlines.similarity import Gaussian, Similarity, drawn_from
 
 if TYPE_CHECKING:
     from faultlines.estimates import FloatArray
@@ -84,12 +84,14 @@ def check_merge_invariance(
         )
     if len(similarity) < 3:
         raise InputError(f"{len(similarity)} groups", "are too few", "Merging needs three groups or more.")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
     rng = np.random.default_rng(seed)
     pairs, merged, log_alpha = np.empty(runs), np.empty(runs), np.log(alpha)
     worst, example = 0.0, None
     with progress("merging groups that are alike", runs) as advance:
         for run in range(runs):
-            s = np.asarray(similarity.null(similarity.statistics, rng), dtype=float)
+            s = drawn_from(similarity.null, similarity.statistics, rng)
             order = rng.permutation(len(s))
             one, two, three = s[order[:3]]
             # Two of three; or, so that what adds up shows, any number against any number.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,15 @@ import numpy as np
 
 from faultlines import text
 from faultlines.calibration import MANY_GROUPS, calibrated_many, draws_for, in_order
-from faultlines.clustering import Clustering, Correction, checked_alpha, checked_seed, column_library, corrected
+from faultlines.clustering import (
+    Clustering,
+    Correction,
+    check_resolution,
+    checked_alpha,
+    checked_seed,
+    column_library,
+    corrected,
+)
 from faultlines.errors import InputError, did_you_mean, shorten
 from faultlines.estimates import Estimates
 from faultlines.guarantees import Calibrated, Guarantee, Judged, Judgement, guarantee_of
@@ -133,12 +142,12 @@ class Many:
         basis = f"{how}, {self.guarantee.name}, α = {self.alpha:g}"
         head = f"Clusters differ in {len(found):,} of {len(self):,} experiments ({basis})."
         by_name = {row["name"]: row for row in self.to_dicts()}
+        adjusted = dict(zip(self.names, self.log_adjusted.tolist(), strict=True))
         shown = [by_name[name] for name in found[:20]]
         if not shown:
             return f"{head} Smallest p: {text.pvalue(float(self.log_pvalues.min()))}."
         rows = [
-            [str(r["name"]), text.pvalue(float(np.log(r["adjusted_pvalue"]))), str(r["n_clusters"]), str(r["n_groups"])]
-            for r in shown
+            [str(r["name"]), text.pvalue(adjusted[r["name"]]), str(r["n_clusters"]), str(r["n_groups"])] for r in shown
         ]
         rows += [[f"… {len(found) - 20:,} more", "", "", ""]] if len(found) > 20 else []
         return f"{head}\n\n{text.table(['experiment', 'adjusted p', 'clusters', 'groups'], rows, {1, 2, 3})}"
@@ -157,12 +166,13 @@ def cluster_many(
     """Cluster many experiments or metrics, each with groups of its own, and correct for their number.
 
     Every experiment gets the p it would get from `fl.cluster`; then Holm's or Benjamini and Hochberg's procedure says
-    which of them stand, and at which level each is cut.
+    which of them stand, and at which level each is cut. Guarantees that split data at random do so in each experiment
+    with a seed of its own, made of `seed` and its name, which its result states.
 
     Args:
         estimates_by_name: The estimates (or a Similarity) of each.
         alpha: The chance of any false claim (``"holm"``), or the share of false ones among the claims (``"bh"``).
-        guarantee: See `fl.cluster`. Guarantees that split data at random do so independently in each experiment.
+        guarantee: See `fl.cluster`.
         correction: ``"holm"`` or ``"bh"``.
         tolerance: See `fl.cluster`.
         refine: See `fl.cluster`.
@@ -171,7 +181,9 @@ def cluster_many(
     alpha, seed = checked_alpha(alpha), checked_seed(seed)
     chosen = guarantee_of(guarantee)
     chosen.check(alpha)
-    if correction not in {"holm", "bh"}:
+    if not isinstance(refine, bool | np.bool_):
+        raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
+    if correction not in ("holm", "bh"):
         raise InputError(f"correction={shorten(correction)}", "is not known", "Use 'holm' or 'bh'.")
     if not isinstance(estimates_by_name, Mapping) or not estimates_by_name:
         raise InputError(
@@ -186,13 +198,16 @@ def cluster_many(
                 "Give {name: estimates}.",
             )
         notions.append(notion_of(estimates, tolerance))
-    judged = _judged(notions, chosen, bool(refine), seed)
+        check_resolution(chosen, notions[-1], alpha / len(estimates_by_name))
+    judged = _judged(list(estimates_by_name), notions, chosen, bool(refine), seed)
     log_p = np.array([float(one.judgement.log_pvalues.min(initial=0.0)) for one in judged])
     adjusted, levels = corrected(log_p, alpha, correction)
     return Many(tuple(estimates_by_name), log_p, adjusted, levels, alpha, correction, chosen, bool(refine), judged)
 
 
-def _judged(notions: Sequence[Notion], guarantee: Guarantee, refine: bool, seed: int) -> list[Judged]:
+def _judged(
+    names: Sequence[str], notions: Sequence[Notion], guarantee: Guarantee, refine: bool, seed: int
+) -> list[Judged]:
     """Every experiment judged: where it can be, in one compiled pass for each number of groups, else on its own."""
     made: dict[int, Judged] = {}
     with progress("clustering experiments", len(notions)) as advance:
@@ -214,7 +229,8 @@ def _judged(notions: Sequence[Notion], guarantee: Guarantee, refine: bool, seed:
             i = others[number]
             if isinstance(guarantee, Calibrated):
                 return guarantee.judge(notions[i], seed, refine=refine, cores=1)
-            return guarantee.judge(notions[i], seed + i, refine=refine)
+            own = zlib.crc32(names[i].encode("utf-8", "surrogatepass"))
+            return guarantee.judge(notions[i], seed + own, refine=refine)
 
         for i, one in zip(others, in_order(alone, len(others)) if others else (), strict=True):
             made[i] = one

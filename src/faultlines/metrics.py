@@ -829,9 +829,12 @@ def joint(*metrics: Metric) -> Metric:
                 "differ in their variants or units",
                 "Give all the same variant, control, treatment and unit.",
             )
-    names = tuple(metric.name for metric in metrics)
-    if len(set(names)) < len(names):
-        raise InputError(f"joint({', '.join(names)})", "has a metric twice", "Give each once.")
+    if any(a == b for i, a in enumerate(metrics) for b in metrics[i + 1 :]):
+        raise InputError(f"joint({', '.join(m.name for m in metrics)})", "has a metric twice", "Give each once.")
+    plain = [metric.name for metric in metrics]
+    names = tuple(
+        f"{name} ({plain[: i + 1].count(name)})" if plain.count(name) > 1 else name for i, name in enumerate(plain)
+    )
     inputs = {f"{k}{_OF}{role}": wanted for k, metric in enumerate(metrics) for role, wanted in metric.inputs.items()}
     own, both = _joint_layout(metrics)
 
@@ -903,7 +906,8 @@ class _Anything:
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _same
-    __ge__ = __gt__ = __le__ = __lt__ = __and__ = __or__ = __invert__ = _same
+    __pow__ = __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __abs__ = __pos__ = _same
+    __ge__ = __gt__ = __le__ = __lt__ = __and__ = __rand__ = __or__ = __ror__ = __invert__ = _same
 
 
 class _Known(_Anything):

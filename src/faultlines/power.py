@@ -11,7 +11,7 @@ from faultlines.calibration import critical_height, draws_for, line_tops
 from faultlines.clustering import Clustering, checked_alpha, checked_seed, cluster
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import ANSCOMBE, IDENTITY, Estimates, name_of
-from faultlines.guarantees import Calibrated, guarantee_of
+from faultlines.guarantees import Calibrated, Holdout, guarantee_of
 from faultlines.hierarchy import agglomerate, partition
 from faultlines.progress import progress
 from faultlines.similarity import WITHIN_RATES, Gaussian, checked_tolerance
@@ -114,12 +114,17 @@ def power(
     tolerance = checked_tolerance(tolerance, estimates)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 20:
         raise InputError(f"runs={shorten(runs)}", "must be a whole number from 20 on", "Use runs=1000.")
-    if not isinstance(target, float) or not alpha < target < 1:
-        raise InputError(f"target={shorten(target)}", f"must lie between alpha={alpha:g} and 1", "Use target=0.8.")
+    if isinstance(target, bool) or not isinstance(target, float | np.floating) or not alpha < target < 1:
+        likely = (1 + alpha) / 2 if alpha >= 0.8 else 0.8
+        raise InputError(
+            f"target={shorten(target)}", f"must lie between alpha={alpha:g} and 1", f"Use target={likely:g}."
+        )
     if gap is not None and (
         isinstance(gap, bool) or not isinstance(gap, int | float | np.number) or not 0 < gap < np.inf
     ):
         raise InputError(f"gap={shorten(gap)}", "must be a number above zero", "Give it in the units of the metric.")
+    if gap is not None and estimates.scale is ANSCOMBE and gap >= 1:
+        raise InputError(f"gap={gap:g}", "rates differ by less than 1 in any case", "0.01 is one point.")
     pattern, planned = _pattern(split, estimates)
     trial = _Trial(estimates, pattern, chosen, alpha, tolerance, seed)
     with progress("simulating experiments", (_HALVINGS + 8) * int(runs)) as advance:
@@ -141,9 +146,15 @@ def power(
 def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
     """Standard errors to plan with, as estimates whose effects do not matter."""
     if isinstance(data, Clustering):
-        data = data.estimates
+        # A part held out is less precise than all of the data, which the next experiment will use.
+        share = data.guarantee.fraction if isinstance(data.guarantee, Holdout) else 1.0
+        data = data.estimates.replaced(data.estimates.theta, spread=float(np.sqrt(share)))
     known = data if isinstance(data, Estimates) else None
-    if known is None and np.ndim(data) != 1:
+    try:
+        flat = known is not None or np.ndim(data) == 1
+    except ValueError:
+        flat = False
+    if not flat:
         raise InputError(f"data={shorten(data)}", "is not one number a group", "Give standard errors or estimates.")
     if known is not None and known.dims > 1:
         raise InputError(f"{known.dims} effects at once", "cannot be planned", "Plan each of them on its own.")
@@ -157,7 +168,7 @@ def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
         number = isinstance(spread, int | float | np.number) and not isinstance(spread, bool)
         if not number or not 0 < spread < np.inf:
             raise InputError(f"spread={shorten(spread)}", "must be a number above zero", "Give a standard deviation.")
-        if arms not in {1, 2} or isinstance(arms, bool):
+        if arms not in (1, 2) or isinstance(arms, bool):
             raise InputError(f"arms={shorten(arms)}", "must be 1 or 2", "2 for an experiment, 1 for a plain mean.")
         if known is None:
             known = Estimates(np.zeros(np.shape(data)), np.ones(np.shape(data)), n=data)
@@ -181,7 +192,11 @@ def _pattern(split: Any, estimates: Estimates) -> tuple[Callable[[np.random.Gene
             return levels
 
         return anew, (groups - higher, higher)
-    listed = list(np.asarray(split).tolist()) if isinstance(split, np.ndarray) else list(split) if split else []
+    if not isinstance(split, list | tuple | np.ndarray):
+        raise InputError(
+            f"split={shorten(split)}", "is no plan", "Give a share, names of groups, or one number a group."
+        )
+    listed = split.tolist() if isinstance(split, np.ndarray) else list(split)
     names = {name_of(label): i for i, label in enumerate(estimates.labels)}
     wanted = [name_of(tuple(label) if isinstance(label, list) else label) for label in listed]
     are_numbers = all(isinstance(value, int | float) for value in listed)
@@ -266,9 +281,10 @@ class _Trial:
         """True values on the scale that is compared on."""
         if self.estimates.scale is IDENTITY:
             return self.centre + effects
-        rate = float(ANSCOMBE.natural(np.array([self.centre]))[0])
-        rate = min(rate, max(1 - float(effects.max()), 0.0))  # there is room above it for the gap
-        return np.arcsin(np.sqrt(np.clip(rate + effects, 0.0, 1.0)))
+        rate = float(self.estimates.scale.natural(np.array([self.centre]))[0])
+        if self.estimates.scale is ANSCOMBE:
+            rate = min(rate, max(1 - float(effects.max()), 0.0))  # there is room above it for the gap
+        return self.estimates.scale.place(rate + effects)
 
     def _clustered(self, estimates: Estimates, number: int) -> Any:
         """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
@@ -288,15 +304,20 @@ class _Trial:
 
 def _smallest(chance: Callable[[float], float], estimates: Estimates, tolerance: float, target: float) -> float:
     """The gap at which the chance of detection reaches the target: doubled until it does, then halved in."""
-    low, high = tolerance, tolerance + float(np.median(estimates.se))
-    if estimates.scale is not IDENTITY:
-        high = min(tolerance + 2 * float(np.median(estimates.se)), 0.5)
-    for _ in range(60):
+    natural = estimates.se * estimates.scale.slope(estimates.theta)
+    low, high = tolerance, tolerance + float(np.median(natural if natural.min() > 0 else estimates.se))
+    is_rate = estimates.scale is ANSCOMBE
+    for _ in range(40):
+        high = min(high, (low + 1) / 2) if is_rate else high
         if chance(high) >= target:
             break
-        low, high = high, high * 2 if estimates.scale is IDENTITY else (high + 1) / 2
-        if estimates.scale is not IDENTITY and high > 0.999:
-            return 1.0
+        low, high = high, high * 2
+    else:
+        raise InputError(
+            f"target={target:g}",
+            "is not reached by any gap, however large",
+            "Plan more groups that differ, or larger ones.",
+        )
     for _ in range(_HALVINGS):
         if high - low < 0.01 * high:
             break

@@ -13,7 +13,6 @@ from faultlines import text
 from faultlines.clustering import checked_alpha
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import Estimates, name_of
-from faultlines.groups import canonical
 from faultlines.hierarchy import notion_of
 
 if TYPE_CHECKING:
@@ -95,7 +94,8 @@ class Sequential:
 
     def __post_init__(self) -> None:
         self.alpha = checked_alpha(self.alpha)
-        if not isinstance(self.tolerance, int | float) or isinstance(self.tolerance, bool) or not self.tolerance >= 0:
+        number = isinstance(self.tolerance, int | float) and not isinstance(self.tolerance, bool)
+        if not number or not 0 <= self.tolerance < np.inf:
             raise InputError(
                 f"tolerance={shorten(self.tolerance)}", "must be a number, 0 or more", "Use for example 0.01."
             )
@@ -125,12 +125,13 @@ class Sequential:
             new: When there are groups the first batch did not have: ``"error"``, or ``"ignore"`` to leave them out.
         """
         for name, value in (("missing", missing), ("new", new)):
-            if value not in {"error", "ignore"}:
+            if value not in ("error", "ignore"):
                 raise InputError(f"{name}={shorten(value)}", "is not known", "Use 'error' or 'ignore'.")
         notion = notion_of(batch, self.tolerance)
         if not self._labels:
             if len(notion) < 2:
                 raise InputError("batch", "has one group", "There is nothing to compare.")
+            notion.most_similar(np.arange(len(notion)))  # a batch that cannot be used does not fix the groups
             self._labels, self._clusters = tuple(notion.labels), list(range(len(notion)))
         if self.decision.finished:
             return self.decision
@@ -154,7 +155,7 @@ class Sequential:
         """The batch narrowed to the groups that are known, and the cluster of each."""
         known = {_key(label): cluster for label, cluster in zip(self._labels, self._clusters, strict=True)}
         keys = [_key(label) for label in notion.labels]
-        fresh = [key for key in keys if key not in known]
+        fresh = [name_of(label) for label, key in zip(notion.labels, keys, strict=True) if key not in known]
         absent = [name_of(label) for label in self._labels if _key(label) not in set(keys)]
         for names, treatment, what in ((absent, missing, "missing"), (fresh, new, "new")):
             if names and treatment == "error":
@@ -211,10 +212,14 @@ class Sequential:
                 for step in read["steps"]
             ]
             made._ignored = {str(why): int(count) for why, count in read["ignored"].items()}
-            sound = len(made._labels) == len(made._clusters) == len(set(map(_key, made._labels)))
-            if not sound or set(made._clusters) != set(range(max(made._clusters, default=-1) + 1)):
+            size = len(made._labels)
+            sound = size == len(made._clusters) == len(set(map(_key, made._labels))) and len(made._steps) < max(size, 1)
+            distinct = set(made._clusters)
+            if not sound or (size and (min(distinct) != 0 or max(distinct) != len(distinct) - 1)):
                 raise ValueError("clusters do not fit the labels")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if not all(0 < step.pvalue <= 1 for step in made._steps):
+                raise ValueError("a p-value is none")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError("state", f"is not a saved Sequential ({error})", "Give what save() wrote.") from error
@@ -222,30 +227,29 @@ class Sequential:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file; an interrupted write leaves the old one as it was."""
-        target = Path(path)
-        waiting = target.with_name(f"{target.name}.part")
         try:
+            target = Path(path)
+            waiting = target.with_name(f"{target.name}.part")
             waiting.write_text(self.to_json() + "\n", encoding="utf-8")
             waiting.replace(target)
-        except OSError as error:
-            raise InputError(
-                f"path={str(path)!r}", f"cannot be written ({error.strerror})", "Check the path."
-            ) from error
+        except (OSError, TypeError, ValueError) as error:
+            shown = getattr(error, "strerror", None) or error
+            raise InputError(f"path={shorten(path)}", f"cannot be written ({shown})", "Check the path.") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Sequential:
         """Go on from a file."""
         try:
             state = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, TypeError, ValueError) as error:
             shown = getattr(error, "strerror", None) or "not text"
-            raise InputError(f"path={str(path)!r}", f"cannot be read ({shown})", "Give what save() wrote.") from error
+            raise InputError(f"path={shorten(path)}", f"cannot be read ({shown})", "Give what save() wrote.") from error
         return cls.from_json(state)
 
 
 def _key(label: Label) -> str:
-    """A label as text that is the same before and after a file."""
-    return canonical(_parts(_label(_plain(label))))
+    """A label as text that is the same before and after a file, and not that of any other label."""
+    return json.dumps(_plain(label), ensure_ascii=False)
 
 
 def _plain(label: Label) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
-from scipy.special import digamma, polygamma, stdtrit, xlog1py
+from scipy.special import digamma, fdtrc, polygamma, stdtrit, xlog1py
 
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import ANSCOMBE, COUNTS, IDENTITY, Anscombe, Estimates
@@ -137,10 +137,9 @@ class Gaussian:
 
     def weighted_by(self, other: Gaussian) -> Gaussian:
         """The same with the weights of another part of the data, where they are estimates."""
-        dof = other.estimates.dof
-        if dof is None or self.estimates.dims > 1:
+        if other.estimates.dof is None:
             return self
-        return Gaussian(self.estimates, self.tolerance, true_scales(other.estimates.se, dof) ** -2.0)
+        return Gaussian(self.estimates, self.tolerance, _true_scales(other.estimates) ** -2.0)
 
     def log_pointwise(self, heights: FloatArray) -> FloatArray:
         """χ² with as many degrees of freedom as there are dimensions."""
@@ -150,16 +149,17 @@ class Gaussian:
     def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Gaussian]:
         """Gaussian thinning: θ_b = θ + se·(z_b/√q_b − Σ √q_c z_c) has variance se²/q_b, and the parts are independent.
 
-        Where the standard errors are estimates, with `dof`, their information is divided along: see `_thinned`. For
-        several effects at once they count as known.
+        Where the standard errors are estimates, with `dof`, their information is divided along: see `_thinned`.
         """
         estimates, root = self.estimates, np.sqrt(np.asarray(shares, dtype=float))
-        if estimates.dof is not None and estimates.dims == 1:
-            return [
-                Gaussian(estimates.replaced(theta, se=se, dof=dof), self.tolerance)
-                for theta, se, dof in _thinned(estimates.theta, estimates.se, estimates.dof, shares, rng)
-            ]
-        normal = rng.standard_normal((len(root), *estimates.theta.shape))
+        # In an order of their own, so that the order of the groups does not decide who gets which noise.
+        keys = (*np.atleast_2d(estimates.se.T), *np.atleast_2d(estimates.theta.T))
+        order = np.lexsort(keys)
+        if estimates.dof is not None:
+            made = _thinned(estimates, order, shares, rng)
+            return [Gaussian(part, self.tolerance) for part in made]
+        normal = np.empty((len(root), *estimates.theta.shape))
+        normal[:, order] = rng.standard_normal(normal.shape)
         if estimates.cov is None:
             noise = normal * estimates.se
         else:
@@ -182,6 +182,8 @@ class Gaussian:
             mass = np.bincount(clusters, weight, count)
             variance = np.bincount(clusters, (weight * (estimates.se / smallest)) ** 2, count) * smallest**2 / mass**2
             return np.bincount(clusters, weight * theta, count) / mass, variance
+        if estimates.dof is not None:
+            return self._pooled_with_fixed_weights(clusters, theta)
         if estimates.cov is None:
             weight = (smallest / estimates.se) ** 2
             masses, moments = np.zeros((count, estimates.dims)), np.zeros((count, estimates.dims))
@@ -194,6 +196,30 @@ class Gaussian:
         np.add.at(moments, clusters, np.einsum("kij,kj->ki", precision, theta))
         cov = np.linalg.inv(total)
         return np.einsum("kij,kj->ki", cov, moments), cov * smallest**2
+
+    def _pooled_with_fixed_weights(self, clusters: IntArray, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Several effects whose covariances are estimates: each weighs on its own, which hardly depends on them."""
+        estimates, count = self.estimates, int(clusters.max()) + 1
+        weight = _true_scales(estimates) ** -2.0 if self.weights is None else self.weights
+        weight = weight / weight.max(axis=0)
+        cov = estimates.cov if estimates.cov is not None else estimates.se[:, :, None] ** 2 * np.eye(estimates.dims)
+        mass, moment = np.zeros((count, estimates.dims)), np.zeros((count, estimates.dims))
+        total = np.zeros((count, estimates.dims, estimates.dims))
+        np.add.at(mass, clusters, weight)
+        np.add.at(moment, clusters, weight * theta)
+        np.add.at(total, clusters, weight[:, :, None] * weight[:, None, :] * cov)
+        return moment / mass, total / (mass[:, :, None] * mass[:, None, :])
+
+    def freedom_of_several(self, clusters: IntArray) -> FloatArray:
+        """Degrees of freedom behind each cluster's covariance: Satterthwaite's, those of the least known effect."""
+        estimates, count = self.estimates, int(clusters.max()) + 1
+        weight = _true_scales(estimates) ** -2.0 if self.weights is None else self.weights
+        spread = (weight / weight.max(axis=0) * (estimates.se / estimates.se.min(axis=0))) ** 2
+        known = np.minimum(np.asarray(estimates.dof), AS_GOOD_AS_KNOWN)[:, None]
+        total, squares = np.zeros((count, estimates.dims)), np.zeros((count, estimates.dims))
+        np.add.at(total, clusters, spread)
+        np.add.at(squares, clusters, spread**2 / known)
+        return np.asarray((total**2 / squares).min(axis=1))
 
     def most_similar(self, clusters: IntArray) -> Pair:
         """On a line only neighbours need comparing, else all pairs."""
@@ -208,12 +234,15 @@ class Gaussian:
             found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
             return found if freedom is None else self._farther(found, order, theta, cov, freedom)
 
-        def minus_ratio(a: IntArray, b: IntArray) -> FloatArray:
+        def ratio(a: IntArray, b: IntArray) -> FloatArray:
             gap = theta[a] - theta[b]
-            return np.asarray(-np.einsum("bi,bi->b", gap, np.linalg.solve(cov[a] + cov[b], gap[:, :, None])[:, :, 0]))
+            return np.asarray(np.einsum("bi,bi->b", gap, np.linalg.solve(cov[a] + cov[b], gap[:, :, None])[:, :, 0]))
 
-        a, b, ratio = _largest(minus_ratio, len(theta))
-        return Pair(a, b, float(log_chi_square_tail(np.array([-ratio]), self.estimates.dims)[0]))
+        if self.estimates.dof is None:
+            a, b, least = _largest(lambda a, b: -ratio(a, b), len(theta))
+            return Pair(a, b, float(log_chi_square_tail(np.array([-least]), self.estimates.dims)[0]))
+        freedom = self.freedom_of_several(clusters)
+        return _largest(lambda a, b: _log_hotelling(ratio(a, b), cov[a], cov[b], freedom[a], freedom[b]), len(theta))
 
     def _farther(
         self, found: Pair, order: IntArray, theta: FloatArray, variance: FloatArray, freedom: FloatArray
@@ -273,33 +302,86 @@ class Gaussian:
 
 
 def _thinned(
-    theta: FloatArray, se: FloatArray, dof: FloatArray, shares: Sequence[float], rng: np.random.Generator
-) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Estimates, standard errors and degrees of freedom of parts that are independent although σ is not known.
+    estimates: Estimates, order: IntArray, shares: Sequence[float], rng: np.random.Generator
+) -> list[Estimates]:
+    """Parts of estimates that are independent although the variances are not known.
 
-    Mean and variance of normal observations say all there is to know of μ and σ, so observations drawn given both are
-    as good as the real ones; and those can be divided. Of the squared deviations a share falls between the parts, which
-    moves their means apart, and the rest within them, which gives each part a variance of its own.
+    Mean and covariance of normal observations say all there is to know of their law, so observations drawn given both
+    are as good as the real ones; and those can be divided. Of the squared deviations a share falls between the parts,
+    which moves their means apart, and the rest within them, which gives each part a covariance of its own. Written for
+    d × d matrices; with independent effects (no `cov`) each effect is a case of its own with d = 1.
     """
+    size, several = len(estimates), estimates.theta.ndim > 1
+    theta = estimates.theta if several else estimates.theta[:, None]
+    if estimates.cov is None:
+        cases = (estimates.se if several else estimates.se[:, None])[:, :, None, None] ** 2  # (K, effects, 1, 1)
+    else:
+        cases = estimates.cov[:, None]  # (K, 1, d, d)
+    effects, dims = cases.shape[1], cases.shape[2]
     q = np.asarray(shares, dtype=float)[:, None]
-    known = np.minimum(dof, 1e9)
+    known = np.minimum(np.asarray(estimates.dof), 1e9)[order]
     left = q * (known + 1) - 1
-    if left.min() < 1:
-        least = float(dof.min())
+    if left.min() < dims:
+        least = float(known.min())
+        most = int((least + 1) // (dims + 1))
         raise InputError(
             f"{len(shares)} parts",
             f"leave too little to estimate a standard error from: some rest on {least:g} degrees of freedom",
-            f"Use at most {int((least + 1) // 2)} parts, or leave such groups out."
-            if least >= 3
-            else "Leave them out.",
+            f"Use at most {most} parts, or leave such groups out." if most > 1 else "Leave such groups out.",
         )
-    normal = rng.standard_normal((len(q), theta.size))
-    between = normal / np.sqrt(q) - np.sum(np.sqrt(q) * normal, axis=0)
-    within = rng.chisquare(left)
-    scale = known / (np.sum(q * between**2, axis=0) + np.sum(within, axis=0))
-    means = theta + se * np.sqrt(scale) * between
-    errors = se * np.sqrt(scale * within / left / q)
-    return list(zip(means, errors, left, strict=True))
+    share = q[:, :, None, None]
+    normal = rng.standard_normal((len(q), size, effects, dims))
+    between = normal / np.sqrt(share) - np.sum(np.sqrt(share) * normal, axis=0)
+    within = _wishart(np.broadcast_to(left[:, :, None], (len(q), size, effects)), dims, rng)
+    whole = np.sum(share[..., None] * between[..., :, None] * between[..., None, :], axis=0) + np.sum(within, axis=0)
+    scaled = np.linalg.cholesky(cases[order] * known[:, None, None, None]) @ np.linalg.inv(np.linalg.cholesky(whole))
+    moved = np.einsum("keij,bkej->bkei", scaled, between).reshape(len(q), size, -1)
+    spread = scaled @ within @ np.swapaxes(scaled, -1, -2) / (left[:, :, None, None, None] * share[..., None])
+    back = np.argsort(order)
+    parts = []
+    for b in range(len(q)):
+        means, cov = theta + moved[b][back], spread[b][back]
+        errors = np.sqrt(cov[:, :, 0, 0]) if estimates.cov is None else None
+        parts.append(
+            estimates.replaced(
+                means if several else means[:, 0],
+                se=errors if several or errors is None else errors[:, 0],
+                dof=left[b][back],
+                cov=None if estimates.cov is None else cov[:, 0],
+            )
+        )
+    return parts
+
+
+def _wishart(dof: FloatArray, dims: int, rng: np.random.Generator) -> FloatArray:
+    """Wishart matrices with the identity as their scale, by Bartlett's factor; any real degrees of freedom."""
+    factor = np.zeros((*dof.shape, dims, dims))
+    for i in range(dims):
+        factor[..., i, i] = np.sqrt(rng.chisquare(dof - i))
+        factor[..., i, :i] = rng.standard_normal((*dof.shape, i))
+    return np.asarray(factor @ np.swapaxes(factor, -1, -2))
+
+
+def wishart_around(root: FloatArray, dof: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
+    """Estimated covariances, (rows, K, d, d), of groups whose true ones are root · rootᵀ."""
+    drawn = _wishart(np.broadcast_to(dof, (rows, *dof.shape)), root.shape[-1], rng)
+    return np.asarray(root @ drawn @ np.swapaxes(root, -1, -2) / dof[:, None, None])
+
+
+def _log_hotelling(
+    square: FloatArray, cov_a: FloatArray, cov_b: FloatArray, freedom_a: FloatArray, freedom_b: FloatArray
+) -> FloatArray:
+    """Log p of Hotelling's T² for two samples with covariances of their own (Krishnamoorthy and Yu, 2004)."""
+    dims = cov_a.shape[-1]
+    inverse = np.linalg.inv(cov_a + cov_b)
+    total = np.zeros(len(square))
+    for cov, freedom in ((cov_a, freedom_a), (cov_b, freedom_b)):
+        share = cov @ inverse
+        trace = np.trace(share, axis1=1, axis2=2)
+        total += (np.trace(share @ share, axis1=1, axis2=2) + trace**2) / freedom
+    dof = np.maximum((dims + dims**2) / total, dims)
+    tail = fdtrc(dims, dof - dims + 1, square * (dof - dims + 1) / (dof * dims))
+    return np.asarray(np.log(np.maximum(tail, 5e-324)))
 
 
 def _largest(value: Callable[[IntArray, IntArray], FloatArray], count: int) -> Pair:
@@ -349,6 +431,34 @@ def true_scales(se: FloatArray, dof: FloatArray | None) -> FloatArray:
     return np.asarray(np.exp((centre + kept * (log_variance - centre)) / 2))
 
 
+def _true_scales(estimates: Estimates) -> FloatArray:
+    """The same for estimates: (K,), or (K, d) with each effect on its own."""
+    if estimates.dims == 1:
+        return true_scales(estimates.se, estimates.dof)
+    return np.column_stack([true_scales(estimates.se[:, i], estimates.dof) for i in range(estimates.dims)])
+
+
+def true_roots(estimates: Estimates) -> FloatArray:
+    """Roots of covariances to draw with, (K, d, d): scales as in `true_scales`, correlations pulled together likewise.
+
+    An estimated correlation scatters by about 1/√dof on Fisher's scale. Taken as they come, such correlations make the
+    groups look more unlike in shape than they are, and the null too tame.
+    """
+    scale = estimates.se[:, None] if estimates.dims == 1 else _true_scales(estimates)
+    if estimates.cov is None:
+        return np.asarray(scale[:, :, None] * np.eye(estimates.dims))
+    correlation = estimates.cov / (estimates.se[:, :, None] * estimates.se[:, None, :])
+    if estimates.dof is not None and len(estimates) > 1:
+        above = np.triu_indices(estimates.dims, 1)
+        fisher = np.arctanh(np.clip(correlation[:, above[0], above[1]], -0.999999, 0.999999))
+        noise = 1 / np.maximum(np.minimum(estimates.dof, AS_GOOD_AS_KNOWN) - 2, 0.5)
+        slack = noise.mean() * np.sqrt(2 / (len(estimates) - 1))
+        spread = max(0.0, float(fisher.var(axis=0, ddof=1).mean() - noise.mean() - slack))
+        kept = np.sqrt(spread / (spread + noise))[:, None, None]
+        correlation = kept * correlation + (1 - kept) * correlation.mean(axis=0)
+    return np.asarray(scale[:, :, None] * np.linalg.cholesky(correlation))
+
+
 def checked_tolerance(tolerance: float, estimates: Estimates) -> float:
     """A tolerance as it can be used with these estimates."""
     number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool | np.bool_)
@@ -366,7 +476,11 @@ def checked_tolerance(tolerance: float, estimates: Estimates) -> float:
             f"has no meaning for {estimates.dims} things at once ({estimates.measure})",
             "Cluster each of them on its own.",
         )
-    if estimates.scale is not IDENTITY and (not isinstance(estimates.scale, Anscombe) or tolerance >= 1):
+    if estimates.scale is not IDENTITY and not isinstance(estimates.scale, Anscombe):
+        raise InputError(
+            f"tolerance={tolerance:g}", f"has no meaning on the {estimates.scale.name} scale", "Leave it out."
+        )
+    if estimates.scale is not IDENTITY and tolerance >= 1:
         raise InputError(f"tolerance={tolerance:g}", "rates differ by less than 1 in any case", "Use for example 0.01.")
     return float(tolerance)
 
@@ -485,12 +599,16 @@ class Similarity:
         """Log p of pairs of rows of statistics, once they are known to be p-values."""
         a, b = np.broadcast_arrays(np.atleast_2d(a), np.atleast_2d(b))
         with np.errstate(divide="ignore"):
-            raw = np.asarray(self.pvalue(a, b))
+            given = self.pvalue(a.copy(), b.copy())
+        try:
+            raw = np.asarray(given)
+        except ValueError:
+            raw = np.empty(0)
         if raw.shape != (len(a),) or raw.dtype.kind not in "fiu":
             raise InputError(
                 f"pvalue of {len(a)} pairs",
                 f"returned {raw.dtype} of shape {raw.shape}",
-                f"Return one p-value a pair: an array of shape ({len(a)},).",
+                f"Return one p-value a pair: floating-point numbers of shape ({len(a)},).",
             )
         values = raw.astype(np.float64)
         # A hair beyond the end is rounding.
@@ -522,12 +640,39 @@ class Similarity:
                 "this notion does not say how its statistics fall into independent parts",
                 "Give Similarity(…, divide=…), or use guarantee='bonferroni' or 'calibrated'.",
             )
-        parts = [np.asarray(part, dtype=float) for part in self.divide(self.statistics, shares, rng)]
-        if len(parts) != len(shares) or any(part.shape != self.statistics.shape for part in parts):
-            raise InputError(
-                f"divide → {len(parts)} parts", f"is not {len(shares)} parts of {self.statistics.shape}", "Mend it."
+        order = np.lexsort(self.statistics.T)  # so that the order of the groups does not decide who gets which noise
+        given = self.divide(self.statistics[order], shares, rng)
+        try:
+            parts = [np.array(part, dtype=float) for part in given]
+            good = len(parts) == len(shares) and all(
+                part.shape == self.statistics.shape and np.isfinite(part).all() for part in parts
             )
-        return [self.with_statistics(part) for part in parts]
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            raise InputError(
+                f"divide → {shorten(given)}",
+                f"is not {len(shares)} arrays of finite numbers of shape {self.statistics.shape}",
+                "Return one array a share.",
+            )
+        back = np.argsort(order)
+        return [self.with_statistics(part[back]) for part in parts]
+
+
+def drawn_from(null: Null, statistics: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """One draw of a user's own null, on a copy that it may spoil, once it is known to be one."""
+    given = null(statistics.copy(), rng)
+    try:
+        made = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        made = np.empty(0)
+    if made.shape != statistics.shape or not np.isfinite(made).all():
+        raise InputError(
+            f"null → {shorten(given)}",
+            f"is not finite numbers of shape {statistics.shape}",
+            "Return statistics like those it was given.",
+        )
+    return made
 
 
 def _statistics(values: npt.ArrayLike) -> FloatArray:
@@ -584,7 +729,7 @@ def welch(estimates: Estimates) -> Similarity:
     table = _welch_statistics(weight, (estimates.theta - centre) / unit, estimates.se / unit, dof)
 
     def estimate(s: FloatArray) -> Estimates:
-        freedom = None if estimates.dof is None else np.maximum(s[:, 2] ** 2 / s[:, 3], 1.0)
+        freedom = None if estimates.dof is None else np.maximum(_freedom(s), 1.0)
         theta = centre + unit * s[:, 1] / s[:, 0]
         return Estimates(
             theta,
@@ -595,7 +740,7 @@ def welch(estimates: Estimates) -> Similarity:
         )
 
     def divide(s: FloatArray, shares: Sequence[float], rng: np.random.Generator) -> list[FloatArray]:
-        dof = None if estimates.dof is None else s[:, 2] ** 2 / s[:, 3]
+        dof = None if estimates.dof is None else _freedom(s)
         parts = Gaussian(Estimates(s[:, 1] / s[:, 0], np.sqrt(s[:, 2]) / s[:, 0], dof=dof)).divided(shares, rng)
         known = np.full(len(s), np.inf)
         made = []
@@ -655,10 +800,14 @@ def meier(weight: FloatArray, shares: FloatArray, squares: FloatArray) -> FloatA
     return np.asarray(4 * (shares - squares / weight) / weight)
 
 
+def _freedom(s: FloatArray) -> FloatArray:
+    """Degrees of freedom behind Welch statistics."""
+    return np.asarray(np.divide(s[:, 2] ** 2, s[:, 3], out=np.full(len(s), np.inf), where=s[:, 3] > 0))
+
+
 def welch_draws(s: FloatArray, rng: np.random.Generator, rows: int) -> FloatArray:
     """Statistics of groups that are all alike, (rows, K, 6): effects around zero, variances estimated anew."""
-    with np.errstate(divide="ignore"):
-        dof = np.where(s[:, 3] > 0, s[:, 2] ** 2 / s[:, 3], np.inf)
+    dof = _freedom(s)
     scale = true_scales(np.sqrt(s[:, 2]) / s[:, 0], None if np.isinf(dof).all() else np.maximum(dof, 1.0))
     half = np.minimum(dof, 1e12) / 2
     theta = scale * rng.standard_normal((rows, len(s)))
