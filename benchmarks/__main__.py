@@ -91,6 +91,40 @@ def calibration(board: Board) -> None:
     board.line("calibrated, 1e+06 groups, estimates to clusters", f"{took:.0f} s", good=took < 90, limit="a minute")
 
 
+def plane(board: Board) -> None:
+    """Two effects at once: the tree against Ward's on the same points, and calibration."""
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal((1000, 2))
+    alike = fl.Estimates(theta, np.ones((1000, 2)))
+    ours, ward = side_by_side(lambda: fl.agglomerate(alike), lambda: linkage(theta, "ward"), rounds=15)
+    board.line(
+        "agglomerate, 1,000 groups in the plane / scipy linkage(ward)",
+        f"{ours / ward:.2f} ×",
+        good=ours / ward <= 3,
+        limit="≤ 3",
+    )
+    root = rng.standard_normal((1000, 2, 4))
+    correlated = fl.Estimates(theta, None, cov=root @ np.swapaxes(root, 1, 2))
+    took = seconds(lambda: fl.agglomerate(correlated))
+    board.line(
+        "    the same with a covariance of its own for each group", f"{took / ward:.2f} ×", good=took / ward <= 3
+    )
+    two_hundred = fl.Estimates(np.repeat([[0.0, 0.0], [2.0, 2.0]], 100, axis=0) + theta[:200], np.ones((200, 2)))
+    took = seconds(lambda: fl.cluster(two_hundred), most=3)
+    board.line("calibrated, 200 groups in the plane, 10,000 draws", f"{took:.1f} s", good=took < 10, limit="seconds")
+
+
+def many(board: Board) -> None:
+    """The paper's A/A study in size: 2,218 experiments with 21 groups."""
+    rng = np.random.default_rng(0)
+    experiments = {f"e{i}": simulate.null(21, profile="zipf", seed=rng).estimates for i in range(2218)}
+    together = seconds(lambda: fl.cluster_many(experiments), most=2)
+    some = list(experiments.values())[:400]
+    loop = seconds(lambda: [fl.cluster(estimates) for estimates in some], most=2) * len(experiments) / len(some)
+    board.line("cluster_many, 2,218 experiments × 21 groups, calibrated", f"{together:.1f} s", good=together < 60)
+    board.line("    a Python loop over cluster / cluster_many", f"{loop / together:.1f} ×", good=loop / together >= 1.2)
+
+
 def paper(board: Board) -> None:
     estimates = simulate.asia_africa(0.2).estimates
     took = seconds(lambda: fl.cluster(estimates, guarantee="bonferroni", refine=False))
@@ -122,7 +156,7 @@ def memory(board: Board) -> None:
 
 def main() -> None:
     board = Board()
-    for part in (tree, calibration, paper, memory, rows.main):
+    for part in (tree, calibration, plane, many, paper, memory, rows.main):
         part(board)
     if board.missed:
         sys.exit(f"{len(board.missed)} limits missed")

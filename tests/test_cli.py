@@ -312,3 +312,63 @@ def test_bad_row_arguments_are_one_line_and_exit_2(
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_power_on_the_command_line(tmp_path: Path) -> None:
+    done = run("power", "--groups", "10", "--size", "400", "--spread", "1", "--gap", "0.5", "--runs", "50")
+    assert done.returncode == 0, done.stderr
+    assert "A gap of 0.5 between 5 and 5 of 10 groups: detected with chance 1.00" in done.stdout
+    table = tmp_path / "plan.csv"
+    table.write_text("country,sd,users\nDE,0.01,900\nAT,0.02,400\nCH,0.03,100\n")
+    for options in (("--se", "sd"), ("--n", "users", "--spread", "0.5"), ("--se", "sd", "--only", "DE")):
+        done = run("power", str(table), "--by", "country", *options, "--runs", "50", "--json", "-")
+        assert done.returncode == 0, done.stderr
+        assert 0 < json.loads(done.stdout)["smallest"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "FILE: is missing"),
+        (("no.csv", "--by", "g", "--se", "s"), "no such file"),
+        (("--groups", "1", "--size", "9", "--spread", "1"), "groups=1"),
+        (("--groups", "5", "--size", "0", "--spread", "1"), "size=0"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--se", "x"), "name columns of a file"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--share", "0.5", "--only", "a"), "both say who differs"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--only", "a"), "no such group 'a'"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdout:2"), "fraction=2.0"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdut"), "Did you mean 'holdout'?"),
+        (
+            ("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "stepdown:3"),
+            "Write holdout:0.3 or folds:10",
+        ),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--target", "2"), "target=2.0"),
+    ],
+)
+def test_bad_plans_are_one_line_and_exit_2(arguments: tuple[str, ...], words: str) -> None:
+    done = run("power", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_guarantee_and_notion_on_the_command_line(shop: Path) -> None:
+    odds = run("model", shop, *MODEL, "--metric", "equalized_odds", "--y-pred", "pred")
+    assert odds.returncode == 0, odds.stderr
+    assert "true positive rate" in odds.stdout
+    joint = run("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--metric", "difference:views", "--joint")
+    assert joint.returncode == 0, joint.stderr
+    assert "lift of revenue and difference of views" in joint.stdout
+    for guarantee in ("stepdown", "holdout", "holdout:0.3", "folds:3"):
+        done = run("experiment", shop, *EXPERIMENT, "--metric", "difference:revenue", "--guarantee", guarantee)
+        assert done.returncode == 0, done.stderr
+    beyond = run("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5")
+    assert "by more than 0.5" in beyond.stdout
+    for options, words in (
+        (("--joint",), "needs two metrics or more"),
+        (("--split-unit", "views"), "means nothing to calibrated"),
+        (("--tolerance", "-1"), "tolerance=-1"),
+    ):
+        done = run("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", *options)
+        assert (done.returncode, done.stdout) == (2, ""), options
+        assert words in done.stderr

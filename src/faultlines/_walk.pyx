@@ -171,6 +171,47 @@ def merge_line(double[::1] mean, double[::1] weight, double[::1] heights, int ki
     free(last)
 
 
+cdef int64_t _bits_for(Py_ssize_t groups) noexcept nogil:
+    """The lowest bits of a mantissa that can hold the number of a group."""
+    cdef int64_t mask = 1
+    while mask < groups:
+        mask <<= 1
+    return mask - 1
+
+
+cdef void _common_shift(const double* scale, double* shift, Py_ssize_t groups) noexcept nogil:
+    """The unit vector along which a common shift moves the standardised draws."""
+    cdef double length = 0.0
+    cdef Py_ssize_t i
+    for i in range(groups):
+        shift[i] = 1.0 / scale[i]
+        length += shift[i] * shift[i]
+    length = sqrt(length)
+    for i in range(groups):
+        shift[i] /= length
+
+
+cdef double _squared_length(const double* normal, const double* shift, Py_ssize_t groups) noexcept nogil:
+    """Squared length of a standardised draw once its common shift is taken out: Cochran's Q."""
+    cdef double along = 0.0, squares = 0.0, draw
+    cdef Py_ssize_t i
+    for i in range(groups):
+        along += normal[i] * shift[i]
+    for i in range(groups):
+        draw = normal[i] - along * shift[i]
+        squares += draw * draw
+    return squares
+
+
+cdef inline double _packed(double draw, int64_t low, Py_ssize_t group) noexcept nogil:
+    """A draw with its group's number in its lowest mantissa bits."""
+    cdef int64_t bits
+    memcpy(&bits, &draw, sizeof(double))  # the compiler makes it a move; a cast would break aliasing
+    bits = (bits & ~low) | group
+    memcpy(&draw, &bits, sizeof(double))
+    return draw
+
+
 def pack(double[:, ::1] normal, const double[::1] scale, double[::1] radius):
     """Turn standard normals into sortable draws that remember their group, in place.
 
@@ -182,8 +223,7 @@ def pack(double[:, ::1] normal, const double[::1] scale, double[::1] radius):
     of the row for standard errors `scale`, and so a chi-square number on groups − 1 degrees of freedom.
     """
     cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], r, i
-    cdef int64_t mask = 1, bits
-    cdef double draw, along, length, squares
+    cdef int64_t low = _bits_for(groups)
     cdef double* shift
     if scale.shape[0] != groups or radius.shape[0] != rows:
         raise ValueError("pack: shapes do not match")
@@ -193,29 +233,11 @@ def pack(double[:, ::1] normal, const double[::1] scale, double[::1] radius):
     if shift == NULL:
         raise MemoryError
     with nogil:
-        while mask < groups:
-            mask <<= 1
-        mask = ~(mask - 1)
-        length = 0.0
-        for i in range(groups):  # the unit vector along which a common shift moves the standardised draws
-            shift[i] = 1.0 / scale[i]
-            length += shift[i] * shift[i]
-        length = sqrt(length)
-        for i in range(groups):
-            shift[i] /= length
+        _common_shift(&scale[0], shift, groups)
         for r in range(rows):
-            along = 0.0
+            radius[r] = _squared_length(&normal[r, 0], shift, groups)
             for i in range(groups):
-                along += normal[r, i] * shift[i]
-            squares = 0.0
-            for i in range(groups):
-                draw = normal[r, i] - along * shift[i]
-                squares += draw * draw
-                draw = normal[r, i] * scale[i]
-                memcpy(&bits, &draw, sizeof(double))  # the compiler makes it a move; a cast would break aliasing
-                bits = (bits & mask) | i
-                memcpy(&normal[r, i], &bits, sizeof(double))
-            radius[r] = squares
+                normal[r, i] = _packed(normal[r, i] * scale[i], low, i)
     free(shift)
 
 
@@ -225,7 +247,7 @@ def top_heights(const double[:, ::1] packed, const double[:, ::1] weight, double
     `weight` has one row of group weights for all draws, or one for each of them.
     """
     cdef Py_ssize_t rows = packed.shape[0], groups = packed.shape[1], r, i, w
-    cdef int64_t mask = 1, bits
+    cdef int64_t low = _bits_for(groups), bits
     cdef double* mean
     cdef double* ordered
     cdef double* edge
@@ -239,15 +261,12 @@ def top_heights(const double[:, ::1] packed, const double[:, ::1] weight, double
     ordered = mean + groups
     edge = ordered + groups
     with nogil:
-        while mask < groups:
-            mask <<= 1
-        mask -= 1
         for r in range(rows):
             w = r if weight.shape[0] != 1 else 0
             for i in range(groups):
                 mean[i] = packed[r, i]
                 memcpy(&bits, &mean[i], sizeof(double))
-                ordered[i] = weight[w, bits & mask]
+                ordered[i] = weight[w, bits & low]
             top[r] = _walk(mean, ordered, edge, NULL, NULL, NULL, groups, NORMAL, 0.0) if best == 0 else _best_split(
                 mean, ordered, groups
             )
@@ -261,8 +280,8 @@ def many_fractions(const double[:, ::1] normal, const double[:, ::1] scale, doub
     without leaving the core's cache; meant for some dozens of groups, where ranks are found fastest by counting.
     """
     cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], r, i, j, e
-    cdef int64_t mask = 1, bits
-    cdef double draw, along, length, squares, top
+    cdef int64_t low = _bits_for(groups), rank
+    cdef double draw, squares, top
     cdef double* shift
     cdef double* weight
     cdef double* mean
@@ -280,38 +299,21 @@ def many_fractions(const double[:, ::1] normal, const double[:, ::1] scale, doub
     ordered = mean + groups
     edge = ordered + groups
     with nogil:
-        while mask < groups:
-            mask <<= 1
-        mask = ~(mask - 1)
         for e in range(scale.shape[0]):
-            length = 0.0
+            _common_shift(&scale[e, 0], shift, groups)
             for i in range(groups):
                 weight[i] = 1.0 / (scale[e, i] * scale[e, i])
-                shift[i] = 1.0 / scale[e, i]
-                length += shift[i] * shift[i]
-            length = sqrt(length)
-            for i in range(groups):
-                shift[i] /= length
             for r in range(rows):
-                along = 0.0
+                squares = _squared_length(&normal[r, 0], shift, groups)
                 for i in range(groups):
-                    along += normal[r, i] * shift[i]
-                squares = 0.0
-                for i in range(groups):
-                    draw = normal[r, i] - along * shift[i]
-                    squares += draw * draw
-                for i in range(groups):
-                    draw = normal[r, i] * scale[e, i]
-                    memcpy(&bits, &draw, sizeof(double))
-                    bits = (bits & mask) | i
-                    memcpy(&edge[i], &bits, sizeof(double))
+                    edge[i] = _packed(normal[r, i] * scale[e, i], low, i)
                 for i in range(groups):
                     draw = edge[i]
-                    bits = 0  # its rank: comparing with all the others takes no branch that could be guessed wrong
+                    rank = 0  # comparing with all the others takes no branch that could be guessed wrong
                     for j in range(groups):
-                        bits += edge[j] < draw
-                    mean[bits] = draw
-                    ordered[bits] = weight[i]
+                        rank += edge[j] < draw
+                    mean[rank] = draw
+                    ordered[rank] = weight[i]
                 top = _walk(mean, ordered, edge, NULL, NULL, NULL, groups, NORMAL, 0.0)
                 fraction[e, r] = top / (squares if squares > 2.2250738585072014e-308 else 2.2250738585072014e-308)
     free(shift)

@@ -143,7 +143,7 @@ class Calibrated:
     ) -> tuple[FloatArray, int]:
         """How many clusters does it take until each could be one? Against the null of its own groups.
 
-        m clusters are not enough when one of them, k of the K groups, splits at level ¾ α (k − 1)/(K − 1). So that a few
+        m clusters are not enough when one of them, k of the K groups, splits at level ¾ α (k − 1)/(K − 1). So that some
         groups on the wrong side of a border are not taken for a split of their own, there are several ways to make m
         clusters: by splitting where it was needed and by cutting the tree, each with its borders moved to the nearest
         estimate, or with regard to the sizes of the clusters. When all is well in one of them, m are enough.
