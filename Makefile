@@ -17,8 +17,9 @@ lint: .venv/ready-dev
 types: .venv/ready-dev
 	$(BIN)/mypy
 
+# On all cores, a file at a time, so that Spark starts once.
 unit: .venv/ready-dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 # Monte Carlo studies behind every statistical claim: some minutes.
 stats: .venv/ready-dev

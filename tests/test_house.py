@@ -19,7 +19,7 @@ SOURCE = ROOT / "src" / "faultlines"
 ROOMS = [
     *"errors progress text frames estimates tails metrics groups aggregate".split(),
     *"_walk similarity hierarchy invariance calibration guarantees clustering".split(),
-    *"sequential many power simulate cli".split(),
+    *"sequential many planning simulate cli".split(),
 ]
 
 
@@ -50,6 +50,8 @@ def test_only_the_reading_room_knows_engines() -> None:
 def test_public_names_exist_and_importing_is_light() -> None:
     assert {name for name in fl.__all__ if not hasattr(fl, name)} == set()
     assert set(fl.__all__) <= set(dir(fl))
+    # A room of the same name as something in it would hide it once it is opened.
+    assert not set(fl.__all__) & {path.stem for path in SOURCE.glob("*.py")}
     with pytest.raises(AttributeError, match="no attribute 'clusters'"):
         _ = fl.clusters
     probe = "import sys, faultlines; print('numpy' in sys.modules, 'scipy' in sys.modules)"

@@ -54,7 +54,7 @@ def test_split_guarantees_split_each_on_its_own() -> None:
 @pytest.mark.parametrize(("correction", "name"), [("holm", "holm"), ("bh", "fdr_bh")])
 def test_corrections_are_those_of_statsmodels(correction: Any, name: str) -> None:
     rng = np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(20):
         p = rng.random(int(rng.integers(1, 40))) ** float(rng.choice([1, 3, 8]))
         adjusted, levels = corrected(np.log(p), 0.1, correction)
         rejected, expected, *_ = multipletests(p, 0.1, name)

@@ -63,7 +63,7 @@ def log_count_test(a: Sequence[float], b: Sequence[float]) -> float:
     return math.log(2) + float(stats.norm.logsf(math.sqrt(max(ratio, 0.0))))
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(9))
 def test_rates_merge_as_algorithm_1_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 25))
@@ -76,7 +76,7 @@ def test_rates_merge_as_algorithm_1_says(seed: int) -> None:
     check_against_literal(fl.agglomerate(similarity), similarity.statistics, log_rate_test)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(9))
 def test_counts_merge_as_algorithm_1_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 25))
@@ -88,7 +88,7 @@ def test_counts_merge_as_algorithm_1_says(seed: int) -> None:
     check_against_literal(fl.agglomerate(similarity), similarity.statistics, log_count_test)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(9))
 def test_t_tests_merge_as_algorithm_1_says(seed: int) -> None:
     """Written out from the definition: weighted means, variances with Meier's term, Satterthwaite, Student."""
     rng = np.random.default_rng(seed)
@@ -134,7 +134,7 @@ def test_a_users_own_test_merges_as_algorithm_1_says(seed: int, log: bool) -> No
     check_against_literal(fl.agglomerate(similarity), table, log_p)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(9))
 @pytest.mark.parametrize("dims", [2, 3])
 @pytest.mark.parametrize("correlated", [False, True])
 def test_several_dimensions_merge_as_algorithm_1_says(seed: int, dims: int, correlated: bool) -> None:
@@ -162,7 +162,7 @@ def test_several_dimensions_merge_as_algorithm_1_says(seed: int, dims: int, corr
     check_against_literal(tree, np.arange(size)[:, None], ratio, merged=lambda a, b: [*a, *b])
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(9))
 def test_tolerance_merges_as_algorithm_1_says(seed: int) -> None:
     """Within the tolerance everything is alike; there the plain likelihood ratio decides what goes first."""
     rng = np.random.default_rng(seed)
@@ -443,7 +443,11 @@ def test_functions_that_spoil_what_they_are_given_do_no_harm() -> None:
         s[:, 0] = rng.binomial(20, s[:, 0].sum() / 80, 4)
         return s
 
-    p = [fl.cluster(fl.Similarity(table, two_proportions, null=null)).pvalue for null in (pure, spoiling)]
+    quick = fl.Calibrated(draws=199)
+    p = [
+        fl.cluster(fl.Similarity(table, two_proportions, null=null), guarantee=quick).pvalue
+        for null in (pure, spoiling)
+    ]
     assert p[0] == p[1]
     for rubbish in ("x", None, [[1], [2, 3]]):
         given: Any = lambda *_, rubbish=rubbish: rubbish  # noqa: E731

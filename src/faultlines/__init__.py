@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         true_negative_rate,
         true_positive_rate,
     )
-    from faultlines.power import Power, power
+    from faultlines.planning import Power, power
     from faultlines.sequential import Decision, Sequential
     from faultlines.similarity import Similarity, binomial, poisson, welch
 
@@ -128,7 +128,7 @@ _ROOMS = (
     "invariance",
     "sequential",
     "many",
-    "power",
+    "planning",
 )  # from left to right
 
 

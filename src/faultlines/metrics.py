@@ -829,7 +829,7 @@ def joint(*metrics: Metric) -> Metric:
                 "differ in their variants or units",
                 "Give all the same variant, control, treatment and unit.",
             )
-    if any(a == b for i, a in enumerate(metrics) for b in metrics[i + 1 :]):
+    if any((a.name, a.inputs) == (b.name, b.inputs) for i, a in enumerate(metrics) for b in metrics[i + 1 :]):
         raise InputError(f"joint({', '.join(m.name for m in metrics)})", "has a metric twice", "Give each once.")
     plain = [metric.name for metric in metrics]
     names = tuple(
