@@ -95,7 +95,7 @@ def test_intervals_of_a_cluster_nobody_chose_cover(dof: int) -> None:
             _, (whole,) = summarised(Gaussian(estimates), np.ones(groups, dtype=np.int64), 0.05)
             inside += whole.ci[0] <= 0 <= whole.ci[1]
         print(f"coverage, dof {dof}, K={groups}: {inside / runs:.3f}")
-        assert inside / runs >= {5: 0.88, 10: 0.91, 30: 0.93}[dof]
+        assert inside / runs >= {5: 0.90, 10: 0.92, 30: 0.925}[dof]
 
 
 @pytest.mark.parametrize(
