@@ -149,6 +149,26 @@ def test_stepdown_makes_no_more_false_splits(profile: simulate.Profile) -> None:
     print(f"step-down, {profile}: at most {worst:.3f}")
 
 
+def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
+    """Why step-down is not done in the simple way: 4, 92 and 4 groups, 5 standard errors apart."""
+
+    def clusters(estimates: fl.Estimates, groups: int, seed: int) -> int:
+        size = len(estimates)
+        if size < 2:
+            return 1
+        found = fl.cluster(estimates, guarantee=GUARANTEES["calibrated"], refine=False, seed=seed)
+        if found.pvalue * (groups - 1) / (size - 1) >= 0.05:
+            return 1
+        lower = found.path()[1].labels == 1
+        return sum(clusters(estimates.subset(side), groups, seed) for side in (lower, ~lower))
+
+    runs = 150
+    drawn = [simulate.planted([0, 5, 10], [4, 92, 4], seed=seed).estimates for seed in range(runs)]
+    more = sum(clusters(estimates, 100, seed) > 3 for seed, estimates in enumerate(drawn)) / runs
+    print(f"each side by itself, 4 + 92 + 4 groups 5 apart: more clusters than there are {more:.3f}")
+    assert more == pytest.approx(0.4, abs=0.12)
+
+
 def test_stepdown_finds_finer_structure() -> None:
     """Five clusters 3 se apart, 102 groups."""
     found: dict[str, list[int]] = {"calibrated": [], "stepdown": []}
