@@ -5,7 +5,6 @@ Exit 1 when a limit is missed. Absolute times are printed for orientation only.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +17,10 @@ import faultlines as fl
 from benchmarks import rows
 from benchmarks.timing import Board, seconds, side_by_side
 from faultlines import simulate
+from faultlines.calibration import available_cores
 from faultlines.similarity import Gaussian
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+CORES = available_cores()
 
 
 def tree(board: Board) -> None:

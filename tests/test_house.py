@@ -18,8 +18,8 @@ SOURCE = ROOT / "src" / "faultlines"
 # From left to right as data walks; a room may only know rooms to its left.
 ROOMS = [
     *"errors progress text frames estimates tails metrics groups aggregate".split(),
-    *"_walk similarity hierarchy invariance calibration guarantees clustering".split(),
-    *"sequential many planning simulate cli".split(),
+    *"_walk similarity hierarchy calibration guarantees clustering".split(),
+    *"invariance sequential many planning simulate cli".split(),
 ]
 
 

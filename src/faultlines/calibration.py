@@ -33,6 +33,7 @@ from faultlines.similarity import (
     true_roots,
     true_scales,
     welch_draws,
+    welch_state,
     wishart_around,
 )
 from faultlines.tails import log_chi_square_1_tail, log_chi_square_tail, log_t_tail
@@ -336,9 +337,7 @@ def _count_blocks(notion: Similarity, draws: int, seed: int) -> tuple[int, Calla
             tops = line_tops(drawn[:, :, 0] / drawn[:, :, 1], drawn[:, :, 1], int(kernel or 0))
             return -log_chi_square_1_tail(tops)
         if kernel == WELCH:
-            drawn = welch_draws(s, rng, count)
-            state = np.stack([drawn[:, :, 1] / drawn[:, :, 0], *(drawn[:, :, i] for i in (0, 2, 3, 4, 5))], axis=1)
-            _walk.top_plane(WELCH, np.ascontiguousarray(state), top)
+            _walk.top_plane(WELCH, welch_state(welch_draws(s, rng, count)), top)
             return top
         made = drawn_from(null, s, rng)
         return np.array([merged_by_test(notion, made, shown=False)[1].max()])

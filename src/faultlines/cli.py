@@ -38,7 +38,9 @@ _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 Alpha = Annotated[float, typer.Option(help="Accepted chance of claiming a difference where there is none.")]
 GuaranteeName = Annotated[
     str,
-    typer.Option(help="calibrated, stepdown (calibrated, finer), holdout, folds, or bonferroni (the paper's α/K²)."),
+    typer.Option(
+        help="calibrated, stepdown (finer), holdout or holdout:0.3, folds or folds:10, bonferroni (the paper's α/K²)."
+    ),
 ]
 Tolerance = Annotated[
     float, typer.Option(help="Take effects as alike that are at most so far apart, in units of the metric.")
@@ -347,7 +349,9 @@ def power(
     spread: Annotated[float | None, typer.Option(help="Standard deviation of the metric between units.")] = None,
     arms: Annotated[int, typer.Option(help="2: sizes are shared by two arms; 1: a plain mean.")] = 2,
     gap: Annotated[float | None, typer.Option(help="The difference to be seen, in units of the metric.")] = None,
-    share: Annotated[float | None, typer.Option(help="Share of the groups that differ, any of them. 0.5.")] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Share of the groups that differ, any of them. Default: 0.5.")
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Or just these groups.")] = None,
     alpha: Alpha = 0.05,
     guarantee: GuaranteeName = "calibrated",

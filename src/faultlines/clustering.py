@@ -19,7 +19,7 @@ from faultlines.calibration import draws_for
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates, Excluded, Scales, name_of
 from faultlines.groups import Bins, attach, canonical
-from faultlines.guarantees import Bonferroni, Calibrated, Folds, Guarantee, Holdout, Judgement, guarantee_of
+from faultlines.guarantees import Bonferroni, Calibrated, Folds, Guarantee, Holdout, Judged, Judgement, guarantee_of
 from faultlines.hierarchy import Hierarchy, notion_of, partition
 from faultlines.similarity import Gaussian, Similarity
 
@@ -164,9 +164,7 @@ class Clustering:
         """Every partition from one cluster to K, each with the p at which it appears."""
         log_p = self.judgement.log_pvalues
         # Equal p are told apart by height, so that every level is a partition of the tree.
-        opens = np.empty(log_p.size, dtype=np.int64)
-        opens[self.hierarchy.closing()] = np.arange(log_p.size)[::-1]
-        ranked = np.lexsort((opens, log_p))
+        ranked = np.lexsort((-self.hierarchy.closes(), log_p))
         reached = [0.0, *(_probability(value) for value in np.maximum.accumulate(log_p[ranked]))]
         return tuple(Level(i + 1, p, self, ranked) for i, p in enumerate(reached))
 
@@ -401,7 +399,7 @@ class Clustering:
         """What a reader must know beside the table."""
         facts, notes = self.judgement.facts, []
         if isinstance(self.guarantee, Calibrated) and facts["draws"]:
-            each = "; each side of a split against its own groups" if self.guarantee.stepdown else ""
+            each = "; each cluster against its own groups" if self.guarantee.stepdown else ""
             notes.append(f"Calibrated on {facts['draws']:,} draws, seed {facts['seed']}{each}.")
         if isinstance(self.guarantee, Bonferroni) and len(self.groups) > 20:  # measured from 21 groups on
             notes.append("The α/K² rule claims clusters in pure noise far more often than α; see docs/guarantees.md.")
@@ -465,27 +463,38 @@ def cluster(
     alpha = checked_alpha(alpha)
     chosen = guarantee_of(guarantee)
     chosen.check(alpha)
-    if not isinstance(refine, bool | np.bool_):
-        raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
-    seed = checked_seed(seed)
+    refine, seed = checked_refine(refine), checked_seed(seed)
     measured = _measured(data, by, metric, min_size, chosen, tolerance, seed)
     check_resolution(chosen, measured.notion, alpha)
-    judged = chosen.judge(measured.notion, seed, refine=bool(refine), parts=measured.parts)
-    blank = Clustering(
+    judged = chosen.judge(measured.notion, seed, refine=refine, parts=measured.parts)
+    return clustered(judged, chosen, alpha, refine, measured.excluded, measured.dropped, measured.by)
+
+
+def clustered(
+    judged: Judged,
+    guarantee: Guarantee,
+    alpha: float,
+    refine: bool,
+    excluded: tuple[Excluded, ...],
+    dropped: Mapping[str, int],
+    by: tuple[str | Bins, ...],
+) -> Clustering:
+    """The result that follows from judged groups, cut at a level."""
+    uncut = Clustering(
         judged.reported,
         judged.explored,
         judged.hierarchy,
         judged.judgement,
-        chosen,
+        guarantee,
         alpha,
-        bool(refine),
-        measured.excluded,
-        measured.dropped,
-        measured.by,
+        refine,
+        excluded,
+        dropped,
+        by,
         np.empty(0, dtype=np.int64),
         (),
     )
-    return blank.at(alpha)
+    return uncut.cut(alpha)
 
 
 def check_resolution(guarantee: Guarantee, notion: Notion, alpha: float) -> None:
@@ -709,6 +718,13 @@ def checked_alpha(alpha: float) -> float:
     if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number) or not 1e-305 < alpha < 1:
         raise InputError(f"alpha={shorten(alpha)}", "must lie strictly between 0 and 1", "Use for example alpha=0.05.")
     return float(alpha)
+
+
+def checked_refine(refine: bool) -> bool:
+    """Whether to refine, once that is known to be a yes or a no."""
+    if not isinstance(refine, bool | np.bool_):
+        raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
+    return bool(refine)
 
 
 def checked_seed(seed: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -308,44 +308,29 @@ class Estimates:
 
     def subset(self, keep: npt.NDArray[np.bool_]) -> Estimates:
         """The same estimates for the groups where `keep` is true."""
-        return Estimates(
-            self.theta[keep],
-            self.se[keep] if self.cov is None else None,
-            [self.labels[i] for i in np.flatnonzero(keep).tolist()],
-            None if self.n is None else self.n[keep],
-            None if self.dof is None else self.dof[keep],
-            attributes=self.attributes,
+        return self.changed(
+            theta=self.theta[keep],
+            se=self.se[keep],
+            labels=[self.labels[i] for i in np.flatnonzero(keep).tolist()],
+            n=None if self.n is None else self.n[keep],
+            dof=None if self.dof is None else self.dof[keep],
             natural=self.natural[keep],
-            scale=self.scale,
-            measure=self.measure,
             cov=None if self.cov is None else self.cov[keep],
-            parts=self.parts if self.dims > 1 else None,
         )
 
-    def replaced(
-        self,
-        theta: FloatArray,
-        *,
-        spread: float = 1.0,
-        se: FloatArray | None = None,
-        dof: FloatArray | None = None,
-        cov: FloatArray | None = None,
-    ) -> Estimates:
+    def replaced(self, theta: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
         """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
-        matrices = None if self.cov is None else self.cov * spread**2 if cov is None else cov
-        return Estimates(
-            theta,
-            None if self.cov is not None else self.se * spread if se is None else se,
-            self.labels,
-            self.n,
-            self.dof if dof is None else dof,
-            attributes=self.attributes,
-            natural=self.scale.natural(theta),
-            scale=self.scale,
-            measure=self.measure,
-            cov=matrices,
-            parts=self.parts if self.dims > 1 else None,
-        )
+        spread_out = {"se": self.se * spread, "cov": None if self.cov is None else self.cov * spread**2}
+        return self.changed(theta=theta, natural=self.scale.natural(theta), **(spread_out | changes))
+
+    def changed(self, **changes: Any) -> Estimates:
+        """The same with some of the attributes changed; standard errors follow from `cov`, if there is one."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)} | changes
+        if kept["cov"] is not None:
+            kept["se"] = None
+        if self.dims == 1:
+            kept["parts"] = None
+        return Estimates(**kept)
 
 
 def name_of(label: Label) -> str:

@@ -64,10 +64,6 @@ class Bonferroni:
 
     name: ClassVar[str] = "bonferroni"
 
-    def shares(self, groups: int) -> tuple[float, ...]:
-        """All data are used at once."""
-        return ()
-
     def check(self, alpha: float) -> None:
         """Any level can be asked of this guarantee."""
 
@@ -112,10 +108,6 @@ class Calibrated:
         if isinstance(self.draws, bool) or not isinstance(self.draws, int | np.integer) or self.draws < 1:
             raise InputError(f"draws={shorten(self.draws)}", "must be a whole number above 0", "Use draws=10_000.")
 
-    def shares(self, groups: int) -> tuple[float, ...]:
-        """All data are used at once."""
-        return ()
-
     def check(self, alpha: float) -> None:
         """Refuse a number of draws, if one was asked for, of which less than one is expected beyond alpha."""
         if self.draws is not None and (self.draws + 1) * alpha < 1:
@@ -154,8 +146,7 @@ class Calibrated:
             )
         groups, order = len(hierarchy), hierarchy.order
         theta, se = notion.estimates.theta[order], notion.estimates.se[order]
-        closes = np.empty(groups - 1, dtype=np.int64)
-        closes[hierarchy.closing()] = np.arange(groups - 1)
+        closes = hierarchy.closes()
         log_p, is_open, most = np.zeros(groups - 1), np.zeros(groups - 1, dtype=bool), 0
         known: dict[tuple[int, int], float] = {}
 

@@ -29,6 +29,7 @@ from faultlines.similarity import (
     Gaussian,
     Similarity,
     checked_tolerance,
+    welch_state,
 )
 from faultlines.tails import log_chi_square_1_tail
 
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 
     from faultlines.estimates import FloatArray
     from faultlines.similarity import IntArray, Notion
+
+
+def ranks(values: FloatArray) -> IntArray:
+    """The rank of every value, 0 for the least; equal ones in their order."""
+    made = np.empty(values.size, dtype=np.int64)
+    made[np.argsort(values, kind="stable")] = np.arange(values.size)
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -96,6 +104,10 @@ class Hierarchy:
         by = self.gap_heights if self.steps is None else self.steps
         return np.argsort(by, kind="stable").astype(np.int64)
 
+    def closes(self) -> IntArray:
+        """At which merge each gap closes, 0 first."""
+        return self.steps if self.steps is not None else ranks(self.gap_heights)
+
     def _linked(self) -> tuple[IntArray, FloatArray, IntArray]:
         gaps = self.closing()
         merges = np.empty((gaps.size, 2), dtype=np.int64)
@@ -116,13 +128,18 @@ def line(estimates: Estimates, *, keep_zero: bool = False) -> tuple[IntArray, Fl
     if np.any(theta[1:] == theta[:-1]):  # ties in an order that does not depend on the machine's sort
         order = np.lexsort((estimates.se, estimates.theta)).astype(np.int64, copy=False)
     se = estimates.se[order]
-    unit = 1.0 if keep_zero else 2.0 ** np.round((np.log2(se.min()) + np.log2(se.max())) / 2)
+    unit = 1.0 if keep_zero else _unit(se)
     theta -= 0.0 if keep_zero else theta[theta.size // 2]
     theta /= unit
     se /= unit
     np.multiply(se, se, out=se)
     np.divide(1.0, se, out=se)
-    return order, theta, se, float(unit)
+    return order, theta, se, unit
+
+
+def _unit(se: FloatArray) -> float:
+    """A power of two in the middle of the standard errors: to divide by it is exact."""
+    return float(2.0 ** np.round((np.log2(se.min()) + np.log2(se.max())) / 2))
 
 
 def notion_of(data: Estimates | Notion, tolerance: float = 0.0) -> Notion:
@@ -167,14 +184,12 @@ def _on_a_line(notion: Gaussian) -> Hierarchy:
     _walk.merge_line(theta, weight, heights, kind, notion.tolerance / (unit if kind == WITHIN else 1.0))
     if notion.tolerance == 0:
         return _frozen(order, heights)
-    steps = np.empty(heights.size, dtype=np.int64)
-    steps[np.argsort(heights, kind="stable")] = np.arange(heights.size)
-    return _frozen(order, np.maximum(heights, 0.0), steps)
+    return _frozen(order, np.maximum(heights, 0.0), ranks(heights))
 
 
 def plane_state(estimates: Estimates) -> tuple[int, FloatArray]:
     """Several dimensions as the kernels take them, shifted and scaled to where doubles are most precise."""
-    unit = 2.0 ** np.round((np.log2(estimates.se.min()) + np.log2(estimates.se.max())) / 2)
+    unit = _unit(estimates.se)
     theta = ((estimates.theta - estimates.theta[len(estimates) // 2]) / unit).T
     if estimates.cov is None:
         return PLANE, np.ascontiguousarray(np.vstack([theta, (unit / estimates.se.T) ** 2]))
@@ -204,8 +219,7 @@ def _by_test(similarity: Similarity) -> Hierarchy:
         _walk.merge_line((s[:, 0] / s[:, 1])[order], s[order, 1], heights, int(similarity.kernel or 0))
         return _frozen(order, -log_chi_square_1_tail(heights))
     if similarity.kernel == WELCH:
-        state = np.vstack([s[:, 1] / s[:, 0], *(s[:, i] for i in (0, 2, 3, 4, 5))])
-        return grown(*_merged(WELCH, np.ascontiguousarray(state)))
+        return grown(*_merged(WELCH, welch_state(s)))
     return grown(*merged_by_test(similarity, s, shown=True))
 
 
@@ -299,7 +313,8 @@ def refined_line(estimates: Estimates, order: IntArray, starts: IntArray) -> Int
     Each round brings the groups' weighted squared distance to their clusters down, so it ends; a round that would
     empty a cluster is not taken.
     """
-    _, theta, weight = along(estimates, order)
+    theta = estimates.theta[order] - estimates.theta[order[order.size // 2]]  # less a middle one, for its digits
+    weight = (estimates.se.min() / estimates.se[order]) ** 2
     for _ in range(theta.size):
         mass = np.add.reduceat(weight, starts)
         means = np.add.reduceat(weight * theta, starts) / mass
@@ -331,10 +346,3 @@ def _refined(notion: Gaussian, labels: IntArray) -> IntArray:
             break
         labels = moved
     return labels
-
-
-def along(estimates: Estimates, order: IntArray) -> tuple[float, FloatArray, FloatArray]:
-    """A middle estimate; the estimates along the line less that one, for their digits; weights of at most 1."""
-    theta = estimates.theta[order]
-    middle = float(theta[theta.size // 2])
-    return middle, theta - middle, (estimates.se.min() / estimates.se[order]) ** 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from faultlines.clustering import checked_alpha, checked_seed
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates
 from faultlines.hierarchy import notion_of
@@ -74,8 +75,7 @@ def check_merge_invariance(
     """
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 100:
         raise InputError(f"runs={shorten(runs)}", "must be a whole number from 100 on", "Use runs=4000.")
-    if not isinstance(alpha, float | np.floating) or not 0 < alpha < 1:
-        raise InputError(f"alpha={shorten(alpha)}", "must lie strictly between 0 and 1", "Use alpha=0.05.")
+    alpha, seed = checked_alpha(alpha), checked_seed(seed)
     checked = notion_of(notion, tolerance)
     similarity = _additive(checked) if isinstance(checked, Gaussian) else checked
     if not isinstance(similarity, Similarity) or similarity.null is None:
@@ -84,8 +84,6 @@ def check_merge_invariance(
         )
     if len(similarity) < 3:
         raise InputError(f"{len(similarity)} groups", "are too few", "Merging needs three groups or more.")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed={shorten(seed)}", "must be a whole number, 0 or more", "Use for example seed=0.")
     rng = np.random.default_rng(seed)
     pairs, merged, log_alpha = np.empty(runs), np.empty(runs), np.log(alpha)
     worst, example = 0.0, None

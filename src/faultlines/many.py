@@ -16,7 +16,9 @@ from faultlines.clustering import (
     Correction,
     check_resolution,
     checked_alpha,
+    checked_refine,
     checked_seed,
+    clustered,
     column_library,
     corrected,
 )
@@ -73,22 +75,8 @@ class Many:
         if name not in self.names:
             raise InputError(f"name={shorten(name)}", "no such experiment", did_you_mean(str(name), self.names))
         place = self.names.index(name)
-        judged = self._judged[place]
-        blank = Clustering(
-            judged.reported,
-            judged.explored,
-            judged.hierarchy,
-            judged.judgement,
-            self.guarantee,
-            self.alpha,
-            self.refine,
-            (),
-            {},
-            judged.reported.attributes,
-            np.empty(0, dtype=np.int64),
-            (),
-        )
-        return blank.cut(float(self.levels[place]))
+        judged, level = self._judged[place], float(self.levels[place])
+        return clustered(judged, self.guarantee, level, self.refine, (), {}, judged.reported.attributes)
 
     @property
     def rejected(self) -> tuple[str, ...]:
@@ -178,11 +166,9 @@ def cluster_many(
         refine: See `fl.cluster`.
         seed: Of everything random.
     """
-    alpha, seed = checked_alpha(alpha), checked_seed(seed)
+    alpha, refine, seed = checked_alpha(alpha), checked_refine(refine), checked_seed(seed)
     chosen = guarantee_of(guarantee)
     chosen.check(alpha)
-    if not isinstance(refine, bool | np.bool_):
-        raise InputError(f"refine={shorten(refine)}", "must be true or false", "Use refine=True or refine=False.")
     if correction not in ("holm", "bh"):
         raise InputError(f"correction={shorten(correction)}", "is not known", "Use 'holm' or 'bh'.")
     if not isinstance(estimates_by_name, Mapping) or not estimates_by_name:
@@ -199,10 +185,10 @@ def cluster_many(
             )
         notions.append(notion_of(estimates, tolerance))
         check_resolution(chosen, notions[-1], alpha / len(estimates_by_name))
-    judged = _judged(list(estimates_by_name), notions, chosen, bool(refine), seed)
+    judged = _judged(list(estimates_by_name), notions, chosen, refine, seed)
     log_p = np.array([float(one.judgement.log_pvalues.min(initial=0.0)) for one in judged])
     adjusted, levels = corrected(log_p, alpha, correction)
-    return Many(tuple(estimates_by_name), log_p, adjusted, levels, alpha, correction, chosen, bool(refine), judged)
+    return Many(tuple(estimates_by_name), log_p, adjusted, levels, alpha, correction, chosen, refine, judged)
 
 
 def _judged(

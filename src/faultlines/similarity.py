@@ -200,8 +200,7 @@ class Gaussian:
     def _pooled_with_fixed_weights(self, clusters: IntArray, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Several effects whose covariances are estimates: each weighs on its own, which hardly depends on them."""
         estimates, count = self.estimates, int(clusters.max()) + 1
-        weight = _true_scales(estimates) ** -2.0 if self.weights is None else self.weights
-        weight = weight / weight.max(axis=0)
+        weight = self._weight()
         cov = estimates.cov if estimates.cov is not None else estimates.se[:, :, None] ** 2 * np.eye(estimates.dims)
         mass, moment = np.zeros((count, estimates.dims)), np.zeros((count, estimates.dims))
         total = np.zeros((count, estimates.dims, estimates.dims))
@@ -213,8 +212,7 @@ class Gaussian:
     def freedom_of_several(self, clusters: IntArray) -> FloatArray:
         """Degrees of freedom behind each cluster's covariance: Satterthwaite's, those of the least known effect."""
         estimates, count = self.estimates, int(clusters.max()) + 1
-        weight = _true_scales(estimates) ** -2.0 if self.weights is None else self.weights
-        spread = (weight / weight.max(axis=0) * (estimates.se / estimates.se.min(axis=0))) ** 2
+        spread = (self._weight() * (estimates.se / estimates.se.min(axis=0))) ** 2
         known = np.minimum(np.asarray(estimates.dof), AS_GOOD_AS_KNOWN)[:, None]
         total, squares = np.zeros((count, estimates.dims)), np.zeros((count, estimates.dims))
         np.add.at(total, clusters, spread)
@@ -274,10 +272,11 @@ class Gaussian:
         return np.asarray(spread**2 / squares), np.asarray(variance * (1 + meier(total, *added)))
 
     def _weight(self) -> FloatArray:
-        """Weights of the groups, at most 1."""
-        if self.weights is not None:
-            return np.asarray(self.weights / self.weights.max())
-        return np.asarray((self.estimates.se.min() / self.estimates.se) ** 2)
+        """Weights of the groups, at most 1; for several effects whose covariances are estimates, of each effect."""
+        if self.weights is None and self.estimates.dims == 1:
+            return np.asarray((self.estimates.se.min() / self.estimates.se) ** 2)
+        weight = _true_scales(self.estimates) ** -2.0 if self.weights is None else self.weights
+        return np.asarray(weight / weight.max(axis=0))
 
     def _beyond(self, low: FloatArray, high: FloatArray) -> FloatArray:
         """The same for estimates less their centre, which comes back where the scale bends."""
@@ -444,7 +443,7 @@ def true_roots(estimates: Estimates) -> FloatArray:
     An estimated correlation scatters by about 1/√dof on Fisher's scale. Taken as they come, such correlations make the
     groups look more unlike in shape than they are, and the null too tame.
     """
-    scale = estimates.se[:, None] if estimates.dims == 1 else _true_scales(estimates)
+    scale = _true_scales(estimates)
     if estimates.cov is None:
         return np.asarray(scale[:, :, None] * np.eye(estimates.dims))
     correlation = estimates.cov / (estimates.se[:, :, None] * estimates.se[:, None, :])
@@ -547,7 +546,12 @@ class Similarity:
             made = estimate(table)
             if not isinstance(made, Estimates) or len(made) != len(table):
                 raise InputError(f"estimate → {shorten(made)}", "is not one Estimates row a group", "Return Estimates.")
-            shown = _renamed(made, checked, measure)
+            shown = made.changed(
+                labels=checked.labels,
+                n=made.n if checked.n is None else checked.n,
+                attributes=checked.attributes,
+                measure=measure,
+            )
         for name, value in (
             ("statistics", table),
             ("pvalue", pvalue),
@@ -691,23 +695,6 @@ def _statistics(values: npt.ArrayLike) -> FloatArray:
     return table
 
 
-def _renamed(made: Estimates, names: Estimates, measure: str) -> Estimates:
-    """Estimates under the names of the groups."""
-    return Estimates(
-        made.theta,
-        made.se if made.cov is None else None,
-        names.labels,
-        made.n if names.n is None else names.n,
-        made.dof,
-        attributes=names.attributes,
-        natural=made.natural,
-        scale=made.scale,
-        measure=measure,
-        cov=made.cov,
-        parts=made.parts if made.dims > 1 else None,
-    )
-
-
 # -------------------------------------------------------------------------------------------- notions that come along
 
 
@@ -798,6 +785,12 @@ def meier(weight: FloatArray, shares: FloatArray, squares: FloatArray) -> FloatA
     Σ w/(dof − 3) and Σ w²/(dof − 3).
     """
     return np.asarray(4 * (shares - squares / weight) / weight)
+
+
+def welch_state(s: FloatArray) -> FloatArray:
+    """Welch statistics, (…, K, 6), as the kernel takes them: the mean in place of wθ and first, one row a number."""
+    rows = np.concatenate([s[..., 1:2] / s[..., :1], s[..., :1], s[..., 2:]], axis=-1)
+    return np.ascontiguousarray(np.swapaxes(rows, -1, -2))
 
 
 def _freedom(s: FloatArray) -> FloatArray:
