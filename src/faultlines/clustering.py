@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.special import ndtri, stdtrit
 from faultlines import text
 from faultlines.aggregate import checked_size, measure, measure_parts
 from faultlines.calibration import draws_for
+from faultlines.describe import Explained, Population, explained
 from faultlines.errors import InputError, shorten
 from faultlines.estimates import IDENTITY, Estimates, Excluded, Scales, name_of
 from faultlines.groups import Bins, attach, canonical
@@ -24,14 +26,16 @@ from faultlines.hierarchy import Hierarchy, notion_of, partition
 from faultlines.similarity import Gaussian, Similarity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
+    from faultlines.describe import Rule
     from faultlines.estimates import FloatArray, Label
     from faultlines.metrics import Metric
+    from faultlines.plot import Chart, Charts, Kind, Theme
     from faultlines.similarity import IntArray, Notion
 
 Rows = Literal["groups", "clusters"]
@@ -52,6 +56,7 @@ class Cluster:
         ci: Interval at the level 1 − α. Descriptive unless the guarantee is a holdout: the same data chose the
             members, so two clusters' intervals are farther apart than fresh data would put them.
         n: Total size, when the sizes of the groups are known.
+        population: All groups, which its rule tells it from.
     """
 
     members: tuple[Label, ...]
@@ -59,6 +64,15 @@ class Cluster:
     se: Any
     ci: Any
     n: float | None
+    population: Population = field(repr=False, compare=False)
+
+    @property
+    def rule(self) -> Rule:
+        """What its groups have in common: the shortest exact rule over their attributes, or the best short one.
+
+        It is text, and knows its `precision` and `recall`.
+        """
+        return self.population.rule(self.members)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +138,11 @@ class Clustering:
         return self.groups.estimates
 
     @property
+    def population(self) -> Population:
+        """The groups by the values of their attributes."""
+        return self.clusters[0].population
+
+    @property
     def tolerance(self) -> float:
         """How far apart effects may be and still count as similar."""
         return self.groups.tolerance if isinstance(self.groups, Gaussian) else 0.0
@@ -157,7 +176,8 @@ class Clustering:
     def cut(self, alpha: float) -> Clustering:
         """The same for a level that follows from another one, as those of many experiments do."""
         is_open = self.judgement.log_pvalues < np.log(alpha)
-        labels, clusters = summarised(self.groups, self._partition(is_open), alpha)
+        known = self.population if self.clusters else None
+        labels, clusters = summarised(self.groups, self._partition(is_open), alpha, known)
         return replace(self, alpha=alpha, labels=labels, clusters=clusters)
 
     def path(self) -> tuple[Level, ...]:
@@ -206,6 +226,12 @@ class Clustering:
         """Cluster by group, as text that does not depend on how a frame holds its keys."""
         labels = (label if isinstance(label, tuple) else (label,) for label in self.groups.labels)
         return dict(zip(map(canonical, labels), self.labels.tolist(), strict=True))
+
+    def explained(self) -> tuple[Explained, ...]:
+        """How much of the variation between groups each attribute explains; nothing where there is only one."""
+        if self.groups.estimates is None:
+            return ()
+        return explained(self.groups.estimates, self.population)
 
     # ------------------------------------------------------------------------------------------------------- output
 
@@ -297,6 +323,19 @@ class Clustering:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
         return f"<p><strong>{html.escape(self.verdict)}</strong></p>{text.html_table(*self._table())}{notes}"
 
+    def plot(self, kind: Kind = "groups", *, theme: Theme = "light") -> Chart | Charts:
+        """The result as an Altair chart, which `save` writes as SVG, PNG or HTML.
+
+        Args:
+            kind: ``"groups"``: groups by effect with their intervals, coloured by cluster, with the lines between them;
+                two things measured together as ellipses in the plane; many groups as densities. ``"tree"``: the merges.
+            theme: ``"light"`` or ``"dark"``.
+        """
+        need_report("plot()")
+        from faultlines import plot
+
+        return plot.plot(self, kind, theme)
+
     def _parts(self) -> tuple[str, ...]:
         """Names of the things that were measured together; none for a single one."""
         return self.groups.estimates.parts if self.groups.estimates is not None else ()
@@ -315,6 +354,9 @@ class Clustering:
                 },
                 "groups": [len(c.members) for c in self.clusters],
                 "n": [_whole(c.n) for c in self.clusters],
+                "rule": [str(c.rule) for c in self.clusters],
+                "rule_precision": [c.rule.precision for c in self.clusters],
+                "rule_recall": [c.rule.recall for c in self.clusters],
             }
         if rows != "groups":
             raise InputError(f"rows={rows!r}", "is not known", "Use 'groups' or 'clusters'.")
@@ -359,12 +401,12 @@ class Clustering:
         header, columns, bars = ["cluster"], [[str(i + 1) for i in range(self.n_clusters)]], None
         for i, part in enumerate(self._parts() or (["effect"] if self.groups.estimates is not None else [])):
             several = bool(self._parts())
-            values, errors, intervals = (
+            values, intervals = (
                 [getattr(c, name)[i] if several else getattr(c, name) for c in self.clusters]
-                for name in ("estimate", "se", "ci")
+                for name in ("estimate", "ci")
             )
             ends = [end for interval in intervals for end in interval]
-            number = text.decimals([e for e in errors if e > 0] or [1.0], ends, self._is_signed(i))
+            number = self.number(i)
             header += [part, level]
             columns.append([number(value) for value in values])
             columns.append([" … ".join(map(number, interval)) for interval in intervals])
@@ -383,12 +425,28 @@ class Clustering:
             shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
         rows = [rows[i] for i in shown]
         used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header)))
+        told = ["rule"] if self.rejected and self._has_rules() else []
+        told += ["members"] if whole or not told else []
         for row, i in zip(rows, shown, strict=True):
             room = 10**9 if whole else max(_LINE - used, 30)
-            row.append(text.members(self.clusters[i].members, name_of, room))
+            if "rule" in told:
+                row.append(str(self.clusters[i].rule))
+            if "members" in told:
+                row.append(text.members(self.clusters[i].members, name_of, room))
+        right = set(range(len(header))) - {bars}
         if len(rows) < self.n_clusters:
             rows.insert(_ROWS // 2, ["…", *[""] * (len(header) - 1), f"{self.n_clusters - len(rows):,} more clusters"])
-        return [*header, "members"], rows, set(range(len(header))) - {bars}
+        return [*header, *told], rows, right
+
+    def _has_rules(self) -> bool:
+        return self.population.reads_better_as_rules([cluster.members for cluster in self.clusters])
+
+    def number(self, part: int = 0) -> Callable[[float], str]:
+        """How estimates of the clusters are written: with two digits of the smallest standard error."""
+        several = bool(self._parts())
+        errors = [c.se[part] if several else c.se for c in self.clusters]
+        ends = [end for c in self.clusters for end in (c.ci[part] if several else c.ci)]
+        return text.decimals([e for e in errors if e > 0] or [1.0], ends, self._is_signed(part))
 
     def _is_signed(self, part: int) -> bool:
         """Whether a plus sign says something: of effects it does, of rates not."""
@@ -607,7 +665,9 @@ def _pooling(groups: Notion) -> Gaussian:
     return Gaussian(groups.estimates)  # type: ignore[arg-type]
 
 
-def summarised(groups: Notion, labels: IntArray, alpha: float) -> tuple[IntArray, tuple[Cluster, ...]]:
+def summarised(
+    groups: Notion, labels: IntArray, alpha: float, population: Population | None = None
+) -> tuple[IntArray, tuple[Cluster, ...]]:
     """Clusters of a partition with their estimates and intervals, numbered from the lowest to the highest."""
     labels = numbered(groups, labels)
     labels.setflags(write=False)
@@ -627,8 +687,11 @@ def summarised(groups: Notion, labels: IntArray, alpha: float) -> tuple[IntArray
     ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
     sizes = None if groups.n is None else np.bincount(labels - 1, groups.n, count).tolist()
     names, ordered = groups.labels, order.tolist()
+    population = population or Population(names, groups.attributes)
     return labels, tuple(
-        Cluster(tuple(names[i] for i in ordered[start:end]), *summary[c], None if sizes is None else sizes[c])
+        Cluster(
+            tuple(names[i] for i in ordered[start:end]), *summary[c], None if sizes is None else sizes[c], population
+        )
         for c, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
     )
 
@@ -765,6 +828,13 @@ def _one_type(values: list[Any]) -> list[Any]:
 def _whole(size: float | None) -> float | int | None:
     """A size as a whole number, where it is one."""
     return int(size) if size is not None and size == int(size) else size
+
+
+def need_report(what: str) -> None:
+    """Say which libraries are missing for pictures and pages, if some are."""
+    missing = [name for name in ("altair", "vl_convert", "jinja2") if find_spec(name) is None]
+    if missing:
+        raise InputError(what, f"needs {', '.join(missing)}", "Run: pip install 'faultlines[report]'")
 
 
 def column_library(name: str) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from faultlines import frames
 from faultlines.errors import InputError, shorten
@@ -305,6 +306,13 @@ class Estimates:
     def __repr__(self) -> str:
         by = " × ".join(self.attributes)
         return f"Estimates({len(self)} groups by {by}, θ from {self.theta.min():.4g} to {self.theta.max():.4g})"
+
+    def intervals(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """The ends of every group's own interval at the level 1 − α, as people read them."""
+        reach = np.asarray(-ndtri(alpha / 2) if self.dof is None else -stdtrit(self.dof, alpha / 2))
+        reach = reach[:, None] if reach.ndim and self.dims > 1 else reach
+        lower, upper = (self.scale.natural(self.theta + side * reach * self.se) for side in (-1, 1))
+        return np.minimum(lower, self.natural), np.maximum(upper, self.natural)
 
     def subset(self, keep: npt.NDArray[np.bool_]) -> Estimates:
         """The same estimates for the groups where `keep` is true."""

@@ -63,13 +63,18 @@ def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> s
     return "".join(cells)
 
 
+def printable(words: str) -> str:
+    """Text without anything a terminal would obey."""
+    return words if words.isprintable() else "".join(c if c.isprintable() else "�" for c in words)
+
+
 def members(labels: Sequence[Any], name: Callable[[Any], str], width: int) -> str:
     """Names in one line of about `width` characters, the rest counted: ``DE, FR, … +12``."""
     shown: list[str] = []
     used = 0
     for i, label in enumerate(labels):
         left = len(labels) - i - 1
-        full = "".join(c if c.isprintable() else "�" for c in name(label))  # nothing a terminal would obey
+        full = printable(name(label))
         clipped = full if len(full) <= width else f"{full[: width - 1]}…"
         tail = len(f", … +{left}") if left else 0
         if shown and used + len(clipped) + 2 + tail > width:
