@@ -38,7 +38,7 @@ clean:
 	touch $@
 
 .venv/ready: .venv/pip $(BUILT_FROM)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
 .venv/ready-dev: .venv/pip $(BUILT_FROM)

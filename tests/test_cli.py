@@ -93,7 +93,7 @@ def test_several_attributes(tmp_path: Path) -> None:
     path.write_text("country,device,lift,sd\nDE,app,0,1\nDE,web,0.1,1\nFR,app,9,1\nFR,web,9.2,1\n")
     done = run("estimates", path, *BY, "--by", "device")
     assert "2 clusters of 4 groups by country × device differ" in done.stdout
-    assert "FR · app, FR · web" in done.stdout
+    assert "2  country = FR\n" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_a_shift_of_a_billion_keeps_the_clusters() -> None:
 def test_text_says_verdict_clusters_and_basis() -> None:
     found = fl.cluster(simulate.onboarding().estimates)
     lines = str(found).splitlines()
-    assert lines[0].startswith("3 clusters of 40 groups by country differ (p = ")
+    assert lines[0].startswith("3 clusters of 40 groups by country differ in lift of returning users (p = ")
     assert "calibrated, α = 0.05" in lines[0]
     assert lines[2].split() == ["cluster", "effect", "95%", "interval", "groups", "n", "members"]
     assert all("●" in line for line in lines[3:6])

@@ -11,11 +11,12 @@ import re
 import sys
 from json import dumps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from faultlines.errors import InputError, did_you_mean
+from faultlines.errors import InputError, did_you_mean, unwritable
 
 if TYPE_CHECKING:
     from faultlines.clustering import Clustering
@@ -49,6 +50,15 @@ Draws = Annotated[int | None, typer.Option(help="Draws to calibrate on. Default:
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 FailOnSplit = Annotated[bool, typer.Option("--fail-on-split", help="Exit 1 when clusters differ.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the whole result to this file; - for stdout.")]
+Report = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Write a page to hand over: one HTML file, no network.")
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw the clusters: .svg, .png or .html; several metrics are numbered."
+    ),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -72,6 +82,8 @@ def options(
 def demo(
     seed: Seed = 0,
     json: Json = Path("faultlines-demo.json"),
+    report: Report = Path("faultlines-demo.html"),
+    plot: Plot = None,
 ) -> None:
     """Run on a made-up onboarding experiment over 40 countries, with three clusters planted in it."""
     import numpy as np
@@ -97,8 +109,17 @@ def demo(
         else:
             _say(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
     _write_json([found], json, found.alpha)
+    told = [f"the whole result is in {json}"] if to_file else []
+    try:
+        _write_pictures([found], report, plot)
+    except InputError as error:
+        if not error.problem.startswith("needs "):
+            raise
+        print(f"faultlines: no page was written: {error}", file=sys.stderr)
+    else:
+        told.insert(0, f"the page to look at is {report}")
     if to_file:
-        _say(f"The whole result is in {json}. Next: faultlines estimates --help")
+        _say(f"{'; '.join(told).capitalize()}. Next: faultlines estimates --help")
 
 
 @app.command()
@@ -119,6 +140,8 @@ def estimates(
     min_size: Annotated[float, typer.Option(help="Leave out groups smaller than this (needs --n).")] = 0,
     seed: Seed = 0,
     json: Json = None,
+    report: Report = None,
+    plot: Plot = None,
     fail_on_split: FailOnSplit = False,
 ) -> None:
     """Cluster a table of estimates and standard errors."""
@@ -126,6 +149,7 @@ def estimates(
     from faultlines.estimates import Estimates
 
     chosen = _guarantee(guarantee, draws)
+    _check_pictures(report, plot)
     table = Estimates.from_frame(file, by=by[0] if len(by) == 1 else by, estimate=estimate, se=se, n=n, dof=dof)
     found = cluster(
         table, alpha=alpha, guarantee=chosen, tolerance=tolerance, refine=refine, min_size=min_size, seed=seed
@@ -133,6 +157,7 @@ def estimates(
     if str(json) != "-":
         _say(str(found))
     _write_json([found], json, alpha)
+    _write_pictures([found], report, plot)
     if fail_on_split and found.rejected:
         raise typer.Exit(1)
 
@@ -179,6 +204,8 @@ def experiment(
     min_size: MinSize = None,
     seed: Seed = 0,
     json: Json = None,
+    report: Report = None,
+    plot: Plot = None,
     fail_on_split: FailOnSplit = False,
 ) -> None:
     """Which groups react differently to the treatment? From the rows of an experiment."""
@@ -204,7 +231,7 @@ def experiment(
             raise InputError(f"metric={wanted!r}", "does not name its columns", f"Write it as in {form}.")
         made.append(getattr(metrics, kind)(*names, **options))
     chosen = _guarantee(guarantee, draws, split_unit)
-    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, fail_on_split)
+    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, report, plot, fail_on_split)
 
 
 _SCORED = ("auc", "log_loss", "brier", "calibration_gap")
@@ -250,6 +277,8 @@ def model(
     min_size: MinSize = None,
     seed: Seed = 0,
     json: Json = None,
+    report: Report = None,
+    plot: Plot = None,
     fail_on_split: FailOnSplit = False,
 ) -> None:
     """Whom does the model serve worse? From its predictions and the truth."""
@@ -260,7 +289,7 @@ def model(
         if value is not None and option not in used:
             raise InputError(f"{option}={value!r}", f"means nothing to {', '.join(metric)}", "Leave it out.")
     chosen = _guarantee(guarantee, draws, split_unit)
-    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, fail_on_split)
+    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, report, plot, fail_on_split)
 
 
 def _options(name: str) -> set[str]:
@@ -311,6 +340,8 @@ def _rows(
     min_size: float | None,
     seed: int,
     json: Path | None,
+    report: Path | None,
+    plot: Path | None,
     fail_on_split: bool,
 ) -> None:
     """Cluster rows by each metric, correct for their number, and say what was found."""
@@ -322,6 +353,7 @@ def _rows(
         if len(made) < 2:
             raise InputError("--joint", "needs two metrics or more", "Name a second --metric, or leave it out.")
         made = [metrics.joint(*made)]
+    _check_pictures(report, plot)
     attributes = [_attribute(given) for given in by]
     options: dict[str, Any] = {"alpha": alpha, "guarantee": guarantee, "tolerance": tolerance, "seed": seed}
     found = [cluster(files, by=attributes, metric=metric, min_size=min_size, **options) for metric in made]
@@ -332,6 +364,7 @@ def _rows(
             _say(f"{len(found)} metrics, Holm's correction at α = {alpha:g} over all of them.\n")
         _say("\n\n".join(str(one) for one in found))
     _write_json(found, json, alpha)
+    _write_pictures(found, report, plot)
     if fail_on_split and any(one.rejected for one in found):
         raise typer.Exit(1)
 
@@ -480,7 +513,7 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise _unwritable("stdout", error) from error
+        raise unwritable("stdout", error) from error
 
 
 def _write_json(found: list[Clustering], path: Path | None, alpha: float) -> None:
@@ -495,6 +528,37 @@ def _write_json(found: list[Clustering], path: Path | None, alpha: float) -> Non
     _write(written, path)
 
 
+def _check_pictures(report: Path | None, plot: Path | None) -> None:
+    """Find out before the work, not after it, that a picture cannot be written."""
+    for option, path in (("report", report), ("plot", plot)):
+        if path is None:
+            continue
+        from faultlines.clustering import need_report
+
+        need_report(f"--{option}")
+        if not path.parent.is_dir():
+            raise InputError(f"{option}={str(path)!r}", "there is no such folder", f"Make {str(path.parent)!r} first.")
+        if path.is_dir():
+            raise InputError(f"{option}={str(path)!r}", "is a folder", "Name a file in it.")
+    if plot is not None:
+        from faultlines.plot import check_kind
+
+        check_kind(plot)
+
+
+def _write_pictures(found: list[Clustering], report: Path | None, plot: Path | None) -> None:
+    """The page over all results, and a picture of each; several are numbered."""
+    if report is not None:
+        command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
+        found[0].report(report, also=found[1:], command=command)
+    if plot is not None:
+        from faultlines import plot as drawing
+
+        paths = [plot.with_stem(f"{plot.stem}-{i + 1}") for i in range(len(found))] if len(found) > 1 else [plot]
+        for one, path in zip(found, paths, strict=True):
+            drawing.save(one, path)
+
+
 def _write(written: str, path: Path) -> None:
     """Text to a file, or to stdout."""
     if str(path) == "-":
@@ -505,11 +569,7 @@ def _write(written: str, path: Path) -> None:
     try:
         path.write_text(written + "\n", encoding="utf-8")
     except OSError as error:
-        raise _unwritable(f"json={str(path)!r}", error) from error
-
-
-def _unwritable(what: str, error: OSError) -> InputError:
-    return InputError(what, f"cannot be written ({error.strerror})", "Check the path and the space that is left.")
+        raise unwritable(f"json={str(path)!r}", error) from error
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from faultlines.similarity import Gaussian, Similarity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
 
     import pandas as pd
     import polars as pl
@@ -242,9 +245,9 @@ class Clustering:
         groups = f"{text.count(len(self.groups))} groups" + ("" if by == "group" else f" by {by}")
         what = "" if self.groups.measure == "effect" else f" in {self.groups.measure}"
         what += f" by more than {self.tolerance:g}" if self.tolerance else ""
-        basis = f"p = {text.pvalue(self.log_pvalue)}, {self.guarantee.name}, α = {self.alpha:g}"
+        basis = f"p = {text.pvalue(self.log_pvalue)}, {self.guarantee.name}, α = {self.alpha:.3g}"
         if len(self.groups) == 1:
-            return f"There is only one group, so there is nothing to compare (p = 1, α = {self.alpha:g})."
+            return f"There is only one group, so there is nothing to compare (p = 1, α = {self.alpha:.3g})."
         if self.rejected:
             return f"{self.n_clusters} clusters of {groups} differ{what} ({basis})."
         return f"No difference{what} between {groups} can be claimed ({basis})."
@@ -321,7 +324,13 @@ class Clustering:
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
-        return f"<p><strong>{html.escape(self.verdict)}</strong></p>{text.html_table(*self._table())}{notes}"
+        picture = ""
+        if not _missing_for_report() and self.groups.estimates is not None:
+            from faultlines import report
+
+            picture = report.figure(self)
+        verdict = f"<p><strong>{html.escape(self.verdict)}</strong></p>"
+        return f"<div>{verdict}{picture}{text.html_table(*self._table())}{notes}</div>"
 
     def plot(self, kind: Kind = "groups", *, theme: Theme = "light") -> Chart | Charts:
         """The result as an Altair chart, which `save` writes as SVG, PNG or HTML.
@@ -335,6 +344,49 @@ class Clustering:
         from faultlines import plot
 
         return plot.plot(self, kind, theme)
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        also: Sequence[Clustering] = (),
+        names: Sequence[str] | None = None,
+        command: str | None = None,
+    ) -> None:
+        """Write one page to hand over: a file that needs no network and nothing beside it.
+
+        Args:
+            path: Where to, such as ``"out.html"``.
+            also: Results of other metrics, for tabs and an overview on the same page.
+            names: What to call the results there; by default what each of them measures.
+            command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
+        """
+        need_report("report()")
+        from faultlines import report
+
+        others = [one for one in also if isinstance(one, Clustering)] if isinstance(also, list | tuple) else []
+        if len(others) != len(also):
+            raise InputError(f"also={shorten(also)}", "is not a list of results", "Give what fl.cluster returns.")
+        named = [one.groups.measure for one in (self, *others)] if names is None else [str(name) for name in names]
+        if len(named) != 1 + len(others):
+            raise InputError(
+                f"names={shorten(names)}", f"are not {1 + len(others)}, as the results are", "Give one for each result."
+            )
+        report.write([self, *others], named, Path(path), command=command)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that change when anything does that the result was computed from."""
+        made = hashlib.sha256()
+        for notion in [self.groups] + [self.explored] * (self.explored is not self.groups):
+            labels = (label if isinstance(label, tuple) else (label,) for label in notion.labels)
+            made.update("\x1e".join(map(canonical, labels)).encode("utf-8", "surrogatepass"))
+            held = notion.statistics if isinstance(notion, Similarity) else None
+            known = notion.estimates
+            arrays = (held, notion.n) if known is None else (held, known.theta, known.se, known.cov, known.n, known.dof)
+            for array in arrays:
+                made.update(b"-" if array is None else np.ascontiguousarray(array, dtype="<f8").tobytes())
+        return made.hexdigest()[:16]
 
     def _parts(self) -> tuple[str, ...]:
         """Names of the things that were measured together; none for a single one."""
@@ -397,7 +449,7 @@ class Clustering:
 
     def _table(self, *, whole: bool = False) -> tuple[list[str], list[list[str]], set[int]]:
         """Header, rows and right-aligned columns of the table of clusters; `whole` is without bars but all members."""
-        level = f"{100 * (1 - self.alpha):.12g}% interval"
+        level = f"{text.level(self.alpha)} interval"
         header, columns, bars = ["cluster"], [[str(i + 1) for i in range(self.n_clusters)]], None
         for i, part in enumerate(self._parts() or (["effect"] if self.groups.estimates is not None else [])):
             several = bool(self._parts())
@@ -830,10 +882,13 @@ def _whole(size: float | None) -> float | int | None:
     return int(size) if size is not None and size == int(size) else size
 
 
+def _missing_for_report() -> list[str]:
+    return [name for name in ("altair", "vl_convert", "jinja2") if find_spec(name) is None]
+
+
 def need_report(what: str) -> None:
     """Say which libraries are missing for pictures and pages, if some are."""
-    missing = [name for name in ("altair", "vl_convert", "jinja2") if find_spec(name) is None]
-    if missing:
+    if missing := _missing_for_report():
         raise InputError(what, f"needs {', '.join(missing)}", "Run: pip install 'faultlines[report]'")
 
 

@@ -11,7 +11,7 @@ import datetime
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, pairwise, product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -103,9 +103,13 @@ class _Column:
 
     def runs(self, allowed: BoolArray) -> list[tuple[int, int]]:
         """First and last of every run of allowed values; what is missing is not part of the order."""
-        places = [i for i in np.flatnonzero(allowed).tolist() if i != self.missing]
-        grouped = (list(run) for _, run in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]))
-        return [(run[0][1], run[-1][1]) for run in grouped]
+        places = np.flatnonzero(allowed)
+        places = places[places != self.missing]
+        if not places.size:
+            return []
+        ends = np.flatnonzero(np.diff(places) > 1)
+        first, last = places[np.concatenate(([0], ends + 1))], places[np.concatenate((ends, [places.size - 1]))]
+        return list(zip(first.tolist(), last.tolist(), strict=True))
 
     def cost(self, allowed: BoolArray) -> int:
         """How much there is to read in a condition: one for the attribute, one for each value or range."""
@@ -154,8 +158,10 @@ class _Column:
 
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?([ T]\d{2}:\d{2}(:\d{2})?)?")
 _FROM_TO = re.compile(r"(\d+(?:\.\d+)?)\s*(?:-|–|to)\s*(\d+(?:\.\d+)?)")
-_FROM = re.compile(r"(?:≥|>=|>|over\s)\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:\+|or more|and over)")
-_TO = re.compile(r"(?:≤|<=|<|under\s|below\s|up to\s)\s*(\d+(?:\.\d+)?)")
+_FROM = re.compile(
+    r"(?:≥|>=|>|over\s|(?:more|greater|older) than\s)\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:\+|or more|and over)"
+)
+_TO = re.compile(r"(?:≤|<=|<|under\s|below\s|up to\s|(?:less|fewer|younger) than\s)\s*(\d+(?:\.\d+)?)")
 
 
 def _interval(value: Hashable) -> tuple[float, float]:
@@ -221,7 +227,8 @@ class Population:
         column = self.columns[0]
         if not column.is_ordered:
             return False
-        masks = [np.isin(np.arange(len(column.values)), column.codes[self._mask(members)]) for members in clusters]
+        count = len(column.values)
+        masks = (np.bincount(column.codes[self._mask(one)], minlength=count) > 0 for one in clusters)
         return all(len(column.runs(mask)) <= 2 for mask in masks)
 
     @cached_property
@@ -236,7 +243,7 @@ class Population:
 
     def _mask(self, members: Sequence[Label]) -> BoolArray:
         mask = np.zeros(len(self.labels), dtype=bool)
-        mask[[self._place[label] for label in members]] = True
+        mask[list(map(self._place.__getitem__, members))] = True
         return mask
 
     @property
@@ -310,9 +317,12 @@ class Population:
         for i, column in enumerate(self.columns):
             others = self._inside(tuple(box), but=i) & ~want
             barred = np.bincount(column.codes[others], minlength=len(column.values)) > 0
+            if np.array_equal(box[i], ~barred):
+                continue
             filled = box[i].copy()
-            for (_, end), (start, _) in pairwise(column.runs(box[i])):
-                if column.is_ordered and not barred[end:start].any():
+            until = np.concatenate(([0], np.cumsum(barred)))
+            for (_, end), (start, _) in pairwise(column.runs(box[i]) if column.is_ordered else []):
+                if until[start] == until[end]:
                     filled[end:start] = True
             for wider in (filled, ~barred):
                 if column.cost(wider) < column.cost(box[i]):
@@ -378,7 +388,7 @@ class Population:
 
     def _worded(self, boxes: Sequence[Box], want: BoolArray, *, but: bool = False) -> Rule:
         told = []
-        for box in boxes:
+        for box in sorted(boxes, key=lambda box: -int(self._inside(box).sum())):
             conditions = [
                 c.condition(allowed) for c, allowed in zip(self.columns, box, strict=True) if not allowed.all()
             ]

@@ -24,6 +24,11 @@ class InputError(ValueError):
         self.remedy = remedy
 
 
+def unwritable(what: str, error: OSError) -> InputError:
+    """A file that cannot be written."""
+    return InputError(what, f"cannot be written ({error.strerror})", "Check the path and the space that is left.")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A remedy for a misspelt name: the nearest one there is, or the list of those there are."""
     import difflib

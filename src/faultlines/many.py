@@ -29,8 +29,11 @@ from faultlines.hierarchy import agglomerate, notion_of
 from faultlines.progress import progress
 from faultlines.similarity import Gaussian, Similarity
 
+_ON_A_PAGE = 1_000  # experiments in the overview of a page
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from os import PathLike
 
     import pandas as pd
     import polars as pl
@@ -103,6 +106,12 @@ class Many:
         """One row an experiment, as an Arrow table."""
         made: pa.Table = column_library("pyarrow").table(self._columns())
         return made
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`."""
+        first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
+        results = [self[self.names[i]] for i in first]
+        results[0].report(path, also=results[1:], names=[self.names[i] for i in first])
 
     def _columns(self) -> dict[str, list[Any]]:
         smallest = np.nextafter(0.0, 1.0)

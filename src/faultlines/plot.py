@@ -16,7 +16,7 @@ from scipy.special import chdtri
 
 from faultlines import text
 from faultlines.clustering import Clustering, summarised
-from faultlines.errors import InputError, did_you_mean, shorten
+from faultlines.errors import InputError, did_you_mean, shorten, unwritable
 from faultlines.estimates import name_of
 from faultlines.guarantees import Folds
 from faultlines.similarity import Gaussian
@@ -259,7 +259,7 @@ def _rows(c: Clustering, frame: Frame, part: int) -> Picture:
         if words and (y - free) * step >= 12:
             layers["sides"].append({"x": first_column, "y": y, "text": words, "cluster": 0})
             free = y
-    about = f"{groups} groups by {effect.title}, coloured by cluster, with {_level(frame)} intervals"
+    about = f"{groups} groups by {effect.title}, coloured by cluster, with {text.level(frame.level)} intervals"
     return Picture(about, WIDTH, height, axis, Axis("", 0.0, float(groups), False), layers)
 
 
@@ -348,10 +348,6 @@ def _short(name: str, width: int = 30) -> str:
     return name if len(name) <= width else f"{name[: width - 1]}…"
 
 
-def _level(frame: Frame) -> str:
-    return f"{100 * (1 - frame.level):.6g}%"
-
-
 # --------------------------------------------------------------------------------------------------------- the plane
 
 
@@ -412,7 +408,9 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
     if drawn.size < labels.size:
         words = f"{text.count(drawn.size)} of {text.count(labels.size)} groups drawn"
         layers["notes"].append({"x": x.low, "y": y.high, "text": words, "cluster": -1, "align": "left"})
-    shows = f"{text.count(labels.size)} groups by {x.title} and {y.title}, clusters with {_level(frame)} regions"
+    shows = (
+        f"{text.count(labels.size)} groups by {x.title} and {y.title}, clusters with {text.level(frame.level)} regions"
+    )
     return Picture(shows, WIDTH, _TALL, x, y, layers)
 
 
@@ -455,7 +453,10 @@ def _tree(c: Clustering) -> Picture:
         kept = np.sort(tree.closing()[-(_LEAVES - 1) :])
     first = [0, *(kept + 1).tolist()]
     last = [*kept.tolist(), groups - 1]
-    labels = c.labels[tree.order]
+    # A branch has the colour of most of its groups: some at the borders were moved.
+    labels, starts = c.labels[tree.order], tree.places(is_open)
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), groups], strict=True):
+        labels[start:end] = np.bincount(labels[start:end]).argmax()
     leaves = len(first)
     step = float(np.clip(900 / leaves, 2.2, 16.0))
     height = max(round(leaves * step), 40)
@@ -473,7 +474,7 @@ def _tree(c: Clustering) -> Picture:
     for gap in sorted(range(leaves - 1), key=lambda i: int(closes[kept[i]])):
         left, right = branch[gap], branch[gap + 1]
         tall = float(size[kept[gap]])
-        cluster = 0 if is_open[kept[gap]] else left[4]  # a border group that was moved keeps the colour of its branch
+        cluster = 0 if is_open[kept[gap]] else left[4]
         layers["branches"] += [
             {"x": left[3], "x2": tall, "y": left[2], "y2": left[2], "cluster": cluster},
             {"x": tall, "x2": tall, "y": left[2], "y2": right[2], "cluster": cluster},
@@ -486,15 +487,8 @@ def _tree(c: Clustering) -> Picture:
         upper = float(opened.min()) if opened.size else high
         cut = (upper + (float(closed.max()) if closed.size else 0.0)) / 2
         layers["faults"].append({"x": cut, "x2": cut, "y": 0.0, "y2": float(leaves), "cluster": 0})
-        layers["sides"].append(
-            {
-                "x": cut,
-                "y": -9 / step,
-                "text": f"cut at α = {c.alpha:.2g}: {c.n_clusters}",
-                "cluster": 0,
-                "align": "center",
-            }
-        )
+        told = f"cut: {c.n_clusters} cluster{'s' * c.rejected}"
+        layers["sides"].append({"x": cut, "y": -9 / step, "text": told, "cluster": 0, "align": "center"})
     about = f"tree of merges of {text.count(groups)} groups" + ("" if whole else f", its {leaves} topmost branches")
     return Picture(about, WIDTH, height, x, Axis("", 0.0, float(leaves), False), layers)
 
@@ -558,7 +552,7 @@ def plot(c: Clustering, kind: Kind = "groups", theme: Theme = "light") -> Chart 
 
 def caption(c: Clustering, kind: Kind) -> str:
     """What the marks of a picture mean."""
-    level = f"{100 * (1 - c.alpha):.6g}%"
+    level = text.level(c.alpha)
     if kind == "tree":
         return "Clusters merge from left to right; what joins beyond the cut differs."
     if c.estimates.dims == 2:
@@ -652,9 +646,18 @@ def _layer(
     }
 
 
-def save(c: Clustering, path: Path, kind: Kind = "groups", theme: Theme = "light") -> None:
-    """Write a picture; what its name ends in says how."""
+def check_kind(path: Path) -> None:
+    """Refuse a file of a kind that pictures are not written in."""
     if path.suffix.lower() not in {".svg", ".png", ".html", ".json"}:
         raise InputError(f"plot={str(path)!r}", "is of no known kind", "End it in .svg, .png, .html or .json.")
+
+
+def save(c: Clustering, path: Path, kind: Kind = "groups", theme: Theme = "light") -> None:
+    """Write a picture; what its name ends in says how."""
+    check_kind(path)
     options = {"scale_factor": 2} if path.suffix.lower() == ".png" else {}
-    plot(c, kind, theme).save(str(path), **options)
+    chart = plot(c, kind, theme)
+    try:
+        chart.save(str(path), **options)
+    except OSError as error:
+        raise unwritable(f"plot={str(path)!r}", error) from error

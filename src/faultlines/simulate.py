@@ -112,7 +112,8 @@ def onboarding(seed: int = 0) -> Simulated:
     lift = treated / control - 1
     # Delta method for a ratio of two independent proportions.
     se = (treated / control) * np.sqrt((1 - treated) / (users * treated) + (1 - control) / (users * control))
-    return Simulated(Estimates(lift, se, names, n=2 * users, attributes=["country"]), effects, truth)
+    measured = Estimates(lift, se, names, n=2 * users, attributes=["country"], measure="lift of returning users")
+    return Simulated(measured, effects, truth)
 
 
 # Country codes, ISO 3166. Which continent a country counts to does not matter here, only that there are 48 and 54.

@@ -42,6 +42,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
+def level(alpha: float) -> str:
+    """The level of an interval: 95%, or 1 − α where percent would read as all."""
+    return f"{100 - float(f'{100 * alpha:.2g}'):.12g}%" if alpha >= 1e-10 else f"1 − {alpha:.2g}"
+
+
 def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> str:
     """An interval as a small drawing on a common scale, with a mark at zero when that is on it."""
     start, stop = scale

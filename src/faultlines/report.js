@@ -1,0 +1,181 @@
+"use strict";
+// The page reads without this. Here: another level, search, sorting, tabs. Nothing from the data is ever parsed as HTML.
+(() => {
+  const SVG = document.querySelector("svg")?.namespaceURI;
+  const make = (tag, attributes = {}, text) => {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const draw = (tag, attributes, text) => {
+    const made = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const ink = (cluster) =>
+    cluster > 0 ? `var(--c${((cluster - 1) % 5) + 1})` : cluster === 0 ? "var(--ink)" : "var(--muted)";
+  const unrolled = (runs) => {
+    const made = [];
+    for (let i = 0; i < runs.length; i += 2) for (let n = 0; n < runs[i + 1]; n++) made.push(runs[i]);
+    return made;
+  };
+  const chip = (cluster) => make("span", { class: `chip k${((cluster - 1) % 5) + 1}` }, String(cluster));
+
+  // ------------------------------------------------------------------------------------------ one shape of a layer
+  const shape = {
+    rect: ([x, y, x2, y2, cluster], look) =>
+      draw("rect", {
+        x: Math.min(x, x2), y: Math.min(y, y2), width: Math.abs(x2 - x), height: Math.abs(y2 - y),
+        style: `fill:${ink(cluster)};opacity:${look.opacity}`,
+      }),
+    rule: ([x, y, x2, y2, cluster], look) =>
+      draw("line", {
+        x1: x, y1: y, x2, y2,
+        style: `stroke:${ink(cluster)};stroke-width:${look.strokeWidth};stroke-dasharray:${look.strokeDash ?? "none"}`,
+      }),
+    line: ([points, cluster], look) =>
+      draw("polygon", {
+        points,
+        style: `fill:${ink(cluster)};stroke:${ink(cluster)};stroke-width:${look.strokeWidth};fill-opacity:${look.fillOpacity}`,
+      }),
+    text: ([x, y, cluster, align, words], look) =>
+      draw("text", {
+        x, y, "font-family": "sans-serif", "dominant-baseline": "central",
+        "text-anchor": { left: "start", center: "middle", right: "end" }[align],
+        style: `fill:${ink(cluster)};font-size:${look.fontSize}px;font-weight:${look.fontWeight ?? "normal"}`,
+      }, words),
+  };
+
+  const redraw = (picture, { kinds, shapes }, styles) => {
+    const marks = picture.querySelector(".role-frame > g > g");
+    for (const [layer, rows] of Object.entries(shapes)) {
+      const old = marks.querySelectorAll(
+        `:scope > [class*=" ${layer}_marks"], :scope > [class*=" ${layer}_pathgroup"], :scope > [class*=" ${layer}_center_marks"]`);
+      const look = styles[layer];
+      if (typeof rows[0] === "number") {  // coloured anew
+        const children = [...old].flatMap((group) => [...group.querySelectorAll("path, line, text")]
+          .filter((mark) => !["background", "foreground"].includes(mark.getAttribute("class"))));
+        unrolled(rows).forEach((cluster, i) => {
+          const mark = children[i];
+          if (!mark) return;
+          if (mark.getAttribute("stroke")) mark.style.stroke = ink(cluster);
+          if (mark.getAttribute("fill")) mark.style.fill = ink(cluster);
+        });
+        continue;
+      }
+      let live = marks.querySelector(`:scope > .live-${layer}`);
+      if (!live) {
+        live = draw("g", { class: `live-${layer}` });
+        if (old.length) old[old.length - 1].after(live); else marks.append(live);
+        for (const group of old) group.style.display = "none";
+      }
+      live.replaceChildren(...rows.map((row) => shape[kinds[layer]](row, look)));
+    }
+  };
+
+  // ------------------------------------------------------------------------------------------------------ one result
+  for (const section of document.querySelectorAll("section.result")) {
+    const find = (what) => section.querySelector(`[data-is="${what}"]`);
+    const data = JSON.parse(find("data").textContent);
+    const pictures = [...section.querySelectorAll('[data-is="picture"]')];
+    const table = find("groups");
+    const rows = [...table.tBodies[0].rows];
+    const slider = find("slider");
+
+    const tellClusters = (level, labels) => {
+      const body = find("clusters").tBodies[0];
+      const heads = [...find("clusters").tHead.rows[0].cells];
+      level.header.forEach((name, i) => { heads[i].textContent = name; });
+      body.replaceChildren(...level.rows.map((cells, i) => {
+        const row = make("tr");
+        cells.forEach((cell, j) => {
+          const made = row.insertCell();
+          made.className = heads[j].className;
+          if (j === 0) made.append(chip(Number(cell))); else made.textContent = cell;
+        });
+        const details = make("details");
+        details.append(make("summary", {}, "members"));
+        const names = labels.length ? data.names.filter((_, place) => labels[place] === i + 1).join(", ") : level.members[i];
+        details.append(make("p", {}, names));
+        row.cells[row.cells.length - 1].append(details);
+        return row;
+      }));
+    };
+
+    const show = (now) => {
+      const level = data.levels[now];
+      const partition = data.partitions[level.partition];
+      const labels = unrolled(partition.labels);
+      const count = level.rows.length;
+      find("level").textContent = `α = ${level.alpha}: ${count} cluster${count === 1 ? "" : "s"}`;
+      find("verdict").textContent = level.verdict;
+      find("contrast").textContent = level.contrast;
+      pictures.forEach((picture, i) => redraw(picture, partition.drawn[i], data.styles));
+      tellClusters(level, labels);
+      labels.forEach((cluster, place) => {
+        const cell = rows[place].cells[rows[place].cells.length - 1];
+        cell.replaceChildren(chip(cluster));
+        cell.dataset.v = cluster;
+      });
+    };
+    slider.value = data.now;
+    find("controls").hidden = false;
+    find("level").textContent = `α = ${data.levels[data.now].alpha}: ${data.levels[data.now].rows.length} clusters`
+      .replace(/: 1 clusters$/, ": 1 cluster");
+    slider.addEventListener("input", () => show(Number(slider.value)));
+
+    // Search
+    const texts = rows.map((row) => row.textContent.toLocaleLowerCase());
+    const search = find("search");
+    const found = find("found");
+    const filter = () => {
+      const wanted = search.value.trim().toLocaleLowerCase();
+      let hits = 0;
+      rows.forEach((row, i) => {
+        row.hidden = !texts[i].includes(wanted);
+        hits += !row.hidden;
+      });
+      found.textContent = wanted ? `${hits} of ${rows.length}` : "";
+    };
+    find("searching").hidden = false;
+    search.addEventListener("input", filter);
+
+    // Sorting
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const button = make("button", { type: "button" }, head.textContent);
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const falling = head.getAttribute("aria-sort") === "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+        const key = (row) => {
+          const cell = row.cells[column];
+          return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
+        };
+        const order = rows.map((row, i) => [key(row), i]);
+        order.sort(([a, i], [b, j]) => {
+          const by = typeof a === "number" && typeof b === "number" ? a - b
+            : String(a).localeCompare(String(b), undefined, { numeric: true });
+          return (falling ? -by : by) || i - j;
+        });
+        table.tBodies[0].append(...order.map(([, i]) => rows[i]));
+      });
+    });
+  }
+
+  // ------------------------------------------------------------------------------------------------------------ tabs
+  const tabs = [...document.querySelectorAll("[data-tab]")];
+  const choose = (key) => {
+    if (!tabs.some((tab) => tab.dataset.tab === key)) return;
+    for (const tab of tabs) tab.setAttribute("aria-selected", String(tab.dataset.tab === key));
+    for (const section of document.querySelectorAll("section.result")) section.hidden = section.id !== key;
+  };
+  if (tabs.length) {
+    choose(location.hash.slice(1) || tabs[0].dataset.tab);
+    if (!document.querySelector('[aria-selected="true"]')) choose(tabs[0].dataset.tab);
+    window.addEventListener("hashchange", () => choose(location.hash.slice(1)));
+  }
+})();
