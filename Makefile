@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BUILT_FROM := pyproject.toml src/faultlines/_walk.pyx
 
-.PHONY: demo test lint types unit stats bench clean
+.PHONY: demo test lint types unit stats bench pictures clean
 
 demo: .venv/ready
 	$(BIN)/faultlines demo
@@ -28,6 +28,10 @@ stats: .venv/ready-dev
 # Ratios to floors and peers, all in one run.
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks
+
+# The pictures of README and docs.
+pictures: .venv/ready-dev
+	$(BIN)/python docs/pictures.py
 
 clean:
 	rm -rf .venv build *.egg-info src/*.egg-info src/faultlines/_walk.c src/faultlines/*.so

@@ -50,6 +50,8 @@ def test_demo_finds_what_was_planted_and_writes_json(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "faultlines-demo.json").read_text(encoding="utf-8"))
     assert written["n_clusters"] == 3
     assert len(written["groups"]) == 40
+    assert "The page to look at is faultlines-demo.html" in done.stdout
+    assert "What must not be concluded" in (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8")
     assert run("demo", cwd=tmp_path).stdout == done.stdout
     assert run("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
 
@@ -372,3 +374,33 @@ def test_every_guarantee_and_notion_on_the_command_line(shop: Path) -> None:
         done = run("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", *options)
         assert (done.returncode, done.stdout) == (2, ""), options
         assert words in done.stderr
+
+
+def test_page_and_pictures_are_written(tmp_path: Path, table: Path) -> None:
+    page, picture = tmp_path / "out.html", tmp_path / "out.svg"
+    done = run("estimates", table, *BY, "--report", page, "--plot", picture)
+    assert done.returncode == 0, done.stderr
+    written = page.read_text(encoding="utf-8")
+    assert "differ" in written
+    assert f"faultlines estimates {table} --by country" in written  # how to do it again
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+    before = written
+    assert run("estimates", table, *BY, "--report", page, "--plot", picture).returncode == 0
+    assert page.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--plot", "x.bmp"], "plot='x.bmp': is of no known kind. End it in .svg, .png, .html or .json."),
+        (["--plot", "none/x.svg"], "plot='none/x.svg': there is no such folder. Make 'none' first."),
+        (["--report", "none/x.html"], "report='none/x.html': there is no such folder. Make 'none' first."),
+        (["--report", "."], "report='.': is a folder. Name a file in it."),
+    ],
+)
+def test_pictures_that_cannot_be_written_are_refused_at_once(
+    options: list[str], problem: str, table: Path, tmp_path: Path
+) -> None:
+    done = run("estimates", table, *BY, *options, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"faultlines: {problem}\n"

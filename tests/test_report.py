@@ -293,7 +293,7 @@ def test_the_slider_cuts_as_at_does(kind: str, demo: fl.Clustering, opened: Any)
             f"α = {level['alpha']}: {cut.n_clusters} cluster{'s' * cut.rejected}"
         ]
         assert page.texts('[data-is="verdict"]') == [" ".join(cut.verdict.split())]
-        assert page.page.locator('[data-is="clusters"] tbody tr').count() == cut.n_clusters
+        assert page.page.locator('[data-is="clusters"] tr.cluster').count() == cut.n_clusters
         if place % 5 == 0:
             chips = page.texts('[data-is="groups"] tbody td:last-child')
             read = "rows => rows.map(r => [...r.querySelectorAll('td.name')].map(c => c.textContent).join(' · '))"
@@ -355,7 +355,7 @@ def test_without_javascript_everything_is_there(demo: fl.Clustering, opened: Any
     assert page.page.locator("#r0 svg").first.is_visible()
     assert page.page.locator("#r0 [data-is=groups] tbody tr").count() == 40
     page.page.locator("#r0 [data-is=clusters] summary").first.click()
-    assert "CH, SE, AT" in page.page.locator("#r0 [data-is=clusters] tbody tr").first.inner_text()
+    assert "CH, SE, AT" in page.page.locator("#r0 [data-is=clusters] tr.who").first.inner_text()
 
 
 def test_tabs(demo: fl.Clustering, opened: Any) -> None:

@@ -198,7 +198,7 @@ def _has_order(values: Sequence[Hashable]) -> bool:
 def _joined(low: float, high: float) -> str:
     if low == -np.inf:
         return f"up to {high:.12g}"
-    return f"{low:.12g} or more" if high == np.inf else f"{low:.12g}–{high:.12g}"
+    return f"{low:.12g}+" if high == np.inf else f"{low:.12g}–{high:.12g}"
 
 
 def _quoted(value: Hashable) -> str:

@@ -564,10 +564,11 @@ def caption(c: Clustering, kind: Kind) -> str:
 
 
 def config(theme: Theme, *, background: bool = True) -> dict[str, Any]:
-    """Colours and fonts of a whole chart."""
+    """Colours and fonts of a whole chart; without a background of its own it has room for the fonts of a page."""
+    side = 8 if background else 26
     return {
         "background": PAPER[theme] if background else "transparent",
-        "font": "sans-serif",
+        "font": "Helvetica, Arial, sans-serif",
         "view": {"stroke": None},
         "axis": {
             "labelColor": MUTED[theme],
@@ -579,7 +580,7 @@ def config(theme: Theme, *, background: bool = True) -> dict[str, Any]:
             "titleFontSize": 12,
             "labelFontSize": 11,
         },
-        "padding": {"left": 8, "right": 8, "top": 8, "bottom": 8},
+        "padding": {"left": side, "right": side, "top": 8, "bottom": 8},
     }
 
 

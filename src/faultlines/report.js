@@ -42,7 +42,7 @@
       }),
     text: ([x, y, cluster, align, words], look) =>
       draw("text", {
-        x, y, "font-family": "sans-serif", "dominant-baseline": "central",
+        x, y, "font-family": "Helvetica, Arial, sans-serif", "dominant-baseline": "central",
         "text-anchor": { left: "start", center: "middle", right: "end" }[align],
         style: `fill:${ink(cluster)};font-size:${look.fontSize}px;font-weight:${look.fontWeight ?? "normal"}`,
       }, words),
@@ -88,19 +88,23 @@
       const body = find("clusters").tBodies[0];
       const heads = [...find("clusters").tHead.rows[0].cells];
       level.header.forEach((name, i) => { heads[i].textContent = name; });
-      body.replaceChildren(...level.rows.map((cells, i) => {
-        const row = make("tr");
+      body.replaceChildren(...level.rows.flatMap((cells, i) => {
+        const row = make("tr", { class: "cluster" });
         cells.forEach((cell, j) => {
           const made = row.insertCell();
-          made.className = heads[j].className;
+          made.className = "number";
           if (j === 0) made.append(chip(Number(cell))); else made.textContent = cell;
         });
+        row.insertCell();
+        const who = make("tr", { class: "who" });
+        const about = who.insertCell();
+        about.colSpan = heads.length;
         const details = make("details");
         details.append(make("summary", {}, "members"));
         const names = labels.length ? data.names.filter((_, place) => labels[place] === i + 1).join(", ") : level.members[i];
         details.append(make("p", {}, names));
-        row.cells[row.cells.length - 1].append(details);
-        return row;
+        about.append(make("span", { class: "rule" }, level.rules[i]), details);
+        return [row, who];
       }));
     };
 
@@ -127,11 +131,12 @@
     slider.addEventListener("input", () => show(Number(slider.value)));
 
     // Search
-    const texts = rows.map((row) => row.textContent.toLocaleLowerCase());
+    let texts;  // read when first searched: of thousands of rows it takes a while
     const search = find("search");
     const found = find("found");
     const filter = () => {
       const wanted = search.value.trim().toLocaleLowerCase();
+      texts ??= rows.map((row) => row.textContent.toLocaleLowerCase());
       let hits = 0;
       rows.forEach((row, i) => {
         row.hidden = !texts[i].includes(wanted);
@@ -165,6 +170,14 @@
       });
     });
   }
+
+  // What is folded in is printed too.
+  window.addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("details:not([open])")) {
+      details.open = true;
+      window.addEventListener("afterprint", () => { details.open = false; }, { once: true });
+    }
+  });
 
   // ------------------------------------------------------------------------------------------------------------ tabs
   const tabs = [...document.querySelectorAll("[data-tab]")];

@@ -111,8 +111,10 @@ def _part(c: Clustering, name: str, key: str, command: str | None) -> dict[str, 
         ],
         "columns": _cluster_columns(c),
         "clusters": [
-            {"cells": cells, "members": names, "more": more}
-            for cells, (names, more) in zip(_cluster_rows(c), map(_members, c.clusters), strict=True)
+            {"cells": cells, "rule": str(cluster.rule), "members": names, "more": more}
+            for cells, cluster, (names, more) in zip(
+                _cluster_rows(c), c.clusters, map(_members, c.clusters), strict=True
+            )
         ],
         "levels": [{"alpha": _alpha(cut.alpha), "n": cut.n_clusters, "is_this": cut.alpha == c.alpha} for cut in cuts],
         "skipped": skipped,
@@ -178,15 +180,13 @@ def _cuts(c: Clustering) -> tuple[list[Clustering], int]:
     return cuts, skipped
 
 
-def _cluster_columns(c: Clustering) -> list[dict[str, str]]:
-    """Headers of the table of clusters, and how their columns look."""
+def _cluster_columns(c: Clustering) -> list[str]:
+    """Headers of the table of clusters."""
     level = f"{text.level(c.alpha)} interval"
-    names = [("cluster", "number")]
+    names = ["cluster"]
     for part in c._parts() or (["effect"] if c.groups.estimates is not None else []):
-        names += [(part, "number"), (level, "number")]
-    names += [("groups", "number"), ("share", "number")]
-    names += [("n", "number"), ("share of n", "number")] if c.groups.n is not None else []
-    return [{"name": name, "style": style} for name, style in [*names, ("rule", "rule")]]
+        names += [part, level]
+    return names + ["groups", "share"] + (["n", "share of n"] if c.groups.n is not None else [])
 
 
 def _cluster_rows(c: Clustering) -> list[list[str]]:
@@ -205,7 +205,7 @@ def _cluster_rows(c: Clustering) -> list[list[str]]:
         cells += [text.count(len(cluster.members)), f"{len(cluster.members) / len(c.groups):.1%}"]
         if cluster.n is not None:
             cells += [text.count(cluster.n), f"{cluster.n / total:.1%}"]
-        rows.append([*cells, str(cluster.rule)])
+        rows.append(cells)
     return rows
 
 
@@ -299,8 +299,9 @@ def _live(
                 "alpha": _alpha(cut.alpha),
                 "verdict": cut.verdict,
                 "contrast": contrast(cut),
-                "header": [column["name"] for column in _cluster_columns(cut)],
+                "header": _cluster_columns(cut),
                 "rows": _cluster_rows(cut),
+                "rules": [str(cluster.rule) for cluster in cut.clusters],
                 "members": [] if whole else [text.members(one.members, name_of, 80) for one in cut.clusters],
                 "partition": known[key],
             }
