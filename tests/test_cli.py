@@ -51,8 +51,10 @@ def test_demo_finds_what_was_planted_and_writes_json(tmp_path: Path) -> None:
     assert written["n_clusters"] == 3
     assert len(written["groups"]) == 40
     assert "The page to look at is faultlines-demo.html" in done.stdout
-    assert "What must not be concluded" in (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8")
+    page = (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8")
+    assert "What must not be concluded" in page
     assert run("demo", cwd=tmp_path).stdout == done.stdout
+    assert (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8") == page
     assert run("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
 
 
@@ -384,9 +386,6 @@ def test_page_and_pictures_are_written(tmp_path: Path, table: Path) -> None:
     assert "differ" in written
     assert f"faultlines estimates {table} --by country" in written  # how to do it again
     assert picture.read_text(encoding="utf-8").startswith("<svg")
-    before = written
-    assert run("estimates", table, *BY, "--report", page, "--plot", picture).returncode == 0
-    assert page.read_text(encoding="utf-8") == before
 
 
 @pytest.mark.parametrize(

@@ -117,11 +117,19 @@ class Picture:
 
 
 class Frame(NamedTuple):
-    """What stays when the level changes: the order of the groups, and the level of the intervals that are drawn."""
+    """What stays when the level changes: the order of the groups, the level of the intervals, the axes of each picture.
+
+    Attributes:
+        order: The group at each place.
+        follows_tree: Whether that is the order of the tree, in which clusters are runs.
+        level: α of the intervals that are drawn.
+        axes: Those of pictures that others are drawn into; their own where left out.
+    """
 
     order: IntArray
     follows_tree: bool
     level: float
+    axes: tuple[tuple[Axis, Axis], ...] = ()
 
     @classmethod
     def of(cls, c: Clustering) -> Frame:
@@ -186,10 +194,9 @@ def _effect(c: Clustering, frame: Frame, part: int) -> _Effect:
     low = max(float(lower.min()), low - 0.6 * room)
     high = min(float(upper.max()), high + 0.6 * room)
     margin = 0.03 * (high - low)
-    return _Effect(
-        title, values, lower, upper, c.labels[frame.order], [ends(one) for one in clusters], ends(whole[0])[1],
-        Axis(title, low - margin, high + margin),
-    )  # fmt: skip
+    axis = frame.axes[part][0] if frame.axes else Axis(title, low - margin, high + margin)
+    labels, overall = c.labels[frame.order], ends(whole[0])[1]
+    return _Effect(title, values, lower, upper, labels, [ends(one) for one in clusters], overall, axis)
 
 
 def _runs(labels: IntArray) -> list[tuple[int, int, int]]:
@@ -284,13 +291,15 @@ def _ridges(c: Clustering, frame: Frame, part: int) -> Picture:
     """Too many groups for a row each: how their estimates are spread in every cluster, with those at the ends named."""
     effect = _effect(c, frame, part)
     axis, values, labels = effect.axis, effect.values, effect.labels
-    runs = _runs(labels) if frame.follows_tree else [(k + 1, 0, 0) for k in range(c.n_clusters)]
+    runs = _runs(labels)
+    if len(runs) != c.n_clusters:
+        runs = [(number + 1, 0, 0) for number in range(c.n_clusters)]
     told = _line_pvalues(c, frame, runs)
     shown = list(range(len(runs)))
     if len(shown) > _RIDGES:
         shown = [*shown[: _RIDGES // 2], *shown[-_RIDGES // 2 :]]
-    step = float(np.clip(700 / len(shown), 26, 64))
-    height = round(step * len(shown))
+    height = int(np.clip(64 * len(shown), 240, 26 * _RIDGES))
+    step = height / len(shown)
     edges = np.linspace(axis.low, axis.high, _BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2
     number = c.number(part)
@@ -380,7 +389,7 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
     low = np.maximum(around.min(axis=0), seen.min(axis=0) - 0.5 * room)
     high = np.minimum(around.max(axis=0), seen.max(axis=0) + 0.5 * room)
     low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
-    x, y = (Axis(estimates.parts[i], float(low[i]), float(high[i])) for i in range(2))
+    x, y = frame.axes[0] if frame.axes else (Axis(estimates.parts[i], float(low[i]), float(high[i])) for i in range(2))
 
     def polygon(layer: str, points: FloatArray, number: int, cluster: int) -> None:
         inside = np.clip(points, low, high)

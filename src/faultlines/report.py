@@ -136,8 +136,7 @@ def contrast(c: Clustering) -> str:
     low, high = c.clusters[0], c.clusters[-1]
     gap = high.estimate - low.estimate
     size = f"{100 * gap:.2g} points" if c.estimates.scale is ANSCOMBE else c.number()(gap).removeprefix("+")
-    what = c.groups.measure if c.groups.measure != "effect" else "effect"
-    return f"The {what} is {size} higher for {_whom(c, high)} than for {_whom(c, low)}."
+    return f"The {c.groups.measure} is {size} higher for {_whom(c, high)} than for {_whom(c, low)}."
 
 
 def _whom(c: Clustering, cluster: Cluster) -> str:
@@ -281,11 +280,12 @@ def _live(
     c: Clustering, frame: Frame, drawn: dict[str, tuple[Picture, ...]], cuts: list[Clustering], *, whole: bool
 ) -> dict[str, Any]:
     """Every level as the page's script needs it; equal partitions share their drawing."""
+    frame = frame._replace(axes=tuple((one.x, one.y) for one in drawn["groups"]))
     known: dict[bytes, int] = {}
     partitions: list[dict[str, Any]] = []
     levels = []
     for cut in cuts:
-        key = cut.labels.tobytes() + repr(cut.n_clusters).encode()
+        key = cut.labels.tobytes()
         if key not in known:
             known[key] = len(partitions)
             pictures = [
@@ -322,7 +322,7 @@ def _redrawn(picture: Picture, base: Picture) -> dict[str, Any]:
         return round((value - base.x.low) / (base.x.high - base.x.low) * base.width, 1)
 
     def down(value: float) -> float:
-        share = (value - base.y.low) / (base.y.high - base.y.low)
+        share = (value - picture.y.low) / (picture.y.high - picture.y.low)  # rows share the height, however many
         return round((1 - share if base.y.is_shown else share) * base.height, 1)
 
     shapes: dict[str, list[Any]] = {}
