@@ -5,10 +5,13 @@ Exit 1 when a limit is missed. Absolute times are printed for orientation only.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from scipy.cluster.hierarchy import linkage
@@ -16,7 +19,7 @@ from scipy.cluster.hierarchy import linkage
 import faultlines as fl
 from benchmarks import rows
 from benchmarks.timing import Board, seconds, side_by_side
-from faultlines import simulate
+from faultlines import plot, report, simulate
 from faultlines.calibration import available_cores
 from faultlines.similarity import Gaussian
 
@@ -154,9 +157,42 @@ def memory(board: Board) -> None:
     board.line("agglomerate, peak memory a group, beside the estimates", shown)
 
 
+def page(board: Board) -> None:
+    """The page of a result / the pictures in it, which the drawing library makes; and whether a browser keeps up."""
+    found = fl.cluster(simulate.planted([0, 5, 9], [2_500, 1_500, 1_000]).estimates)
+    drawn = [picture for kind in ("groups", "tree") for picture in plot.pictures(found, kind)]
+    floor = seconds(lambda: [report.svg(picture) for picture in drawn])
+    took = seconds(lambda: report.page([found], ["effect"]))
+    board.line(
+        "page of 5,000 groups / its pictures alone", f"{took / floor:.1f} ×", good=took / floor <= 5, limit="≤ 5"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        found.report(path)
+        size = path.stat().st_size / 1e6
+        board.line("    its size", f"{size:.1f} MB", good=size <= 6, limit="≤ 6 MB")
+        chromium = shutil.which("chromium")
+        if chromium is None:
+            board.line("    opened in Chromium", "no Chromium")
+            return
+        from playwright.sync_api import sync_playwright
+
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+            opened = browser.new_page()
+
+            def look() -> None:
+                opened.goto(path.as_uri())
+                opened.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+            took = seconds(look)
+            board.line("    opened in Chromium", f"{took:.2f} s", good=took <= 2, limit="≤ 2 s")
+            browser.close()
+
+
 def main() -> None:
     board = Board()
-    for part in (tree, calibration, plane, many, paper, memory, rows.main):
+    for part in (tree, calibration, plane, many, paper, page, memory, rows.main):
         part(board)
     if board.missed:
         sys.exit(f"{len(board.missed)} limits missed")
