@@ -89,11 +89,12 @@ def test_the_page_has_all_its_parts(demo: fl.Clustering, tmp_path: Path) -> None
         assert ", ".join(map(str, cluster.members)) in words
         assert str(cluster.rule) in words
     assert demo.verdict in words
-    assert "higher for GR, ZA, KE" in words
+    assert "higher for MX, ID, EG" in words  # from the outermost on
     for part in (
         "Clusters", "Level by level", "How the groups merge", "Groups", "What was left out", "Nothing: all groups",
-        "How it was computed", "How to read this", "What must not be concluded", "10,000", demo.fingerprint,
-        "fl.cluster(data, alpha=0.05, guarantee=fl.Calibrated(draws=None, stepdown=False), refine=True, seed=0)",
+        "How it was computed", "How to read this", "is exaggerated", "What must not be concluded",
+        "10,000", demo.fingerprint,
+        "fl.cluster(…, alpha=0.05, guarantee=fl.Calibrated(draws=None, stepdown=False), refine=True, seed=0)",
     ):  # fmt: skip
         assert part in words, part
 
@@ -121,6 +122,7 @@ def test_every_guarantee_has_a_page(guarantee: Any, tmp_path: Path) -> None:
     c = fl.cluster(simulate.planted([0, 9], [6, 6], seed=3).estimates, guarantee=guarantee)
     words = words_of(page_of(c, tmp_path))
     assert ("did not choose the cluster" in words) == (guarantee == "holdout")
+    assert ("is exaggerated" in words) == (c.rejected and guarantee != "holdout")
     assert ("does not keep its promise" in words) == (guarantee == "bonferroni")
 
 
@@ -186,8 +188,9 @@ def test_several_results_get_an_overview(demo: fl.Clustering, tmp_path: Path) ->
     assert null.verdict in words
     with pytest.raises(fl.InputError, match="also="):
         demo.report(tmp_path / "x.html", also=["x"])  # type: ignore[list-item]
-    with pytest.raises(fl.InputError, match="names="):
-        demo.report(tmp_path / "x.html", names=["a", "b"])
+    for names in (["a", "b"], "x"):
+        with pytest.raises(fl.InputError, match="names="):
+            demo.report(tmp_path / "x.html", names=names)
     together = fl.cluster_many({f"e{i:02}": simulate.planted([0, 9], [3, 3], seed=i).estimates for i in range(25)})
     together.report(tmp_path / "many.html")
     words = words_of((tmp_path / "many.html").read_text(encoding="utf-8"))
@@ -195,9 +198,27 @@ def test_several_results_get_an_overview(demo: fl.Clustering, tmp_path: Path) ->
     assert "5 results are in this table only" in words
 
 
-def test_a_page_that_cannot_be_written_is_said(demo: fl.Clustering, tmp_path: Path) -> None:
-    with pytest.raises(fl.InputError, match="cannot be written"):
-        demo.report(tmp_path / "none" / "x.html")
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("none/x.html", "there is no such folder"), ("x.pdf", "does not end in .html"), (5, "is not a path")],
+)
+def test_a_page_that_cannot_be_written_is_said(path: Any, problem: str, demo: fl.Clustering) -> None:
+    with pytest.raises(fl.InputError, match=problem):
+        demo.report(path)
+
+
+def test_a_title_stands_at_the_head(demo: fl.Clustering, tmp_path: Path) -> None:
+    page = page_of(demo, tmp_path, title="New <onboarding>")
+    assert "<title>faultlines: New &lt;onboarding&gt;</title>" in page
+    assert "<strong>New &lt;onboarding&gt;</strong>" in page
+
+
+def test_all_groups_together_stand_below_the_clusters(demo: fl.Clustering, tmp_path: Path) -> None:
+    weight = 1 / demo.estimates.se**2
+    pooled = float(np.average(demo.estimates.theta, weights=weight))
+    assert demo.overall.estimate == pytest.approx(pooled)
+    assert demo.overall.se == pytest.approx(weight.sum() ** -0.5)
+    assert f"all {demo.number()(pooled)} " in words_of(page_of(demo, tmp_path))
 
 
 def test_without_the_extra_the_remedy_is_named(
@@ -293,7 +314,7 @@ def test_the_slider_cuts_as_at_does(kind: str, demo: fl.Clustering, opened: Any)
             f"α = {level['alpha']}: {cut.n_clusters} cluster{'s' * cut.rejected}"
         ]
         assert page.texts('[data-is="verdict"]') == [" ".join(cut.verdict.split())]
-        assert page.page.locator('[data-is="clusters"] tr.cluster').count() == cut.n_clusters
+        assert page.page.locator('[data-is="clusters"] tr.who').count() == cut.n_clusters
         if place % 5 == 0:
             chips = page.texts('[data-is="groups"] tbody td:last-child')
             read = "rows => rows.map(r => [...r.querySelectorAll('td.name')].map(c => c.textContent).join(' · '))"
@@ -328,6 +349,8 @@ def test_search_and_sorting(demo: fl.Clustering, opened: Any) -> None:
     page.page.fill('[data-is="search"]', "bd")
     assert page.texts('[data-is="groups"] tbody tr:visible td.name') == ["BD"]
     assert page.texts('[data-is="found"]') == ["1 of 40"]
+    page.page.fill('[data-is="search"]', "0")  # numbers are not names
+    assert page.texts('[data-is="found"]') == ["0 of 40"]
     page.page.fill('[data-is="search"]', "")
     rows = demo.to_dicts()
     for column, key in (("n", "n"), ("lift of returning users", "estimate"), ("country", "country")):
@@ -337,6 +360,27 @@ def test_search_and_sorting(demo: fl.Clustering, opened: Any) -> None:
             button.click()
             expected = [row["country"] for row in sorted(rows, key=lambda row: row[key], reverse=falling)]
             assert page.texts('[data-is="groups"] tbody td.name') == expected
+
+
+def test_words_are_searched_one_by_one(opened: Any) -> None:
+    page = opened(cells())
+    for words in ("IN · mobile · 20", "mobile in 20–34"):
+        page.page.fill('[data-is="search"]', words)
+        assert page.texts('[data-is="groups"] tbody tr:visible td.name') == ["IN", "mobile", "20–34"]
+
+
+def test_exploring_is_said_and_print_shows_the_claim(demo: fl.Clustering, opened: Any) -> None:
+    page = opened(demo)
+    assert not page.page.locator('[data-is="exploring"]').is_visible()
+    page.slide(0)
+    assert page.page.locator('[data-is="exploring"]').is_visible()
+    page.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.texts('[data-is="verdict"]') == [demo.verdict]
+    page.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.texts('[data-is="verdict"]') != [demo.verdict]
+    page.page.click('[data-is="back"]')
+    assert page.texts('[data-is="verdict"]') == [demo.verdict]
+    assert page.page.locator(".points_marks path title").first.text_content() == "CH"
 
 
 def test_hostile_names_stay_text(opened: Any) -> None:

@@ -53,6 +53,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write the whole resul
 Report = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write a page to hand over: one HTML file, no network.")
 ]
+Title = Annotated[str | None, typer.Option(help="What stands at the head of the page.")]
 Plot = Annotated[
     Path | None,
     typer.Option(
@@ -141,6 +142,7 @@ def estimates(
     seed: Seed = 0,
     json: Json = None,
     report: Report = None,
+    title: Title = None,
     plot: Plot = None,
     fail_on_split: FailOnSplit = False,
 ) -> None:
@@ -157,7 +159,7 @@ def estimates(
     if str(json) != "-":
         _say(str(found))
     _write_json([found], json, alpha)
-    _write_pictures([found], report, plot)
+    _write_pictures([found], report, plot, title)
     if fail_on_split and found.rejected:
         raise typer.Exit(1)
 
@@ -205,6 +207,7 @@ def experiment(
     seed: Seed = 0,
     json: Json = None,
     report: Report = None,
+    title: Title = None,
     plot: Plot = None,
     fail_on_split: FailOnSplit = False,
 ) -> None:
@@ -231,7 +234,7 @@ def experiment(
             raise InputError(f"metric={wanted!r}", "does not name its columns", f"Write it as in {form}.")
         made.append(getattr(metrics, kind)(*names, **options))
     chosen = _guarantee(guarantee, draws, split_unit)
-    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, report, plot, fail_on_split)
+    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, report, title, plot, fail_on_split)
 
 
 _SCORED = ("auc", "log_loss", "brier", "calibration_gap")
@@ -278,6 +281,7 @@ def model(
     seed: Seed = 0,
     json: Json = None,
     report: Report = None,
+    title: Title = None,
     plot: Plot = None,
     fail_on_split: FailOnSplit = False,
 ) -> None:
@@ -289,7 +293,7 @@ def model(
         if value is not None and option not in used:
             raise InputError(f"{option}={value!r}", f"means nothing to {', '.join(metric)}", "Leave it out.")
     chosen = _guarantee(guarantee, draws, split_unit)
-    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, report, plot, fail_on_split)
+    _rows(files, by, made, joint, alpha, chosen, tolerance, min_size, seed, json, report, title, plot, fail_on_split)
 
 
 def _options(name: str) -> set[str]:
@@ -341,6 +345,7 @@ def _rows(
     seed: int,
     json: Path | None,
     report: Path | None,
+    title: str | None,
     plot: Path | None,
     fail_on_split: bool,
 ) -> None:
@@ -364,7 +369,7 @@ def _rows(
             _say(f"{len(found)} metrics, Holm's correction at α = {alpha:g} over all of them.\n")
         _say("\n\n".join(str(one) for one in found))
     _write_json(found, json, alpha)
-    _write_pictures(found, report, plot)
+    _write_pictures(found, report, plot, title)
     if fail_on_split and any(one.rejected for one in found):
         raise typer.Exit(1)
 
@@ -536,21 +541,23 @@ def _check_pictures(report: Path | None, plot: Path | None) -> None:
         from faultlines.clustering import need_report
 
         need_report(f"--{option}")
-        if not path.parent.is_dir():
-            raise InputError(f"{option}={str(path)!r}", "there is no such folder", f"Make {str(path.parent)!r} first.")
-        if path.is_dir():
-            raise InputError(f"{option}={str(path)!r}", "is a folder", "Name a file in it.")
+    if report is not None:
+        from faultlines.report import checked
+
+        checked(report)
     if plot is not None:
-        from faultlines.plot import check_kind
+        from faultlines.plot import check_target
 
-        check_kind(plot)
+        check_target(plot)
+        if plot == report:
+            raise InputError("--report, --plot", "are the same file", "Give each a name of its own.")
 
 
-def _write_pictures(found: list[Clustering], report: Path | None, plot: Path | None) -> None:
+def _write_pictures(found: list[Clustering], report: Path | None, plot: Path | None, title: str | None = None) -> None:
     """The page over all results, and a picture of each; several are numbered."""
     if report is not None:
         command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
-        found[0].report(report, also=found[1:], command=command)
+        found[0].report(report, title=title, also=found[1:], command=command)
     if plot is not None:
         from faultlines import plot as drawing
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -139,6 +138,11 @@ class Clustering:
         if self.groups.estimates is None:
             raise InputError("estimates", "this notion of similarity has none", "Give Similarity(…, estimate=…).")
         return self.groups.estimates
+
+    @property
+    def overall(self) -> Cluster:
+        """All groups as one cluster: their pooled effect with its interval."""
+        return summarised(self.groups, np.ones_like(self.labels), self.alpha, self.population)[1][0]
 
     @property
     def population(self) -> Population:
@@ -349,6 +353,7 @@ class Clustering:
         self,
         path: str | PathLike[str],
         *,
+        title: str | None = None,
         also: Sequence[Clustering] = (),
         names: Sequence[str] | None = None,
         command: str | None = None,
@@ -357,6 +362,7 @@ class Clustering:
 
         Args:
             path: Where to, such as ``"out.html"``.
+            title: What stands at its head: the experiment, the model, the date.
             also: Results of other metrics, for tabs and an overview on the same page.
             names: What to call the results there; by default what each of them measures.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
@@ -364,15 +370,13 @@ class Clustering:
         need_report("report()")
         from faultlines import report
 
-        others = [one for one in also if isinstance(one, Clustering)] if isinstance(also, list | tuple) else []
-        if len(others) != len(also):
+        if not isinstance(also, list | tuple) or not all(isinstance(one, Clustering) for one in also):
             raise InputError(f"also={shorten(also)}", "is not a list of results", "Give what fl.cluster returns.")
-        named = [one.groups.measure for one in (self, *others)] if names is None else [str(name) for name in names]
-        if len(named) != 1 + len(others):
-            raise InputError(
-                f"names={shorten(names)}", f"are not {1 + len(others)}, as the results are", "Give one for each result."
-            )
-        report.write([self, *others], named, Path(path), command=command)
+        results = [self, *also]
+        named = [one.groups.measure for one in results] if names is None else names
+        if not isinstance(named, list | tuple) or len(named) != len(results):
+            raise InputError(f"names={shorten(names)}", f"is not a list of {len(results)}", "Give one for each result.")
+        report.write(results, [str(name) for name in named], report.checked(path), title=title, command=command)
 
     @property
     def fingerprint(self) -> str:
@@ -501,9 +505,9 @@ class Clustering:
         return text.decimals([e for e in errors if e > 0] or [1.0], ends, self._is_signed(part))
 
     def _is_signed(self, part: int) -> bool:
-        """Whether a plus sign says something: of effects it does, of rates not."""
-        scale = self.estimates.scale
-        return (scale.parts[part] if isinstance(scale, Scales) else scale) is IDENTITY
+        """Whether a plus sign says something: where some are negative."""
+        values = self.estimates.natural
+        return bool(np.any((values if values.ndim == 1 else values[:, part]) < 0))
 
     def _notes(self) -> list[str]:
         """What a reader must know beside the table."""

@@ -11,7 +11,7 @@ import datetime
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -332,7 +332,8 @@ class Population:
     def _cover(self, want: BoolArray) -> list[Box]:
         """A few boxes that together describe these groups as well as a greedy search can."""
         if int(want.sum()) <= _BOXES:  # name the groups themselves
-            return [tuple(np.arange(len(c.values)) == c.codes[i] for c in self.columns) for i in np.flatnonzero(want)]
+            cells = [tuple(np.arange(len(c.values)) == c.codes[i] for c in self.columns) for i in np.flatnonzero(want)]
+            return self._merged(cells, want)
         boxes, reached = self._with_another([], want)
         while len(boxes) < _BOXES:
             more, value = self._with_another(boxes, want)
@@ -343,6 +344,16 @@ class Population:
             if value < reached + _WORTH:
                 break
             boxes, reached = more, value
+        return self._merged(boxes, want)
+
+    def _merged(self, boxes: list[Box], want: BoolArray) -> list[Box]:
+        """Two boxes made one wherever the rule fits as well and gets shorter."""
+        for i, j in combinations(range(len(boxes)), 2):
+            joined: Box = tuple(a | b for a, b in zip(boxes[i], boxes[j], strict=True))
+            fewer = [box for k, box in enumerate(boxes) if k not in (i, j)]
+            for box in (joined, self._widened(list(joined), want)):
+                if self._value([*fewer, box], want) > self._value(boxes, want):
+                    return self._merged([*fewer, box], want)
         return boxes
 
     def _with_another(self, boxes: list[Box], want: BoolArray) -> tuple[list[Box], float]:
@@ -394,9 +405,11 @@ class Population:
             ]
             if len(conditions) > 1:
                 conditions = [f"({words})" if " or " in words else words for words in conditions]
-            told.append(" and ".join(conditions) or "no short rule does better than all groups")
+            told.append(" and ".join(conditions) or "no short description")
         precision, recall, _ = self._fit(boxes, want, but=but)
-        words = "all but " + " and ".join(f"({box})" for box in told) if but else ", or ".join(told)
+        words = ", or ".join(told)
+        if but:  # "all but A and B" would be read as all but what is in both
+            words = f"all but ({told[0]})" if len(told) == 1 else f"neither ({') nor ('.join(told)})"
         return Rule(words, precision, recall)
 
 
@@ -442,12 +455,15 @@ def _best_run(gain: FloatArray, missing: int) -> BoolArray:
 # --------------------------------------------------------------------------------------------- which attributes matter
 
 
+COMBINATIONS = "(combinations)"
+
+
 @dataclass(frozen=True, slots=True)
 class Explained:
     """How much of the variation between groups goes with an attribute, noise taken off.
 
     Attributes:
-        attribute: Its name.
+        attribute: Its name; or `COMBINATIONS`, for what no attribute explains by itself.
         values: How many it has.
         alone: The share of the variation that its values explain when nothing else is looked at.
         beyond: The share they add to what all other attributes explain together.
@@ -482,14 +498,17 @@ def explained(estimates: Estimates, population: Population) -> tuple[Explained, 
         total = _sum_of_squares(values, weight, []) / unit
         real = total - (groups - 1)
         whole = _sum_of_squares(values, weight, [c.codes for c in columns]) / unit
+        named = estimates.parts[part] if estimates.dims > 1 else ""
         for i, column in enumerate(columns):
             levels = len(column.values)
             alone = total - _sum_of_squares(values, weight, [column.codes]) / unit - (levels - 1)
             others = [c.codes for j, c in enumerate(columns) if j != i]
             beyond = _sum_of_squares(values, weight, others) / unit - whole - (levels - 1)
             shares = [float(np.clip(size / real, 0, 1)) if real > 0 else 0.0 for size in (alone, beyond)]
-            named = estimates.parts[part] if estimates.dims > 1 else ""
             found.append(Explained(column.name, levels, shares[0], shares[1], named))
+        spent = sum(len(column.values) - 1 for column in columns)
+        left = float(np.clip(1 - (total - whole - spent) / real, 0, 1)) if real > 0 else 0.0
+        found.append(Explained(COMBINATIONS, groups, left, left, named))
     return tuple(found)
 
 

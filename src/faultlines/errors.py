@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 
 class InputError(ValueError):
@@ -22,6 +23,14 @@ class InputError(ValueError):
         self.parameter = parameter
         self.problem = problem
         self.remedy = remedy
+
+
+def check_folder(what: str, path: Path) -> None:
+    """Refuse a file where there is no folder for it."""
+    if path.is_dir():
+        raise InputError(what, "is a folder", "Name a file in it.")
+    if not path.parent.is_dir():
+        raise InputError(what, "there is no such folder", f"Make {str(path.parent)!r} first.")
 
 
 def unwritable(what: str, error: OSError) -> InputError:

@@ -7,7 +7,7 @@ engine that holds the rows does one group-by in between and knows no statistics;
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -615,8 +615,11 @@ class ModelRate(Protocol):
         """The metric for these columns."""
 
 
-def _model_rate(name: str, doc: str, form: Callable[[Columns, Any, Any], Any]) -> ModelRate:
-    """A rate of a classifier: `form` takes truth and prediction (0 or 1) and gives 1, 0 or null for every row."""
+def _model_rate(name: str, doc: str, form: Callable[[Columns, Any, Any], Any], counted: str = "rows") -> ModelRate:
+    """A rate of a classifier: `form` takes truth and prediction (0 or 1) and gives 1, 0 or null for every row.
+
+    `counted` says which rows are not null.
+    """
 
     def metric(
         y_true: str,
@@ -629,7 +632,8 @@ def _model_rate(name: str, doc: str, form: Callable[[Columns, Any, Any], Any]) -
     ) -> Metric:
         truth = {"t": Input(_column("y_true", y_true), "binary", positive)}
         inputs = truth | _prediction(y_pred, score, threshold, positive)
-        return _rate_of(name.replace("_", " "), inputs, lambda c: form(c, c["t"], _predicted(c, threshold)), weight)
+        made = _rate_of(name.replace("_", " "), inputs, lambda c: form(c, c["t"], _predicted(c, threshold)), weight)
+        return replace(made, counted=counted)
 
     metric.__name__ = metric.__qualname__ = name
     metric.__doc__ = f"{doc}\n\n    {_MODEL_ARGUMENTS}"
@@ -674,29 +678,37 @@ true_positive_rate = _model_rate(
     "true_positive_rate",
     "Share of the truly positive that are predicted positive (recall; equality of opportunity).",
     lambda c, t, p: c.where(t == 1, p),
+    "positives",
 )
 false_negative_rate = _model_rate(
     "false_negative_rate",
     "Share of the truly positive that are predicted negative.",
     lambda c, t, p: c.where(t == 1, 1 - p),
+    "positives",
 )
 false_positive_rate = _model_rate(
     "false_positive_rate",
     "Share of the truly negative that are predicted positive.",
     lambda c, t, p: c.where(t == 0, p),
+    "negatives",
 )
 true_negative_rate = _model_rate(
     "true_negative_rate",
     "Share of the truly negative that are predicted negative (specificity).",
     lambda c, t, p: c.where(t == 0, 1 - p),
+    "negatives",
 )
 precision = _model_rate(
-    "precision", "Share of the predicted positive that are truly positive.", lambda c, t, p: c.where(p == 1, t)
+    "precision",
+    "Share of the predicted positive that are truly positive.",
+    lambda c, t, p: c.where(p == 1, t),
+    "predicted positives",
 )
 negative_predictive_value = _model_rate(
     "negative_predictive_value",
     "Share of the predicted negative that are truly negative.",
     lambda c, t, p: c.where(p == 0, 1 - t),
+    "predicted negatives",
 )
 accuracy = _model_rate("accuracy", "Share of rows predicted right.", lambda c, t, p: c.where(t == p, 1.0, 0.0))
 error_rate = _model_rate("error_rate", "Share of rows predicted wrong.", lambda c, t, p: c.where(t == p, 0.0, 1.0))

@@ -16,7 +16,7 @@ from scipy.special import chdtri
 
 from faultlines import text
 from faultlines.clustering import Clustering, summarised
-from faultlines.errors import InputError, did_you_mean, shorten, unwritable
+from faultlines.errors import InputError, check_folder, did_you_mean, shorten, unwritable
 from faultlines.estimates import name_of
 from faultlines.guarantees import Folds
 from faultlines.similarity import Gaussian
@@ -48,7 +48,7 @@ INK, MUTED, GRID, PAPER = (
 WIDTH, _TALL = 620, 460
 _EACH = 400  # groups up to which each has a row of its own
 _MANY = 60  # groups from which on a few may stand at the edge
-_NAMED_ROW = 9.0  # pixels a row needs for a name
+_NAMED_ROW = 10.0  # pixels a row needs for a name
 _OUTLINED = 80  # groups up to which each has an ellipse
 _DOTS = 5_000  # groups up to which each has a dot
 _RIDGES = 24  # clusters that are drawn as densities
@@ -183,7 +183,6 @@ def _effect(c: Clustering, frame: Frame, part: int) -> _Effect:
         return low, cluster.estimate[part] if several else cluster.estimate, high
 
     _, clusters = summarised(c.groups, c.labels, frame.level, c.population)
-    _, whole = summarised(c.groups, np.ones_like(c.labels), frame.level, c.population)
     title = estimates.parts[part] if estimates.dims > 1 else c.groups.measure
     # A few groups with huge intervals must not press all others together: theirs run out of the picture, and of very
     # many groups the outermost stand at its edge.
@@ -195,7 +194,7 @@ def _effect(c: Clustering, frame: Frame, part: int) -> _Effect:
     high = min(float(upper.max()), high + 0.6 * room)
     margin = 0.03 * (high - low)
     axis = frame.axes[part][0] if frame.axes else Axis(title, low - margin, high + margin)
-    labels, overall = c.labels[frame.order], ends(whole[0])[1]
+    labels, overall = c.labels[frame.order], ends(c.overall)[1]
     return _Effect(title, values, lower, upper, labels, [ends(one) for one in clusters], overall, axis)
 
 
@@ -352,7 +351,7 @@ class _Names:
         return name_of(self._labels[int(self._order[place])])
 
 
-def _short(name: str, width: int = 30) -> str:
+def _short(name: str, width: int = 40) -> str:
     name = text.printable(name)
     return name if len(name) <= width else f"{name[: width - 1]}…"
 
@@ -410,7 +409,7 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
         polygon("centres", points, i, i + 1)
         top = points[np.argmax(points[:, 1])]
         up = y.beyond(12, _TALL) - y.low
-        told = {"text": f"cluster {i + 1}", "cluster": i + 1}
+        told = {"text": f"cluster {i + 1}" if c.n_clusters <= 8 else str(i + 1), "cluster": i + 1}
         layers["labels"].append({"x": float(top[0]), "y": float(top[1]) + up, **told})
     if few:
         layers["names"] = _where_there_is_room(layers["points"], layers["labels"], x, y)
@@ -554,8 +553,13 @@ def plot(c: Clustering, kind: Kind = "groups", theme: Theme = "light") -> Chart 
     }
     specs = [spec(one, theme) for one in drawn]
     around = {"title": title, "config": config(theme)}
+    # Altair looks at every value it is given; rows are put in afterwards, or large pictures take tens of seconds.
+    rows = [[layer.pop("data")["values"] for layer in one["layer"]] for one in specs]
     kind_of, whole = (Chart, specs[0]) if len(specs) == 1 else (Charts, {"vconcat": specs})
-    made: Chart | Charts = kind_of.from_dict(whole | around, validate=False)  # row by row it would take seconds
+    made: Chart | Charts = kind_of.from_dict(whole | around, validate=False)
+    for one, layers in zip([made] if len(specs) == 1 else made.vconcat, rows, strict=True):
+        for layer, values in zip(one.layer, layers, strict=True):
+            layer.data = alt.InlineData(values=values)
     return made
 
 
@@ -568,7 +572,8 @@ def caption(c: Clustering, kind: Kind) -> str:
         thin = f"Thin lines: their {level} regions. " if len(c.groups) <= _OUTLINED else ""
         return f"Dots: groups. {thin}Thick lines: clusters with their {level} regions."
     if len(c.groups) <= _EACH:
-        return f"Bars: groups with their {level} intervals. Bands: clusters. Dashed lines: fault lines."
+        order = " Rows stand in the order of the data that chose the clusters." if c.explored is not c.groups else ""
+        return f"Bars: groups with their {level} intervals. Bands: clusters. Dashed lines: fault lines.{order}"
     return f"Hills: how the groups' estimates spread in each cluster. Bands: clusters with their {level} intervals."
 
 
@@ -656,15 +661,16 @@ def _layer(
     }
 
 
-def check_kind(path: Path) -> None:
-    """Refuse a file of a kind that pictures are not written in."""
+def check_target(path: Path) -> None:
+    """Refuse a file of a kind that pictures are not written in, or where none can be."""
     if path.suffix.lower() not in {".svg", ".png", ".html", ".json"}:
         raise InputError(f"plot={str(path)!r}", "is of no known kind", "End it in .svg, .png, .html or .json.")
+    check_folder(f"plot={str(path)!r}", path)
 
 
 def save(c: Clustering, path: Path, kind: Kind = "groups", theme: Theme = "light") -> None:
     """Write a picture; what its name ends in says how."""
-    check_kind(path)
+    check_target(path)
     options = {"scale_factor": 2} if path.suffix.lower() == ".png" else {}
     chart = plot(c, kind, theme)
     try:

@@ -106,9 +106,17 @@
         about.append(make("span", { class: "rule" }, level.rules[i]), details);
         return [row, who];
       }));
+      const all = make("tr", { class: "cluster all" });
+      for (const cell of level.overall) all.append(make("td", { class: "number" }, cell));
+      all.insertCell();
+      body.append(all);
     };
 
+    let shown = data.now;
     const show = (now) => {
+      shown = now;
+      slider.value = now;
+      find("exploring").hidden = now === data.now;
       const level = data.levels[now];
       const partition = data.partitions[level.partition];
       const labels = unrolled(partition.labels);
@@ -129,20 +137,34 @@
     find("level").textContent = `α = ${data.levels[data.now].alpha}: ${data.levels[data.now].rows.length} clusters`
       .replace(/: 1 clusters$/, ": 1 cluster");
     slider.addEventListener("input", () => show(Number(slider.value)));
+    find("back").addEventListener("click", () => show(data.now));
+    // What is printed is what the page claims.
+    window.addEventListener("beforeprint", () => {
+      const before = shown;
+      if (before === data.now) return;
+      show(data.now);
+      window.addEventListener("afterprint", () => show(before), { once: true });
+    });
+
+    // A name for every dot, where there is one for every group
+    const dots = pictures.length ? [...pictures[0].querySelectorAll(".points_marks path")] : [];
+    if (dots.length === data.names.length) dots.forEach((dot, i) => dot.append(draw("title", {}, data.names[i])));
 
     // Search
-    let texts;  // read when first searched: of thousands of rows it takes a while
+    // Names only, read when first searched: of thousands of rows it takes a while
+    const name = (row) => [...row.querySelectorAll(".name")].map((cell) => cell.textContent).join(" ").toLocaleLowerCase();
+    let texts;
     const search = find("search");
     const found = find("found");
     const filter = () => {
-      const wanted = search.value.trim().toLocaleLowerCase();
-      texts ??= rows.map((row) => row.textContent.toLocaleLowerCase());
+      const wanted = search.value.toLocaleLowerCase().split(/[\s·]+/).filter(Boolean);
+      texts ??= rows.map(name);
       let hits = 0;
       rows.forEach((row, i) => {
-        row.hidden = !texts[i].includes(wanted);
+        row.hidden = !wanted.every((word) => texts[i].includes(word));
         hits += !row.hidden;
       });
-      found.textContent = wanted ? `${hits} of ${rows.length}` : "";
+      found.textContent = wanted.length ? `${hits} of ${rows.length}` : "";
     };
     find("searching").hidden = false;
     search.addEventListener("input", filter);
@@ -171,14 +193,6 @@
     });
   }
 
-  // What is folded in is printed too.
-  window.addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("details:not([open])")) {
-      details.open = true;
-      window.addEventListener("afterprint", () => { details.open = false; }, { once: true });
-    }
-  });
-
   // ------------------------------------------------------------------------------------------------------------ tabs
   const tabs = [...document.querySelectorAll("[data-tab]")];
   const choose = (key) => {
@@ -189,6 +203,9 @@
   if (tabs.length) {
     choose(location.hash.slice(1) || tabs[0].dataset.tab);
     if (!document.querySelector('[aria-selected="true"]')) choose(tabs[0].dataset.tab);
-    window.addEventListener("hashchange", () => choose(location.hash.slice(1)));
+    window.addEventListener("hashchange", () => {
+      choose(location.hash.slice(1));
+      document.querySelector("nav.tabs").scrollIntoView();
+    });
   }
 })();

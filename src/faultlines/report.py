@@ -14,6 +14,7 @@ import math
 import re
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +23,14 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from faultlines import plot, text
-from faultlines.errors import InputError, unwritable
+from faultlines.errors import InputError, check_folder, shorten, unwritable
 from faultlines.estimates import ANSCOMBE, name_of
 from faultlines.guarantees import Bonferroni, Calibrated, Folds, Holdout
 from faultlines.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from os import PathLike
 
     from faultlines.clustering import Cluster, Clustering
     from faultlines.estimates import Estimates
@@ -41,20 +42,42 @@ _MEMBERS = 200  # members named in a cluster where not all are
 _TABS = 20  # results with a part of their own on one page
 _MATRIX = 300  # groups up to which results are laid beside each other group by group
 _MOST_CLUSTERS = 40  # that a level of the slider may have, unless the result itself has more
+_MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
 _NICE = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 _FAINT = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-15, 1e-20, 1e-30, 1e-50, 1e-100, 1e-200, 1e-300)
 
 
-def write(results: Sequence[Clustering], names: Sequence[str], path: Path, *, command: str | None = None) -> None:
+def checked(path: str | PathLike[str]) -> Path:
+    """Where a page can be written."""
+    try:
+        target = Path(path).expanduser()
+    except TypeError as error:
+        raise InputError(f"path={shorten(path)}", "is not a path", "Use for example 'out.html'.") from error
+    if target.suffix.lower() not in {".html", ".htm"}:
+        raise InputError(f"report={str(target)!r}", "does not end in .html", "Use for example 'out.html'.")
+    check_folder(f"report={str(target)!r}", target)
+    return target
+
+
+def write(
+    results: Sequence[Clustering],
+    names: Sequence[str],
+    path: Path,
+    *,
+    title: str | None = None,
+    command: str | None = None,
+) -> None:
     """Write the page of one result, or of several with an overview of them."""
-    made = page(results, names, command=command)
+    made = page(results, names, title=title, command=command)
     try:
         path.write_text(made, encoding="utf-8", newline="\n")
     except OSError as error:
         raise unwritable(f"report={str(path)!r}", error) from error
 
 
-def page(results: Sequence[Clustering], names: Sequence[str], *, command: str | None = None) -> str:
+def page(
+    results: Sequence[Clustering], names: Sequence[str], *, title: str | None = None, command: str | None = None
+) -> str:
     """The page as text."""
     shown = list(results[:_TABS])
     with progress("drawing the page", len(shown)) as advance:
@@ -65,7 +88,8 @@ def page(results: Sequence[Clustering], names: Sequence[str], *, command: str | 
     script = _file("report.js")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(_file("report.html")).render(
-        title=results[0].verdict if len(results) == 1 else f"{len(results)} results",
+        title=title or (results[0].verdict if len(results) == 1 else f"{len(results)} results"),
+        head=title or "",
         version=version("faultlines"),
         parts=parts,
         overview=_overview(results, names, shown) if len(results) > 1 else None,
@@ -98,7 +122,9 @@ def _part(c: Clustering, name: str, key: str, command: str | None) -> dict[str, 
         "verdict": c.verdict,
         "contrast": contrast(c),
         "rejected": c.rejected,
-        "notes": [line for note in c._notes() for line in note.split("\n")],
+        "alpha": _alpha(c.alpha),
+        "caution": _caution(c),
+        "notes": [line for note in c._notes() for line in note.split("\n") if not line.startswith("Intervals are")],
         "pictures": [
             {
                 "kind": kind,
@@ -110,6 +136,7 @@ def _part(c: Clustering, name: str, key: str, command: str | None) -> dict[str, 
             for one in drawn[kind]
         ],
         "columns": _cluster_columns(c),
+        "overall": _cluster_cells(c, c.overall, "all"),
         "clusters": [
             {"cells": cells, "rule": str(cluster.rule), "members": names, "more": more}
             for cells, cluster, (names, more) in zip(
@@ -130,20 +157,33 @@ def _part(c: Clustering, name: str, key: str, command: str | None) -> dict[str, 
 
 
 def contrast(c: Clustering) -> str:
-    """How far the outermost clusters are apart, in words; nothing where there is one, or several effects."""
-    if not c.rejected or c.groups.estimates is None or c.estimates.dims > 1:
+    """How far the outermost clusters are apart, in words."""
+    if not c.rejected or c.groups.estimates is None:
         return ""
+    if c.estimates.dims > 1:
+        spans = np.ptp([cluster.estimate for cluster in c.clusters], axis=0).tolist()
+        told = [
+            f"{part} by {c.number(i)(span).removeprefix('+')}"
+            for i, (part, span) in enumerate(zip(c._parts(), spans, strict=True))
+        ]
+        return f"Between its clusters, {', '.join(told)} at most."
     low, high = c.clusters[0], c.clusters[-1]
     gap = high.estimate - low.estimate
     size = f"{100 * gap:.2g} points" if c.estimates.scale is ANSCOMBE else c.number()(gap).removeprefix("+")
-    return f"The {c.groups.measure} is {size} higher for {_whom(c, high)} than for {_whom(c, low)}."
+    return f"The {c.groups.measure} is {size} higher for {_whom(c, high, True)} than for {_whom(c, low, False)}."
 
 
-def _whom(c: Clustering, cluster: Cluster) -> str:
-    """A cluster in few words: its rule where that says more, else its members."""
-    if c._has_rules() and cluster.rule.exact and len(cluster.rule) <= 60:
-        return str(cluster.rule)
-    return text.members(cluster.members, name_of, 40)
+def _whom(c: Clustering, cluster: Cluster, highest: bool) -> str:
+    """A cluster in few words: its rule where that fits and says more, else its members from the outermost on."""
+    if c._has_rules():
+        rule = cluster.rule
+        if rule.exact and len(rule) <= 80:
+            return str(rule)
+        fits = 2 * rule.precision * rule.recall >= _MOSTLY * (rule.precision + rule.recall)
+        if fits and len(rule) <= 110:
+            return f"mostly {rule}"
+        return f"{text.count(len(cluster.members))} groups (cluster {c.clusters.index(cluster) + 1})"
+    return text.members(cluster.members[::-1] if highest else cluster.members, name_of, 40)
 
 
 def _alpha(alpha: float) -> str:
@@ -189,23 +229,23 @@ def _cluster_columns(c: Clustering) -> list[str]:
 
 
 def _cluster_rows(c: Clustering) -> list[list[str]]:
-    """The cells of the table of clusters."""
-    total = float(np.sum(c.groups.n)) if c.groups.n is not None else 0.0
-    rows = []
-    for i, cluster in enumerate(c.clusters):
-        cells = [str(i + 1)]
-        if c.groups.estimates is not None:
-            several = bool(c._parts())
-            for part in range(len(c._parts()) or 1):
-                number = c.number(part)
-                low, high = cluster.ci[part] if several else cluster.ci
-                cells += [number(cluster.estimate[part] if several else cluster.estimate)]
-                cells += [f"{number(low)} … {number(high)}"]
-        cells += [text.count(len(cluster.members)), f"{len(cluster.members) / len(c.groups):.1%}"]
-        if cluster.n is not None:
-            cells += [text.count(cluster.n), f"{cluster.n / total:.1%}"]
-        rows.append(cells)
-    return rows
+    """The rows of the table of clusters."""
+    return [_cluster_cells(c, cluster, str(i + 1)) for i, cluster in enumerate(c.clusters)]
+
+
+def _cluster_cells(c: Clustering, cluster: Cluster, name: str) -> list[str]:
+    cells = [name]
+    if c.groups.estimates is not None:
+        several = bool(c._parts())
+        for part in range(len(c._parts()) or 1):
+            number = c.number(part)
+            low, high = cluster.ci[part] if several else cluster.ci
+            cells += [number(cluster.estimate[part] if several else cluster.estimate)]
+            cells += [f"{number(low)} … {number(high)}"]
+    cells += [text.count(len(cluster.members)), f"{len(cluster.members) / len(c.groups):.1%}"]
+    if cluster.n is not None and c.groups.n is not None:
+        cells += [text.count(cluster.n), f"{cluster.n / float(np.sum(c.groups.n)):.1%}"]
+    return cells
 
 
 def _members(cluster: Cluster) -> tuple[str, int]:
@@ -301,6 +341,7 @@ def _live(
                 "contrast": contrast(cut),
                 "header": _cluster_columns(cut),
                 "rows": _cluster_rows(cut),
+                "overall": _cluster_cells(cut, cut.overall, "all"),
                 "rules": [str(cluster.rule) for cluster in cut.clusters],
                 "members": [] if whole else [text.members(one.members, name_of, 80) for one in cut.clusters],
                 "partition": known[key],
@@ -373,7 +414,7 @@ def _facts(c: Clustering, command: str | None) -> list[tuple[str, str]]:
     facts = c.judgement.facts
     seed = f", seed={facts['seed']}" if "seed" in facts else ""
     tolerance = f", tolerance={c.tolerance:g}" if c.tolerance else ""
-    call = f"fl.cluster(data, alpha={c.alpha:g}, guarantee=fl.{c.guarantee!r}{tolerance}, refine={c.refine}{seed})"
+    call = f"fl.cluster(…, alpha={c.alpha:g}, guarantee=fl.{c.guarantee!r}{tolerance}, refine={c.refine}{seed})"
     told = [("Measured", c.groups.measure), ("Groups by", " × ".join(c.groups.attributes))]
     if c.groups.estimates is not None and c.estimates.scale.name != "identity":
         told.append(("Compared on the scale", c.estimates.scale.name))
@@ -386,6 +427,16 @@ def _facts(c: Clustering, command: str | None) -> list[tuple[str, str]]:
     told += [("Tolerance", f"{c.tolerance:g}")] if c.tolerance else []
     told += [("faultlines", version("faultlines")), ("Fingerprint of the data", c.fingerprint)]
     return [*told, ("To do it again", command or f"{call}.report(…)")]
+
+
+def _caution(c: Clustering) -> str:
+    """What a reader of the first lines must know: the same data chose the clusters and estimate them."""
+    if not c.rejected or c.groups.estimates is None or isinstance(c.guarantee, Holdout):
+        return ""
+    return (
+        "That clusters differ is what is claimed. How far they are apart is exaggerated, because the same data chose "
+        "the clusters: for figures to act on, use the guarantee holdout."
+    )
 
 
 def _guarantee(c: Clustering) -> str:
@@ -408,8 +459,9 @@ def _reading(c: Clustering) -> dict[str, list[str]]:
         )
     else:
         sure = f"If all groups were alike, two or more clusters would still be shown in at most {chance} of cases."
+    apart = "Clusters differ as a whole; of two single groups on either side of a line this is not claimed."
     read = [
-        "Groups in one cluster could not be told apart; groups in different clusters differ.",
+        "Groups in one cluster could not be told apart." + (f" {apart}" if c.rejected else ""),
         sure,
         "p is the smallest level α at which there is more than one cluster. Each fault line has a p of its own.",
     ]
@@ -423,7 +475,8 @@ def _reading(c: Clustering) -> dict[str, list[str]]:
                 else "also chose the cluster, so it describes more than it proves."
             )
         )
-    read.append("A rule says in short which groups a cluster holds; where it is not exact, it says how well it fits.")
+    rules = "A rule says in short which groups a cluster holds; where it is not exact, it says how well it fits."
+    read.append(rules + (" It does not speak of groups that were left out." if c.excluded else ""))
     dont = [
         "That groups in one cluster are equal. A difference may be there and be too small to be seen in these data.",
         "That every group is where it belongs. Groups near a fault line may well belong to the other side.",
@@ -452,7 +505,7 @@ def _overview(results: Sequence[Clustering], names: Sequence[str], shown: Sequen
             "alpha": _alpha(c.alpha),
             "clusters": c.n_clusters,
             "groups": text.count(len(c.groups)),
-            "contrast": contrast(c),
+            "contrast": contrast(c) or ("Clusters differ." if c.rejected else "No difference can be claimed."),
         }
         for i, c in enumerate(results)
     ]
