@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import itertools
 import pickle
 
@@ -60,12 +61,22 @@ def test_planted_rules_come_back_word_by_word(condition: object, words: str) -> 
         ([1, 2, 3, "(missing)"], ["(missing)", 3], "x 3 or (missing)"),
         ([1, 2, 3, "(missing)"], ["(missing)"], "x = (missing)"),
         (["a", "b", "c, d", ""], ["c, d", ""], 'x in {"", "c, d"}'),
+        (["a", "b", "US and CA", 'q"'], ["US and CA", 'q"'], 'x in {"US and CA", "q\\""}'),
+        (["1", "2", "3", "10"], ["3", "10"], "x 3–10"),
+        (["01", "02", "03", "10"], ["03", "10"], "x in {03, 10}"),
+        ([1, 2, 3.5, 4], [3.5, 4], "x 3.5 to 4"),
+        ([np.int64(1), np.int64(2), np.int64(3)], [np.int64(2), np.int64(3)], "x 2–3"),
         (list("abcdef"), list("abcde"), "x ≠ f"),
         (list("abcdefgh"), list("abcdef"), "x not in {g, h}"),
         ([True, False], [True], "x = True"),
         # Overlapping ranges and mixed types have no order.
         (["10-20", "15-30", "40-50", "60-70"], ["10-20", "40-50"], "x in {10-20, 40-50}"),
         ([1, "1", 2.5, "b"], [1, "b"], "x in {1, b}"),
+        (
+            [datetime.datetime(2024, 1, day, 0, 0, 0, day % 2) for day in (1, 2, 3, 4)],
+            [datetime.datetime(2024, 1, 1, 0, 0, 0, 1), datetime.datetime(2024, 1, 3, 0, 0, 0, 1)],
+            "x 2024-01-01 00:00:00.000001 or 2024-01-03 00:00:00.000001",
+        ),
     ],
 )
 def test_one_attribute(values: list[object], wanted: list[object], words: str) -> None:
@@ -152,6 +163,14 @@ def test_the_order_of_groups_does_not_matter() -> None:
     assert rule(list(CELLS), NAMES, list(wanted)) == rule(list(shuffled), NAMES, list(reversed(wanted)))
 
 
+def test_labels_in_a_regular_order_are_sampled_fairly() -> None:
+    labels = [(f"c{i % 10}", i // 10 % 50, f"d{i // 500}") for i in range(20_000)]
+    flipped = set(np.random.default_rng(0).permutation(20_000)[:200].tolist())
+    wanted = [label for i, label in enumerate(labels) if (label[0] in {"c7", "c8", "c9"}) != (i in flipped)]
+    found = rule(list(labels), ["c", "i", "d"], list(wanted))
+    assert found.startswith("c in {c7, c8, c9} (precision 9")
+
+
 def test_of_very_many_groups_a_sample_is_searched_and_all_are_judged() -> None:
     labels = list(itertools.product(range(100), "abcd", range(30), "xyz"))
     wanted = [label for label in labels if label[0] < 50 and label[1] == "a" and label != (3, "a", 3, "x")]
@@ -207,6 +226,36 @@ def test_an_attribute_of_many_values_gains_nothing_from_noise() -> None:
     many, few = np.mean(shares, axis=0)
     assert many < 0.05  # without the correction it would be a third of the noise, 0.1
     assert few > 0.9
+
+
+def test_nested_attributes_lose_no_more_than_they_have() -> None:
+    """Forty cities in eight countries: once the country is known, a city has 32 effects left, not 39."""
+    rng = np.random.default_rng(3)
+    labels = [(f"c{city % 8}", f"t{city}", device) for city in range(40) for device in range(2)]
+    theta = np.repeat(rng.normal(0, 3, 40), 2) + rng.normal(size=80)
+    estimates = fl.Estimates(theta, np.ones(80), labels, attributes=["country", "city", "device"])
+    city = explained(estimates, Population(labels, estimates.attributes))[1]
+
+    def left(codes: list[int]) -> float:
+        means = np.bincount(codes, theta) / np.bincount(codes)
+        return float(np.sum((theta - means[codes]) ** 2))
+
+    # Devices are balanced, so they take the same off either side.
+    gained = left([i // 2 % 8 for i in range(80)]) - left([i // 2 for i in range(80)]) - 32
+    assert city.beyond == pytest.approx(gained / (left([0] * 80) - 79), abs=1e-6)
+
+
+def test_noise_is_not_shared_out() -> None:
+    labels = list(itertools.product(range(4), range(6)))
+    shares = [
+        row.alone
+        for seed in range(100)
+        for row in fl.cluster(
+            fl.Estimates(np.random.default_rng(seed).normal(size=24), np.ones(24), labels, attributes=["a", "b"]),
+            guarantee="bonferroni",
+        ).explained()
+    ]
+    assert len(shares) <= 3 * 10  # Cochran's Q finds something in about 5 of 100
 
 
 def test_one_attribute_or_no_estimates_explain_nothing() -> None:

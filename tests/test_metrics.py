@@ -135,7 +135,8 @@ def test_experiments_agree_with_tea_tasting(ours: Any, theirs: Any, covariate: s
         assert absolute.theta[i] == pytest.approx(result.effect_size, rel=tolerance)
         t = sm.stats.stattools.stats.t.ppf(0.975, absolute.dof[i]) if absolute.dof is not None else np.nan
         assert 2 * t * absolute.se[i] == pytest.approx(width, rel=max(tolerance, 1e-6))
-        assert relative.theta[i] == pytest.approx(result.rel_effect_size, rel=tolerance)
+        assert relative.natural[i] == pytest.approx(result.rel_effect_size, rel=tolerance)
+        assert relative.theta[i] == pytest.approx(np.log1p(result.rel_effect_size), rel=2 * tolerance)
 
 
 def test_difference_is_welchs_t_test() -> None:

@@ -20,7 +20,7 @@ from faultlines.aggregate import checked_size, measure, measure_parts
 from faultlines.calibration import draws_for
 from faultlines.describe import Explained, Population, explained
 from faultlines.errors import InputError, shorten
-from faultlines.estimates import IDENTITY, Estimates, Excluded, Scales, name_of
+from faultlines.estimates import IDENTITY, LOG_RATIO, Estimates, Excluded, Scales, name_of
 from faultlines.groups import Bins, attach, canonical
 from faultlines.guarantees import Bonferroni, Calibrated, Folds, Guarantee, Holdout, Judged, Judgement, guarantee_of
 from faultlines.hierarchy import Hierarchy, notion_of, partition
@@ -152,7 +152,10 @@ class Clustering:
     @property
     def tolerance(self) -> float:
         """How far apart effects may be and still count as similar."""
-        return self.groups.tolerance if isinstance(self.groups, Gaussian) else 0.0
+        if not isinstance(self.groups, Gaussian):
+            return 0.0
+        of_ratios = self.groups.estimates.scale is LOG_RATIO
+        return float(np.expm1(self.groups.tolerance)) if of_ratios else self.groups.tolerance
 
     @property
     def n_clusters(self) -> int:
@@ -762,8 +765,10 @@ def _one_effect(notion: Gaussian, clusters: IntArray, alpha: float) -> list[tupl
     scale = estimates.scale
     natural, lower, upper, natural_errors = means, means - reach * errors, means + reach * errors, errors
     if scale is not IDENTITY:  # compared on one scale, reported on another
-        trials = scale.mass(estimates.se)
-        natural = np.bincount(clusters, trials * estimates.natural, count) / np.bincount(clusters, trials, count)
+        natural = scale.natural(means)
+        if scale.is_share:
+            trials = scale.mass(estimates.se)
+            natural = np.bincount(clusters, trials * estimates.natural, count) / np.bincount(clusters, trials, count)
         # Where there are no events at all, the interval of the scale begins a little above their share of zero.
         lower, upper = np.minimum(scale.natural(lower), natural), np.maximum(scale.natural(upper), natural)
         natural_errors = errors * scale.slope(means)
@@ -785,7 +790,8 @@ def _several_effects(
     natural = np.array(means)
     scales = estimates.scale.parts if isinstance(estimates.scale, Scales) else (estimates.scale,) * estimates.dims
     for i, scale in enumerate(scales):
-        if scale is not IDENTITY:
+        natural[:, i] = scale.natural(means[:, i])
+        if scale.is_share:
             trials = scale.mass(estimates.se[:, i])
             total = np.bincount(clusters, trials * estimates.natural[:, i], count)
             natural[:, i] = total / np.bincount(clusters, trials, count)

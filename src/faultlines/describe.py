@@ -8,6 +8,7 @@ precision and recall beside it.
 from __future__ import annotations
 
 import datetime
+import json
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from scipy.special import chdtrc
 
 from faultlines import text
 from faultlines.frames import MISSING
@@ -36,8 +38,9 @@ _BOXES = 3  # that a rule may join with "or"
 _SHORT = 16  # length of a rule, in values, ranges and conditions, up to which exactness is worth it
 _WORTH = 0.03  # gain in F₁ that pays for another box
 _LENGTH = 0.004  # of F₁ that each of them costs
-_PURITY = (1.0, 4.0, 16.0)  # how much worse a wrong group is than a missing one, tried in turn
-_SEARCHED = 20_000  # groups a search looks at
+_PURITY = (1.0, 8.0)  # how much worse a wrong group is than a missing one, tried in turn
+_STARTS = 4  # attributes that a search begins with
+_SEARCHED = 8_000  # groups a search looks at
 _MOST_ATTRIBUTES = 8  # up to which every choice of conditions is tried
 
 
@@ -99,7 +102,8 @@ class _Column:
         values = sorted(known, key=_interval if ordered else rank) + [MISSING] * (MISSING in found)
         code = {value: i for i, value in enumerate(values)}
         codes = np.fromiter((code[part] for part in parts), dtype=np.int64, count=len(parts))
-        return cls(name, tuple(values), codes, ordered and len(known) > 1, len(known) if MISSING in found else -1)
+        shown = _quoted(name)
+        return cls(shown, tuple(values), codes, ordered and len(known) > 1, len(known) if MISSING in found else -1)
 
     def runs(self, allowed: BoolArray) -> list[tuple[int, int]]:
         """First and last of every run of allowed values; what is missing is not part of the order."""
@@ -150,13 +154,14 @@ class _Column:
             return str(Range(low.lower, high.upper, low.whole and high.whole))
         if first == last:
             return _quoted(low)
-        if isinstance(low, str) and isinstance(high, str) and not _DATE.fullmatch(low):
+        if isinstance(low, str) and isinstance(high, str) and not (_DATE.fullmatch(low) or _NUMBER.fullmatch(low)):
             return _joined(_interval(low)[0], _interval(high)[1])
-        plain = isinstance(low, int) and isinstance(high, int) and low >= 0
+        plain = str(low).isdigit() and str(high).isdigit()
         return f"{low}–{high}" if plain else f"{low} to {high}"
 
 
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?([ T]\d{2}:\d{2}(:\d{2})?)?")
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")  # leading zeros are part of a name
 _FROM_TO = re.compile(r"(\d+(?:\.\d+)?)\s*(?:-|–|to)\s*(\d+(?:\.\d+)?)")
 _FROM = re.compile(
     r"(?:≥|>=|>|over\s|(?:more|greater|older) than\s)\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*(?:\+|or more|and over)"
@@ -168,13 +173,20 @@ def _interval(value: Hashable) -> tuple[float, float]:
     """A value of an ordered attribute as a range of numbers: 45–49, 65+, below 18, a date, a number itself."""
     if isinstance(value, Range):
         return value.lower, value.upper
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         raise TypeError(value)
     words = str(value).strip().casefold()
-    if isinstance(value, datetime.date) or _DATE.fullmatch(words):
+    if isinstance(value, datetime.datetime):
+        since = value.replace(tzinfo=None) - (value.utcoffset() or datetime.timedelta()) - datetime.datetime.min
+        value = since / datetime.timedelta(microseconds=1)
+    elif isinstance(value, datetime.date):
+        value = value.toordinal()
+    elif _DATE.fullmatch(words):
         value = float(re.sub(r"\D", "", words).ljust(14, "0"))
-    if isinstance(value, int | float):
-        return value, value
+    elif _NUMBER.fullmatch(words):
+        value = float(words)
+    if isinstance(value, int | float | np.number):
+        return float(value), float(value)
     if found := _FROM_TO.fullmatch(words):
         return float(found[1]), float(found[2])
     if found := _FROM.fullmatch(words):
@@ -186,7 +198,7 @@ def _interval(value: Hashable) -> tuple[float, float]:
 
 def _has_order(values: Sequence[Hashable]) -> bool:
     """Whether all values are numbers, dates or ranges of one kind that do not overlap."""
-    if len({str if isinstance(value, str) else type(value) for value in values}) != 1:
+    if len({float if isinstance(value, int | float | np.number) else type(value) for value in values}) != 1:
         return False
     try:
         found = sorted(map(_interval, values))
@@ -204,7 +216,8 @@ def _joined(low: float, high: float) -> str:
 def _quoted(value: Hashable) -> str:
     """A value as it can stand in a list: in quotes where it would be read as several, or as none."""
     words = text.printable(str(value))
-    return f'"{words}"' if words != words.strip() or not words or re.search(r'[,{}"]', words) else words
+    odd = words != words.strip() or not words or re.search(r'[,{}"=≠()]|\b(and|or|nor|in)\b', words)
+    return json.dumps(words, ensure_ascii=False) if odd and words != MISSING else words
 
 
 class Population:
@@ -246,16 +259,13 @@ class Population:
         mask[list(map(self._place.__getitem__, members))] = True
         return mask
 
-    @property
-    def _step(self) -> int:
-        return max(1, len(self.labels) // _SEARCHED)
-
     @cached_property
-    def _sample(self) -> Population:
-        """Every so many-th group, to search among; a rule's fit is always that over all groups."""
-        sample = Population(self.labels[:: self._step], self.attributes)
-        sample.__dict__["columns"] = tuple(replace(c, codes=c.codes[:: self._step]) for c in self.columns)
-        return sample
+    def _sample(self) -> tuple[Population, IntArray]:
+        """Some groups to search among, and which they are; a rule's fit is always that over all groups."""
+        places = np.sort(np.random.default_rng(0).permutation(len(self.labels))[:_SEARCHED])
+        sample = Population([self.labels[i] for i in places.tolist()], self.attributes)
+        sample.__dict__["columns"] = tuple(replace(column, codes=column.codes[places]) for column in self.columns)
+        return sample, places
 
     def _found(self, want: BoolArray) -> Rule:
         if want.all():
@@ -263,10 +273,13 @@ class Population:
         exact = self._exact_box(want)
         if exact is not None and (self._cost(exact) <= _SHORT or len(self.columns) == 1):
             return self._worded([exact], want)
-        step = self._step
-        seen = self._sample if step > 1 and want[::step].any() and not want[::step].all() else self
-        inside, outside = (seen._cover(side[:: step if seen is not self else 1]) for side in (want, ~want))
-        rules = [(self._value(inside, want), False, inside), (self._value(outside, want, but=True), True, outside)]
+        seen, places = self._sample if len(self.labels) > _SEARCHED else (self, np.arange(len(self.labels)))
+        if not want[places].any() or want[places].all():
+            seen, places = self, np.arange(len(self.labels))
+        inside, outside = (seen._cover(side[places]) for side in (want, ~want))
+        rules = [(self._value(inside, want), False, inside)]
+        if not any(all(allowed.all() for allowed in box) for box in outside):
+            rules.append((self._value(outside, want, but=True), True, outside))
         if exact is not None:
             rules.append((self._value([exact], want), False, [exact]))
         _, but, boxes = max(rules, key=lambda rule: rule[0])
@@ -381,7 +394,7 @@ class Population:
     def _candidates(self, want: BoolArray, avoid: BoolArray) -> Iterator[Box]:
         """Boxes around many wanted groups and few others, one attribute after the other improved till nothing helps."""
         count = len(self.columns)
-        for impurity, first in product(_PURITY, range(count)):
+        for impurity, first in product(_PURITY, range(min(count, _STARTS))):
             box = self._everything()
             for _ in range(10):
                 before = [allowed.copy() for allowed in box]
@@ -456,6 +469,8 @@ def _best_run(gain: FloatArray, missing: int) -> BoolArray:
 
 
 COMBINATIONS = "(combinations)"
+_NOISE = 0.05  # p of Cochran's Q above which there is nothing to explain
+_MOST_EFFECTS = 800  # up to which the rank of a design is computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +505,8 @@ def explained(estimates: Estimates, population: Population) -> tuple[Explained, 
     if len(columns) < 2 or groups < 3:
         return ()
     found = []
+    freedom = _freedom(columns)
+    ranks = [_freedom([c for c in columns if c is not column]) for column in columns]
     for part in range(estimates.dims):
         theta, se = estimates.theta, estimates.se
         values, errors = (theta, se) if estimates.dims == 1 else (theta[:, part], se[:, part])
@@ -497,19 +514,30 @@ def explained(estimates: Estimates, population: Population) -> tuple[Explained, 
         unit = float(errors.min()) ** 2
         total = _sum_of_squares(values, weight, []) / unit
         real = total - (groups - 1)
+        if chdtrc(groups - 1, total) > _NOISE:  # nothing to share out
+            continue
         whole = _sum_of_squares(values, weight, [c.codes for c in columns]) / unit
         named = estimates.parts[part] if estimates.dims > 1 else ""
         for i, column in enumerate(columns):
             levels = len(column.values)
             alone = total - _sum_of_squares(values, weight, [column.codes]) / unit - (levels - 1)
             others = [c.codes for j, c in enumerate(columns) if j != i]
-            beyond = _sum_of_squares(values, weight, others) / unit - whole - (levels - 1)
-            shares = [float(np.clip(size / real, 0, 1)) if real > 0 else 0.0 for size in (alone, beyond)]
+            beyond = _sum_of_squares(values, weight, others) / unit - whole - (freedom - ranks[i])
+            shares = [float(np.clip(size / real, 0, 1)) for size in (alone, beyond)]
             found.append(Explained(column.name, levels, shares[0], shares[1], named))
-        spent = sum(len(column.values) - 1 for column in columns)
-        left = float(np.clip(1 - (total - whole - spent) / real, 0, 1)) if real > 0 else 0.0
+        left = float(np.clip(1 - (total - whole - freedom) / real, 0, 1))
         found.append(Explained(COMBINATIONS, groups, left, left, named))
     return tuple(found)
+
+
+def _freedom(columns: Sequence[_Column]) -> int:
+    """How many effects the values of these attributes have together; a city says what its country is already."""
+    plain = sum(len(column.values) - 1 for column in columns)
+    if plain > _MOST_EFFECTS or len(columns) < 2:
+        return plain
+    marks = [np.eye(len(column.values))[column.codes] for column in columns]
+    crossed = np.hstack(marks).T @ np.hstack(marks)
+    return int(np.linalg.matrix_rank(crossed, hermitian=True)) - 1
 
 
 def _sum_of_squares(values: FloatArray, weight: FloatArray, codes: Sequence[IntArray]) -> float:

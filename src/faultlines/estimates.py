@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -31,9 +31,14 @@ _MOST_PEOPLE = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale estimates are compared on, and the way back to what people read."""
+    """The scale estimates are compared on, and the way back to what people read.
+
+    Attributes:
+        is_share: Whether pooled groups are read as events over trials, whatever the scale makes of them.
+    """
 
     name: str
+    is_share: ClassVar[bool] = False
 
     def natural(self, theta: FloatArray) -> FloatArray:
         """From the scale to what people read."""
@@ -57,6 +62,7 @@ class Anscombe(Scale):
     """asin √((y + 3/8)/(n + 3/4)) for y of n: its variance 1/(4n + 2) does not depend on the rate."""
 
     name: str = "anscombe"
+    is_share: ClassVar[bool] = True
 
     @staticmethod
     def forward(successes: FloatArray, trials: FloatArray) -> FloatArray:
@@ -85,6 +91,7 @@ class Counts(Scale):
     """√((y + 3/8)/t) for y events in an exposure of t: its variance 1/(4t) does not depend on the rate of events."""
 
     name: str = "square root"
+    is_share: ClassVar[bool] = True
 
     @staticmethod
     def forward(events: FloatArray, exposure: FloatArray) -> FloatArray:
@@ -106,6 +113,25 @@ class Counts(Scale):
     def place(self, natural: FloatArray) -> FloatArray:
         """The root of a rate."""
         return np.asarray(np.sqrt(np.maximum(natural, 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class LogRatio(Scale):
+    """log(T/C), for a lift T/C − 1, whose own standard error grows with it, so that pooling would favour low ones."""
+
+    name: str = "log ratio"
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """The lift."""
+        return np.asarray(np.expm1(theta))
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """Derivative of the lift."""
+        return np.asarray(np.exp(theta))
+
+    def place(self, natural: FloatArray) -> FloatArray:
+        """The logarithm of the ratio behind a lift."""
+        return np.asarray(np.log1p(np.maximum(natural, -1 + 1e-12)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +159,7 @@ class Scales(Scale):
 IDENTITY = Scale("identity")
 ANSCOMBE = Anscombe()
 COUNTS = Counts()
+LOG_RATIO = LogRatio()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from faultlines.clustering import checked_alpha, checked_seed
 from faultlines.errors import InputError, shorten
-from faultlines.estimates import IDENTITY, Estimates
+from faultlines.estimates import ANSCOMBE, Estimates
 from faultlines.hierarchy import notion_of
 from faultlines.progress import progress
 from faultlines.similarity import Gaussian, Similarity, drawn_from
@@ -138,7 +138,7 @@ def _additive(notion: Gaussian) -> Similarity:
         effect = np.full(len(s), centre)
         if notion.tolerance:
             far = rng.random(len(s)) < 0.5
-            if estimates.scale is IDENTITY:
+            if estimates.scale is not ANSCOMBE:
                 effect[far] += notion.tolerance
             else:
                 rate = min(float(estimates.scale.natural(np.array([centre]))[0]), 1 - notion.tolerance)

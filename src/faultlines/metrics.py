@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from faultlines.errors import InputError, shorten
-from faultlines.estimates import ANSCOMBE, IDENTITY, Scale, Scales
+from faultlines.estimates import ANSCOMBE, IDENTITY, LOG_RATIO, Scale, Scales
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -287,18 +287,22 @@ def _difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> 
 
 
 def _lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
-    """T/C − 1, with variance by the delta method: s_T²/C² + T² s_C²/C⁴."""
+    """T/C − 1, compared as log(T/C), whose variance by the delta method is s_T²/T² + s_C²/C².
+
+    Both arms must be well above zero: to ask it of the control alone would leave out groups with a high lift only.
+    """
     with np.errstate(all="ignore"):
         arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate)
         reason = _reasons(len(m.n))
         _check_arms(arm, reason)
         control, treated = arm.value[:, 0], arm.value[:, 1]
         of_mean = arm.variance / arm.n
-        near = np.abs(control) <= _NEAR_ZERO * np.sqrt(of_mean[:, 0])
-        _mark(reason, near, f"control mean within {_NEAR_ZERO:g} standard errors of zero")
-        _mark(reason, control < 0, "control mean below zero")
-        parts = np.stack([treated**2 / control**4 * of_mean[:, 0], of_mean[:, 1] / control**2], axis=1)
-        return _finish(arm, treated / control - 1, parts, reason)
+        for name, mean, variance in (("control", control, of_mean[:, 0]), ("treatment", treated, of_mean[:, 1])):
+            near = np.abs(mean) <= _NEAR_ZERO * np.sqrt(variance)
+            _mark(reason, near, f"{name} mean within {_NEAR_ZERO:g} standard errors of zero")
+            _mark(reason, mean < 0, f"{name} mean below zero")
+        made = _finish(arm, np.log(treated / control), of_mean / arm.value**2, reason)
+        return made._replace(natural=treated / control - 1)
 
 
 def _rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measured:
@@ -422,10 +426,11 @@ def lift(
 ) -> Metric:
     """Relative lift: mean of the treated over mean of the control, less one, by the delta method (section 5.1.2).
 
-    A group whose control mean is within five standard errors of zero is left out: the delta method fails there.
-    Arguments as for `difference`.
+    Groups are compared and pooled by the logarithm of the ratio. A group with a mean within five standard errors of
+    zero in one of the arms is left out: the delta method fails there. Arguments as for `difference`.
     """
-    return _experiment("lift", _lift, value, None, variant, control, treatment, unit, covariate, weight)
+    made = _experiment("lift", _lift, value, None, variant, control, treatment, unit, covariate, weight)
+    return replace(made, scale=LOG_RATIO)
 
 
 def ratio_difference(
@@ -457,7 +462,8 @@ def ratio_lift(
     weight: str | None = None,
 ) -> Metric:
     """Relative lift of a ratio of sums, by the delta method. See `difference`."""
-    return _experiment("ratio lift", _lift, numer, denom, variant, control, treatment, unit, covariate, weight)
+    made = _experiment("ratio lift", _lift, numer, denom, variant, control, treatment, unit, covariate, weight)
+    return replace(made, scale=LOG_RATIO)
 
 
 def _experiment(

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import digamma, fdtrc, polygamma, stdtrit, xlog1py
 
 from faultlines.errors import InputError, shorten
-from faultlines.estimates import ANSCOMBE, COUNTS, IDENTITY, Anscombe, Estimates
+from faultlines.estimates import ANSCOMBE, COUNTS, IDENTITY, LOG_RATIO, Estimates
 from faultlines.tails import log_chi_square_1_tail, log_chi_square_tail, log_t_tail
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Gaussian:
         """How neighbours on the line are compared."""
         if self.tolerance == 0:
             return NORMAL
-        return WITHIN if self.estimates.scale is IDENTITY else WITHIN_RATES
+        return WITHIN_RATES if self.estimates.scale is ANSCOMBE else WITHIN
 
     def subset(self, keep: npt.NDArray[np.bool_]) -> Gaussian:
         """The same for some of the groups."""
@@ -475,11 +475,13 @@ def checked_tolerance(tolerance: float, estimates: Estimates) -> float:
             f"has no meaning for {estimates.dims} things at once ({estimates.measure})",
             "Cluster each of them on its own.",
         )
-    if estimates.scale is not IDENTITY and not isinstance(estimates.scale, Anscombe):
+    if estimates.scale not in (IDENTITY, LOG_RATIO, ANSCOMBE):
         raise InputError(
             f"tolerance={tolerance:g}", f"has no meaning on the {estimates.scale.name} scale", "Leave it out."
         )
-    if estimates.scale is not IDENTITY and tolerance >= 1:
+    if estimates.scale is LOG_RATIO:  # lifts are as far apart as their ratios
+        return float(np.log1p(tolerance))
+    if estimates.scale is ANSCOMBE and tolerance >= 1:
         raise InputError(f"tolerance={tolerance:g}", "rates differ by less than 1 in any case", "Use for example 0.01.")
     return float(tolerance)
 
@@ -830,7 +832,7 @@ def binomial(
         )
 
     def estimate(s: FloatArray) -> Estimates:
-        theta, se = Anscombe.forward(s[:, 0], s[:, 1]), 1 / np.sqrt(4 * s[:, 1] + 2)
+        theta, se = ANSCOMBE.forward(s[:, 0], s[:, 1]), 1 / np.sqrt(4 * s[:, 1] + 2)
         return Estimates(theta, se, n=s[:, 1], scale=ANSCOMBE, natural=s[:, 0] / s[:, 1])
 
     def divide(s: FloatArray, shares: Sequence[float], rng: np.random.Generator) -> list[FloatArray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BAR = 20
+_UNSEEN = {"Cc", "Cs", "Cn", "Co", "Zl", "Zp"}
+_TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def pvalue(log_p: float) -> str:
@@ -69,8 +72,10 @@ def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> s
 
 
 def printable(words: str) -> str:
-    """Text without anything a terminal would obey."""
-    return words if words.isprintable() else "".join(c if c.isprintable() else "�" for c in words)
+    """Text without anything a terminal would obey or that turns the order of what follows; joiners and spaces stay."""
+    if words.isprintable():
+        return words
+    return "".join("�" if unicodedata.category(c) in _UNSEEN or c in _TURNING else c for c in words)
 
 
 def members(labels: Sequence[Any], name: Callable[[Any], str], width: int) -> str:

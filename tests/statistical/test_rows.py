@@ -79,7 +79,34 @@ def test_skewed_revenue_is_reported(kind: str, groups: int) -> None:
         estimates.append(fl.Estimates(made.theta, made.se, dof=made.dof))
     rate = claims(estimates)
     print(f"{kind} of log-normal revenue, 200 rows an arm, K={groups}: {rate:.3f} at α=0.05")
-    assert rate <= {"difference": 0.08, "lift": 0.25}[kind]
+    assert rate <= {"difference": 0.08, "lift": 0.13}[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups", "rows"), [("revenue", 180, 400), ("revenue", 450, 150), ("converted", 180, 800)]
+)
+def test_lifts_of_small_unequal_groups_claim_little_and_are_not_biased(kind: str, groups: int, rows: int) -> None:
+    """Groups as unequal as countries, nothing differs: false claims, and the pooled lift, which should be zero."""
+    rng = np.random.default_rng(groups)
+    metric = fl.lift("x", variant="arm", control="A")
+    found, pooled = [], []
+    for _ in range(150):
+        sizes = np.maximum(rng.lognormal(np.log(rows), 0.7, groups).astype(int), 40)
+        n, mean, variance = (np.empty((groups, 2)) for _ in range(3))
+        for i, j in np.ndindex(groups, 2):
+            x = rng.random(sizes[i]) < (0.2 if kind == "revenue" else 0.04)
+            x = x * rng.lognormal(3.0, 0.8, sizes[i]) if kind == "revenue" else x.astype(float)
+            n[i, j], mean[i, j], variance[i, j] = sizes[i], x.mean(), x.var(ddof=1)
+        made = metric.estimate(fl.Moments(n[..., None], mean[..., None], variance[..., None, None]))
+        keep = made.reason == ""
+        freedom = np.inf if made.dof is None else made.dof[keep]
+        estimates = fl.Estimates(made.theta[keep], made.se[keep], dof=freedom, scale=metric.scale)
+        found.append(estimates)
+        pooled.append(float(np.expm1(np.average(estimates.theta, weights=estimates.se**-2.0))))
+    rate, bias, error = claims(found), np.mean(pooled), np.std(pooled) / len(pooled) ** 0.5
+    print(f"lift of {kind}, K={groups}, about {rows} an arm: {rate:.3f} at α=0.05, pooled {bias:+.4f} ± {error:.4f}")
+    assert rate <= 0.13
+    assert abs(bias) < 4 * error + 0.002
 
 
 @pytest.mark.parametrize("kind", ["weights", "covariate"])
