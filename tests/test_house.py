@@ -22,7 +22,7 @@ ROOMS = [
     *"invariance sequential many planning simulate plot report cli".split(),
 ]
 # A result has doors to its picture and its page, which are further right; they open when someone asks.
-DOORS = {"clustering": {"plot", "report"}}
+DOORS = {"clustering": {"plot", "report"}, "many": {"report"}}
 
 
 def imported(path: Path) -> set[str]:

@@ -119,6 +119,11 @@ def test_two_effects_are_ellipses_of_the_right_size() -> None:
     assert layers(plane(200))["ellipses"] == []
 
 
+def test_very_small_units_can_be_drawn_in_the_plane() -> None:
+    theta = np.array([[1.0, 2], [1.1, 2], [8, 2], [8, 2.2]]) * 1e-200
+    assert layers(fl.cluster(fl.Estimates(theta, np.full((4, 2), 1e-201)), guarantee="bonferroni"))["ellipses"]
+
+
 def test_three_effects_are_three_pictures() -> None:
     theta = np.random.default_rng(0).normal(size=(6, 3)) + 9 * (np.arange(6) > 2)[:, None]
     c = fl.cluster(fl.Estimates(theta, np.ones((6, 3)), parts=["a", "b", "c"]))
@@ -173,6 +178,8 @@ def test_charts_save_without_a_network(demo: fl.Clustering, tmp_path: Path) -> N
     chart = demo.plot()
     for kind in ("svg", "png", "html"):
         chart.save(str(tmp_path / f"x.{kind}"))
+    plot.save(demo, tmp_path / "y.SVG")
+    assert (tmp_path / "y.SVG").read_text(encoding="utf-8").startswith("<svg")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert not re.search(r"<script[^>]+src=|<link", page)

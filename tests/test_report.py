@@ -143,6 +143,41 @@ def test_rates_differ_in_points(tmp_path: Path) -> None:
     assert re.search(r"is 2[0-9] points higher for c than for [ab], [ab]\.", words_of(page_of(found, tmp_path)))
 
 
+def test_experiments_beyond_the_page_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from faultlines import many as room
+
+    monkeypatch.setattr(room, "_ON_A_PAGE", 3)
+    fl.cluster_many({f"e{i}": simulate.null(3, seed=i).estimates for i in range(5)}).report(tmp_path / "x.html")
+    assert "2 more are not on this page" in words_of((tmp_path / "x.html").read_text(encoding="utf-8"))
+
+
+def test_effects_may_have_any_name(tmp_path: Path) -> None:
+    theta = np.array([[0.0, 5], [0.1, 5], [9, 5], [9.1, 5.1]])
+    c = fl.cluster(fl.Estimates(theta, np.full((4, 2), 0.2), n=77, parts=["n", "cluster"]))
+    page = page_of(c, tmp_path)
+    header = re.search(r'data-is="groups">\s*<thead>(.*?)</thead>', page, re.DOTALL)
+    assert header is not None
+    names = re.findall(r">([^<>]+)</th>", header[1])
+    assert names == ["group", "n", "95% interval", "cluster", "95% interval", "n", "cluster"]
+
+
+def test_what_cannot_be_encoded_is_replaced(tmp_path: Path) -> None:
+    c = fl.cluster(fl.Estimates([0, 9.0, 9.1], [1.0] * 3, ["a\ud800", "b", "c"], measure="m\udfff"))
+    page = page_of(c, tmp_path, title="t\ud800", command="x\udcff")
+    assert "a�" in page
+    assert c._repr_html_()
+
+
+def test_regions_allow_for_few_degrees_of_freedom() -> None:
+    from scipy import stats
+
+    from faultlines.plot import _reach
+
+    assert _reach(0.05, np.inf) ** 2 == pytest.approx(stats.chi2.ppf(0.95, 2))
+    for dof in (3, 9, 50):  # Hotelling's T² by F
+        assert _reach(0.05, dof) ** 2 == pytest.approx(2 * dof / (dof - 1) * stats.f.ppf(0.95, 2, dof - 1))
+
+
 def test_the_same_result_is_the_same_page_to_the_byte(tmp_path: Path) -> None:
     pages = {page_of(cells(), tmp_path) for _ in range(2)}
     assert len(pages) == 1
@@ -194,13 +229,19 @@ def test_several_results_get_an_overview(demo: fl.Clustering, tmp_path: Path) ->
     together = fl.cluster_many({f"e{i:02}": simulate.planted([0, 9], [3, 3], seed=i).estimates for i in range(25)})
     together.report(tmp_path / "many.html")
     words = words_of((tmp_path / "many.html").read_text(encoding="utf-8"))
+    assert "25 experiments, corrected by Holm at α = 0.05" in words
     assert "25 results, 25 of them" in words
     assert "5 results are in this table only" in words
 
 
 @pytest.mark.parametrize(
     ("path", "problem"),
-    [("none/x.html", "there is no such folder"), ("x.pdf", "does not end in .html"), (5, "is not a path")],
+    [
+        ("none/x.html", "there is no such folder"),
+        ("x.pdf", "does not end in .html"),
+        (5, "is not a path"),
+        ("a\0b.html", "is not a path"),
+    ],
 )
 def test_a_page_that_cannot_be_written_is_said(path: Any, problem: str, demo: fl.Clustering) -> None:
     with pytest.raises(fl.InputError, match=problem):
@@ -427,6 +468,32 @@ def test_dark_mode_and_narrow_screens(demo: fl.Clustering, opened: Any) -> None:
     ink = page.page.eval_on_selector(".names_marks text", "e => getComputedStyle(e).fill")
     assert ink == "rgb(217, 222, 228)"
     assert page.page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+def test_of_very_many_groups_those_listed_follow_the_slider(opened: Any) -> None:
+    c = many(6_000)
+    page = opened(c)
+    assert set(page.page.locator('[data-is="groups"] tbody td:last-child').all_text_contents()) == {"1", "3"}
+    levels = json.loads(page.page.locator('[data-is="data"]').text_content())["levels"]
+    assert page.page.locator(".live-ridges polygon").count() == 0
+    page.slide(len(levels) - 1)
+    cut = c.at(float(levels[-1]["alpha"]))
+    outer = cut.labels[c.hierarchy.order[[0, -1]]].tolist()
+    shown = page.page.locator('[data-is="groups"] tbody td:last-child').all_text_contents()
+    assert [int(shown[0]), int(shown[-1])] == outer
+    box = page.page.locator('[data-is="picture"] svg').first.bounding_box()
+    hills = page.page.locator(".live-ridges polygon").last.bounding_box()
+    assert hills["y"] + hills["height"] < box["y"] + box["height"]
+
+
+def test_sorting_follows_the_slider(demo: fl.Clustering, opened: Any) -> None:
+    page = opened(demo)
+    page.slide(0)
+    button = page.page.locator('[data-is="groups"] th button', has_text=re.compile("^cluster$"))
+    button.click()
+    button.click()
+    page.page.click('[data-is="back"]')
+    assert page.texts('[data-is="groups"] tbody td:last-child') == sorted(map(str, demo.labels), reverse=True)
 
 
 def test_five_thousand_groups_open_and_slide(opened: Any) -> None:

@@ -94,6 +94,11 @@ def demo(
 
     if seed < 0:  # as `cluster` would say, but data come first here
         raise InputError(f"seed={seed}", "must be 0 or more", "Use for example --seed 0.")
+    try:
+        _check_pictures(report, plot)
+    except InputError as error:  # the demo goes on without the extra
+        if not error.problem.startswith("needs "):
+            raise
     simulated = onboarding(seed)
     found = cluster(simulated.estimates, seed=seed)
     groups, planted = len(simulated.truth), int(simulated.truth.max())
@@ -112,7 +117,7 @@ def demo(
     _write_json([found], json, found.alpha)
     told = [f"the whole result is in {json}"] if to_file else []
     try:
-        _write_pictures([found], report, plot)
+        _write_pictures([found], found.alpha, report, plot)
     except InputError as error:
         if not error.problem.startswith("needs "):
             raise
@@ -120,7 +125,8 @@ def demo(
     else:
         told.insert(0, f"the page to look at is {report}")
     if to_file:
-        _say(f"{'; '.join(told).capitalize()}. Next: faultlines estimates --help")
+        words = "; ".join(told)
+        _say(f"{words[0].upper()}{words[1:]}. Next: faultlines estimates --help")
 
 
 @app.command()
@@ -159,7 +165,7 @@ def estimates(
     if str(json) != "-":
         _say(str(found))
     _write_json([found], json, alpha)
-    _write_pictures([found], report, plot, title)
+    _write_pictures([found], alpha, report, plot, title)
     if fail_on_split and found.rejected:
         raise typer.Exit(1)
 
@@ -369,7 +375,7 @@ def _rows(
             _say(f"{len(found)} metrics, Holm's correction at α = {alpha:g} over all of them.\n")
         _say("\n\n".join(str(one) for one in found))
     _write_json(found, json, alpha)
-    _write_pictures(found, report, plot, title)
+    _write_pictures(found, alpha, report, plot, title)
     if fail_on_split and any(one.rejected for one in found):
         raise typer.Exit(1)
 
@@ -553,11 +559,15 @@ def _check_pictures(report: Path | None, plot: Path | None) -> None:
             raise InputError("--report, --plot", "are the same file", "Give each a name of its own.")
 
 
-def _write_pictures(found: list[Clustering], report: Path | None, plot: Path | None, title: str | None = None) -> None:
+def _write_pictures(
+    found: list[Clustering], alpha: float, report: Path | None, plot: Path | None, title: str | None = None
+) -> None:
     """The page over all results, and a picture of each; several are numbered."""
     if report is not None:
         command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
-        found[0].report(report, title=title, also=found[1:], command=command)
+        note = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}: each has a threshold of its own."
+        several = note if len(found) > 1 else None
+        found[0].report(report, title=title, also=found[1:], note=several, command=command)
     if plot is not None:
         from faultlines import plot as drawing
 

@@ -359,6 +359,7 @@ class Clustering:
         title: str | None = None,
         also: Sequence[Clustering] = (),
         names: Sequence[str] | None = None,
+        note: str | None = None,
         command: str | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
@@ -368,6 +369,7 @@ class Clustering:
             title: What stands at its head: the experiment, the model, the date.
             also: Results of other metrics, for tabs and an overview on the same page.
             names: What to call the results there; by default what each of them measures.
+            note: How they were corrected for their number, if they were.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
         """
         need_report("report()")
@@ -379,7 +381,11 @@ class Clustering:
         named = [one.groups.measure for one in results] if names is None else names
         if not isinstance(named, list | tuple) or len(named) != len(results):
             raise InputError(f"names={shorten(names)}", f"is not a list of {len(results)}", "Give one for each result.")
-        report.write(results, [str(name) for name in named], report.checked(path), title=title, command=command)
+        for name, value in {"title": title, "note": note, "command": command}.items():
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{name}={shorten(value)}", "is not text", "Give a string.")
+        target, called = report.checked(path), [str(name) for name in named]
+        report.write(results, called, target, title=title, note=note, command=command)
 
     @property
     def fingerprint(self) -> str:

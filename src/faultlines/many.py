@@ -21,6 +21,7 @@ from faultlines.clustering import (
     clustered,
     column_library,
     corrected,
+    need_report,
 )
 from faultlines.errors import InputError, did_you_mean, shorten
 from faultlines.estimates import Estimates
@@ -30,6 +31,7 @@ from faultlines.progress import progress
 from faultlines.similarity import Gaussian, Similarity
 
 _ON_A_PAGE = 1_000  # experiments in the overview of a page
+_HOW = {"holm": "Holm", "bh": "Benjamini–Hochberg"}
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,9 +111,16 @@ class Many:
 
     def report(self, path: str | PathLike[str]) -> None:
         """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`."""
+        need_report("report()")
+        from faultlines import report
+
         first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
-        results = [self[self.names[i]] for i in first]
-        results[0].report(path, also=results[1:], names=[self.names[i] for i in first])
+        names = [self.names[i] for i in first]
+        how = _HOW[self.correction]
+        note = f"{len(self):,} experiments, corrected by {how} at α = {self.alpha:g}: each has a threshold of its own."
+        report.write(
+            [self[name] for name in names], names, report.checked(path), note=note, left=len(self) - len(first)
+        )
 
     def _columns(self) -> dict[str, list[Any]]:
         smallest = np.nextafter(0.0, 1.0)
@@ -135,7 +144,7 @@ class Many:
 
     def __str__(self) -> str:
         found = self.rejected
-        how = {"holm": "Holm", "bh": "Benjamini–Hochberg"}[self.correction]
+        how = _HOW[self.correction]
         basis = f"{how}, {self.guarantee.name}, α = {self.alpha:g}"
         head = f"Clusters differ in {len(found):,} of {len(self):,} experiments ({basis})."
         by_name = {row["name"]: row for row in self.to_dicts()}

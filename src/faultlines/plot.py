@@ -183,7 +183,7 @@ def _effect(c: Clustering, frame: Frame, part: int) -> _Effect:
         return low, cluster.estimate[part] if several else cluster.estimate, high
 
     _, clusters = summarised(c.groups, c.labels, frame.level, c.population)
-    title = estimates.parts[part] if estimates.dims > 1 else c.groups.measure
+    title = text.printable(estimates.parts[part] if estimates.dims > 1 else c.groups.measure)
     # A few groups with huge intervals must not press all others together: theirs run out of the picture, and of very
     # many groups the outermost stand at its edge.
     tail = 0.0 if values.size < _MANY else 0.02
@@ -213,12 +213,18 @@ def _line_pvalues(c: Clustering, frame: Frame, runs: Sequence[object]) -> list[s
     return [f"p = {text.pvalue(float(p))}" for p in opened]
 
 
-def _overall(effect: _Effect, height: float) -> dict[str, list[Row]]:
+def _overall(effect: _Effect, rows: float, step: float) -> dict[str, list[Row]]:
     x = effect.overall
     return {
-        "overall": [{"x": x, "x2": x, "y": 0.0, "y2": height, "cluster": -1}],
-        "notes": [{"x": x, "y": -0.012 * height, "text": "mean of all", "cluster": -1, "align": "center"}],
+        "overall": [{"x": x, "x2": x, "y": 0.0, "y2": float(rows), "cluster": -1}],
+        "notes": [{"x": x, "y": -9 / step, "text": "mean of all", "cluster": -1, "align": "center"}],
     }
+
+
+def _columns(axis: Axis, pvalues: Sequence[str]) -> tuple[float, float]:
+    """Where the p of the lines and the names of the clusters stand, to the right of the rows."""
+    widest = max(map(len, pvalues), default=0)
+    return axis.beyond(WIDTH + 8, WIDTH), axis.beyond(WIDTH + 8 + max(88, 6.4 * widest + 14), WIDTH)
 
 
 def _rows(c: Clustering, frame: Frame, part: int) -> Picture:
@@ -228,12 +234,13 @@ def _rows(c: Clustering, frame: Frame, part: int) -> Picture:
     groups = labels.size
     step = float(np.clip(900 / groups, 2.2, 16.0))
     height = max(round(groups * step), 40)
-    names = [name_of(c.groups.labels[i]) for i in frame.order.tolist()]
+    names = [text.printable(name_of(c.groups.labels[i])) for i in frame.order.tolist()]
     number = c.number(part)
     runs = _runs(labels)
-    first_column, second_column = axis.beyond(WIDTH + 8, WIDTH), axis.beyond(WIDTH + 96, WIDTH)
+    pvalues = _line_pvalues(c, frame, runs)
+    first_column, second_column = _columns(axis, pvalues)
     layers: dict[str, list[Row]] = {name: [] for name in LAYERS}
-    layers |= _overall(effect, groups)
+    layers |= _overall(effect, groups, height / groups)
     ends = zip(effect.values.tolist(), effect.lower.tolist(), effect.upper.tolist(), labels.tolist(), strict=True)
     for place, (value, low, high, cluster) in enumerate(ends):
         y = place + 0.5
@@ -259,7 +266,7 @@ def _rows(c: Clustering, frame: Frame, part: int) -> Picture:
             layers["sides"].append({"x": second_column, "y": middle, "text": about, "cluster": cluster})
             free = middle
     free = -np.inf
-    for (_, first, _), words in zip(runs[1:], _line_pvalues(c, frame, runs), strict=True):
+    for (_, first, _), words in zip(runs[1:], pvalues, strict=True):
         y = float(first)
         layers["faults"].append({"x": axis.low, "x2": axis.high, "y": y, "y2": y, "cluster": 0})
         if words and (y - free) * step >= 12:
@@ -278,7 +285,7 @@ def _named_extremes(names: Sequence[str] | _Names, effect: _Effect, groups: int,
         {
             "x": effect.axis.low,
             "y": y,
-            "text": f"{which}: {', '.join(_short(names[i]) for i in places)}",
+            "text": f"{which}: {text.members(places, names.__getitem__, 110)}",
             "cluster": -1,
             "align": "left",
         }
@@ -303,8 +310,8 @@ def _ridges(c: Clustering, frame: Frame, part: int) -> Picture:
     middles = (edges[:-1] + edges[1:]) / 2
     number = c.number(part)
     layers: dict[str, list[Row]] = {name: [] for name in LAYERS}
-    layers |= _overall(effect, len(shown))
-    second_column = axis.beyond(WIDTH + 96, WIDTH)
+    layers |= _overall(effect, len(shown), step)
+    first_column, second_column = _columns(axis, told)
     for row, i in enumerate(shown):
         cluster = runs[i][0]
         inside = values[labels == cluster]
@@ -334,7 +341,7 @@ def _ridges(c: Clustering, frame: Frame, part: int) -> Picture:
             skipped = len(runs) - len(shown) if row == _RIDGES // 2 and len(shown) < len(runs) else 0
             words = f"… {skipped} more" if skipped else told[i - 1]
             layers["faults"].append({"x": axis.low, "x2": axis.high, "y": y, "y2": y, "cluster": 0})
-            layers["sides"].append({"x": axis.beyond(WIDTH + 8, WIDTH), "y": y, "text": words, "cluster": 0})
+            layers["sides"].append({"x": first_column, "y": y, "text": words, "cluster": 0})
     names = _Names(c, frame)
     layers["notes"] += _named_extremes(names, effect, len(shown), step)
     about = f"how the estimates of {text.count(values.size)} groups by {effect.title} are spread in each cluster"
@@ -348,7 +355,7 @@ class _Names:
         self._labels, self._order = c.groups.labels, frame.order
 
     def __getitem__(self, place: int) -> str:
-        return name_of(self._labels[int(self._order[place])])
+        return text.printable(name_of(self._labels[int(self._order[place])]))
 
 
 def _short(name: str, width: int = 40) -> str:
@@ -363,24 +370,28 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
     """Two things measured together: an ellipse for each group where there are few, dots where there are many."""
     estimates = c.estimates
     order = frame.order
-    reach = float(np.sqrt(chdtri(2, frame.level)))
     angles = np.linspace(0, 2 * np.pi, 48, endpoint=False)
-    circle = reach * np.column_stack([np.cos(angles), np.sin(angles)])
+    circle = np.column_stack([np.cos(angles), np.sin(angles)])
     labels, values = c.labels[order], estimates.natural[order]
+    unit = float(estimates.se.max())  # squares of very small numbers would be lost
 
-    def outline(centre: FloatArray, cov: FloatArray) -> FloatArray:
-        return estimates.scale.natural(centre + circle @ np.linalg.cholesky(cov).T)
+    def outline(centre: FloatArray, cov: FloatArray, dof: float) -> FloatArray:
+        try:
+            root = np.linalg.cholesky(cov / unit / unit) * unit
+        except np.linalg.LinAlgError:  # so small that its square is zero
+            root = np.zeros((2, 2))
+        return estimates.scale.natural(centre + _reach(frame.level, dof) * circle @ root.T)
 
     cov = estimates.cov if estimates.cov is not None else np.einsum("ki,ij->kij", estimates.se**2, np.eye(2))
+    dof = np.full(len(estimates), np.inf) if estimates.dof is None else estimates.dof
     notion = c.groups if isinstance(c.groups, Gaussian) else Gaussian(estimates)
     centred, pooled = notion.pooled(c.labels - 1)
-    centres = [
-        outline(mean, matrix)
-        for mean, matrix in zip(centred + estimates.theta[len(estimates) // 2], pooled, strict=True)
-    ]
+    means = centred + estimates.theta[len(estimates) // 2]
+    freedom = np.full(c.n_clusters, np.inf) if estimates.dof is None else notion.freedom_of_several(c.labels - 1)
+    centres = list(map(outline, means, pooled, np.ravel(freedom).tolist()))
     layers: dict[str, list[Row]] = {name: [] for name in LAYERS}
     few = labels.size <= _OUTLINED
-    ellipses = [outline(estimates.theta[i], cov[i]) for i in order.tolist()] if few else []
+    ellipses = [outline(estimates.theta[i], cov[i], float(dof[i])) for i in order.tolist()] if few else []
     seen = np.vstack([values, *centres])
     span = np.ptp(seen, axis=0)
     room = np.where(span > 0, span, 1e-9)
@@ -420,6 +431,13 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
         f"{text.count(labels.size)} groups by {x.title} and {y.title}, clusters with {text.level(frame.level)} regions"
     )
     return Picture(shows, WIDTH, _TALL, x, y, layers)
+
+
+def _reach(alpha: float, dof: float) -> float:
+    """How many standard errors a region of two effects reaches: χ² on 2, or Hotelling's T² where dof is finite."""
+    if np.isinf(dof):
+        return float(np.sqrt(chdtri(2, alpha)))
+    return float(np.sqrt(dof * (alpha ** (-2 / max(dof - 1, 0.5)) - 1)))
 
 
 def _where_there_is_room(points: Sequence[Row], taken: Sequence[Row], x: Axis, y: Axis) -> list[Row]:
@@ -517,8 +535,9 @@ class _Offline:
 
     def save(self, fp: Any, format: Any = None, **options: Any) -> None:  # noqa: A002 - Altair's name for it
         """As in Altair, with ``inline=True`` for HTML."""
-        is_page = (format or str(fp).rpartition(".")[2]) == "html"
-        super().save(fp, format, **({"inline": True} if is_page else {}) | options)  # type: ignore[misc]
+        ending = str(fp).rpartition(".")[2].lower()
+        chosen = format or (ending if ending in ("svg", "png", "html", "json", "pdf") else None)
+        super().save(fp, chosen, **({"inline": True} if chosen == "html" else {}) | options)  # type: ignore[misc]
 
 
 class Chart(_Offline, alt.LayerChart):  # type: ignore[misc]
@@ -671,9 +690,10 @@ def check_target(path: Path) -> None:
 def save(c: Clustering, path: Path, kind: Kind = "groups", theme: Theme = "light") -> None:
     """Write a picture; what its name ends in says how."""
     check_target(path)
-    options = {"scale_factor": 2} if path.suffix.lower() == ".png" else {}
+    ending = path.suffix.lower().removeprefix(".")
+    options = {"scale_factor": 2} if ending == "png" else {}
     chart = plot(c, kind, theme)
     try:
-        chart.save(str(path), **options)
+        chart.save(str(path), ending, **options)
     except OSError as error:
         raise unwritable(f"plot={str(path)!r}", error) from error

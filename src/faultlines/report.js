@@ -101,7 +101,7 @@
         about.colSpan = heads.length;
         const details = make("details");
         details.append(make("summary", {}, "members"));
-        const names = labels.length ? data.names.filter((_, place) => labels[place] === i + 1).join(", ") : level.members[i];
+        const names = data.names.length ? data.names.filter((_, place) => labels[place] === i + 1).join(", ") : level.members[i];
         details.append(make("p", {}, names));
         about.append(make("span", { class: "rule" }, level.rules[i]), details);
         return [row, who];
@@ -131,6 +131,8 @@
         cell.replaceChildren(chip(cluster));
         cell.dataset.v = cluster;
       });
+      slider.setAttribute("aria-valuetext", find("level").textContent);
+      sort();
     };
     slider.value = data.now;
     find("controls").hidden = false;
@@ -171,24 +173,30 @@
 
     // Sorting
     const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, column) => {
+    const sort = () => {
+      const column = heads.findIndex((head) => head.hasAttribute("aria-sort"));
+      if (column < 0) return;
+      const falling = heads[column].getAttribute("aria-sort") === "descending";
+      const key = (row) => {
+        const cell = row.cells[column];
+        return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
+      };
+      const order = rows.map((row, i) => [key(row), i]);
+      order.sort(([a, i], [b, j]) => {
+        const by = typeof a === "number" && typeof b === "number" ? a - b
+          : String(a).localeCompare(String(b), undefined, { numeric: true });
+        return (falling ? -by : by) || i - j;
+      });
+      table.tBodies[0].append(...order.map(([, i]) => rows[i]));
+    };
+    heads.forEach((head) => {
       const button = make("button", { type: "button" }, head.textContent);
       head.replaceChildren(button);
       button.addEventListener("click", () => {
-        const falling = head.getAttribute("aria-sort") === "ascending";
+        const way = head.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
         for (const other of heads) other.removeAttribute("aria-sort");
-        head.setAttribute("aria-sort", falling ? "descending" : "ascending");
-        const key = (row) => {
-          const cell = row.cells[column];
-          return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
-        };
-        const order = rows.map((row, i) => [key(row), i]);
-        order.sort(([a, i], [b, j]) => {
-          const by = typeof a === "number" && typeof b === "number" ? a - b
-            : String(a).localeCompare(String(b), undefined, { numeric: true });
-          return (falling ? -by : by) || i - j;
-        });
-        table.tBodies[0].append(...order.map(([, i]) => rows[i]));
+        head.setAttribute("aria-sort", way);
+        sort();
       });
     });
   }
@@ -204,7 +212,7 @@
     choose(location.hash.slice(1) || tabs[0].dataset.tab);
     if (!document.querySelector('[aria-selected="true"]')) choose(tabs[0].dataset.tab);
     window.addEventListener("hashchange", () => {
-      choose(location.hash.slice(1));
+      choose(location.hash.slice(1) || tabs[0].dataset.tab);
       document.querySelector("nav.tabs").scrollIntoView();
     });
   }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import math
 import re
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from faultlines.clustering import Cluster, Clustering
     from faultlines.estimates import Estimates
     from faultlines.plot import Frame, Picture
+    from faultlines.similarity import IntArray
 
 _LISTED = 5_000  # groups up to which all are listed
 _ENDS = 500  # groups listed from either end where there are more
@@ -51,7 +53,9 @@ def checked(path: str | PathLike[str]) -> Path:
     """Where a page can be written."""
     try:
         target = Path(path).expanduser()
-    except TypeError as error:
+        if "\0" in str(target):
+            raise TypeError
+    except (TypeError, RuntimeError) as error:
         raise InputError(f"path={shorten(path)}", "is not a path", "Use for example 'out.html'.") from error
     if target.suffix.lower() not in {".html", ".htm"}:
         raise InputError(f"report={str(target)!r}", "does not end in .html", "Use for example 'out.html'.")
@@ -65,38 +69,57 @@ def write(
     path: Path,
     *,
     title: str | None = None,
+    note: str | None = None,
     command: str | None = None,
+    left: int = 0,
 ) -> None:
-    """Write the page of one result, or of several with an overview of them."""
-    made = page(results, names, title=title, command=command)
+    """Write the page of one result, or of several with an overview of them; `left` others are not on it."""
+    made = page(results, names, title=title, note=note, command=command, left=left)
     try:
-        path.write_text(made, encoding="utf-8", newline="\n")
+        path.write_bytes(made.encode("utf-8", "replace"))
     except OSError as error:
         raise unwritable(f"report={str(path)!r}", error) from error
 
 
 def page(
-    results: Sequence[Clustering], names: Sequence[str], *, title: str | None = None, command: str | None = None
+    results: Sequence[Clustering],
+    names: Sequence[str],
+    *,
+    title: str | None = None,
+    note: str | None = None,
+    command: str | None = None,
+    left: int = 0,
 ) -> str:
     """The page as text."""
     shown = list(results[:_TABS])
+    names = [
+        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)
+    ]
     with progress("drawing the page", len(shown)) as advance:
         parts = []
         for i, result in enumerate(shown):
-            parts.append(_part(result, names[i], f"r{i}", command))
+            parts.append(_part(result, names[i], f"r{i}", note, command))
             advance(1)
     script = _file("report.js")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
     return environment.from_string(_file("report.html")).render(
         title=title or (results[0].verdict if len(results) == 1 else f"{len(results)} results"),
         head=title or "",
         version=version("faultlines"),
         parts=parts,
-        overview=_overview(results, names, shown) if len(results) > 1 else None,
+        overview=_overview(results, names, shown, left) if len(results) > 1 else None,
+        note=note or "",
         style=Markup(_file("report.css").replace("/* palette */", _palette())),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _shown(value: object) -> object:
+    """Whatever is put into the page, without what no reader can see."""
+    return text.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _file(name: str) -> str:
@@ -110,7 +133,7 @@ def _palette() -> str:
 # ------------------------------------------------------------------------------------------------------- one result
 
 
-def _part(c: Clustering, name: str, key: str, command: str | None) -> dict[str, Any]:
+def _part(c: Clustering, name: str, key: str, note: str | None, command: str | None) -> dict[str, Any]:
     """Everything the page says about one result."""
     frame = plot.Frame.of(c)
     drawn = {kind: plot.pictures(c, kind, frame) for kind in ("groups", "tree")}
@@ -151,7 +174,7 @@ def _part(c: Clustering, name: str, key: str, command: str | None) -> dict[str, 
         "n_excluded": len(c.excluded),
         "dropped": list(c.dropped.items()),
         "facts": _facts(c, command),
-        "reading": _reading(c),
+        "reading": _reading(c, note),
         "data": Markup(_json(_live(c, frame, drawn, cuts, whole=whole))),
     }
 
@@ -169,7 +192,9 @@ def contrast(c: Clustering) -> str:
         return f"Between its clusters, {', '.join(told)} at most."
     low, high = c.clusters[0], c.clusters[-1]
     gap = high.estimate - low.estimate
-    size = f"{100 * gap:.2g} points" if c.estimates.scale is ANSCOMBE else c.number()(gap).removeprefix("+")
+    size = c.number()(gap).removeprefix("+")
+    if c.estimates.scale is ANSCOMBE:
+        size = f"{100 * gap:.0f} points" if gap >= 0.095 else f"{100 * gap:.2g} points"
     return f"The {c.groups.measure} is {size} higher for {_whom(c, high, True)} than for {_whom(c, low, False)}."
 
 
@@ -209,7 +234,7 @@ def _cuts(c: Clustering) -> tuple[list[Clustering], int]:
     cuts, skipped = [], 0
     for alpha in sorted(level for level in levels if level < 1):
         count = 1 + int(np.searchsorted(log_p, math.log(alpha)))
-        if count > max(_MOST_CLUSTERS, c.n_clusters):
+        if count > _MOST_CLUSTERS and alpha != c.alpha:
             skipped += 1
             continue
         try:
@@ -256,38 +281,42 @@ def _members(cluster: Cluster) -> tuple[str, int]:
 
 def _group_table(c: Clustering, frame: Frame, *, whole: bool) -> dict[str, Any]:
     """The groups in the order of the picture: all of them, or those at either end."""
-    order = frame.order if whole else np.concatenate([frame.order[:_ENDS], frame.order[-_ENDS:]])
+    order = _listed(frame, whole=whole)
     estimates = c.groups.estimates
-    columns: dict[str, list[tuple[str, str]]] = {}  # what is shown, and what it is sorted by
+    columns: list[tuple[str, list[tuple[str, str]]]] = []  # what is shown, and what it is sorted by
     if estimates is not None:
         lower, upper = (end[order].reshape(order.size, -1) for end in estimates.intervals(c.alpha))
         natural = estimates.natural[order].reshape(order.size, -1)
         for part, name in enumerate(c._parts() or ["effect"]):
             values, low, high = (array[:, part].tolist() for array in (natural, lower, upper))
             number = text.decimals(_errors(estimates, part), values, c._is_signed(part))
-            columns[name] = [(number(value), repr(value)) for value in values]
-            columns[f"{text.level(c.alpha)} interval{' ' * part}"] = [
-                (f"{number(a)} … {number(b)}", repr(b - a)) for a, b in zip(low, high, strict=True)
-            ]
+            columns.append((name, [(number(value), repr(value)) for value in values]))
+            ends = [(f"{number(a)} … {number(b)}", repr(b - a)) for a, b in zip(low, high, strict=True)]
+            columns.append((f"{text.level(c.alpha)} interval", ends))
     if c.groups.n is not None:
-        columns["n"] = [(text.count(size), repr(size)) for size in c.groups.n[order].tolist()]
-    columns["cluster"] = [(str(cluster), str(cluster)) for cluster in c.labels[order].tolist()]
+        columns.append(("n", [(text.count(size), repr(size)) for size in c.groups.n[order].tolist()]))
+    columns.append(("cluster", [(str(cluster), str(cluster)) for cluster in c.labels[order].tolist()]))
     labels = [c.groups.labels[i] for i in order.tolist()]
     return {
         "header": [
             *({"name": name, "is_number": False} for name in c.groups.attributes),
-            *({"name": name, "is_number": True} for name in columns),
+            *({"name": name, "is_number": True} for name, _ in columns),
         ],
         "rows": [
             {
                 "names": [text.printable(str(part)) for part in (label if isinstance(label, tuple) else (label,))],
                 "cells": cells,
             }
-            for label, cells in zip(labels, zip(*columns.values(), strict=True), strict=True)
+            for label, cells in zip(labels, zip(*(cells for _, cells in columns), strict=True), strict=True)
         ],
         "total": len(c.groups),
         "whole": whole,
     }
+
+
+def _listed(frame: Frame, *, whole: bool) -> IntArray:
+    """The groups that are listed, in the order of the picture."""
+    return frame.order if whole else np.concatenate([frame.order[:_ENDS], frame.order[-_ENDS:]])
 
 
 def _errors(estimates: Estimates, part: int) -> list[float]:
@@ -307,7 +336,8 @@ def svg(picture: Picture, *, background: bool = False) -> str:
     made = re.sub(r' (?:xmlns(?::xlink)?|version)="[^"]*"', "", made, count=3)
     # Thousandths of a pixel cannot be seen but fill the page.
     made = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), made)
-    return made.replace("<svg ", '<svg role="img" ', 1)
+    about = html.escape(text.printable(picture.about), quote=True)
+    return made.replace("<svg ", f'<svg role="img" aria-label="{about}" ', 1)
 
 
 def figure(c: Clustering) -> str:
@@ -333,7 +363,7 @@ def _live(
                 for kind in ("groups", "tree")
                 for other, base in zip(plot.pictures(cut, kind, frame), drawn[kind], strict=True)
             ]
-            partitions.append({"labels": _runs(cut.labels[frame.order].tolist()) if whole else [], "drawn": pictures})
+            partitions.append({"labels": _runs(cut.labels[_listed(frame, whole=whole)].tolist()), "drawn": pictures})
         levels.append(
             {
                 "alpha": _alpha(cut.alpha),
@@ -414,7 +444,7 @@ def _facts(c: Clustering, command: str | None) -> list[tuple[str, str]]:
     facts = c.judgement.facts
     seed = f", seed={facts['seed']}" if "seed" in facts else ""
     tolerance = f", tolerance={c.tolerance:g}" if c.tolerance else ""
-    call = f"fl.cluster(…, alpha={c.alpha:g}, guarantee=fl.{c.guarantee!r}{tolerance}, refine={c.refine}{seed})"
+    call = f"fl.cluster(…, alpha={c.alpha!r}, guarantee=fl.{c.guarantee!r}{tolerance}, refine={c.refine}{seed})"
     told = [("Measured", c.groups.measure), ("Groups by", " × ".join(c.groups.attributes))]
     if c.groups.estimates is not None and c.estimates.scale.name != "identity":
         told.append(("Compared on the scale", c.estimates.scale.name))
@@ -449,7 +479,7 @@ def _guarantee(c: Clustering) -> str:
     return "bonferroni: the rule p < α/K², which claims too often; for comparison only"
 
 
-def _reading(c: Clustering) -> dict[str, list[str]]:
+def _reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
     """How to read the page, and what must not be concluded from it."""
     own = c.groups.estimates is not None
     chance = f"{100 * c.alpha:g}%"
@@ -460,6 +490,8 @@ def _reading(c: Clustering) -> dict[str, list[str]]:
     else:
         sure = f"If all groups were alike, two or more clusters would still be shown in at most {chance} of cases."
     apart = "Clusters differ as a whole; of two single groups on either side of a line this is not claimed."
+    if note:
+        sure = f"This is one of several results: {note}"
     read = [
         "Groups in one cluster could not be told apart." + (f" {apart}" if c.rejected else ""),
         sure,
@@ -495,7 +527,9 @@ def _reading(c: Clustering) -> dict[str, list[str]]:
 # --------------------------------------------------------------------------------------------------- several results
 
 
-def _overview(results: Sequence[Clustering], names: Sequence[str], shown: Sequence[Clustering]) -> dict[str, Any]:
+def _overview(
+    results: Sequence[Clustering], names: Sequence[str], shown: Sequence[Clustering], left: int
+) -> dict[str, Any]:
     """All results in one table, and group by group where they are few and the same."""
     summary = [
         {
@@ -513,7 +547,8 @@ def _overview(results: Sequence[Clustering], names: Sequence[str], shown: Sequen
     rows = list(_matrix(shown, labels)) if len(labels) <= _MATRIX else []
     return {
         "summary": summary,
-        "left": len(results) - len(shown),
+        "only": len(results) - len(shown),
+        "left": left,
         "names": names[: len(shown)],
         "rows": rows,
         "groups": text.count(len(labels)),
