@@ -67,8 +67,10 @@ def test_no_machine_paths_and_no_hosts_in_the_repo() -> None:
         pytest.skip("not a git checkout")
     for name in filter(None, tracked):
         if (ROOT / name).exists() and name != "LICENSE":
+            # Figures name the two namespaces without which they would not be SVG.
             found = re.search(
-                r"(?<![\w.])/(work|root|home|farm)/\w+|https?://", (ROOT / name).read_text(encoding="utf-8")
+                r"(?<![\w.])/(work|root|home|farm)/\w+|https?://(?!www\.w3\.org/(?:2000/svg|1999/xlink)\")",
+                (ROOT / name).read_text(encoding="utf-8"),
             )
             assert found is None, (name, found)
 
