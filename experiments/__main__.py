@@ -1,4 +1,4 @@
-"""`make paper`: every study in turn, then the tables and numbers of docs/paper.md. `--write` does only the latter."""
+"""`make paper`: every study in turn, then what docs/paper.md shows of them. `--write` does only the latter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def texts() -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="sketches of all studies; nothing kept is changed")
-    parser.add_argument("--write", action="store_true", help="only fill docs/paper.md from the numbers that are kept")
+    parser.add_argument("--write", action="store_true", help="only draw and fill in what is kept in docs/paper")
     parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
     given = parser.parse_args()
     started = time.monotonic()
@@ -31,6 +31,8 @@ def main() -> None:
         print(f"[{i + 1}/{len(STUDIES)}] {study.name}, after {time.monotonic() - started:.0f} s", file=sys.stderr)
         study.run(Run(given.quick, given.jobs))
     if not given.quick:
+        for study in STUDIES:
+            study.draw(study.kept())
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), texts()), encoding="utf-8")
         print(f"{PAGE.name} is up to date, after {time.monotonic() - started:.0f} s", file=sys.stderr)
 

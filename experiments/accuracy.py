@@ -12,7 +12,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 from experiments import baselines
-from experiments.common import Numbers, Run, Study, chart, coloured, markdown, share
+from experiments.common import Numbers, Run, Study, by_method, chart, markdown, share, share_axis
 from faultlines import simulate
 
 SEED = 7
@@ -80,9 +80,9 @@ def measure(run: Run) -> Numbers:
         for method, own in part.items():
             found[cell][method] += own
     rows = []
-    for cell, by_method in found.items():
-        ours = np.array([score.rand_index for score in by_method["calibrated"]])
-        for method, own in by_method.items():
+    for cell, scored in found.items():
+        ours = np.array([score.rand_index for score in scored["calibrated"]])
+        for method, own in scored.items():
             index = np.array([score.rand_index for score in own])
             lead = index - ours  # on the same data sets, so that the error of the difference is small
             rows.append(
@@ -196,9 +196,9 @@ def figure(numbers: Numbers) -> Any:
             chart(own, f"K = {groups}, {profile} standard errors")
             .mark_line(point=alt.OverlayMarkDef(size=25))
             .encode(
-                x=alt.X("apart:Q", title="standard errors between two halves"),
-                y=alt.Y("rand_index:Q", title="adjusted Rand index", scale=alt.Scale(domain=[-0.02, 1])),
-                color=coloured(drawn, others),
+                x=alt.X("apart:Q", title="standard errors between two halves", axis=alt.Axis(values=APART[1:])),
+                y=share_axis("rand_index", "adjusted Rand index"),
+                **by_method(drawn, others),
             )
             .properties(width=width, height=220)
         )

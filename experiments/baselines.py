@@ -360,7 +360,8 @@ _MIXTURES: dict[str, Criterion] = {"mixture, BIC": "bic", "mixture, AIC": "aic"}
 def fits(methods: Sequence[str], estimates: Sequence[fl.Estimates], seeds: Sequence[int]) -> dict[str, list[Fit]]:
     """What each method makes of each data set; every method sees the same ones."""
     made: dict[str, list[Fit]] = {}
-    mixed = mixtures(estimates, [_MIXTURES[method] for method in methods if method in _MIXTURES])
+    criteria = [_MIXTURES[method] for method in methods if method in _MIXTURES]
+    mixed = mixtures(estimates, criteria) if criteria else {}
     for method in methods:
         if method in _GUARANTEED:
             judge = _GUARANTEED[method]

@@ -69,8 +69,12 @@ class Study:
         # One line for each innermost list or object: short enough to read, and small changes make small diffs.
         shown = re.sub(r"[\[{][^][{}]*[]}]", lambda inner: re.sub(r"\s*\n\s*", " ", inner[0]), shown)
         (folder / f"{self.name}.json").write_text(shown + "\n", encoding="utf-8")
-        styled(self.figure(numbers)).save(str(folder / f"{self.name}.svg"))
+        self.draw(numbers, folder)
         return numbers
+
+    def draw(self, numbers: Numbers, folder: Path = KEPT) -> None:
+        """The figure, from the numbers alone."""
+        styled(self.figure(numbers)).save(str(folder / f"{self.name}.svg"))
 
     def kept(self) -> Numbers:
         """The numbers of the last full run."""
@@ -159,14 +163,37 @@ def chart(rows: Iterable[Mapping[str, Any]], title: str = "") -> Any:
     return alt.Chart(alt.Data(values=[dict(row) for row in rows]), title=title)  # type: ignore[no-untyped-call]
 
 
-def coloured(methods: Sequence[str], others: Mapping[str, str] | None = None, **legend: Any) -> alt.Color:
-    """Methods by colour; `others` has colours of methods that appear in one figure only."""
+def by_method(methods: Sequence[str], others: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Colour and dashes of each method's line; `others` has colours of methods that appear in one figure only.
+
+    Mixtures are dashed, for their lines often lie on ours; so is what is only a variant of another method.
+    """
     known = COLOURS | dict(others or {})
-    return alt.Color(
-        "method:N",
-        scale=alt.Scale(domain=list(methods), range=[known[method] for method in methods]),
-        legend=alt.Legend(title=None, **legend),
-    )
+    dashes = [[5, 4] if method.startswith("mixture") or method.count(",") > 1 else [1, 0] for method in methods]
+    legend = alt.Legend(title=None, symbolType="stroke", symbolSize=300)
+    return {
+        "color": alt.Color(
+            "method:N",
+            scale=alt.Scale(domain=list(methods), range=[known[method] for method in methods]),
+            legend=legend,
+        ),
+        "strokeDash": alt.StrokeDash("method:N", scale=alt.Scale(domain=list(methods), range=dashes), legend=legend),
+    }
+
+
+def share_axis(field: str, title: str) -> alt.Y:
+    """A vertical axis from 0 to 1, with room for lines that run along its ends."""
+    return alt.Y(f"{field}:Q", title=title, scale=alt.Scale(domain=[-0.02, 1.02], nice=False))
+
+
+def logarithmic(field: str, title: str, ticks: Sequence[float]) -> dict[str, Any]:
+    """A log axis from the first tick to the last, with lines at the ticks alone."""
+    return {
+        "shorthand": f"{field}:Q",
+        "title": title,
+        "scale": alt.Scale(type="log", domain=[ticks[0], ticks[-1]], nice=False),
+        "axis": alt.Axis(values=list(ticks), format="~r"),
+    }
 
 
 def forest_plot(rows: Sequence[Mapping[str, Any]], title: str, axis: str, *, height: int) -> Any:
@@ -190,10 +217,10 @@ def forest_plot(rows: Sequence[Mapping[str, Any]], title: str, axis: str, *, hei
     return alt.layer(zero, interval, point).properties(title=title, width=300, height=height)
 
 
-def styled(chart: Any) -> Any:
+def styled(figure: Any) -> Any:
     """The look of all figures: light, large enough to read on a page."""
     return (
-        chart.configure(font="sans-serif", background="white", padding=10)
+        figure.configure(font="sans-serif", background="white", padding=10)
         .configure_view(stroke=None)
         .configure_axis(
             gridColor="#E8E8E8",
@@ -202,8 +229,9 @@ def styled(chart: Any) -> Any:
             labelColor=INK,
             titleColor=INK,
             titleFontWeight="normal",
+            labelFontSize=11,
+            titleFontSize=12,
         )
-        .configure_axis(labelFontSize=11, titleFontSize=12)
         .configure_legend(labelFontSize=12, labelColor=INK, symbolStrokeWidth=3, labelLimit=300)
         .configure_title(fontSize=13, color=INK, fontWeight="normal", anchor="start")
         .configure_line(strokeWidth=2)

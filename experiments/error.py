@@ -10,8 +10,8 @@ import altair as alt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
-from experiments.common import GREY, Numbers, Run, Study, chart, coloured, markdown, times
-from experiments.power import METHODS, OTHER_COLOURS, PEOPLE, SD, SHOWN, at, curves
+from experiments.common import GREY, Numbers, Run, Study, by_method, chart, logarithmic, markdown, times
+from experiments.power import METHODS, OTHER_COLOURS, PEOPLE, SD, SHOWN, at, curves, drawn_methods
 
 ALONE = 2 * SD**2 / PEOPLE  # the error of a country that is estimated by itself
 KNOWN = ALONE / 48  # and of one whose continent is known
@@ -84,19 +84,14 @@ def facts(numbers: Numbers) -> dict[str, str]:
 
 
 def figure(numbers: Numbers) -> Any:
-    drawn = [method for method in METHODS if any(point["method"] == method for point in numbers["points"])]
+    drawn = drawn_methods(numbers)
     lines = (
-        chart(numbers["points"])
+        chart(point for point in numbers["points"] if point["method"] in drawn)
         .mark_line(point=alt.OverlayMarkDef(size=22))
         .encode(
             x=alt.X("mu:Q", title="μ"),
-            y=alt.Y(
-                "mse:Q",
-                title="mean squared error, log scale",
-                scale=alt.Scale(type="log", domain=[1e-6, 2], clamp=True),
-                axis=alt.Axis(format=".0e", values=[1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1]),
-            ),
-            color=coloured(drawn, OTHER_COLOURS),
+            y=alt.Y(**logarithmic("mse", "mean squared error, log scale", [1e-5, 1e-4, 1e-3, 0.01, 0.1, 2])),
+            **by_method(drawn, OTHER_COLOURS),
         )
     )
     names = {"alone": "each country alone", "known": "continents known"}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also ru
 
 import faultlines as fl
 from experiments import baselines
-from experiments.common import GREY, Numbers, Run, Study, chart, coloured, markdown, share
+from experiments.common import GREY, Numbers, Run, Study, by_method, chart, logarithmic, markdown, share, share_axis
 from faultlines import simulate
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def measure(run: Run) -> Numbers:
             for alpha in LEVELS
         ]
         mixture_rates[profile] = {f"mixture, {c.upper()}": claimed(fits) for c, fits in found.mixtures.items()}
-    runs, some = run.either((1000, 300), (60, 30))
+    runs, some = run.either((1000, 200), (60, 30))
     tasks = [
         (nulls, nulls.numbers.stop <= some)
         for groups in run.either(SIZES, [2, 10, 50])
@@ -202,19 +202,22 @@ def facts(numbers: Numbers) -> dict[str, str]:
 
 def figure(numbers: Numbers) -> Any:
     diagonal = [{"alpha": LEVELS[0], "rate": LEVELS[0]}, {"alpha": LEVELS[-1], "rate": LEVELS[-1]}]
-    domain = [0.0004, 1.0]
-
-    def log(field: str, title: str) -> dict[str, Any]:
-        return {"shorthand": f"{field}:Q", "title": title, "scale": alt.Scale(type="log", domain=domain, clamp=True)}
+    ticks = [0.0003, 0.001, 0.01, 0.05, 0.2, 1]
 
     def panel(profile: simulate.Profile) -> Any:
+        # A share of nothing has no place on a log axis.
+        own = [point for point in numbers["along_alpha"] if point["profile"] == profile and point["rate"] > 0]
         lines = (
-            chart([point for point in numbers["along_alpha"] if point["profile"] == profile])
+            chart(own)
             .mark_line(point=alt.OverlayMarkDef(size=25))
-            .encode(x=alt.X(**log("alpha", "α")), y=alt.Y(**log("rate", "share with claims")), color=coloured(METHODS))
+            .encode(
+                x=alt.X(**logarithmic("alpha", "α", ticks[1:])),
+                y=alt.Y(**logarithmic("rate", "share with claims", ticks)),
+                **by_method(METHODS),
+            )
         )
-        flat = [{"method": method, "rate": value} for method, value in numbers["mixture"][profile].items()]
-        rules = chart(flat).mark_rule(strokeWidth=2).encode(y="rate:Q", color=coloured(METHODS))
+        flat = [{"method": method, "rate": value} for method, value in numbers["mixture"][profile].items() if value > 0]
+        rules = chart(flat).mark_rule(strokeWidth=2).encode(y="rate:Q", **by_method(METHODS))
         ideal = chart(diagonal).mark_line(color=GREY, strokeDash=[4, 3]).encode(x="alpha:Q", y="rate:Q")
         return (ideal + rules + lines).properties(width=240, height=230, title=f"K = 21, {PROFILES[profile]}")
 
@@ -224,9 +227,9 @@ def figure(numbers: Numbers) -> Any:
             chart(own)
             .mark_line(point=alt.OverlayMarkDef(size=25))
             .encode(
-                x=alt.X("groups:Q", title="number of groups K", scale=alt.Scale(type="log", domain=[2, 500])),
-                y=alt.Y("rate:Q", title="share with claims, α = 0.05", scale=alt.Scale(domain=[0, 1])),
-                color=coloured(METHODS),
+                x=alt.X(**logarithmic("groups", "number of groups K", SIZES)),
+                y=share_axis("rate", "share with claims, α = 0.05"),
+                **by_method(METHODS),
             )
         )
         rule = chart([{"rate": 0.05}]).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y="rate:Q")

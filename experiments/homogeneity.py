@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also ru
 
 import faultlines as fl
 from experiments import baselines
-from experiments.common import GREY, Numbers, Run, Study, chart, coloured, markdown, share
+from experiments.common import GREY, Numbers, Run, Study, by_method, chart, markdown, share, share_axis
 from faultlines import simulate
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def tested(task: Task) -> Numbers:
 
 
 def measure(run: Run) -> Numbers:
-    runs, fused = run.either((2000, 100), (60, 10))
+    runs, fused = run.either((1000, 100), (60, 10))
     tasks = [
         Task(groups, profile, truth, size, runs, fused)
         for groups in (102, 21)
@@ -151,9 +151,9 @@ def figure(numbers: Numbers) -> Any:
             chart(values)
             .mark_line(point=alt.OverlayMarkDef(size=28))
             .encode(
-                x=alt.X("size:Q", title="standard errors"),
-                y=alt.Y("rejected:Q", title="share rejected, α = 0.05", scale=alt.Scale(domain=[0, 1])),
-                color=coloured(list(TESTS), TESTS),
+                x=alt.X("size:Q", title="standard errors", axis=alt.Axis(values=TRUTHS[truth])),
+                y=share_axis("rejected", "share rejected, α = 0.05"),
+                color=by_method(list(TESTS), TESTS)["color"],
                 strokeDash=alt.StrokeDash("K:N", legend=alt.Legend(title=None), sort=["K = 21", "K = 102"]),
             )
         )

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also ru
 import faultlines as fl
 from benchmarks.timing import seconds
 from experiments import baselines
-from experiments.common import COLOURS, GREY, Numbers, Run, Study, chart, markdown, show_progress, times
+from experiments.common import COLOURS, GREY, Numbers, Run, Study, chart, logarithmic, markdown, show_progress, times
 from experiments.power import experiment
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def figure(numbers: Numbers) -> Any:
     ]
     base = chart(values).encode(
         y=alt.Y("method:N", sort=[value["method"] for value in values], title=None, axis=alt.Axis(labelLimit=300)),
-        x=alt.X("ms:Q", title="milliseconds, log scale", scale=alt.Scale(type="log")),
+        x=alt.X(**logarithmic("ms", "milliseconds, log scale", [0.1, 1, 10, 100, 1000, 10_000])),
     )
     dots = base.mark_point(filled=True, size=90, opacity=1).encode(color=alt.Color("colour:N", scale=None))
     return (dots + base.mark_text(align="left", dx=9, fontSize=11).encode(text="label:N")).properties(width=480)
