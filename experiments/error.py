@@ -62,7 +62,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
     against = [
         [
             f"{pair['rival']} against {pair['method']}",
-            f"{times(pair['rival_better'])} at μ = {pair['at_mu']:.2g}",
+            f"{times(pair['rival_better'])} at μ = {pair['at_mu']:.2g}" if pair["rival_better"] > 1 else "never better",
             f"{times(pair['rival_worse'])} at μ = {pair['at_mu_worse']:.2g}",
         ]
         for pair in numbers["ratios"]
@@ -98,7 +98,7 @@ def figure(numbers: Numbers) -> Any:
     marks = [{"mse": value, "name": names[key], "mu": 1} for key, value in numbers["reference"].items()]
     floor = chart(marks).encode(y="mse:Q")
     rule = floor.mark_rule(color=GREY, strokeDash=[4, 3])
-    name = floor.mark_text(align="right", dy=-6, color=GREY, fontSize=11).encode(x="mu:Q", text="name:N")
+    name = floor.mark_text(align="right", dy=13, color=GREY, fontSize=11).encode(x="mu:Q", text="name:N")
     return (rule + lines + name).properties(width=560, height=340)
 
 
