@@ -75,7 +75,11 @@ def tables(numbers: Numbers) -> dict[str, str]:
 
 def facts(numbers: Numbers) -> dict[str, str]:
     found = {(pair["rival"], pair["method"]): pair for pair in numbers["ratios"]}
-    return {
+    at_zero = {
+        f"at_zero_{method.replace(', ', '_')}": f"{1000 * at(numbers, method, 0.0, 'mse'):.2f}"
+        for method in ("literal", "calibrated", "mixture, BIC")
+    }
+    return at_zero | {
         f"{key}_{method}_{short}": times(found[rival, method][key]) if (rival, method) in found else "(not installed)"
         for short, rival in zip(("one_hot", "encoded", "pruned"), TREES, strict=True)
         for method in ("literal", "calibrated")

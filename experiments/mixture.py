@@ -157,6 +157,8 @@ def facts(numbers: Numbers) -> dict[str, str]:
     return {
         "claims": f"{lognormal['mixture']} of {lognormal['experiments']:,}",
         "both": f"{lognormal['calibrated']['both']}",
+        "interleaved_alike": f"{lognormal['interleaved']}",
+        "level_literal": f"{lognormal['literal']['level']:.2g}",
         "level": f"{lognormal['calibrated']['level']:.2g}",
         "data_sets": f"{numbers['data_sets']:,}",
         **{

@@ -92,6 +92,10 @@ def facts(numbers: Numbers) -> dict[str, str]:
         "interleaved_bic": f"{numbers['methods']['mixture, BIC']['interleaved']:.0%}",
         "interleaved_calibrated": f"{numbers['methods']['calibrated']['interleaved']:.0%}",
         **{
+            f"error_{name}": f"{100 * numbers['methods'][method]['error']:.2f}"
+            for name, method in (("calibrated", "calibrated"), ("bic", "mixture, BIC"))
+        },
+        **{
             f"rand_{name}": share(numbers["methods"][method]["rand_index"])
             for name, method in (("literal", "literal"), ("calibrated", "calibrated"), ("bic", "mixture, BIC"))
         },

@@ -50,11 +50,11 @@ def test_em_never_loses_likelihood_and_ends_where_nothing_is_to_be_gained() -> N
         now, likelihood = now.step()
         assert (likelihood >= before - 1e-10).all()
         before = likelihood
-    fitted, reached = mixture.fitted(steps=20_000, gain=1e-13)
+    fitted, reached = mixture.fitted(cycles=20_000, gain=1e-13)
     # Data sets that arrive early drop out of the batch; each must end as it would alone.
     parts = (theta, se, mixture.mean, mixture.share)
     alone = [baselines.Mixture(*(part[i : i + 1] for part in parts)) for i in range(5)]
-    assert reached == pytest.approx([one.fitted(steps=20_000, gain=1e-13)[1][0] for one in alone], abs=1e-9)
+    assert reached == pytest.approx([one.fitted(cycles=20_000, gain=1e-13)[1][0] for one in alone], abs=1e-9)
 
     def loss(free: np.ndarray, i: int) -> float:
         share = np.exp(free[3:] - logsumexp(free[3:]))
