@@ -194,10 +194,38 @@ def test_numbers_in_sentences_are_the_papers_or_come_from_a_study() -> None:
     page = common.PAGE.read_text(encoding="utf-8")
     typed = re.sub(r"<!-- ((?:table|fact): [^>]+?) -->.*?<!-- end -->", "", page, flags=re.DOTALL)
     typed = re.sub(r"<!-- typed: .*?<!-- end -->", "", typed, flags=re.DOTALL)
-    numbers = set(re.findall(r"\d[\d,]*(?:\.\d+)?%?", typed))
+    numbers = set(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?%?", typed))
     of_the_paper = set("2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2".split())
-    settings = set("20 0.05 0.25 500 999 102".split())
+    settings = set("0.01 0.05 0.5 40 50 102 999 1,000".split())
     assert numbers <= of_the_paper | settings, numbers - of_the_paper - settings
+
+
+def test_what_the_page_says_in_words_is_so() -> None:
+    """Words such as never, always and practically all, held against the numbers behind them."""
+    kept = {study.name: study.kept() for study in STUDIES}
+
+    def along(method: str, what: str) -> list[float]:
+        return [point[what] for point in kept["power"]["points"] if point["method"] == method]
+
+    assert not kept["power"]["not_installed"]
+    assert set(along("causal tree, one-hot", "recovered")) == {0.0}
+    assert along("causal tree, encoded, pruned", "told")[-1] == 1.0
+    assert {along(f"honest forest, {how}", "clusters")[-1] for how in ("one-hot", "encoded")} == {1.0, 102.0}
+    ratios = {(pair["rival"], pair["method"]): pair for pair in kept["error"]["ratios"]}
+    assert ratios["causal tree, one-hot", "literal"]["rival_better"] < 1
+    assert ratios["causal tree, one-hot", "literal"]["rival_worse"] > 80
+    assert max(pair["rival_better"] for pair in ratios.values()) < 15
+    assert all(pair["rival_better"] < 1 for (_, ours), pair in ratios.items() if ours == "calibrated")
+    took = kept["runtime"]["seconds"]
+    assert 100 < took["causal tree, one-hot"] / took["literal"] < 1000
+    rows = kept["mixture"]["interleaving"]
+    assert rows["equal"]["mixture_interleaves"] == 0
+    assert {row["calibrated_interleaves"] for row in rows.values()} == {0}
+    for point in kept["false_positives"]["along_groups"]:
+        if point["method"] == "literal" and point["groups"] >= (50 if point["profile"] == "equal" else 102):
+            assert point["rate"] > 0.98
+        if point["method"] == "calibrated":
+            assert point["rate"] == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / 1000) ** 0.5)
 
 
 def test_the_library_knows_none_of_the_rivals() -> None:
