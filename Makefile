@@ -29,7 +29,7 @@ stats: .venv/ready-dev
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks
 
-# The paper's studies again, beside its rivals: figures, numbers and tables of docs/paper.md. Under half an hour.
+# The paper's studies again, beside its rivals: figures, numbers and tables of docs/paper.md. Some twenty minutes on two free cores.
 paper: .venv-paper/ready
 	.venv-paper/bin/python -m experiments
 
