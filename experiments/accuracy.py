@@ -1,0 +1,212 @@
+"""How well are planted clusters found? Adjusted Rand index, number of clusters and detection, for all methods."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
+
+from experiments import baselines
+from experiments.common import Numbers, Run, Study, by_method, chart, markdown, share, share_axis
+from faultlines import simulate
+
+SEED = 7
+ON_A_LINE = ("optimal partition, BIC", "k-means, silhouette", "CHAID-style merging", "fused effects")
+METHODS = [
+    *("literal", "calibrated", "calibrated, not refined", "calibrated, step-down", "holdout"),
+    *("mixture, BIC", "mixture, AIC"),
+    *ON_A_LINE,
+]
+APART = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0]  # typical standard errors between clusters; 0: nothing to find
+
+
+class Cell(NamedTuple):
+    """One kind of truth."""
+
+    groups: int
+    profile: simulate.Profile
+    clusters: int
+    apart: float
+
+    def simulated(self, number: int) -> simulate.Simulated:
+        sizes = [len(part) for part in np.array_split(np.arange(self.groups), self.clusters)]
+        effects = [self.apart * i for i in range(self.clusters)]
+        if self.apart == 0:
+            effects, sizes = [0.0], [self.groups]
+        kind = ["equal", "lognormal"].index(self.profile)
+        rng = np.random.default_rng([SEED, self.groups, kind, self.clusters, round(10 * self.apart), number])
+        return simulate.planted(effects, sizes, profile=self.profile, seed=rng)
+
+
+class Score(NamedTuple):
+    rand_index: float
+    clusters: int
+
+
+def scores(task: tuple[Cell, range]) -> dict[str, list[Score]]:
+    """All methods on the same data sets of one kind."""
+    from sklearn.metrics import adjusted_rand_score
+
+    cell, numbers = task
+    made = [cell.simulated(i) for i in numbers]
+    fits = baselines.fits(METHODS, [one.estimates for one in made], numbers)
+    return {
+        method: [
+            Score(float(adjusted_rand_score(one.truth, fit.labels)), fit.n_clusters)
+            for one, fit in zip(made, fits[method], strict=True)
+        ]
+        for method in METHODS
+    }
+
+
+def measure(run: Run) -> Numbers:
+    runs, step = run.either((100, 25), (5, 5))
+    cells = [
+        Cell(groups, profile, clusters, apart)
+        for groups in (102, 21)
+        for profile in ("equal", "lognormal")
+        for clusters in (2, 3)
+        for apart in run.either(APART, [0.0, 2.0, 4.0])
+        if apart or clusters == 2
+    ]
+    tasks = [(cell, range(start, start + step)) for cell in cells for start in range(0, runs, step)]
+    found: dict[Cell, dict[str, list[Score]]] = {cell: {method: [] for method in METHODS} for cell in cells}
+    for (cell, _), part in zip(tasks, run.each("accuracy", scores, tasks), strict=True):
+        for method, own in part.items():
+            found[cell][method] += own
+    rows = []
+    for cell, scored in found.items():
+        ours = np.array([score.rand_index for score in scored["calibrated"]])
+        for method, own in scored.items():
+            index = np.array([score.rand_index for score in own])
+            lead = index - ours  # on the same data sets, so that the error of the difference is small
+            rows.append(
+                cell._asdict()
+                | {
+                    "method": method,
+                    "rand_index": float(index.mean()),
+                    "lead": float(lead.mean()),
+                    "lead_error": float(lead.std() / np.sqrt(runs)),
+                    "n_clusters": float(np.mean([score.clusters for score in own])),
+                    "detected": float(np.mean([score.clusters > 1 for score in own])),
+                }
+            )
+    return {"seed": SEED, "data_sets": runs, "cells": len(cells), "rows": rows}
+
+
+def wins(numbers: Numbers, method: str, *, real: bool = True) -> tuple[list[Numbers], list[Numbers]]:
+    """Kinds of truth in which a method is ahead of calibrated, and behind it, by more than two standard errors."""
+    own = [row for row in numbers["rows"] if row["method"] == method and (row["apart"] > 0 or not real)]
+    return (
+        [row for row in own if row["lead"] > 2 * row["lead_error"] + 1e-9],
+        [row for row in own if row["lead"] < -2 * row["lead_error"] - 1e-9],
+    )
+
+
+def mean_of(numbers: Numbers, what: str, method: str, **kind: Any) -> float:
+    own = [
+        row[what]
+        for row in numbers["rows"]
+        if row["method"] == method and all(row[key] == value for key, value in kind.items())
+    ]
+    return float(np.mean(own))
+
+
+def described(row: Numbers) -> str:
+    return f"K = {row['groups']}, {row['clusters']} clusters {row['apart']:g} se apart, {row['profile']} se"
+
+
+def tables(numbers: Numbers) -> dict[str, str]:
+    apart = sorted({row["apart"] for row in numbers["rows"]})
+    places, faint = ([(k, gap) for k in (21, 102) for gap in gaps] for gaps in (apart[1:], apart[:3]))
+    by_gap = [
+        [method, *(share(mean_of(numbers, "rand_index", method, groups=k, apart=gap)) for k, gap in places)]
+        for method in METHODS
+    ]
+    counts = [
+        [
+            method,
+            *(share(mean_of(numbers, "detected", method, groups=k, apart=gap)) for k, gap in faint),
+            *(
+                f"{mean_of(numbers, 'n_clusters', method, groups=k, apart=apart[-1], clusters=3):.1f}"
+                for k in (21, 102)
+            ),
+        ]
+        for method in METHODS
+    ]
+    against = []
+    for method in METHODS:
+        ahead, behind = wins(numbers, method)
+        if method != "calibrated":
+            best = max(ahead, key=lambda row: row["lead"], default=None)
+            most = f"{best['lead']:.2f}: {described(best)}" if best else "–"
+            against.append([method, str(len(ahead)), str(len(behind)), most])
+    gaps, seen = (
+        [f"K = {k}: {gap:g} se" if gap == own[0][1] else f"{gap:g} se" for k, gap in own] for own in (places, faint)
+    )
+    most_apart = f"clusters found of 3, {apart[-1]:g} se"
+    return {
+        "": markdown(["adjusted Rand index", *gaps], by_gap),
+        "-detection": markdown(["share with claims", *seen, f"{most_apart}, K = 21", f"{most_apart}, K = 102"], counts),
+        "-wins": markdown(
+            ["against calibrated, by more than two standard errors", "ahead", "behind", "largest lead"], against
+        ),
+    }
+
+
+def facts(numbers: Numbers) -> dict[str, str]:
+    real = len({(r["groups"], r["profile"], r["clusters"], r["apart"]) for r in numbers["rows"] if r["apart"] > 0})
+    made = {"data_sets": str(numbers["data_sets"]), "cells": str(real)}
+    for key, method in (
+        ("bic", "mixture, BIC"),
+        ("aic", "mixture, AIC"),
+        ("not_refined", "calibrated, not refined"),
+        ("stepdown", "calibrated, step-down"),
+        ("kmeans", "k-means, silhouette"),
+        ("optimal", "optimal partition, BIC"),
+        ("chaid", "CHAID-style merging"),
+        ("fused", "fused effects"),
+        ("literal", "literal"),
+    ):
+        ahead, behind = wins(numbers, method)
+        made |= {f"{key}_ahead": str(len(ahead)), f"{key}_behind": str(len(behind))}
+        made[f"{key}_null_102"] = share(mean_of(numbers, "detected", method, groups=102, apart=0.0))
+        made[f"{key}_null_21"] = share(mean_of(numbers, "detected", method, groups=21, apart=0.0))
+    return made
+
+
+def figure(numbers: Numbers) -> Any:
+    drawn = ["calibrated", "literal", "holdout", "mixture, BIC", *ON_A_LINE]
+    others = dict(zip(ON_A_LINE, ("#000000", "#E69F00", "#8A8A8A", "#CC79A7"), strict=True))
+
+    def panel(groups: int, profile: str, width: int = 330) -> Any:
+        own = [
+            row
+            for row in numbers["rows"]
+            if (row["groups"], row["profile"], row["clusters"]) == (groups, profile, 2)
+            and row["method"] in drawn
+            and row["apart"] > 0
+        ]
+        return (
+            chart(own, f"K = {groups}, {profile} standard errors")
+            .mark_line(point=alt.OverlayMarkDef(size=25))
+            .encode(
+                x=alt.X("apart:Q", title="standard errors between two halves", axis=alt.Axis(values=APART[1:])),
+                y=share_axis("rand_index", "adjusted Rand index"),
+                **by_method(drawn, others),
+            )
+            .properties(width=width, height=220)
+        )
+
+    return (panel(21, "equal") | panel(21, "lognormal")) & (panel(102, "equal") | panel(102, "lognormal"))
+
+
+STUDY = Study("accuracy", measure, tables, facts, figure)
+
+if __name__ == "__main__":
+    STUDY.main()

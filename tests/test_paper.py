@@ -1,0 +1,248 @@
+"""The studies in experiments/: are the rivals what they say they are, and does the page say what was measured?"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.optimize import Bounds, minimize
+from scipy.special import logsumexp
+
+import faultlines as fl
+from experiments import baselines, common
+from experiments.__main__ import STUDIES, texts
+from experiments.power import experiment
+from faultlines import simulate
+
+ROOT = Path(__file__).parent.parent
+
+
+def three_clusters(seed: int, groups: int = 7, apart: float = 6.0) -> fl.Estimates:
+    return simulate.planted([0, apart, 2 * apart], [groups] * 3, profile="lognormal", seed=seed).estimates
+
+
+# ---------------------------------------------------------------------------------------------------------- the rivals
+
+
+def test_the_likelihood_of_the_mixture_is_that_of_an_independent_computation() -> None:
+    rng = np.random.default_rng(1)
+    theta, se = rng.normal(0, 3, (4, 9)), rng.lognormal(0, 1, (4, 9))
+    mean, share = rng.normal(0, 2, (4, 3)), rng.dirichlet(np.ones(3), 4)
+    chance, likelihood = baselines.Mixture(theta, se, mean, share).responsibilities()
+    joint = np.log(share)[:, None, :] + stats.norm.logpdf(theta[:, :, None], mean[:, None, :], se[:, :, None])
+    assert likelihood == pytest.approx(logsumexp(joint, axis=2).sum(axis=1))
+    assert chance == pytest.approx(np.exp(joint - logsumexp(joint, axis=2, keepdims=True)))
+
+
+def test_em_never_loses_likelihood_and_ends_where_nothing_is_to_be_gained() -> None:
+    rng = np.random.default_rng(2)
+    theta, se = rng.normal(0, 3, (5, 12)), rng.lognormal(0, 0.5, (5, 12))
+    mixture = baselines.Mixture(theta, se, rng.normal(0, 2, (5, 3)), np.full((5, 3), 1 / 3))
+    now, before = mixture, np.full(5, -np.inf)
+    for _ in range(60):
+        now, likelihood = now.step()
+        assert (likelihood >= before - 1e-10).all()
+        before = likelihood
+    fitted, reached = mixture.fitted(cycles=20_000, gain=1e-13)
+    # Data sets that arrive early drop out of the batch; each must end as it would alone.
+    parts = (theta, se, mixture.mean, mixture.share)
+    alone = [baselines.Mixture(*(part[i : i + 1] for part in parts)) for i in range(5)]
+    assert reached == pytest.approx([one.fitted(cycles=20_000, gain=1e-13)[1][0] for one in alone], abs=1e-9)
+
+    def loss(free: np.ndarray, i: int) -> float:
+        share = np.exp(free[3:] - logsumexp(free[3:]))
+        one = baselines.Mixture(theta[i : i + 1], se[i : i + 1], free[None, :3], np.maximum(share, 1e-12)[None])
+        return -float(one.responsibilities()[1][0])
+
+    for i in range(5):
+        start = np.concatenate([fitted.mean[i], np.log(fitted.share[i])])
+        assert minimize(loss, start, (i,), method="BFGS").fun == pytest.approx(-reached[i], abs=1e-4)
+
+
+def test_the_mixture_finds_clear_clusters_and_their_effects() -> None:
+    estimates = [three_clusters(seed, apart=20.0) for seed in range(3)] + [simulate.null(21, seed=5).estimates]
+    for found in baselines.mixtures(estimates).values():
+        assert [fit.n_clusters for fit in found[:3]] == [3, 3, 3]
+        assert found[0].effects[[0, 20]] == pytest.approx([0, 40], abs=1.0)
+    assert baselines.mixtures(estimates, ["bic"])["bic"][3].n_clusters == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_optimal_partition_is_that_of_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    theta, weight = rng.normal(0, 2, 8), rng.lognormal(0, 1, 8)
+    theta[1] = theta[0]
+    labels, costs = baselines.optimal_partitions(theta, weight, 4)
+
+    def cost(labels: np.ndarray) -> float:
+        return sum(
+            float(np.sum(weight[own] * (theta[own] - np.average(theta[own], weights=weight[own])) ** 2))
+            for own in (labels == i for i in np.unique(labels))
+        )
+
+    order = np.argsort(theta, kind="stable")
+    for clusters in range(1, 5):
+        cuts = itertools.combinations(range(1, 8), clusters - 1)
+        best = min(cost(np.searchsorted(cut, np.argsort(order), side="right")) for cut in cuts)
+        assert costs[clusters - 1] == pytest.approx(best, abs=1e-12)
+        assert cost(labels[clusters - 1]) == pytest.approx(best, abs=1e-12)
+        assert np.unique(labels[clusters - 1]).size == clusters
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_fused_effects_are_those_of_a_generic_solver(seed: int, adaptive: bool) -> None:
+    rng = np.random.default_rng(seed)
+    theta, weight, penalty = np.sort(rng.normal(0, 2, 7)), rng.lognormal(0, 0.5, 7), 0.15
+    apart = np.abs(theta[:, None] - theta) + np.eye(7)
+    pair = np.triu(1 / apart if adaptive else np.ones((7, 7)), 1)
+
+    def objective(beta: np.ndarray) -> float:
+        return float(np.sum(weight * (theta - beta) ** 2) / 2 + penalty * np.sum(pair * np.abs(beta[:, None] - beta)))
+
+    found = baselines.fused(theta, weight, penalty, adaptive=adaptive)
+    # In steps that cannot be negative, the order is kept and the penalty has no corners.
+    bounds = Bounds(np.array([-np.inf, *[0.0] * 6]))
+    start = np.concatenate([theta[:1], np.diff(theta)])
+
+    def in_steps(step: np.ndarray) -> float:
+        return objective(np.cumsum(step))
+
+    steps = minimize(in_steps, start, method="L-BFGS-B", bounds=bounds, tol=1e-15)
+    assert objective(found) == pytest.approx(steps.fun, rel=1e-6)
+    assert objective(found) <= steps.fun + 1e-9
+    assert found[::-1] == pytest.approx(baselines.fused(theta[::-1], weight[::-1], penalty, adaptive=adaptive))
+
+
+def test_equal_precision_needs_no_order_to_be_kept() -> None:
+    """Without the constraint nothing better is found when all weights are equal."""
+    rng = np.random.default_rng(3)
+    theta = rng.normal(0, 2, 8)
+    found = baselines.fused(theta, np.ones(8), 0.1, adaptive=False)
+
+    def objective(beta: np.ndarray) -> float:
+        return float(np.sum((theta - beta) ** 2) / 2 + 0.1 * np.sum(np.abs(beta[:, None] - beta)) / 2)
+
+    tried = [objective(found + rng.normal(0, size, 8)) for size in (1e-4, 1e-2, 0.1) for _ in range(500)]
+    assert min(tried) >= objective(found)
+
+
+def test_easy_clusters_are_found_by_every_rival() -> None:
+    truth = np.repeat([1, 2, 3], [5, 6, 7])
+    theta, se = 40.0 * truth + np.random.default_rng(2).normal(0, 0.3, 18), np.ones(18)
+    for rival in (baselines.optimal_partition, baselines.kmeans, baselines.chaid, baselines.fused_effects):
+        fit = rival(theta, se)
+        assert fit.labels.tolist() == truth.tolist(), rival
+        assert fit.effects[-1] == pytest.approx(theta[-7:].mean())
+    nothing = simulate.null(12, seed=4).estimates
+    assert baselines.chaid(nothing.theta, nothing.se).n_clusters == 1
+    assert baselines.kmeans(nothing.theta, nothing.se).n_clusters > 1  # the silhouette knows no single cluster
+
+
+def test_kmeans_is_not_worse_than_a_usual_one() -> None:
+    from sklearn.cluster import KMeans
+
+    theta = three_clusters(4).theta
+    _, costs = baselines.optimal_partitions(theta, np.ones(theta.size))
+    for k in (2, 3, 4):
+        usual = KMeans(k, n_init=10, random_state=0).fit(theta[:, None]).inertia_
+        assert costs[k - 1] <= usual + 1e-9
+
+
+def test_ours_never_interleave_and_the_word_means_what_it_says() -> None:
+    theta = np.array([0.0, 1.0, 2.0, 3.0])
+    assert not baselines.interleaved(np.array([1, 1, 2, 2]), theta)
+    assert baselines.interleaved(np.array([1, 2, 1, 2]), theta)
+    assert not baselines.interleaved(np.array([2, 1, 1, 1]), theta[::-1])
+    for seed in range(20):
+        estimates = three_clusters(seed, apart=3.0)
+        assert not baselines.interleaved(fl.cluster(estimates, guarantee=fl.Calibrated(199)).labels, estimates.theta)
+
+
+def test_rows_and_estimates_of_the_papers_example_are_the_same_people() -> None:
+    one = experiment(0.3, [5, 6])
+    assert len(one.rows.outcome) == 102 * 200
+    frame = pd.DataFrame({"country": one.rows.group, "arm": one.rows.arm, "y": one.rows.outcome})
+    measured = fl.measure(frame, "country", fl.difference("y", variant="arm", control=0))
+    order = np.argsort([int(str(label)) for label in measured.estimates.labels])
+    assert measured.estimates.theta[order] == pytest.approx(one.estimates.theta)
+    assert measured.estimates.se[order] == pytest.approx(one.estimates.se)
+
+
+# ----------------------------------------------------------------------------------------------------------- the page
+
+
+def test_tables_and_numbers_of_the_page_are_those_that_were_measured() -> None:
+    page = common.PAGE.read_text(encoding="utf-8")
+    assert common.filled(page, texts()) == page, "run `python -m experiments --write`"
+    shown = set(re.findall(r"<!-- (table: [^>]+?) -->", page))
+    assert shown == {name for name in texts() if name.startswith("table")}, "every table is shown"
+    for study in STUDIES:
+        assert f"](paper/{study.name}.svg)" in page
+        assert "<svg" in (common.KEPT / f"{study.name}.svg").read_text(encoding="utf-8")
+
+
+def test_numbers_in_sentences_are_the_papers_or_come_from_a_study() -> None:
+    """Outside the markers stand only the paper's own figures, settings of the studies, and figures of speech."""
+    page = common.PAGE.read_text(encoding="utf-8")
+    typed = re.sub(r"<!-- ((?:table|fact): [^>]+?) -->.*?<!-- end -->", "", page, flags=re.DOTALL)
+    typed = re.sub(r"<!-- typed: .*?<!-- end -->", "", typed, flags=re.DOTALL)
+    numbers = set(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?%?", typed))
+    of_the_paper = set("2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2".split())
+    settings = set("0.01 0.05 0.5 40 50 102 999 1,000".split())
+    assert numbers <= of_the_paper | settings, numbers - of_the_paper - settings
+
+
+def test_what_the_page_says_in_words_is_so() -> None:
+    """Words such as never, always and practically all, held against the numbers behind them."""
+    kept = {study.name: study.kept() for study in STUDIES}
+
+    def along(method: str, what: str) -> list[float]:
+        return [point[what] for point in kept["power"]["points"] if point["method"] == method]
+
+    assert not kept["power"]["not_installed"]
+    assert set(along("causal tree, one-hot", "recovered")) == {0.0}
+    assert along("causal tree, encoded, pruned", "told")[-1] == 1.0
+    assert {along(f"honest forest, {how}", "clusters")[-1] for how in ("one-hot", "encoded")} == {1.0, 102.0}
+    ratios = {(pair["rival"], pair["method"]): pair for pair in kept["error"]["ratios"]}
+    assert ratios["causal tree, one-hot", "literal"]["rival_better"] < 1
+    assert ratios["causal tree, one-hot", "literal"]["rival_worse"] > 80
+    assert max(pair["rival_better"] for pair in ratios.values()) < 15
+    assert all(pair["rival_better"] < 1 for (_, ours), pair in ratios.items() if ours == "calibrated")
+    took = kept["runtime"]["seconds"]
+    assert 100 < took["causal tree, one-hot"] / took["literal"] < 1000
+    rows = kept["mixture"]["interleaving"]
+    assert rows["equal"]["mixture_interleaves"] == 0
+    assert {row["calibrated_interleaves"] for row in rows.values()} == {0}
+    for point in kept["false_positives"]["along_groups"]:
+        if point["method"] == "literal" and point["groups"] >= (50 if point["profile"] == "equal" else 102):
+            assert point["rate"] > 0.98
+        if point["method"] == "calibrated":
+            assert point["rate"] == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / 1000) ** 0.5)
+
+
+def test_the_library_knows_none_of_the_rivals() -> None:
+    rivals = r"^\s*(import|from) (sklearn|causalml|econml|joblib|experiments|benchmarks)\b"
+    for path in (ROOT / "src" / "faultlines").glob("*.py"):
+        assert not re.search(rivals, path.read_text(encoding="utf-8"), re.M), path.name
+
+
+def test_a_study_runs_by_its_path_and_keeps_its_hands_off_the_page() -> None:
+    kept = {path: path.read_bytes() for path in common.KEPT.iterdir()}
+    done = subprocess.run(
+        [sys.executable, "experiments/onboarding.py", "--quick", "--jobs", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "| calibrated |" in done.stdout
+    assert "onboarding: 1 of 1" in done.stderr
+    assert {path: path.read_bytes() for path in common.KEPT.iterdir()} == kept
