@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 import faultlines as fl
 from faultlines import simulate
 
+Warm = Callable[..., subprocess.CompletedProcess[str]]
 COMMAND = [sys.executable, "-c", "from faultlines.cli import main; main()"]
 
 
@@ -25,6 +27,56 @@ def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Completed
     return subprocess.run(
         [*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False, timeout=120
     )
+
+
+WARM = """if True:
+    import json, os, sys
+    import faultlines.aggregate, faultlines.planning, faultlines.cli
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            for number, name in ((1, "out"), (2, "err")):
+                os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+            os.chdir(asked["cwd"])
+            sys.argv = ["faultlines", *asked["arguments"]]
+            code = 1
+            try:
+                faultlines.cli.main()
+            except SystemExit as end:
+                code = end.code or 0
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Commands as processes of their own that need not import everything again: forks of one that has."""
+    folder = tmp_path_factory.mktemp("warm")
+    with subprocess.Popen(
+        [sys.executable, "-c", WARM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as one:
+        assert one.stdin is not None
+        assert one.stdout is not None
+
+        def run_warm(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+            out, err = folder / "out", folder / "err"
+            asked = {
+                "arguments": list(map(str, arguments)),
+                "cwd": str(cwd or folder),
+                "out": str(out),
+                "err": str(err),
+            }
+            one.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
+            one.stdin.flush()  # type: ignore[union-attr]
+            code = int(one.stdout.readline())  # type: ignore[union-attr]
+            return subprocess.CompletedProcess(asked["arguments"], code, out.read_text("utf-8"), err.read_text("utf-8"))
+
+        yield run_warm
+        one.stdin.close()
 
 
 @pytest.fixture
@@ -120,8 +172,8 @@ def test_several_attributes(tmp_path: Path) -> None:
         (("--by", "country", "--estimate", "country", "--se", "sd"), "the column is not numeric (row 1 holds 'AT')"),
     ],
 )
-def test_bad_arguments_are_one_line_and_exit_2(table: Path, arguments: tuple[str, ...], words: str) -> None:
-    done = run("estimates", table, *arguments)
+def test_bad_arguments_are_one_line_and_exit_2(warm: Warm, table: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = warm("estimates", table, *arguments)
     assert done.returncode == 2
     assert done.stdout == "" or "--json" in arguments
     assert words in done.stderr
@@ -263,10 +315,10 @@ def test_experiment_finds_the_country_that_reacts(shop: Path) -> None:
     assert "ratio lift of revenue/views" in ratio.stdout
 
 
-def test_model_finds_whom_it_serves_worse(shop: Path, tmp_path: Path) -> None:
+def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     metrics = ("--metric", "true_positive_rate", "--metric", "accuracy", "--metric", "selection_rate")
-    done = run("model", shop, *MODEL, "--y-pred", "pred", *metrics, "--json", out)
+    done = warm("model", shop, *MODEL, "--y-pred", "pred", *metrics, "--json", out)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("3 metrics, Holm's correction at α = 0.05 over all of them.")
     assert "2 clusters of 4 groups by country differ in true positive rate" in done.stdout
@@ -275,15 +327,17 @@ def test_model_finds_whom_it_serves_worse(shop: Path, tmp_path: Path) -> None:
     assert [one["measure"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
     levels = sorted(one["alpha"] for one in written["metrics"])
     assert levels[0] == pytest.approx(0.05 / 3)
-    both = run("model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc")
+    both = warm(
+        "model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc"
+    )
     assert both.returncode == 0
-    scored = run(
+    scored = warm(
         "model", shop, *MODEL, "--score", "score", "--threshold", "0.5", "--metric", "accuracy", "--metric", "auc"
     )
     assert scored.returncode == 0
-    binned = run("model", shop, *MODEL, "--by", "age:25", "--y-pred", "pred", "--metric", "accuracy")
+    binned = warm("model", shop, *MODEL, "--by", "age:25", "--y-pred", "pred", "--metric", "accuracy")
     assert "by country × age differ in accuracy" in binned.stdout
-    tenths = run("model", shop, *MODEL, "--by", "age:q2", "--y-pred", "pred", "--metric", "accuracy")
+    tenths = warm("model", shop, *MODEL, "--by", "age:q2", "--y-pred", "pred", "--metric", "accuracy")
     assert tenths.returncode == 0
 
 
@@ -310,22 +364,22 @@ def test_model_finds_whom_it_serves_worse(shop: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_row_arguments_are_one_line_and_exit_2(
-    shop: Path, command: str, arguments: tuple[str, ...], words: str
+    warm: Warm, shop: Path, command: str, arguments: tuple[str, ...], words: str
 ) -> None:
-    done = run(command, shop, *arguments)
+    done = warm(command, shop, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_power_on_the_command_line(tmp_path: Path) -> None:
-    done = run("power", "--groups", "10", "--size", "400", "--spread", "1", "--gap", "0.5", "--runs", "50")
+def test_power_on_the_command_line(warm: Warm, tmp_path: Path) -> None:
+    done = warm("power", "--groups", "10", "--size", "400", "--spread", "1", "--gap", "0.5", "--runs", "50")
     assert done.returncode == 0, done.stderr
     assert "A gap of 0.5 between 5 and 5 of 10 groups: detected with chance 1.00" in done.stdout
     table = tmp_path / "plan.csv"
     table.write_text("country,sd,users\nDE,0.01,900\nAT,0.02,400\nCH,0.03,100\n")
     for options in (("--se", "sd"), ("--n", "users", "--spread", "0.5"), ("--se", "sd", "--only", "DE")):
-        done = run("power", str(table), "--by", "country", *options, "--runs", "50", "--json", "-")
+        done = warm("power", str(table), "--by", "country", *options, "--runs", "50", "--json", "-")
         assert done.returncode == 0, done.stderr
         assert 0 < json.loads(done.stdout)["smallest"] < 1
 
@@ -349,31 +403,31 @@ def test_power_on_the_command_line(tmp_path: Path) -> None:
         (("--groups", "5", "--size", "9", "--spread", "1", "--target", "2"), "target=2.0"),
     ],
 )
-def test_bad_plans_are_one_line_and_exit_2(arguments: tuple[str, ...], words: str) -> None:
-    done = run("power", *arguments)
+def test_bad_plans_are_one_line_and_exit_2(warm: Warm, arguments: tuple[str, ...], words: str) -> None:
+    done = warm("power", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_every_guarantee_and_notion_on_the_command_line(shop: Path) -> None:
-    odds = run("model", shop, *MODEL, "--metric", "equalized_odds", "--y-pred", "pred")
+def test_every_guarantee_and_notion_on_the_command_line(warm: Warm, shop: Path) -> None:
+    odds = warm("model", shop, *MODEL, "--metric", "equalized_odds", "--y-pred", "pred")
     assert odds.returncode == 0, odds.stderr
     assert "true positive rate" in odds.stdout
-    joint = run("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--metric", "difference:views", "--joint")
+    joint = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--metric", "difference:views", "--joint")
     assert joint.returncode == 0, joint.stderr
     assert "lift of revenue and difference of views" in joint.stdout
     for guarantee in ("stepdown", "holdout:0.3", "folds:3"):
-        done = run("experiment", shop, *EXPERIMENT, "--metric", "difference:revenue", "--guarantee", guarantee)
+        done = warm("experiment", shop, *EXPERIMENT, "--metric", "difference:revenue", "--guarantee", guarantee)
         assert done.returncode == 0, done.stderr
-    beyond = run("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5")
+    beyond = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5")
     assert "by more than 0.5" in beyond.stdout
     for options, words in (
         (("--joint",), "needs two metrics or more"),
         (("--split-unit", "views"), "means nothing to calibrated"),
         (("--tolerance", "-1"), "tolerance=-1"),
     ):
-        done = run("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", *options)
+        done = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", *options)
         assert (done.returncode, done.stdout) == (2, ""), options
         assert words in done.stderr
 
@@ -394,12 +448,12 @@ def test_page_and_pictures_are_written(tmp_path: Path, table: Path) -> None:
         (["--plot", "x.bmp"], "plot='x.bmp': is of no known kind. End it in .svg, .png, .html or .json."),
         (["--plot", "none/x.svg"], "plot='none/x.svg': there is no such folder. Make 'none' first."),
         (["--report", "none/x.html"], "report='none/x.html': there is no such folder. Make 'none' first."),
-        (["--report", "."], "report='.': is a folder. Name a file in it."),
+        (["--report", "x.pdf"], "report='x.pdf': does not end in .html. Use for example 'out.html'."),
     ],
 )
 def test_pictures_that_cannot_be_written_are_refused_at_once(
-    options: list[str], problem: str, table: Path, tmp_path: Path
+    warm: Warm, options: list[str], problem: str, table: Path, tmp_path: Path
 ) -> None:
-    done = run("estimates", table, *BY, *options, cwd=tmp_path)
+    done = warm("estimates", table, *BY, *options, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"faultlines: {problem}\n"

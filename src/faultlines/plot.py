@@ -366,13 +366,11 @@ def _short(name: str, width: int = 40) -> str:
 # --------------------------------------------------------------------------------------------------------- the plane
 
 
-def _plane(c: Clustering, frame: Frame) -> Picture:
-    """Two things measured together: an ellipse for each group where there are few, dots where there are many."""
+def _regions(c: Clustering, frame: Frame) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Outlines of the clusters' regions, and of those of the groups where they are few."""
     estimates = c.estimates
-    order = frame.order
     angles = np.linspace(0, 2 * np.pi, 48, endpoint=False)
     circle = np.column_stack([np.cos(angles), np.sin(angles)])
-    labels, values = c.labels[order], estimates.natural[order]
     unit = float(estimates.se.max())  # squares of very small numbers would be lost
 
     def outline(centre: FloatArray, cov: FloatArray, dof: float) -> FloatArray:
@@ -382,16 +380,24 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
             root = np.zeros((2, 2))
         return estimates.scale.natural(centre + _reach(frame.level, dof) * circle @ root.T)
 
-    cov = estimates.cov if estimates.cov is not None else np.einsum("ki,ij->kij", estimates.se**2, np.eye(2))
-    dof = np.full(len(estimates), np.inf) if estimates.dof is None else estimates.dof
     notion = c.groups if isinstance(c.groups, Gaussian) else Gaussian(estimates)
     centred, pooled = notion.pooled(c.labels - 1)
     means = centred + estimates.theta[len(estimates) // 2]
     freedom = np.full(c.n_clusters, np.inf) if estimates.dof is None else notion.freedom_of_several(c.labels - 1)
-    centres = list(map(outline, means, pooled, np.ravel(freedom).tolist()))
+    clusters = list(map(outline, means, pooled, np.ravel(freedom).tolist()))
+    if len(estimates) > _OUTLINED:
+        return clusters, []
+    cov = estimates.cov if estimates.cov is not None else np.einsum("ki,ij->kij", estimates.se**2, np.eye(2))
+    dof = np.full(len(estimates), np.inf) if estimates.dof is None else estimates.dof
+    return clusters, [outline(estimates.theta[i], cov[i], float(dof[i])) for i in frame.order.tolist()]
+
+
+def _plane(c: Clustering, frame: Frame) -> Picture:
+    """Two things measured together: an ellipse for each group where there are few, dots where there are many."""
+    estimates = c.estimates
+    labels, values = c.labels[frame.order], estimates.natural[frame.order]
+    centres, ellipses = _regions(c, frame)
     layers: dict[str, list[Row]] = {name: [] for name in LAYERS}
-    few = labels.size <= _OUTLINED
-    ellipses = [outline(estimates.theta[i], cov[i], float(dof[i])) for i in order.tolist()] if few else []
     seen = np.vstack([values, *centres])
     span = np.ptp(seen, axis=0)
     room = np.where(span > 0, span, 1e-9)
@@ -399,7 +405,9 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
     low = np.maximum(around.min(axis=0), seen.min(axis=0) - 0.5 * room)
     high = np.minimum(around.max(axis=0), seen.max(axis=0) + 0.5 * room)
     low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
-    x, y = frame.axes[0] if frame.axes else (Axis(estimates.parts[i], float(low[i]), float(high[i])) for i in range(2))
+    own = (Axis(text.printable(estimates.parts[i]), float(low[i]), float(high[i])) for i in range(2))
+    x, y = frame.axes[0] if frame.axes else own
+    low, high = np.array([x.low, y.low]), np.array([x.high, y.high])
 
     def polygon(layer: str, points: FloatArray, number: int, cluster: int) -> None:
         inside = np.clip(points, low, high)
@@ -422,7 +430,7 @@ def _plane(c: Clustering, frame: Frame) -> Picture:
         up = y.beyond(12, _TALL) - y.low
         told = {"text": f"cluster {i + 1}" if c.n_clusters <= 8 else str(i + 1), "cluster": i + 1}
         layers["labels"].append({"x": float(top[0]), "y": float(top[1]) + up, **told})
-    if few:
+    if ellipses:
         layers["names"] = _where_there_is_room(layers["points"], layers["labels"], x, y)
     if drawn.size < labels.size:
         words = f"{text.count(drawn.size)} of {text.count(labels.size)} groups drawn"
