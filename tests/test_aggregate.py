@@ -305,7 +305,7 @@ def test_what_is_left_out_is_counted_and_shown() -> None:
         "small": "fewer than 20 rows in an arm",
         "one arm": "no rows in treatment",
         "constant": "zero variance",
-        "near zero": "control mean within 5 standard errors of zero",
+        "near zero": "control mean within 2 standard errors of zero",
         "all missing": "no rows in control",
         "other": "no rows in control",
     }

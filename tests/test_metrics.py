@@ -391,3 +391,38 @@ def test_metrics_that_determine_each_other_are_left_out() -> None:
     data = ROWS.assign(twice=2 * ROWS.revenue)
     with pytest.raises(fl.InputError, match="one metric determines another"):
         fl.measure(data, "g", fl.joint(fl.mean("revenue"), fl.mean("twice")))
+
+
+def test_lifts_are_compared_by_their_ratio_and_read_as_lifts() -> None:
+    found = fl.cluster(ROWS, by="g", metric=fl.lift("revenue", **ARMS), tolerance=0.05)
+    assert found.tolerance == pytest.approx(0.05)
+    assert "by more than 0.05" in found.verdict
+    estimates = found.estimates
+    assert estimates.natural == pytest.approx(np.expm1(estimates.theta))
+    rows = found.to_dicts()
+    assert [row["se"] for row in rows] == pytest.approx((estimates.se * np.exp(estimates.theta)).tolist())
+    pooled = found.overall
+    weight = estimates.se**-2.0
+    middle = float(np.average(estimates.theta, weights=weight))
+    assert pooled.estimate == pytest.approx(np.expm1(middle))
+    assert pooled.ci[0] < pooled.estimate < pooled.ci[1]
+    # Symmetric in the ratio, not in the lift.
+    assert (1 + pooled.ci[1]) / (1 + pooled.estimate) == pytest.approx((1 + pooled.estimate) / (1 + pooled.ci[0]))
+
+
+def test_means_near_zero_have_no_lift_whichever_arm_it_is() -> None:
+    events = {"plenty": (60, 60), "collapsed": (60, 6), "none": (60, 0), "from nothing": (1, 60), "rare": (20, 20)}
+    rows = [
+        {"g": g, "arm": arm, "x": float(i < count)}
+        for g, counts in events.items()
+        for arm, count in zip("AB", counts, strict=True)
+        for i in range(200)
+    ]
+    found = fl.measure(pd.DataFrame(rows), "g", fl.lift("x", **ARMS))
+    assert list(found.estimates.labels) == ["collapsed", "plenty"]  # a treatment that breaks things is not left out
+    assert found.estimates.natural[0] == pytest.approx(-0.9)
+    assert {left.label: left.reason for left in found.excluded} == {
+        "none": "treatment mean within 2 standard errors of zero",
+        "from nothing": "control mean within 2 standard errors of zero",
+        "rare": "both means together within 7 standard errors of zero",
+    }

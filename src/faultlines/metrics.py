@@ -34,7 +34,7 @@ _PARAMETERS = {
 }  # what users call the inputs that formulas call by a letter
 _SIDES = "positives or negatives"
 _OF = "__"  # stands between a metric's number and its roles where several metrics are measured together
-_NEAR_ZERO = 5.0  # standard errors between a control mean and zero below which the delta method is not trusted
+_NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
 
 class Columns(Protocol):
@@ -289,7 +289,8 @@ def _difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> 
 def _lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
     """T/C − 1, compared as log(T/C), whose variance by the delta method is s_T²/T² + s_C²/C².
 
-    Both arms must be well above zero: to ask it of the control alone would leave out groups with a high lift only.
+    What is too near zero must not depend on which arm it is: to ask it of the control alone would leave out groups with
+    a high lift only. So both arms together must be well above zero, and each a little.
     """
     with np.errstate(all="ignore"):
         arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate)
@@ -301,6 +302,8 @@ def _lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measur
             near = np.abs(mean) <= _NEAR_ZERO * np.sqrt(variance)
             _mark(reason, near, f"{name} mean within {_NEAR_ZERO:g} standard errors of zero")
             _mark(reason, mean < 0, f"{name} mean below zero")
+        together = control + treated <= _BOTH_NEAR_ZERO * np.sqrt(of_mean.sum(axis=1))
+        _mark(reason, together, f"both means together within {_BOTH_NEAR_ZERO:g} standard errors of zero")
         made = _finish(arm, np.log(treated / control), of_mean / arm.value**2, reason)
         return made._replace(natural=treated / control - 1)
 
@@ -426,8 +429,9 @@ def lift(
 ) -> Metric:
     """Relative lift: mean of the treated over mean of the control, less one, by the delta method (section 5.1.2).
 
-    Groups are compared and pooled by the logarithm of the ratio. A group with a mean within five standard errors of
-    zero in one of the arms is left out: the delta method fails there. Arguments as for `difference`.
+    Groups are compared and pooled by the logarithm of the ratio. A group is left out where the sum of both means is
+    within seven standard errors of zero, or one of them within two: the delta method fails there. Arguments as for
+    `difference`.
     """
     made = _experiment("lift", _lift, value, None, variant, control, treatment, unit, covariate, weight)
     return replace(made, scale=LOG_RATIO)
