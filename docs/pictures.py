@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import shutil
 import sys
 import tempfile
@@ -13,6 +12,7 @@ import numpy as np
 
 import faultlines as fl
 from faultlines import simulate
+from faultlines.report import to_hundredths
 
 
 def plane() -> fl.Clustering:
@@ -58,10 +58,7 @@ def main(folder: Path) -> None:
     for name, chart in charts.items():
         path = folder / f"{name}.svg"
         chart.save(str(path))
-        # Thousandths of a pixel cannot be seen, and differ between machines.
-        drawn = re.sub(
-            r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), path.read_text(encoding="utf-8")
-        )
+        drawn = to_hundredths(path.read_text(encoding="utf-8"))
         path.write_text(drawn + "\n", encoding="utf-8")
     chromium = shutil.which("chromium")
     if chromium is None:

@@ -89,16 +89,18 @@ def demo(
     """Run on a made-up onboarding experiment over 40 countries, with three clusters planted in it."""
     import numpy as np
 
-    from faultlines.clustering import cluster
+    from faultlines.clustering import cluster, missing_for_report
     from faultlines.simulate import onboarding
 
     if seed < 0:  # as `cluster` would say, but data come first here
         raise InputError(f"seed={seed}", "must be 0 or more", "Use for example --seed 0.")
-    try:
-        _check_pictures(report, plot)
-    except InputError as error:  # the demo goes on without the extra
-        if not error.problem.startswith("needs "):
-            raise
+    missing = missing_for_report()
+    if missing:  # the demo goes on without the extra
+        print(
+            f"faultlines: no page without {', '.join(missing)}. Run: pip install 'faultlines[report]'", file=sys.stderr
+        )
+        report = plot = None
+    _check_pictures(report, plot)
     simulated = onboarding(seed)
     found = cluster(simulated.estimates, seed=seed)
     groups, planted = len(simulated.truth), int(simulated.truth.max())
@@ -115,18 +117,10 @@ def demo(
         else:
             _say(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
     _write_json([found], json, found.alpha)
-    told = [f"the whole result is in {json}"] if to_file else []
-    try:
-        _write_pictures([found], found.alpha, report, plot)
-    except InputError as error:
-        if not error.problem.startswith("needs "):
-            raise
-        print(f"faultlines: no page was written: {error}", file=sys.stderr)
-    else:
-        told.insert(0, f"the page to look at is {report}")
+    _write_pictures([found], found.alpha, report, plot)
     if to_file:
-        words = "; ".join(told)
-        _say(f"{words[0].upper()}{words[1:]}. Next: faultlines estimates --help")
+        page = "" if report is None else f"The page to look at is {report}; "
+        _say(f"{page}{'T' if report is None else 't'}he whole result is in {json}. Next: faultlines estimates --help")
 
 
 @app.command()

@@ -332,7 +332,7 @@ class Clustering:
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
         picture = ""
-        if not _missing_for_report() and self.groups.estimates is not None:
+        if not missing_for_report() and self.groups.estimates is not None:
             from faultlines import report
 
             picture = report.figure(self)
@@ -898,13 +898,14 @@ def _whole(size: float | None) -> float | int | None:
     return int(size) if size is not None and size == int(size) else size
 
 
-def _missing_for_report() -> list[str]:
+def missing_for_report() -> list[str]:
+    """Libraries of the extra `report` that are not there."""
     return [name for name in ("altair", "vl_convert", "jinja2") if find_spec(name) is None]
 
 
 def need_report(what: str) -> None:
     """Say which libraries are missing for pictures and pages, if some are."""
-    if missing := _missing_for_report():
+    if missing := missing_for_report():
         raise InputError(what, f"needs {', '.join(missing)}", "Run: pip install 'faultlines[report]'")
 
 

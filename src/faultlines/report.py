@@ -334,10 +334,14 @@ def svg(picture: Picture, *, background: bool = False) -> str:
     spec = plot.spec(picture, "light") | {"config": plot.config("light", background=background)}
     made: str = vl_convert.vegalite_to_svg(spec)
     made = re.sub(r' (?:xmlns(?::xlink)?|version)="[^"]*"', "", made, count=3)
-    # Thousandths of a pixel cannot be seen but fill the page.
-    made = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), made)
+    made = to_hundredths(made)
     about = html.escape(text.printable(picture.about), quote=True)
     return made.replace("<svg ", f'<svg role="img" aria-label="{about}" ', 1)
+
+
+def to_hundredths(drawn: str) -> str:
+    """An SVG without what cannot be seen, fills a page and differs between machines: thousandths of a pixel."""
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), drawn)
 
 
 def figure(c: Clustering) -> str:
