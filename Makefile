@@ -1,7 +1,7 @@
 # Everything sets itself up: `make demo` and `make test` work in a fresh clone with Python ≥ 3.11 and a C compiler.
 PYTHON ?= python3
 BIN := .venv/bin
-BUILT_FROM := pyproject.toml src/faultlines/_walk.pyx
+BUILT_FROM := pyproject.toml src/faultlines/comparison/kernels.pyx
 
 .PHONY: demo test lint types unit stats bench paper pictures clean
 
@@ -38,7 +38,7 @@ pictures: .venv/ready-dev
 	$(BIN)/python docs/pictures.py
 
 clean:
-	rm -rf .venv .venv-paper build *.egg-info src/*.egg-info src/faultlines/_walk.c src/faultlines/*.so
+	rm -rf .venv .venv-paper build *.egg-info src/*.egg-info src/faultlines/comparison/kernels.c src/faultlines/comparison/*.so
 
 .venv/pip: Makefile
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "faultlines needs Python 3.11 or newer")'

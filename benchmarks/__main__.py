@@ -19,9 +19,11 @@ from scipy.cluster.hierarchy import linkage
 import faultlines as fl
 from benchmarks import rows
 from benchmarks.timing import Board, seconds, side_by_side
-from faultlines import plot, report, simulate
-from faultlines.calibration import available_cores
-from faultlines.similarity import Gaussian
+from faultlines import simulate
+from faultlines.comparison.choose import equal_effects
+from faultlines.guarantees.parallel import available_cores
+from faultlines.show.geometry import pictures
+from faultlines.show.vega import svg
 
 CORES = available_cores()
 
@@ -81,7 +83,7 @@ def calibration(board: Board) -> None:
         with ThreadPoolExecutor(CORES) as pool:
             list(pool.map(share, range(CORES)))
 
-    ours, least = side_by_side(lambda: fl.Calibrated(draws).judge(Gaussian(estimates), 0, refine=False), floor)
+    ours, least = side_by_side(lambda: fl.Calibrated(draws).judge(equal_effects(estimates), 0, refine=False), floor)
     board.line(
         f"calibrated, 200 groups, 10,000 draws / drawing and sorting them in NumPy, {CORES} cores",
         f"{ours / least:.2f} ×",
@@ -160,9 +162,10 @@ def memory(board: Board) -> None:
 def page(board: Board) -> None:
     """The page of a result / the pictures in it, which the drawing library makes; and whether a browser keeps up."""
     found = fl.cluster(simulate.planted([0, 5, 9], [2_500, 1_500, 1_000]).estimates)
-    drawn = [picture for kind in ("groups", "tree") for picture in plot.pictures(found, kind)]
-    floor = seconds(lambda: [report.svg(picture) for picture in drawn])
-    took = seconds(lambda: report.page([found], ["effect"]))
+    target = Path(tempfile.mkdtemp()) / "page.html"
+    drawn = [picture for kind in ("groups", "tree") for picture in pictures(found._summary, kind)]
+    floor = seconds(lambda: [svg(picture) for picture in drawn])
+    took = seconds(lambda: found.report(target))
     board.line(
         "page of 5,000 groups / its pictures alone", f"{took / floor:.1f} ×", good=took / floor <= 5, limit="≤ 5"
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.report import to_hundredths
+from faultlines.show.vega import to_hundredths
 
 
 def plane() -> fl.Clustering:

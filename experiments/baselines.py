@@ -1,4 +1,4 @@
-"""The methods that ours is held against, each on estimates and standard errors, or on rows where it needs them.
+"""The methods that ours is compared with, each on estimates and standard errors, or on rows where it needs them.
 
 They are written out here, or wrapped, so that all see the same data; the library knows none of them. Labels are 1 … m
 by rising mean, and effects are what the method would tell a user of each group.

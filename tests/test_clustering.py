@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.hierarchy import refined_line
+from faultlines.comparison.line import refined_starts
 
 QUICK = fl.Calibrated(draws=300)
 
@@ -41,7 +41,7 @@ def test_labels_rise_with_the_effect_and_clusters_are_theta_intervals() -> None:
     highest = [theta[found.labels == i].max() for i in (1, 2)]
     lowest = [theta[found.labels == i].min() for i in (2, 3)]
     assert np.all(np.array(highest) < lowest)
-    estimates = [cluster.estimate for cluster in found.clusters]
+    estimates = [cluster.effects[0].estimate for cluster in found.clusters]
     assert estimates == sorted(estimates)
     assert sum(len(cluster.members) for cluster in found.clusters) == 41
 
@@ -53,8 +53,10 @@ def test_cluster_numbers_are_those_of_inverse_variance_pooling() -> None:
         theta, weight = found.estimates.theta[inside], found.estimates.se[inside] ** -2.0
         assert cluster.estimate == pytest.approx(np.average(theta, weights=weight))
         assert cluster.se == pytest.approx(weight.sum() ** -0.5)
+        effect = cluster.effects[0]
+        assert (effect.estimate, effect.se) == (cluster.estimate, cluster.se)
         assert cluster.ci == pytest.approx(
-            (cluster.estimate - 1.6449 * cluster.se, cluster.estimate + 1.6449 * cluster.se), rel=1e-3
+            (effect.estimate - 1.6449 * effect.se, effect.estimate + 1.6449 * effect.se), rel=1e-3
         )
         assert [found.estimates.labels.index(member) for member in cluster.members] == sorted(
             np.flatnonzero(inside), key=lambda place: found.estimates.theta[place]
@@ -89,7 +91,7 @@ def test_order_shift_and_scale_do_not_matter(seed: int) -> None:
     assert other.log_pvalue == pytest.approx(found.log_pvalue, rel=1e-6, abs=1e-9)
     for before, after in zip(found.clusters, other.clusters, strict=True):
         assert after.members == before.members
-        assert after.estimate == pytest.approx(before.estimate * 8 + 512)
+        assert after.estimate == pytest.approx(before.effects[0].estimate * 8 + 512)
 
 
 @settings(max_examples=30, deadline=None)
@@ -119,7 +121,7 @@ def test_path_lists_every_partition_with_its_p() -> None:
 def test_refinement_moves_border_groups_and_keeps_the_number() -> None:
     estimates = fl.Estimates([0.0, 0.1, 0.8, 2.0, 2.1], [0.5] * 5)
     order = np.argsort(estimates.theta)
-    starts = refined_line(estimates, order, np.array([0, 2]))
+    starts = refined_starts(estimates.theta[order], estimates.se[order], np.array([0, 2]))
     assert starts.tolist() == [0, 3]  # means 0.05 and 1.63 meet at 0.84, so 0.8 goes to the low ones
 
 
@@ -130,7 +132,7 @@ def test_refined_groups_are_nearest_to_their_own_cluster(seed: int, clusters: in
     estimates = fl.Estimates(rng.standard_normal(40), np.exp(rng.standard_normal(40)))
     order = np.argsort(estimates.theta)
     before = np.concatenate(([0], np.sort(rng.choice(np.arange(1, 40), clusters - 1, replace=False))))
-    starts = refined_line(estimates, order, before)
+    starts = refined_starts(estimates.theta[order], estimates.se[order], before)
     assert starts.size == clusters
     assert starts[0] == 0
     assert np.all(np.diff(starts, append=40) > 0)
@@ -158,7 +160,12 @@ def test_groups_too_small_are_left_out_and_listed_everywhere() -> None:
     reason = "fewer than 30 in the group"
     for shown in (str(found), found.to_markdown(), found._repr_html_()):
         assert f"Left out, {reason}: g0, g1, g2 (3)." in shown
-    assert json.loads(found.to_json())["excluded"][0] == {"group": "g0", "reason": reason}
+    assert json.loads(found.to_json())["excluded"][0] == {
+        "group": "g0",
+        "reason": reason,
+        "n": 10,
+        "estimate": base.theta[0],
+    }
     rows = found.to_dicts()
     assert len(rows) == 41
     assert (rows[-1]["country"], rows[-1]["cluster"], rows[-1]["excluded"]) == ("g2", None, reason)
@@ -218,7 +225,7 @@ def test_a_shift_of_a_billion_keeps_the_clusters() -> None:
 def test_text_says_verdict_clusters_and_basis() -> None:
     found = fl.cluster(simulate.onboarding().estimates)
     lines = str(found).splitlines()
-    assert lines[0].startswith("3 clusters of 40 groups by country differ in lift of returning users (p = ")
+    assert lines[0].startswith("3 clusters of 40 groups by country differ in lift of returning users (p < 1e-10")
     assert "calibrated, α = 0.05" in lines[0]
     assert lines[2].split() == ["cluster", "effect", "95%", "interval", "groups", "n", "members"]
     assert all("●" in line for line in lines[3:6])
@@ -226,7 +233,7 @@ def test_text_says_verdict_clusters_and_basis() -> None:
     assert max(map(len, lines)) <= 112
     assert "Calibrated on 10,000 draws, seed 0." in lines
     assert "Intervals are descriptive: the same data chose the clusters." in lines
-    assert repr(found).startswith("<Clustering: 3 of 40 groups, p = ")
+    assert repr(found).startswith("<Clustering: 3 of 40 groups, p < 1e-10")
 
 
 def test_nothing_found_reads_as_nothing_found() -> None:
@@ -301,7 +308,7 @@ def test_refine_must_be_a_truth_value(refine: object) -> None:
 def test_known_and_estimated_variances_mix() -> None:
     found = fl.cluster(fl.Estimates([0, 1, 50], [1, 1, 1], dof=[5, 5, np.inf]))
     assert found.n_clusters == 2
-    assert all(np.isfinite([*cluster.ci, cluster.se]).all() for cluster in found.clusters)
+    assert all(np.isfinite([e.lower, e.upper, e.se]).all() for cluster in found.clusters for e in cluster.effects)
 
 
 def test_excluded_groups_keep_their_numbers() -> None:

@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.clustering import corrected
+from faultlines.result.multiplicity import corrected
 
 QUICK = fl.Calibrated(draws=600)
 
@@ -38,7 +38,7 @@ def test_every_experiment_has_the_p_it_would_have_alone(guarantee: Any) -> None:
     for name, data in made.items():
         alone = fl.cluster(data, guarantee=guarantee, seed=3)
         assert many[name].log_pvalue == alone.log_pvalue, name
-        np.testing.assert_array_equal(many[name].judgement.log_pvalues, alone.judgement.log_pvalues)
+        np.testing.assert_array_equal(many[name].judged.path.gap_pvalues(), alone.judged.path.gap_pvalues())
     assert set(many.rejected) >= {f"apart {i}" for i in range(4)}
 
 
@@ -46,7 +46,7 @@ def test_split_guarantees_split_each_on_its_own() -> None:
     same = simulate.planted([0, 3], [6, 6], seed=1).estimates
     many = fl.cluster_many({"one": same, "other": same}, guarantee="holdout")
     assert many["one"].pvalue != many["other"].pvalue
-    own = many["one"].judgement.facts["seed"]
+    own = many["one"].judged.facts["seed"]
     assert many["one"].pvalue == fl.cluster(same, guarantee="holdout", seed=int(own)).pvalue
     assert fl.cluster_many({"other": same, "one": same}, guarantee="holdout")["one"].pvalue == many["one"].pvalue
 

@@ -201,7 +201,7 @@ def test_numbers_in_sentences_are_the_papers_or_come_from_a_study() -> None:
 
 
 def test_what_the_page_says_in_words_is_so() -> None:
-    """Words such as never, always and practically all, held against the numbers behind them."""
+    """Words such as never, always and practically all, compared with the numbers behind them."""
     kept = {study.name: study.kept() for study in STUDIES}
 
     def along(method: str, what: str) -> list[float]:

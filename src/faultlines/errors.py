@@ -1,12 +1,13 @@
-"""The one error a user of faultlines should ever see, and how a message finds its words."""
+"""The one error a user of faultlines should ever see, and how its message is worded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from faultlines.text import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 
 class InputError(ValueError):
@@ -16,30 +17,33 @@ class InputError(ValueError):
         parameter: What was given, with its value where that is short: ``"alpha=1.5"``.
         problem: What is wrong with it, as the end of a sentence: ``"must lie strictly between 0 and 1"``.
         remedy: What to do about it, as a sentence: ``"Use for example alpha=0.05."``.
+
+    Example:
+        >>> import faultlines as fl
+        >>> try:
+        ...     fl.cluster(fl.Estimates([0.0, 1.0], [0.1, 0.1]), alpha=1.5)
+        ... except fl.InputError as error:
+        ...     print(error.parameter)
+        alpha=1.5
     """
 
     def __init__(self, parameter: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{parameter}: {problem}. {remedy}")
+        super().__init__(printable(f"{parameter}: {problem}. {remedy}"))
         self.parameter = parameter
         self.problem = problem
         self.remedy = remedy
 
-
-def check_folder(what: str, path: Path) -> None:
-    """Refuse a file where there is no folder for it."""
-    if path.is_dir():
-        raise InputError(what, "is a folder", "Name a file in it.")
-    if not path.parent.is_dir():
-        raise InputError(what, "there is no such folder", f"Make {str(path.parent)!r} first.")
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str]]:
+        """Pickle by the three parts: an exception pickles its message by default, and cannot be made again from it."""
+        return type(self), (self.parameter, self.problem, self.remedy)
 
 
-def unwritable(what: str, error: OSError) -> InputError:
-    """A file that cannot be written."""
-    return InputError(what, f"cannot be written ({error.strerror})", "Check the path and the space that is left.")
+class NoGroupsError(InputError):
+    """None of the groups can be used: there is nothing to compare, which is no answer."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy for a misspelt name: the nearest one there is, or the list of those there are."""
+    """A remedy for a misspelt name: the nearest known one, or the list of those there are."""
     import difflib
 
     names = [str(candidate) for candidate in known]
@@ -52,10 +56,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def shorten(value: object, width: int = 60) -> str:
-    """A value as it can stand in a message: its repr, cut in the middle when long."""
+    """A value for a message: its repr, cut in the middle when long."""
     return shorten_text(repr(value), width)
 
 
 def shorten_text(text: str, width: int = 160) -> str:
     """Text cut in the middle when long."""
     return text if len(text) <= width else f"{text[: width - 20]} … {text[-15:]}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type where it has none."""
+    lines = str(error).strip().splitlines()
+    return shorten_text(lines[0]) if lines else type(error).__name__

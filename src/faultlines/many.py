@@ -5,48 +5,37 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from faultlines import text
-from faultlines.calibration import MANY_GROUPS, calibrated_many, draws_for, in_order
-from faultlines.clustering import (
-    Clustering,
-    Correction,
-    check_resolution,
-    checked_alpha,
-    checked_refine,
-    checked_seed,
-    clustered,
-    column_library,
-    corrected,
-    need_report,
-)
+from faultlines import checks, text
+from faultlines.clustering import Clustering, need_report, write_page
+from faultlines.comparison.choose import comparison_of, is_comparison
 from faultlines.errors import InputError, did_you_mean, shorten
-from faultlines.estimates import Estimates
-from faultlines.guarantees import Calibrated, Guarantee, Judged, Judgement, guarantee_of
-from faultlines.hierarchy import agglomerate, notion_of
+from faultlines.estimates.estimates import Estimates
+from faultlines.guarantees.choose import guarantee_of
+from faultlines.guarantees.parallel import in_order
 from faultlines.progress import progress
-from faultlines.similarity import Gaussian, Similarity
-
-_ON_A_PAGE = 1_000  # experiments in the overview of a page
-_HOW = {"holm": "Holm", "bh": "Benjamini–Hochberg"}
+from faultlines.result.finding import probability
+from faultlines.result.multiplicity import CORRECTIONS, Correction, corrected
+from faultlines.result.tables import Columns, Rows, Tabular
+from faultlines.tree.path import clusters_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
+    from faultlines.comparison.base import Comparison
+    from faultlines.comparison.custom import Similarity
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.base import Guarantee, Judged
 
-    from faultlines.estimates import FloatArray
-    from faultlines.similarity import Notion
+_ON_A_PAGE = 1_000  # experiments in the overview of a page
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Many:
+class Many(Tabular):
     """Results of many experiments, corrected for their number. ``many["name"]`` is the `Clustering` of one of them.
 
     Attributes:
@@ -80,8 +69,7 @@ class Many:
         if name not in self.names:
             raise InputError(f"name={shorten(name)}", "no such experiment", did_you_mean(str(name), self.names))
         place = self.names.index(name)
-        judged, level = self._judged[place], float(self.levels[place])
-        return clustered(judged, self.guarantee, level, self.refine, (), {}, judged.reported.attributes)
+        return Clustering.of(self._judged[place], self.guarantee, float(self.levels[place]), self.refine)
 
     @property
     def rejected(self) -> tuple[str, ...]:
@@ -89,53 +77,31 @@ class Many:
         found = np.flatnonzero(self.log_pvalues < np.log(self.levels))
         return tuple(self.names[i] for i in found[np.argsort(self.log_pvalues[found], kind="stable")])
 
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary an experiment."""
-        columns = self._columns()
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-    def to_pandas(self) -> pd.DataFrame:
-        """One row an experiment, as a pandas frame."""
-        made: pd.DataFrame = column_library("pandas").DataFrame(self._columns())
-        return made
-
-    def to_polars(self) -> pl.DataFrame:
-        """One row an experiment, as a Polars frame."""
-        made: pl.DataFrame = column_library("polars").DataFrame(self._columns(), strict=False)
-        return made
-
-    def to_arrow(self) -> pa.Table:
-        """One row an experiment, as an Arrow table."""
-        made: pa.Table = column_library("pyarrow").table(self._columns())
-        return made
-
     def report(self, path: str | PathLike[str]) -> None:
         """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`."""
         need_report("report()")
-        from faultlines import report
-
         first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
         names = [self.names[i] for i in first]
-        how = _HOW[self.correction]
+        how = CORRECTIONS[self.correction]
         note = f"{len(self):,} experiments, corrected by {how} at α = {self.alpha:g}: each has a threshold of its own."
-        report.write(
-            [self[name] for name in names], names, report.checked(path), note=note, left=len(self) - len(first)
+        write_page(
+            [self[name] for name in names],
+            names,
+            path,
+            note=note,
+            left=len(self) - len(first),
+            rejected=len(self.rejected),
         )
 
-    def _columns(self) -> dict[str, list[Any]]:
-        smallest = np.nextafter(0.0, 1.0)
+    def _columns(self, rows: Rows = "groups") -> Columns:
         cut = np.log(self.levels)
-        n_clusters = [
-            1 + int(np.sum(judged.judgement.log_pvalues < level))
-            for judged, level in zip(self._judged, cut, strict=True)
-        ]
         return {
             "name": list(self.names),
             "n_groups": [len(judged.reported) for judged in self._judged],
-            "pvalue": np.maximum(np.exp(self.log_pvalues), smallest).tolist(),
-            "adjusted_pvalue": np.maximum(np.exp(self.log_adjusted), smallest).tolist(),
+            "pvalue": [probability(p) for p in self.log_pvalues],
+            "adjusted_pvalue": [probability(p) for p in self.log_adjusted],
             "rejected": (self.log_pvalues < cut).tolist(),
-            "n_clusters": n_clusters,
+            "n_clusters": [clusters_at(j.path, float(level)) for j, level in zip(self._judged, cut, strict=True)],
             "level": self.levels.tolist(),
         }
 
@@ -144,19 +110,20 @@ class Many:
 
     def __str__(self) -> str:
         found = self.rejected
-        how = _HOW[self.correction]
+        how = CORRECTIONS[self.correction]
         basis = f"{how}, {self.guarantee.name}, α = {self.alpha:g}"
         head = f"Clusters differ in {len(found):,} of {len(self):,} experiments ({basis})."
         by_name = {row["name"]: row for row in self.to_dicts()}
         adjusted = dict(zip(self.names, self.log_adjusted.tolist(), strict=True))
         shown = [by_name[name] for name in found[:20]]
         if not shown:
-            return f"{head} Smallest p: {text.pvalue(float(self.log_pvalues.min()))}."
+            return f"{head} Smallest {text.p_is(float(self.log_pvalues.min()))}."
         rows = [
             [str(r["name"]), text.pvalue(adjusted[r["name"]]), str(r["n_clusters"]), str(r["n_groups"])] for r in shown
         ]
         rows += [[f"… {len(found) - 20:,} more", "", "", ""]] if len(found) > 20 else []
-        return f"{head}\n\n{text.table(['experiment', 'adjusted p', 'clusters', 'groups'], rows, {1, 2, 3})}"
+        table = text.table(["experiment", "adjusted p", "clusters", "groups"], rows, {1, 2, 3})
+        return f"{head}\n\n{text.printable_lines(table)}"
 
 
 def cluster_many(
@@ -183,71 +150,77 @@ def cluster_many(
         tolerance: See `fl.cluster`.
         refine: See `fl.cluster`.
         seed: Of everything random.
+
+    Returns:
+        The results, corrected for their number; ``many["name"]`` is the `Clustering` of one of them.
+
+    Raises:
+        InputError: If something else than names with estimates is given.
+
+    Example:
+        >>> import faultlines as fl
+        >>> apart, alike = fl.Estimates([0.0, 9.0], [1.0, 1.0]), fl.Estimates([0.0, 0.5], [1.0, 1.0])
+        >>> fl.cluster_many({"a": apart, "b": alike}).rejected
+        ('a',)
     """
-    alpha, refine, seed = checked_alpha(alpha), checked_refine(refine), checked_seed(seed)
+    alpha, refine, seed = checks.alpha(alpha), checks.flag("refine", refine), checks.seed(seed)
     chosen = guarantee_of(guarantee)
-    chosen.check(alpha)
-    if correction not in ("holm", "bh"):
-        raise InputError(f"correction={shorten(correction)}", "is not known", "Use 'holm' or 'bh'.")
+    checks.choice("correction", correction, CORRECTIONS, "Use 'holm' or 'bh'.")
     if not isinstance(estimates_by_name, Mapping) or not estimates_by_name:
         raise InputError(
             f"estimates_by_name={shorten(estimates_by_name)}", "is not names with estimates", "Give {name: estimates}."
         )
-    notions = []
-    for name, estimates in estimates_by_name.items():
-        if not isinstance(name, str) or not isinstance(estimates, Estimates | Similarity):
+    comparisons = []
+    for name, given in estimates_by_name.items():
+        if not isinstance(name, str) or not (isinstance(given, Estimates) or is_comparison(given)):
             raise InputError(
-                f"{shorten(name)}: {type(estimates).__name__}",
+                f"{shorten(name)}: {type(given).__name__}",
                 "is not a name with its estimates",
                 "Give {name: estimates}.",
             )
-        notions.append(notion_of(estimates, tolerance))
-        check_resolution(chosen, notions[-1], alpha / len(estimates_by_name))
-    judged = _judged(list(estimates_by_name), notions, chosen, refine, seed)
-    log_p = np.array([float(one.judgement.log_pvalues.min(initial=0.0)) for one in judged])
+        comparisons.append(comparison_of(given, tolerance))
+        chosen.check(alpha / len(estimates_by_name), comparisons[-1])
+    judged = _judged(list(estimates_by_name), comparisons, chosen, refine, seed)
+    log_p = np.array([one.log_pvalue for one in judged])
     adjusted, levels = corrected(log_p, alpha, correction)
     return Many(tuple(estimates_by_name), log_p, adjusted, levels, alpha, correction, chosen, refine, judged)
 
 
 def _judged(
-    names: Sequence[str], notions: Sequence[Notion], guarantee: Guarantee, refine: bool, seed: int
+    names: Sequence[str], comparisons: Sequence[Comparison], guarantee: Guarantee, refine: bool, seed: int
 ) -> list[Judged]:
     """Every experiment judged: where it can be, in one compiled pass for each number of groups, else on its own."""
     made: dict[int, Judged] = {}
-    with progress("clustering experiments", len(notions)) as advance:
-        together: dict[int, list[int]] = {}
-        if isinstance(guarantee, Calibrated) and not guarantee.stepdown:
-            for i, notion in enumerate(notions):
-                if _is_plain(notion):
-                    together.setdefault(len(notion), []).append(i)
-        for places in together.values():
-            alike = [notion for notion in (notions[i] for i in places) if isinstance(notion, Gaussian)]
-            trees = [agglomerate(notion) for notion in alike]
-            draws = guarantee.draws or draws_for(alike[0])  # type: ignore[union-attr]
-            found = calibrated_many(alike, [tree.gap_heights for tree in trees], draws, seed, advance)
-            for i, notion, tree, (log_p, drawn) in zip(places, alike, trees, found, strict=True):
-                made[i] = Judged(tree, Judgement(log_p, {"draws": drawn, "seed": seed}), notion, notion)
-        others = [i for i in range(len(notions)) if i not in made]
+    with progress("clustering experiments", len(comparisons)) as advance:
+        made |= _together(comparisons, guarantee, refine, seed, advance)
+        others = [i for i in range(len(comparisons)) if i not in made]
 
         def alone(number: int) -> Judged:
+            # Guarantees that split data at random do so with a seed of the experiment's own.
             i = others[number]
-            if isinstance(guarantee, Calibrated):
-                return guarantee.judge(notions[i], seed, refine=refine, cores=1)
-            own = zlib.crc32(names[i].encode("utf-8", "surrogatepass"))
-            return guarantee.judge(notions[i], seed + own, refine=refine)
+            own = zlib.crc32(names[i].encode("utf-8", "surrogatepass")) if guarantee.shares(1) else 0
+            return guarantee.judge(comparisons[i], seed + own, refine=refine, cores=1)
 
         for i, one in zip(others, in_order(alone, len(others)) if others else (), strict=True):
             made[i] = one
             advance(1)
-    return [made[i] for i in range(len(notions))]
+    return [made[i] for i in range(len(comparisons))]
 
 
-def _is_plain(notion: Notion) -> bool:
-    """Whether the compiled pass can take it: one effect, known standard errors, no tolerance, a few dozen groups."""
-    return (
-        isinstance(notion, Gaussian)
-        and notion.estimates.dims == 1
-        and notion.estimates.dof is None
-        and notion.tolerance == 0
-        and 2 <= len(notion) <= MANY_GROUPS
-    )
+def _together(
+    comparisons: Sequence[Comparison],
+    guarantee: Guarantee,
+    refine: bool,
+    seed: int,
+    advance: Callable[[int], None],
+) -> dict[int, Judged]:
+    """Plain comparisons with the same number of groups, judged in one pass where the guarantee has one."""
+    alike: dict[int, list[int]] = {}
+    for i, comparison in enumerate(comparisons):
+        if comparison.is_plain:
+            alike.setdefault(len(comparison), []).append(i)
+    made: dict[int, Judged] = {}
+    for places in alike.values():
+        found = guarantee.judge_many([comparisons[i] for i in places], seed, refine=refine, advance=advance)
+        made |= {} if found is None else dict(zip(places, found, strict=True))
+    return made

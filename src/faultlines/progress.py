@@ -17,7 +17,7 @@ PATIENCE = 1.0  # seconds
 @contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of steps just done; it may be called as often as one likes."""
-    if not sys.stderr.isatty():
+    if not _on_a_terminal():
         yield lambda steps: None
         return
     from rich.console import Console
@@ -52,7 +52,7 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def working(label: str) -> Iterator[None]:
     """Show a spinner while work of unknown length goes on."""
-    if not sys.stderr.isatty():
+    if not _on_a_terminal():
         yield
         return
     from rich.console import Console
@@ -67,3 +67,9 @@ def working(label: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         spinner.stop()
+
+
+def _on_a_terminal() -> bool:
+    """Whether someone watches stderr; some programs set it to None, or to an object that only writes."""
+    isatty = getattr(sys.stderr, "isatty", None)
+    return bool(isatty is not None and isatty())

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from faultlines.errors import InputError
-from faultlines.estimates import Estimates
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.scales import PERCENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from faultlines.estimates import FloatArray
+    from faultlines.estimates.scales import FloatArray
 
 Profile = Literal["equal", "lognormal", "zipf"]
 
@@ -112,7 +113,8 @@ def onboarding(seed: int = 0) -> Simulated:
     lift = treated / control - 1
     # Delta method for a ratio of two independent proportions.
     se = (treated / control) * np.sqrt((1 - treated) / (users * treated) + (1 - control) / (users * control))
-    measured = Estimates(lift, se, names, n=2 * users, attributes=["country"], measure="lift of returning users")
+    about = {"attributes": ["country"], "measure": "lift of returning users", "scale": PERCENT}
+    measured = Estimates(lift, se, names, n=2 * users, **about)  # type: ignore[arg-type]
     return Simulated(measured, effects, truth)
 
 

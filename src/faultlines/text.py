@@ -1,9 +1,10 @@
-"""How numbers, intervals and tables look as text, Markdown and HTML. Plain values in, strings out."""
+"""How numbers, intervals and tables look as text, Markdown and HTML: plain values in, strings out."""
 
 from __future__ import annotations
 
 import html
 import math
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -17,27 +18,44 @@ _TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def pvalue(log_p: float) -> str:
-    """A p-value from its logarithm: two digits, never zero, however small."""
+    """A p-value from its logarithm: two digits, and "< 1e-10" for what is below that."""
     exponent = log_p / math.log(10)
+    if exponent < -10:
+        return "< 1e-10"
     if exponent > -4:
         shown = f"{math.exp(log_p):.2g}"
         return shown if shown != "1" or log_p > math.log(0.999) else "0.99"
-    if exponent < -1e6:
-        return "1e-1000000 or less"
     power = math.floor(exponent)
     mantissa = f"{10 ** (exponent - power):.1f}"
     return f"1e{power + 1}" if mantissa == "10.0" else f"{mantissa.removesuffix('.0')}e{power}"
 
 
-def decimals(errors: Sequence[float], values: Sequence[float], signed: bool = True) -> Callable[[float], str]:
-    """A number format for estimates whose precision is `errors`: two digits of the smallest one, signs aligned."""
-    largest = max(min(errors), *(abs(value) for value in values))
-    places = 1 - math.floor(math.log10(min(errors)))
+def p_is(log_p: float) -> str:
+    """The same as a statement: ``p = 0.031`` or ``p < 1e-10``."""
+    shown = pvalue(log_p)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def decimals(
+    errors: Sequence[float], values: Sequence[float], signed: bool = True, percent: bool = False
+) -> Callable[[float], str]:
+    """A number format for estimates whose standard errors are `errors`: two digits of the smallest one.
+
+    Args:
+        errors: Standard errors, above zero.
+        values: What will be shown.
+        signed: Whether a plus sign says something.
+        percent: Whether values are shares, to be shown in per cent.
+    """
+    factor, unit = (100.0, "%") if percent else (1.0, "")
+    smallest = factor * min(errors)
+    largest = max(smallest, *(abs(factor * value) for value in values))
+    places = 1 - math.floor(math.log10(smallest))
     if largest < 1e15 and places <= 9:
         sign = "+" if signed else ""
-        return lambda value: f"{value:{sign},.{max(places, 0)}f}"
+        return lambda value: f"{factor * value:{sign},.{max(places, 0)}f}{unit}"
     digits = math.floor(math.log10(largest)) + places + 1
-    return lambda value: f"{value:+.{min(max(digits, 3), 17)}g}"
+    return lambda value: f"{factor * value:+.{min(max(digits, 3), 17)}g}{unit}"
 
 
 def count(value: float) -> str:
@@ -72,10 +90,15 @@ def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> s
 
 
 def printable(words: str) -> str:
-    """Text without anything a terminal would obey or that turns the order of what follows; joiners and spaces stay."""
+    """Text with control characters made visible, and those that reverse the order of what follows; joiners stay."""
     if words.isprintable():
         return words
     return "".join("�" if unicodedata.category(c) in _UNSEEN or c in _TURNING else c for c in words)
+
+
+def printable_lines(words: str) -> str:
+    """The same for text of several lines."""
+    return "\n".join(printable(line) for line in words.split("\n"))
 
 
 def members(labels: Sequence[Any], name: Callable[[Any], str], width: int) -> str:
@@ -105,15 +128,19 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int])
     return "\n".join([line(header), *(line(row) for row in rows)])
 
 
+def markdown(words: str) -> str:
+    """Text that Markdown shows as it is: nothing in it ends a cell, starts HTML or becomes a link."""
+    words = printable(words.replace("\n", " ")).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    words = re.sub(r"([\\`*\[\]|])", r"\\\1", words)
+    # GitHub makes links of bare addresses.
+    return re.sub(r"(?i)\bwww\.", "www&#46;", words.replace("://", "&#58;//").replace("@", "&#64;"))
+
+
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
-    """A Markdown table; what would end a cell is escaped."""
+    """A Markdown table; see `markdown`."""
 
     def line(cells: Sequence[str]) -> str:
-        return (
-            "| "
-            + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in cells)
-            + " |"
-        )
+        return "| " + " | ".join(markdown(cell) for cell in cells) + " |"
 
     rule = "|" + "|".join("---:" if i in right else "---" for i in range(len(header))) + "|"
     return "\n".join([line(header), rule, *(line(row) for row in rows)])

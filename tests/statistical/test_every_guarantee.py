@@ -1,4 +1,4 @@
-"""Every guarantee with every notion of similarity: false claims and splits, coverage, power. Run by `make stats`."""
+"""Every guarantee with every comparison: false claims and splits, coverage, power. Run by `make stats`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.estimates import ANSCOMBE
+from faultlines.estimates.scales import ANSCOMBE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -260,8 +260,7 @@ def test_holdout_intervals_cover(kind: str) -> None:
                     fixed = getattr(found.groups, "weights", None)
                     weight = (found.estimates.se**-2.0 if fixed is None else fixed)[mine]
                 target = float(np.average(truth[mine], weights=weight))
-                low, high = cluster.ci[0] if kind == "two" else cluster.ci
-                inside += low <= target <= high
+                inside += cluster.effects[0].lower <= target <= cluster.effects[0].upper
                 total += 1
         print(f"coverage of holdout intervals, {kind}, {apart} apart: {inside / total:.3f} of {total}")
         least = 0.945 if apart >= 3 else 0.90

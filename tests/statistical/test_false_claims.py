@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 
 import faultlines as fl
-from faultlines import calibration, simulate
-from faultlines.clustering import summarised
-from faultlines.similarity import Gaussian
+from faultlines import simulate
+from faultlines.comparison import line
+from faultlines.comparison.choose import equal_effects
+from faultlines.result.clusters import clusters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +78,7 @@ def test_calibrated_claims_near_alpha_with_five_degrees_of_freedom(groups: int, 
 
 def test_taking_estimated_variances_for_true_ones_would_claim_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Why the spread of the variances is corrected: without it the null is too tame."""
-    monkeypatch.setattr(calibration, "true_scales", lambda se, dof: np.array(se))
+    monkeypatch.setattr(line, "true_scales", lambda se, dof: np.array(se))
     runs = 1000
     p = pvalues(lambda rng: simulate.null(500, dof=5, seed=rng).estimates, runs, fl.Calibrated(draws=199), 5)
     rate = float((p < 0.05).mean())
@@ -92,8 +93,8 @@ def test_intervals_of_a_cluster_nobody_chose_cover(dof: int) -> None:
         runs, inside = 1500, 0
         for seed in range(runs):
             estimates = simulate.null(groups, dof=dof, seed=seed).estimates
-            _, (whole,) = summarised(Gaussian(estimates), np.ones(groups, dtype=np.int64), 0.05)
-            inside += whole.ci[0] <= 0 <= whole.ci[1]
+            _, (whole,) = clusters_of(equal_effects(estimates), np.ones(groups, dtype=np.int64), 0.05)
+            inside += whole.effects[0].lower <= 0 <= whole.effects[0].upper
         print(f"coverage, dof {dof}, K={groups}: {inside / runs:.3f}")
         assert inside / runs >= {5: 0.90, 10: 0.92, 30: 0.925}[dof]
 

@@ -1,0 +1,334 @@
+"""The commands: what each does with its options, from data to result to files and gate."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from faultlines.cli import options as opt
+from faultlines.cli import outputs, streams
+from faultlines.cli.help import EXIT_CODES, Command, epilog
+from faultlines.cli.metrics import model_usage
+from faultlines.errors import InputError
+
+if TYPE_CHECKING:
+    from faultlines.clustering import Clustering
+    from faultlines.metrics.base import Metric
+    from faultlines.rows.bins import Bins
+    from faultlines.simulate import Simulated
+
+_ABOUT = "Find where a population splits: the clusters of groups that really differ, and how sure that is."
+
+app = typer.Typer(
+    name="faultlines",
+    help=_ABOUT,
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command, with examples below its help."""
+
+    def registered(function: Callable[..., None]) -> Callable[..., None]:
+        short = re.match(r".*?[.?]", function.__doc__ or "", flags=re.DOTALL)
+        short_help = short.group() if short else None
+        app.command(cls=Command, short_help=short_help, epilog=epilog(examples, *notes))(opt.bound(function))
+        return function
+
+    return registered
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        streams.say(f"faultlines {version('faultlines')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Find where a population splits: the clusters of groups that really differ, and how sure that is."""
+
+
+# ------------------------------------------------------------------------------------------------------------- demo
+
+
+@_command("faultlines demo", "faultlines demo --seed 7 --plot demo.svg")
+def demo(
+    seed: opt.Seed = 0,
+    json: opt.Json = Path("faultlines-demo.json"),
+    report: opt.Report = Path("faultlines-demo.html"),
+    plot: opt.Plot = None,
+) -> None:
+    """Run on a made-up onboarding experiment over 40 countries, with three clusters planted in it."""
+    from faultlines import checks
+    from faultlines.clustering import cluster, missing_for_report
+    from faultlines.simulate import onboarding
+
+    checks.seed(seed)
+    if missing := missing_for_report():  # the demo goes on without the extra
+        streams.tell(f"no page without {', '.join(missing)}. Run: pip install 'faultlines[report]'")
+        report = plot = None
+    targets = outputs.checked(opt.Output(json=json, report=report, plot=plot), [])
+    simulated = onboarding(seed)
+    found = cluster(simulated.estimates, seed=seed)
+    countries = len(simulated.truth)
+    targets.say(f"Two onboardings, {countries} countries; measured: relative lift in users who come back.\n")
+    targets.say(str(found))
+    targets.say(_against_the_truth(found, simulated))
+    targets.write([found], found.alpha)
+    if targets.json is not None:
+        page = "" if report is None else f"The page to look at is {report}; "
+        whole = f"{'T' if report is None else 't'}he whole result is in {json}."
+        targets.say(f"{page}{whole} Next: faultlines estimates --help")
+
+
+def _against_the_truth(found: "Clustering", simulated: "Simulated") -> str:
+    """What was planted, and how much of it was found."""
+    import numpy as np
+
+    planted, countries = int(simulated.truth.max()), len(simulated.truth)
+    lifts = ", ".join(f"{lift:+.0%}" for lift in np.unique(simulated.effects))
+    lines = [f"\nPlanted: {planted} clusters with true lifts {lifts}."]
+    if found.n_clusters == planted:
+        astray = [str(simulated.estimates.labels[i]) for i in np.flatnonzero(found.labels != simulated.truth).tolist()]
+        others = f" (not {', '.join(astray)})" if astray else ""
+        right = countries - len(astray)
+        lines.append(f"Found: all {planted}, {right} of {countries} countries in their true cluster{others}.")
+    else:
+        lines.append(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
+    return "\n".join(lines)
+
+
+# -------------------------------------------------------------------------------------------------------- estimates
+
+
+@_command(
+    "faultlines estimates lifts.csv --by country --estimate lift --se se",
+    "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --report out.html --fail-on-split",
+)
+def estimates(
+    *,
+    table: opt.Table,
+    claim: opt.Claim,
+    refine: opt.Refine = True,
+    fail_on_split: opt.FailOnSplit = False,
+    output: opt.Output,
+) -> None:
+    """Cluster a table of estimates and standard errors."""
+    from faultlines.cli.gate import answer, gate
+    from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.clustering import cluster
+    from faultlines.estimates.estimates import Estimates
+
+    guarantee = chosen_guarantee(claim)
+    targets = outputs.checked(output, [table.file])
+    by = table.by[0] if len(table.by) == 1 else table.by
+    read = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
+    with gate(fail_on_split):
+        found = cluster(read, guarantee=guarantee, **_settings(claim, refine, table.min_size))
+    targets.say(str(found))
+    targets.write([found], claim.alpha)
+    if fail_on_split:
+        answer([found])
+
+
+def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[str, Any]:
+    """What the library is told beside data and guarantee."""
+    return {
+        "alpha": claim.alpha,
+        "tolerance": claim.tolerance,
+        "seed": claim.seed,
+        "refine": refine,
+        "min_size": min_size,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- rows
+
+
+@_command(
+    "faultlines experiment visits/*.parquet --by country --by device \\\n"
+    "      --metric lift:revenue --variant arm --control A --unit user_id",
+    "faultlines experiment visits.csv --by age:5 --variant arm --control A \\\n"
+    "      --metric ratio_lift:clicks/views --report out.html",
+    notes=["All options hold for every metric."],
+)
+def experiment(
+    *,
+    rows: opt.Rows,
+    metric: opt.ExperimentMetrics,
+    arms: opt.Arms,
+    joint: opt.Joint = False,
+    claim: opt.Claim,
+    refine: opt.Refine = True,
+    split_unit: opt.SplitUnit = None,
+    fail_on_split: opt.FailOnSplit = False,
+    output: opt.Output,
+) -> None:
+    """Which groups react differently to the treatment? From the rows of an experiment."""
+    from faultlines.cli.metrics import experiment_metrics
+
+    made = experiment_metrics(metric, arms)
+    how = _settings(claim, refine, rows.min_size)
+    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, output, fail_on_split)
+
+
+@_command(
+    "faultlines model scored.parquet --by gender --by age:5 --metric auc \\\n"
+    "      --metric true_positive_rate --y-true label --score s --threshold 0.5",
+    "faultlines model scored.csv --by country --metric false_positive_rate \\\n"
+    "      --y-true label --y-pred predicted --positive yes --fail-on-split",
+    notes=[model_usage()],
+)
+def model(
+    *,
+    rows: opt.Rows,
+    metric: opt.ModelMetrics,
+    predictions: opt.Predictions,
+    joint: opt.Joint = False,
+    claim: opt.Claim,
+    refine: opt.Refine = True,
+    split_unit: opt.SplitUnit = None,
+    fail_on_split: opt.FailOnSplit = False,
+    output: opt.Output,
+) -> None:
+    """Which groups does the model serve worse? From its predictions and the truth."""
+    from faultlines.cli.metrics import model_metrics
+
+    made = model_metrics(metric, predictions)
+    how = _settings(claim, refine, rows.min_size)
+    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, output, fail_on_split)
+
+
+def _clustered(
+    rows: opt.Rows,
+    made: "list[Metric]",
+    claim: opt.Claim,
+    split_unit: str | None,
+    how: dict[str, Any],
+    output: opt.Output,
+    fail_on_split: bool,
+) -> None:
+    """Cluster rows by each metric, correct for their number, and say what was found."""
+    from faultlines.cli.gate import answer, gate
+    from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.clustering import cluster_metrics, holm
+
+    guarantee = chosen_guarantee(claim, split_unit)
+    if "-" in rows.files:
+        remedy = "Give files, or a table with one row per group to: faultlines estimates -."
+        raise InputError("file='-'", "rows are not read from standard input", remedy)
+    targets = outputs.checked(output, rows.files, len(made))
+    by = [_attribute(given) for given in rows.by]
+    with gate(fail_on_split):
+        found = cluster_metrics(rows.files, by, made, guarantee=guarantee, **how)
+    if len(found) > 1:
+        found = holm(found, claim.alpha)
+        targets.say(f"{len(found)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
+    targets.say("\n\n".join(str(one) for one in found))
+    targets.write(found, claim.alpha)
+    if fail_on_split:
+        answer(found)
+
+
+def _joint(made: "list[Metric]") -> "list[Metric]":
+    from faultlines.metrics.joint import joint
+
+    if len(made) < 2:
+        raise InputError("--joint", "needs two metrics or more", "Name a second --metric, or leave it out.")
+    return [joint(*made)]
+
+
+def _attribute(given: str) -> "str | Bins":
+    """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
+    from faultlines.rows.bins import bins
+
+    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given, flags=re.DOTALL)
+    if cut is None:
+        return given
+    column, size = cut.groups()
+    return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
+
+
+# ------------------------------------------------------------------------------------------------------------ power
+
+
+@_command(
+    "faultlines power --groups 40 --size 5000 --spread 1.2 --gap 0.1",
+    "faultlines power lifts.csv --by country --se se --only DE --only AT",
+)
+def power(planned: opt.Planned, question: opt.Question, claim: opt.Claim, json: opt.Json = None) -> None:
+    """What will an experiment be able to see, or what would one have seen that found nothing?"""
+    from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.decide import power as planning
+
+    if question.only and question.share is not None:
+        raise InputError("--share, --only", "both say who differs", "Leave one of them out.")
+    guarantee = chosen_guarantee(claim)
+    targets = outputs.checked(opt.Output(json=json), [] if planned.file is None else [planned.file])
+    found = planning.power(
+        _to_plan_with(planned),
+        gap=question.gap,
+        split=question.only or (0.5 if question.share is None else question.share),
+        spread=planned.spread,
+        arms=planned.arms,
+        alpha=claim.alpha,
+        guarantee=guarantee,
+        tolerance=claim.tolerance,
+        target=question.target,
+        runs=question.runs,
+        seed=claim.seed,
+    )
+    targets.say(str(found))
+    if json is not None:
+        targets.write_json(outputs.dumped(found.to_dict()))
+
+
+def _to_plan_with(planned: opt.Planned) -> Any:
+    """Groups of a file, with their standard errors or sizes; or so many of one size."""
+    if planned.file is not None:
+        return _of_file(planned, planned.file)
+    if planned.by or planned.se or planned.n:
+        raise InputError("--by, --se, --n", "name columns of a file", "Give the file, or leave them out.")
+    groups, size = planned.groups, planned.size
+    if groups is None or size is None or planned.spread is None:
+        raise InputError("FILE", "is missing", "Give a file, or --groups, --size and --spread.")
+    if not 2 <= groups <= 1_000_000:
+        raise InputError(f"groups={groups}", "must be from 2 to a million", "Use for example --groups 40.")
+    if not size > 0:
+        raise InputError(f"size={size:g}", "must be above zero", "Use for example --size 5000.")
+    return [size] * groups
+
+
+def _of_file(planned: opt.Planned, file: Path) -> Any:
+    from faultlines.estimates.estimates import Estimates
+    from faultlines.estimates.labels import part_of
+    from faultlines.sources.tables import read_table
+
+    by, se, n, spread = planned.by, planned.se, planned.n, planned.spread
+    if planned.groups is not None or planned.size is not None:
+        raise InputError("--groups, --size", "go without a file", "Leave them out, or the file.")
+    if not by or (se is None) == (n is None):
+        raise InputError(f"file={str(file)!r}", "needs --by and either --se or --n with --spread", "Name them.")
+    if se is not None and spread is not None:
+        raise InputError(f"spread={spread:g}", "goes with --n, not with --se", "Leave one of them out.")
+    if n is not None and spread is None:
+        raise InputError(f"n={n!r}", "needs --spread", "Give the standard deviation of the metric.")
+    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
+    read = read_table(file, keys=keys, numbers={"se": se} if se is not None else {"n": n or ""})
+    named = [[part_of(value) for value in column] for column in read.keys]
+    labels = named[0] if len(by) == 1 else list(zip(*named, strict=True))
+    count = len(labels)
+    return Estimates([0.0] * count, read.numbers.get("se", [1.0] * count), labels, read.numbers.get("n"), attributes=by)

@@ -1,0 +1,57 @@
+"""The gate: may this be launched? Yes, no, and "cannot tell", which is not yes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from faultlines.cli import streams
+from faultlines.cli.exits import CANNOT_TELL, SPLIT
+from faultlines.errors import NoGroupsError
+from faultlines.estimates.labels import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from faultlines.clustering import Clustering
+
+_SHOWN = 3
+
+
+@contextmanager
+def gate(asked: bool) -> Iterator[None]:
+    """Groups of which none can be used are an error, but where a gate was asked for they are no answer."""
+    try:
+        yield
+    except NoGroupsError as error:
+        if not asked:
+            raise
+        streams.tell(f"cannot tell: {error}")
+        raise typer.Exit(CANNOT_TELL) from error
+
+
+def answer(found: Sequence[Clustering]) -> None:
+    """End with the gate's exit code: 1 when clusters differ, 3 when not every group was compared."""
+    if any(one.rejected for one in found):
+        raise typer.Exit(SPLIT)
+    doubts = [(one.groups.measure, doubt) for one in found if (doubt := _doubt(one))]
+    if doubts:
+        told = [f"{measure}: {doubt}" if len(found) > 1 else doubt for measure, doubt in doubts]
+        streams.tell(f"cannot tell: {'; '.join(told)}")
+        raise typer.Exit(CANNOT_TELL)
+
+
+def _doubt(one: Clustering) -> str:
+    """Why a result without clusters does not say that all groups are alike; "" where it does."""
+    compared, left = len(one.groups), len(one.excluded)
+    doubts = []
+    if left:
+        named = [f"{name_of(group.label)} ({group.reason})" for group in one.excluded[:_SHOWN]]
+        named += [f"… +{left - _SHOWN}"] if left > _SHOWN else []
+        was = "was" if left == 1 else "were"
+        doubts.append(f"{left:,} of {compared + left:,} groups {was} left out: {', '.join(named)}")
+    if compared == 1:
+        doubts.append("only one group is left, nothing to compare it with")
+    return "; ".join(doubts)

@@ -1,0 +1,40 @@
+"""What `--help` looks like: options under headings, then examples. Plain text, so that it reads the same in a pipe."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+LAST = "Other"
+
+
+class Command(TyperCommand):
+    """A command whose help lists its options under the headings they were declared with."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, heading by heading, in the order of the first option of each."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                record = (record[0].partition(" <")[0], record[1])  # no types behind the names of arguments
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or LAST, []).append(record)
+        for name in sorted(panels, key=lambda name: name == LAST):
+            with formatter.section(name):
+                formatter.write_dl(panels[name])
+
+
+def epilog(examples: Sequence[str], *notes: str) -> str:
+    """Examples and notes to stand below the options; lines are kept as they are."""
+    shown = ["\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)]
+    return "\n\n".join([*shown, *notes])
+
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done; with --fail-on-split: all groups were compared, none differ
+  1    --fail-on-split: clusters differ
+  2    something given cannot be used, or there is not enough memory
+  3    --fail-on-split: cannot tell, because groups were left out
+  70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where
+  130  interrupted"""

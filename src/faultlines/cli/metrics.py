@@ -1,0 +1,158 @@
+"""From words to metrics, by the one table of metrics: their names, the columns they need, the options they take."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from faultlines.errors import InputError, did_you_mean
+from faultlines.metrics.table import METRICS, of_family
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faultlines.cli.options import Arms, Predictions
+    from faultlines.metrics.base import Metric
+    from faultlines.metrics.table import Entry, Family
+
+_MODEL_OPTIONS = ("threshold", "positive", "weight")
+_WIDTH = 70
+
+# What other libraries and papers call them.
+_ELSEWHERE = {
+    "selection_rate": "demographic_parity statistical_parity positive_rate acceptance_rate",
+    "true_positive_rate": "tpr recall recall_score sensitivity hit_rate equal_opportunity",
+    "false_positive_rate": "fpr fall_out false_alarm_rate",
+    "true_negative_rate": "tnr specificity selectivity",
+    "false_negative_rate": "fnr miss_rate",
+    "precision": "ppv positive_predictive_value precision_score",
+    "negative_predictive_value": "npv",
+    "accuracy": "acc accuracy_score",
+    "error_rate": "err misclassification_rate zero_one_loss",
+    "equalized_odds": "eod equalised_odds",
+    "auc": "roc_auc auroc roc_auc_score roc",
+    "log_loss": "logloss cross_entropy nll",
+    "brier": "brier_score brier_score_loss",
+    "calibration_gap": "calibration calibration_error ece",
+    "mean_error": "me bias",
+    "mean_absolute_error": "mae",
+    "mean_squared_error": "mse",
+    "difference": "diff delta ate absolute_difference mean_difference",
+    "lift": "uplift relative_difference relative_lift percent_change",
+    "ratio_difference": "ratio_diff",
+    "ratio_lift": "ratio_uplift",
+}
+_OWN_NAMES = {other: name for name, others in _ELSEWHERE.items() for other in others.split()}
+
+
+def experiment_metrics(words: Sequence[str], arms: Arms) -> list[Metric]:
+    """The metrics of an experiment, written as KIND:COLUMN or KIND:COLUMN/COLUMN."""
+    _check_distinct(words)
+    options = asdict(arms)
+    made = []
+    for word in words:
+        kind, _, column = word.partition(":")
+        entry = _entry(word, kind, "experiment")
+        count = len(entry.columns)
+        columns = column.split("/") if count > 1 else [column]
+        if len(columns) != count or not all(columns):
+            form = "lift:revenue" if count == 1 else "ratio_lift:clicks/views"
+            raise InputError(f"metric={word!r}", "does not name its columns", f"Write it as in {form}.")
+        _check_options([entry], options)
+        made.append(entry.function(*columns, **options))
+    return made
+
+
+def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
+    """The metrics of a model by their names, from the columns that were given."""
+    _check_distinct(words)
+    entries = [_entry(word, word, "model") for word in words]
+    everything = asdict(given)
+    options = {name: everything.pop(name) for name in _MODEL_OPTIONS}
+    _check_options(entries, options)
+    return [_of_model(entry, everything, options) for entry in entries]
+
+
+def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, Any]) -> Metric:
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if entry.accepts(name)}
+    for names in entry.columns:
+        # Predictions where there are some; a score makes predictions only with its threshold.
+        found = next((name for name in names if columns[name] is not None), None)
+        if found is None:
+            raise _missing(entry, names)
+        chosen[found] = columns[found]
+    if "y_pred" in chosen and chosen.get("threshold") is not None:
+        raise InputError("--y-pred, --threshold", "both say what was predicted", "Leave one of them out.")
+    return entry.function(**chosen)
+
+
+def _missing(entry: Entry, names: Sequence[str]) -> InputError:
+    flags = [_flag(name) for name in names]
+    ways = [f"{flag} COLUMN" for flag in flags]
+    if len(names) > 1:
+        ways[-1] += " with --threshold NUMBER"
+    needs = " or ".join(reversed(flags))
+    return InputError(f"metric={entry.name!r}", f"needs {needs}", f"Name the column: {', or '.join(ways)}.")
+
+
+def _entry(word: str, name: str, family: Family) -> Entry:
+    """The metric of a name, or an error that knows what other libraries call it."""
+    known = of_family(family)
+    if name in known:
+        return METRICS[name]
+    shown = f"metric={word!r}"
+    if name in METRICS:
+        other = METRICS[name].family
+        remedy = f"In Python: fl.{name}." if other == "population" else f"Use: faultlines {other}."
+        raise InputError(shown, f"is not a metric of {_of(family)}, but of {_of(other)}", remedy)
+    own = _OWN_NAMES.get(name.strip().lower().replace("-", "_").replace(" ", "_"))
+    remedy = f"Did you mean {own!r}?" if own in known else did_you_mean(name, known)
+    raise InputError(shown, "is not known", remedy)
+
+
+def _of(family: Family) -> str:
+    return {"experiment": "an experiment", "population": "one population", "model": "a model"}[family]
+
+
+def _check_distinct(words: Sequence[str]) -> None:
+    for word, count in Counter(words).items():
+        if count > 1:
+            raise InputError(f"metric={word!r}", "occurs more than once", "Name each metric once.")
+
+
+def _check_options(entries: Sequence[Entry], options: dict[str, Any]) -> None:
+    """Refuse an option that a metric would ignore: results of one run have to be about the same thing.
+
+    A threshold says what a score predicts. Metrics of the score itself, such as the auc, do not ask, and it is refused
+    only where nothing does.
+    """
+    for option, value in options.items():
+        if value is None:
+            continue
+        deaf = [entry.name for entry in entries if not entry.accepts(option)]
+        some = len(deaf) < len(entries)
+        if deaf and not (option == "threshold" and some):
+            remedy = f"Leave it out, or run {', '.join(deaf)} without it." if some else "Leave it out."
+            raise InputError(f"{option}={value!r}", f"means nothing to {', '.join(deaf)}", remedy)
+
+
+def _flag(parameter: str) -> str:
+    return f"--{parameter.replace('_', '-')}"
+
+
+def model_usage() -> str:
+    """Which metric of a model takes which columns and options, for `--help`."""
+    alike: dict[str, list[str]] = {}
+    for name in of_family("model"):
+        entry = METRICS[name]
+        needs = ["--y-pred or --score with --threshold" if len(c) > 1 else _flag(c[0]) for c in entry.columns]
+        may = [_flag(option) for option in entry.options if option in _MODEL_OPTIONS and option != "threshold"]
+        takes = f"{', '.join(needs)}; if wanted, {' and '.join(may)}"
+        alike.setdefault(takes, []).append(name)
+    lines = []
+    for takes, names in alike.items():
+        lines += textwrap.wrap(", ".join(names), _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        lines += textwrap.wrap(takes, _WIDTH, initial_indent="      ", subsequent_indent="      ")
+    return "\b\nWhat each metric needs, and which options it takes:\n" + "\n".join(lines)

@@ -1,0 +1,239 @@
+"""The options of all commands: each declared once, with the heading of `--help` it stands under.
+
+Options that go together are one frozen value. A command takes these values; `bound` shows Typer their fields.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from faultlines.metrics.table import METRICS, of_family
+
+DATA, METRIC, PLAN, GUARANTEE, GATE, OUTPUT = "Data", "Metric", "Plan", "Guarantee", "Gate", "Output"
+
+
+# Whether a file can be read is found out by who reads it, with one message for all; Typer would ask of outputs too.
+
+
+def _option(panel: str, words: str, *names: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=words, metavar=metavar, rich_help_panel=panel, readable=False)
+
+
+def _column(panel: str, words: str) -> Any:
+    return _option(panel, words, metavar="COLUMN")
+
+
+def _number(panel: str, words: str) -> Any:
+    return _option(panel, words, metavar="NUMBER")
+
+
+def _file(words: str) -> Any:
+    return typer.Argument(help=words, metavar="FILE", rich_help_panel=DATA, show_default=False, readable=False)
+
+
+# ---------------------------------------------------------------------------------------- data
+
+_TABLE_BY = "Column that names the groups; several for intersections."
+_N = "Column of group sizes."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A table with one row per group."""
+
+    file: Annotated[Path, _file("A csv or parquet file with one row per group; - for csv on stdin.")]
+    by: Annotated[list[str], _column(DATA, _TABLE_BY)]
+    estimate: Annotated[str, _column(DATA, "Column of estimates.")]
+    se: Annotated[str, _column(DATA, "Column of standard errors.")]
+    n: Annotated[str | None, _column(DATA, _N)] = None
+    dof: Annotated[str | None, _column(DATA, "Column of degrees of freedom of the standard errors.")] = None
+    min_size: Annotated[float | None, _number(DATA, "Leave out groups smaller than this (needs --n).")] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rows:
+    """Rows of an experiment or a model, and the groups they make."""
+
+    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    by: Annotated[
+        list[str],
+        _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups."),
+    ]
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs in every arm. Default: 20.")] = None
+
+
+# --------------------------------------------------------------------------------------- metric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arms:
+    """How an experiment was made."""
+
+    variant: Annotated[str, _column(METRIC, "Column of variants.")]
+    control: Annotated[str, _option(METRIC, "Its value for the control.", metavar="VALUE")]
+    treatment: Annotated[
+        str | None, _option(METRIC, "Its value for the treatment, if there are more than two.", metavar="VALUE")
+    ] = None
+    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
+    covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Predictions:
+    """What a model said, and what was true."""
+
+    y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
+    y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
+    score: Annotated[str | None, _column(METRIC, "Column of scores.")] = None
+    threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
+    positive: Annotated[
+        str | None, _option(METRIC, "The label that counts as 1, if not 1 or true.", metavar="LABEL")
+    ] = None
+    weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+
+
+_FORMS = [f"{name}:{'/'.join('xy'[: len(METRICS[name].columns)])}" for name in of_family("experiment")]
+ExperimentMetrics = Annotated[
+    list[str],
+    _option(METRIC, f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}; several are corrected by Holm.", metavar="KIND:COLUMN"),
+]
+ModelMetrics = Annotated[
+    list[str], _option(METRIC, f"Several are corrected by Holm. {', '.join(of_family('model'))}.", metavar="NAME")
+]
+Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar means similar in every one.", "--joint")]
+
+# ------------------------------------------------------------------------------------ guarantee
+
+Seed = Annotated[int, _number(GUARANTEE, "Seed of everything random.")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """What is claimed, and how surely."""
+
+    alpha: Annotated[float, _number(GUARANTEE, "Accepted chance of claiming a difference where there is none.")] = 0.05
+    guarantee: Annotated[
+        str,
+        _option(
+            GUARANTEE,
+            "calibrated, stepdown (finer), holdout or holdout:0.3, folds or folds:10, bonferroni (the paper's α/K²).",
+            metavar="NAME",
+        ),
+    ] = "calibrated"
+    draws: Annotated[
+        int | None, _number(GUARANTEE, "For calibrated and stepdown: draws. Default: 10,000, fewer for many groups.")
+    ] = None
+    tolerance: Annotated[
+        float, _number(GUARANTEE, "Effects at most this far apart count as similar, in units of the metric.")
+    ] = 0.0
+    seed: Seed = 0
+
+
+Refine = Annotated[bool, _option(GUARANTEE, "Move border groups to the cluster of nearest estimate.")]
+SplitUnit = Annotated[
+    str | None, _column(GUARANTEE, "For holdout and folds: column whose values stay together. Default: --unit, if any.")
+]
+
+# ------------------------------------------------------------------------------ gate and output
+
+FailOnSplit = Annotated[
+    bool,
+    _option(
+        GATE, "Exit 1 when clusters differ; exit 3 when groups were left out or only one is left.", "--fail-on-split"
+    ),
+]
+Json = Annotated[
+    Path | None, _option(OUTPUT, "Write the whole result to this file; - for stdout.", "--json", metavar="FILE")
+]
+Report = Annotated[
+    Path | None, _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE")
+]
+Plot = Annotated[
+    Path | None,
+    _option(
+        OUTPUT, "Draw the clusters: .svg, .png, .pdf or .html; several metrics are numbered.", "--plot", metavar="FILE"
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """What to write, beside the text on stdout."""
+
+    json: Json = None
+    report: Report = None
+    title: Annotated[str | None, _option(OUTPUT, "The title of the page.", metavar="TEXT")] = None
+    plot: Plot = None
+
+
+# ----------------------------------------------------------------------------------------- plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """Groups to plan with: of a file, or so many of one size."""
+
+    file: Annotated[
+        Path | None, _file("A csv or parquet file with one row per group; or give --groups and --size.")
+    ] = None
+    by: Annotated[list[str] | None, _column(DATA, _TABLE_BY)] = None
+    se: Annotated[str | None, _column(DATA, "Column of standard errors; or --n with --spread.")] = None
+    n: Annotated[str | None, _column(DATA, _N)] = None
+    groups: Annotated[int | None, _number(DATA, "Without a file: how many groups.")] = None
+    size: Annotated[float | None, _number(DATA, "Without a file: units in each of them.")] = None
+    spread: Annotated[float | None, _number(DATA, "Standard deviation of the metric between units.")] = None
+    arms: Annotated[int, _number(DATA, "2: sizes are shared by two arms; 1: a plain mean.")] = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """The difference that is asked about."""
+
+    gap: Annotated[float | None, _number(PLAN, "The difference to be seen, in units of the metric.")] = None
+    share: Annotated[float | None, _number(PLAN, "Share of the groups that differ, any of them. Default: 0.5.")] = None
+    only: Annotated[list[str] | None, _option(PLAN, "Or just these groups.", metavar="GROUP")] = None
+    target: Annotated[float, _number(PLAN, "Chance with which the smallest gap shall be seen.")] = 0.8
+    runs: Annotated[int, _number(PLAN, "Simulated experiments behind each figure.")] = 1000
+
+
+# --------------------------------------------------------------------------------------- to Typer
+
+
+def bound(function: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes values of options, as Typer wants it: with one parameter per option."""
+    hints = get_type_hints(function, include_extras=True)
+    values: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in values:
+            parameters += _parameters(values[name])
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    @wraps(function)
+    def flat(**given: Any) -> None:
+        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in values.items()}
+        function(**made, **given)
+
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return flat
+
+
+def _parameters(kind: Any) -> list[inspect.Parameter]:
+    """The fields of a value of options as parameters."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+    ]

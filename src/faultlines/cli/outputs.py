@@ -1,0 +1,174 @@
+"""What is written: where to, checked before any work is done for it; and how."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+from faultlines import files
+from faultlines.cli import streams
+from faultlines.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faultlines.cli.options import Output
+    from faultlines.clustering import Clustering
+
+# JSON lets these stand as they are, and terminals act on some of them; escaped they are the same data.
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Where results go; made by `checked`."""
+
+    json: Path | None
+    json_to_stdout: bool
+    report: Path | None
+    plots: tuple[Path, ...]
+    title: str | None
+
+    def say(self, words: str) -> None:
+        """The result as text, unless stdout is taken by JSON."""
+        if not self.json_to_stdout:
+            streams.say(words)
+
+    def write_json(self, plain: str) -> None:
+        """JSON to where it was wanted, if it was."""
+        safe = _UNSEEN.sub(lambda found: f"\\u{ord(found.group()):04x}", plain)
+        if self.json_to_stdout:
+            streams.say_data(safe)
+        elif self.json is not None:
+            files.write("json", self.json, safe + "\n")
+
+    def write(self, found: Sequence[Clustering], alpha: float) -> None:
+        """JSON, page and pictures of results; several are one list, one page, and numbered pictures."""
+        if self.json is not None or self.json_to_stdout:
+            self.write_json(found[0].to_json() if len(found) == 1 else _together(found, alpha))
+        if self.report is not None:
+            from faultlines.clustering import write_page
+
+            command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
+            note = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}: each has a threshold of its own."
+            names = [one.groups.measure for one in found]
+            several = note if len(found) > 1 else None
+            write_page(found, names, self.report, title=self.title, note=several, command=command)
+        for one, path in zip(found, self.plots, strict=False):
+            from faultlines.show import chart
+
+            chart.save(one._summary, path)
+
+
+def _together(found: Sequence[Clustering], alpha: float) -> str:
+    whole = {"correction": "holm", "alpha": alpha, "metrics": [one.summary() for one in found]}
+    return dumped(whole)
+
+
+def dumped(plain: dict[str, Any]) -> str:
+    """Plain data as JSON."""
+    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+
+
+# -------------------------------------------------------------------------------------------------- before the work
+
+
+def checked(output: Output, inputs: Sequence[str | Path], results: int = 1) -> Targets:
+    """Where results can go.
+
+    Args:
+        output: What was asked for.
+        inputs: The files that will be read, or patterns of them; ``-`` is standard input.
+        results: How many results there will be.
+
+    Raises:
+        InputError: If something could not be written after the work, if two outputs are one file, or if an output is
+            a file that is read.
+    """
+    for option, path in (("--report", output.report), ("--plot", output.plot)):
+        if path is not None:
+            from faultlines.clustering import need_report
+
+            need_report(option)
+    to_stdout = str(output.json) == "-"
+    whole = None if output.json is None or to_stdout else files.target("json", output.json)
+    page = None if output.report is None else files.target("report", output.report, (".html", ".htm"))
+    plots = () if output.plot is None else _pictures(output.plot, results)
+    outputs = [("json", whole), ("report", page), *(("plot", plot) for plot in plots)]
+    named = [(option, path) for option, path in outputs if path is not None]
+    for option, path in named:
+        _check_writable(f"{option}={str(path)!r}", path)
+    _check_distinct(named)
+    if named:
+        _check_not_read(named, inputs)
+    return Targets(whole, to_stdout, page, plots, output.title)
+
+
+def _pictures(path: Path, results: int) -> tuple[Path, ...]:
+    """One picture per result; several are numbered."""
+    from faultlines.show.chart import target
+
+    single = target(path)
+    if results == 1:
+        return (single,)
+    return tuple(target(single.with_stem(f"{single.stem}-{i + 1}")) for i in range(results))
+
+
+def _check_writable(shown: str, path: Path) -> None:
+    """Refuse a name that is too long, a file that may not be replaced, a folder in which no file can be made."""
+    place = Path(os.path.realpath(path))
+    try:
+        mode = _mode(place)
+        if mode is not None and not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if mode is None or stat.S_ISREG(mode):  # a pipe or device is written to as it is
+            with TemporaryFile(dir=place.parent):
+                pass
+    except OSError as error:
+        raise files.unwritable(shown, error) from error
+
+
+def _mode(place: Path) -> int | None:
+    """What is there; None for nothing. Errors are errors, unlike in `Path.exists`."""
+    try:
+        return place.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _check_distinct(named: Sequence[tuple[str, Path]]) -> None:
+    for i, (option, path) in enumerate(named):
+        for other, earlier in named[:i]:
+            if _same(path, earlier):
+                raise InputError(
+                    f"--{other}, --{option}", f"are the same file, {str(path)!r}", "Give each a name of its own."
+                )
+
+
+def _check_not_read(named: Sequence[tuple[str, Path]], inputs: Sequence[str | Path]) -> None:
+    from faultlines.sources.paths import files as files_of
+
+    read = files_of([one for one in inputs if str(one) != "-"])
+    for option, path in named:
+        for one in read:
+            if _same(path, one):
+                raise InputError(
+                    f"{option}={str(path)!r}", "is a file that is read", "Give the output a name of its own."
+                )
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths are one file, by name or by what is there under both."""
+    try:
+        return files.same(one, other) or one.samefile(other)
+    except OSError:  # one of them is not there yet
+        return False

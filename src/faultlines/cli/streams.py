@@ -1,0 +1,80 @@
+"""stdout and stderr as they come: closed, full, no terminal, a reader that has gone.
+
+What is printed for people has its control characters made visible, so nothing in the data steers a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+
+from faultlines.files import unwritable
+from faultlines.text import printable, printable_lines
+
+
+def prepare() -> None:
+    """Make streams safe to write to.
+
+    A terminal without ● shows something else, not a traceback. Where a stream is closed, the next file to be opened
+    would take its number, and whatever a library prints would end up in that file: nothing takes it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            with suppress(OSError):
+                os.open(os.devnull, os.O_RDWR)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def say(words: str) -> None:
+    """Text for people to stdout, with control characters made visible."""
+    _out(printable_lines(words))
+
+
+def say_data(words: str) -> None:
+    """Data for programs to stdout: as they are, in UTF-8 whatever the terminal speaks."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8")
+    _out(words)
+
+
+def _out(words: str) -> None:
+    """Print now. A reader that has gone, such as `head`, is no error and does not change the exit code."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(f"{words}\n")
+        if hasattr(sys.stdout, "flush"):
+            sys.stdout.flush()
+    except BrokenPipeError:
+        close_stdout()
+    except OSError as error:
+        close_stdout()
+        raise unwritable("stdout", error) from error
+
+
+def close_stdout() -> None:
+    """Send what is still to come, and what could not be written, nowhere."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def tell(words: str) -> None:
+    """One line to stderr, if there is one."""
+    _err(f"faultlines: {printable(' '.join(words.split()))}\n")
+
+
+def tell_traceback() -> None:
+    """Where the error that is being handled came from, to stderr."""
+    _err(printable_lines(traceback.format_exc()))
+
+
+def _err(words: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):  # AttributeError: it is None
+        sys.stderr.write(words)
+        sys.stderr.flush()

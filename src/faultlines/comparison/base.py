@@ -1,0 +1,257 @@
+"""The protocol of a comparison: groups together with a test that says how different two clusters of them are.
+
+Everything to the right (trees, guarantees, results) works with whatever offers this. `line` and `plane` are the
+comparisons of estimates, `counts` those of counted events, `custom` is the user's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from faultlines.comparison import kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
+    from faultlines.estimates.labels import Key
+    from faultlines.estimates.scales import FloatArray
+
+# Kernels on a line, and beyond it; the numbers are those of kernels.pyx.
+NORMAL, WITHIN, WITHIN_RATES, BINOMIAL, POISSON = range(5)
+PLANE, CORRELATED, WELCH = range(3)
+AS_GOOD_AS_KNOWN = 1e12  # degrees of freedom
+BLOCK = 2**17  # numbers in one block of draws: a megabyte, which stays in a core's own cache
+MOST_DRAWS = 10_000
+
+
+class Pair(NamedTuple):
+    """Two clusters, by their numbers, and the log of the p with which they are alike."""
+
+    a: int
+    b: int
+    log_p: float
+
+
+class Merges(NamedTuple):
+    """All merges of a comparison, laid out so that every cluster is a run of neighbouring places.
+
+    Attributes:
+        order: The group at each of the K places.
+        gap_heights: For each of the K − 1 gaps between neighbouring places, how different the two clusters are whose
+            merge closes it; or an earlier merge, if that was higher.
+        merge_rank: Which merge closes each gap, 0 for the first. None where the heights say so.
+    """
+
+    order: IntArray
+    gap_heights: FloatArray
+    merge_rank: IntArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Null:
+    """Draws of groups that are all alike, made block by block; every block has a random stream of its own.
+
+    A draw of normal estimates has a direction and a length. Where `length_dof` is given, only directions are drawn: a
+    block holds top merge over squared length, and the squared length follows χ² with that many degrees of freedom.
+    Otherwise a block holds heights of top merges, and they are counted.
+
+    Attributes:
+        rows: Draws in a block.
+        block: From the number of a block and how many draws are wanted of it to those draws.
+        length_dof: Degrees of freedom of the squared length; 0 where draws are counted.
+        own: The share of the data's own direction.
+        tail_dof: The smallest degrees of freedom behind a standard error: beyond the draws, p falls like Student's t.
+        uses_threads: Whether blocks can be made side by side. A function of the user's holds Python's lock.
+    """
+
+    rows: int
+    block: Callable[[int, int], FloatArray]
+    length_dof: int = 0
+    own: float = 0.0
+    tail_dof: float = np.inf
+    uses_threads: bool = True
+
+
+class Levels(NamedTuple):
+    """Pooled effects of m clusters, on the scale that is compared on.
+
+    Attributes:
+        values: (m, d).
+        errors: Their standard errors, (m, d).
+        cov: Their covariances, (m, d, d).
+        dof: Degrees of freedom behind the errors of each cluster, (m,); None where they are known.
+    """
+
+    values: FloatArray
+    errors: FloatArray
+    cov: FloatArray
+    dof: FloatArray | None
+
+
+class Comparison(Protocol):
+    """Groups together with what makes clusters of them similar."""
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """Keys of the groups."""
+
+    @property
+    def n(self) -> FloatArray | None:
+        """Their sizes, where known."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What the keys are values of."""
+
+    @property
+    def measure(self) -> str:
+        """What is compared."""
+
+    @property
+    def estimates(self) -> Estimates | None:
+        """Estimates for people to read, where there are some."""
+
+    @property
+    def tolerance(self) -> float:
+        """How far apart effects may be and still count as similar, as people read it."""
+
+    @property
+    def height_name(self) -> str:
+        """What the root of a merge's height says, for the axis of a tree."""
+
+    @property
+    def default_draws(self) -> int:
+        """How many draws are worth their time."""
+
+    @property
+    def draws_are_counted(self) -> bool:
+        """Whether p is a count of draws, so that no p below one in so many draws can be found."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one effect with known standard errors and no tolerance, which many can be judged at once."""
+
+    @property
+    def data(self) -> Sequence[FloatArray | None]:
+        """The numbers behind it, for a fingerprint."""
+
+    def __len__(self) -> int: ...
+
+    def merges(self) -> Merges:
+        """Merge the most similar two clusters until one is left (the paper's Algorithms 1 and 2)."""
+
+    def null_draws(self, top: float, draws: int, seed: int) -> Null:
+        """How groups that are all alike are drawn; `top` is the highest merge of the data."""
+
+    def log_pointwise(self, heights: FloatArray) -> FloatArray:
+        """Log p of merges of these heights, as if each had been chosen beforehand."""
+
+    def most_similar(self, clusters: IntArray) -> Pair:
+        """The pair of clusters with the largest p; `clusters` numbers the cluster of every group from 0."""
+
+    def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Self]:
+        """Independent parts that hold the given shares of the information."""
+
+    def weighted_by(self, other: Self) -> Self:
+        """The same with the weights of an independent part of the data, where weights are estimates."""
+
+    def subset(self, keep: BoolArray) -> Self:
+        """The same for some of the groups."""
+
+    def levels(self, clusters: IntArray) -> Levels | None:
+        """Pooled effects of clusters, where there are estimates."""
+
+    def refined(self, clusters: IntArray) -> IntArray:
+        """Groups moved to the cluster of nearest effect until nothing moves, where there are estimates."""
+
+
+class OfEstimates:
+    """What a comparison of estimates says about its groups."""
+
+    __slots__ = ()
+    estimates: Estimates
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    @property
+    def keys(self) -> Sequence[Key]:
+        """Keys of the groups."""
+        return self.estimates.keys
+
+    @property
+    def n(self) -> FloatArray | None:
+        """Sizes of the groups."""
+        return self.estimates.n
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What the keys are values of."""
+        return self.estimates.attributes
+
+    @property
+    def measure(self) -> str:
+        """What was measured."""
+        return self.estimates.measure
+
+    @property
+    def height_name(self) -> str:
+        """What the root of a merge's height says."""
+        return "how different the two merged clusters are, in standard errors"
+
+    @property
+    def draws_are_counted(self) -> bool:
+        """Never: lengths of draws are integrated, so p is right at any level."""
+        return False
+
+    @property
+    def data(self) -> Sequence[FloatArray | None]:
+        """The numbers behind it."""
+        e = self.estimates
+        return (e.values, e.errors, e.cov, e.n, e.dof)
+
+
+def laid_out(merges: IntArray, heights: FloatArray) -> Merges:
+    """Merges in scipy's numbering, laid out so that clusters are runs of places, heights not falling."""
+    size = len(merges) + 1
+    order, gaps = np.empty(size, dtype=np.int64), np.empty(size - 1, dtype=np.int64)
+    kernels.unfold(merges, order, gaps)
+    gap_heights, merge_rank = np.empty(size - 1), np.empty(size - 1, dtype=np.int64)
+    gap_heights[gaps] = np.maximum.accumulate(heights) if size > 1 else heights
+    merge_rank[gaps] = np.arange(size - 1)
+    return Merges(order, gap_heights, merge_rank)
+
+
+def ranks(values: FloatArray) -> IntArray:
+    """The rank of every value, 0 for the least; equal ones in their order."""
+    made = np.empty(values.size, dtype=np.int64)
+    made[np.argsort(values, kind="stable")] = np.arange(values.size)
+    return made
+
+
+def share_of(height: float, squared_length: float) -> float:
+    """A height as a share of the squared length; 0 where all effects are equal."""
+    return height / squared_length if squared_length > 0 else 0.0
+
+
+def generator(seed: int, number: int) -> np.random.Generator:
+    """The random stream of one block: numbers depend on the seed and the block, not on the number of cores."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(number,))))
+
+
+def largest(value: Callable[[IntArray, IntArray], FloatArray], count: int) -> Pair:
+    """The pair a < b of `count` clusters with the largest value, looking at some hundred thousand pairs at a time."""
+    best = Pair(0, 1, -np.inf)
+    rows = max(1, 200_000 // count)
+    for start in range(0, count - 1, rows):
+        a, b = np.triu_indices(min(rows, count - start), 1, count - start)
+        a, b = a + start, b + start
+        values = value(a, b)
+        at = int(np.argmax(values))
+        if start == 0 or values[at] > best.log_p:
+            best = Pair(int(a[at]), int(b[at]), float(values[at]))
+    return best

@@ -1,0 +1,53 @@
+"""From what users give to the comparison it means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from faultlines import checks
+from faultlines.comparison.line import Line
+from faultlines.comparison.plane import Plane
+from faultlines.errors import InputError
+from faultlines.estimates.estimates import Estimates
+
+if TYPE_CHECKING:
+    from faultlines.comparison.base import Comparison
+
+
+def equal_effects(estimates: Estimates, tolerance: float = 0.0) -> Line | Plane:
+    """Estimates as groups that are similar when their effects are equal, or at most a tolerance apart."""
+    tolerance = checks.number(
+        "tolerance",
+        tolerance,
+        "must be a number, 0 or more",
+        "Give it in the units of the metric: 0.01 is one point of a rate.",
+        low=0,
+    )
+    if estimates.dims == 1:
+        return Line(estimates, estimates.scales[0].distance(tolerance) if tolerance else 0.0)
+    if tolerance:
+        raise InputError(
+            f"tolerance={tolerance:g}",
+            f"has no meaning for {estimates.dims} effects at once ({estimates.measure})",
+            "Cluster each of them on its own.",
+        )
+    return Plane(estimates)
+
+
+def comparison_of(data: Any, tolerance: float = 0.0) -> Comparison:
+    """The comparison behind estimates, or a comparison as it is."""
+    if isinstance(data, Estimates):
+        return equal_effects(data, tolerance)
+    if not is_comparison(data):
+        raise InputError(f"estimates={type(data).__name__}", "is not an Estimates", "Make one with fl.Estimates.")
+    if tolerance != 0:
+        raise InputError(
+            f"tolerance={tolerance}", "goes with estimates", "Let the test of the Similarity allow for it."
+        )
+    comparison: Comparison = data
+    return comparison
+
+
+def is_comparison(data: object) -> bool:
+    """Whether something offers what `Comparison` asks for."""
+    return all(hasattr(data, name) for name in ("merges", "null_draws", "most_similar", "levels", "divided"))

@@ -1,0 +1,769 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: freethreading_compatible=True
+"""Compiled kernels: merging along a line, merging in the plane and beyond, and the same for many draws at once.
+
+Groups sorted by estimate form a line; only neighbours can be the most similar pair (docs/method.md, "Only neighbours merge"),
+and a pair that is more similar than both pairs beside it will be merged sooner or later whatever happens elsewhere
+on the line. So there is no need to look for the smallest pair of all: walk along, and merge at every local minimum.
+Every step either moves one cluster from right to left or removes one, hence linear time for any input.
+
+In several dimensions, or with a test whose p does not fall with distance alone, there is no line. There every cluster
+remembers its nearest neighbour; most merges touch few of these memories, so that finding all merges takes about
+K² comparisons.
+"""
+
+from libc.math cimport INFINITY, asin, exp, fabs, lgamma, log, log1p, sin, sqrt
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+
+cdef inline double _dissimilarity(double mean_a, double weight_a, double mean_b, double weight_b) noexcept nogil:
+    # LR(a, b) = (θ_a − θ_b)² · w_a w_b / (w_a + w_b), without the cancellation of the S and Δ̃ form.
+    cdef double gap = mean_b - mean_a
+    return gap * gap * (weight_a * weight_b / (weight_a + weight_b))
+
+
+# How two neighbours on a line are compared; the numbers are known to base.py.
+cdef enum:
+    NORMAL = 0  # likelihood ratio of equal means, known variances
+    WITHIN = 1  # … of means at most epsilon apart
+    WITHIN_RATES = 2  # … of rates at most epsilon apart, the means being on Anscombe's scale
+    BINOMIAL = 3  # likelihood ratio of equal rates; the mean is a rate, the weight the number of trials
+    POISSON = 4  # likelihood ratio of equal rates of counts; the weight is the exposure
+
+
+cdef inline double _divergence(double x, double step, double pooled) noexcept nogil:
+    # x · log(x / pooled) where x = pooled + step, without cancellation.
+    return x * log1p(step / pooled) if x > 0 and pooled > 0 else 0.0
+
+
+cdef inline double _within(double angle) noexcept nogil:
+    return 0.0 if angle < 0 else 1.5707963267948966 if angle > 1.5707963267948966 else angle
+
+
+cdef double _other(int kind, double a, double weight_a, double b, double weight_b, double epsilon) noexcept nogil:
+    """Dissimilarity of neighbours a ≤ b by another test than that of equal means.
+
+    Pairs within the tolerance are all alike, at 0; among them the nearest by plain likelihood ratio LR goes first, so
+    they come out as −1/LR, which keeps that order below zero.
+    """
+    cdef double gap = b - a, beyond, pooled, share, limit
+    if kind == WITHIN or kind == WITHIN_RATES:
+        if kind == WITHIN:
+            beyond = gap - epsilon
+        else:
+            # How far b is from the farthest rate that a allows, or a from the one that b allows: the smaller.
+            # Noise can carry a place beyond the ends of the scale, where the rate stays 0 or 1.
+            limit = sin(_within(a)) * sin(_within(a)) + epsilon
+            beyond = b - asin(sqrt(limit)) if limit < 1 else -1.0
+            limit = sin(_within(b)) * sin(_within(b)) - epsilon
+            share = asin(sqrt(limit)) - a if limit > 0 else -1.0
+            if share < beyond:
+                beyond = share
+        if beyond > 0:
+            return beyond * beyond * (weight_a * weight_b / (weight_a + weight_b))
+        return -1.0 / (gap * gap * (weight_a * weight_b / (weight_a + weight_b)))
+    share = weight_b / (weight_a + weight_b)
+    pooled = a + gap * share
+    beyond = weight_a * _divergence(a, -gap * share, pooled) + weight_b * _divergence(b, gap * (1 - share), pooled)
+    if kind == BINOMIAL:
+        beyond += weight_a * _divergence(1 - a, gap * share, 1 - pooled)
+        beyond += weight_b * _divergence(1 - b, -gap * (1 - share), 1 - pooled)
+    return 2 * beyond if beyond > 0 else 0.0
+
+
+cdef double _walk(
+    double* mean, double* weight, double* edge, int64_t* last, double* inner, double* heights, Py_ssize_t n,
+    int kind, double epsilon
+) noexcept nogil:
+    """Merge the whole line in place and return the height of the highest merge.
+
+    `mean` and `weight` hold the n sorted clusters and are used as two stacks facing each other: the walked part is
+    [0, left), the part still ahead [right, n). `edge[i]` is the dissimilarity of the walked clusters i and i + 1; those
+    fall strictly from left to right, which is what makes the last one a local minimum once the next is not smaller.
+
+    With `heights` given, the height of the merge that removes the gap between places g and g + 1 goes to heights[g];
+    `last` (the last place of each cluster) and `inner` (its own height) are needed only then.
+    """
+    cdef Py_ssize_t left = 1, right = 1
+    cdef double ahead, height, total, merged_mean, top = 0.0
+    if n < 2:
+        return 0.0
+    while True:
+        if right < n:
+            if kind == NORMAL:
+                ahead = _dissimilarity(mean[left - 1], weight[left - 1], mean[right], weight[right])
+            else:
+                ahead = _other(kind, mean[left - 1], weight[left - 1], mean[right], weight[right], epsilon)
+        elif left == 1:
+            return top
+        else:
+            ahead = INFINITY
+        if left >= 2 and edge[left - 2] <= ahead:  # on a tie the leftmost gap goes first
+            height = edge[left - 2]
+            total = weight[left - 2] + weight[left - 1]
+            # Written as a step from one mean towards the other so that equal means stay exactly equal.
+            merged_mean = mean[left - 2] + (mean[left - 1] - mean[left - 2]) * (weight[left - 1] / total)
+            if height > top:
+                top = height
+            if heights != NULL:
+                # Heights never fall in exact arithmetic; this keeps it so in floating point.
+                if inner[left - 2] > height:
+                    height = inner[left - 2]
+                if inner[left - 1] > height:
+                    height = inner[left - 1]
+                heights[last[left - 2]] = height
+            if left == 2:  # nothing to its left: it is the new start of the walked part
+                mean[0] = merged_mean
+                weight[0] = total
+                if heights != NULL:
+                    last[0] = last[1]
+                    inner[0] = height
+                left = 1
+            else:  # put it back ahead: its left neighbour has to be looked at again
+                right -= 1
+                mean[right] = merged_mean
+                weight[right] = total
+                if heights != NULL:
+                    last[right] = last[left - 1]
+                    inner[right] = height
+                left -= 2
+        else:
+            edge[left - 1] = ahead
+            if left != right:
+                mean[left] = mean[right]
+                weight[left] = weight[right]
+                if heights != NULL:
+                    last[left] = last[right]
+                    inner[left] = inner[right]
+            left += 1
+            right += 1
+
+
+def merge_line(double[::1] mean, double[::1] weight, double[::1] heights, int kind=NORMAL, double epsilon=0.0):
+    """Agglomerate one line of clusters sorted by mean; `mean` and `weight` are used up.
+
+    Writes the height of the merge that closes the gap between places g and g + 1 to heights[g]; with a tolerance, that of
+    a merge within it is below zero and says only which of them goes first.
+    """
+    cdef Py_ssize_t n = mean.shape[0], i
+    cdef double* edge
+    cdef double* inner
+    cdef int64_t* last
+    if weight.shape[0] != n or heights.shape[0] != (n - 1 if n else 0):
+        raise ValueError("merge_line: lengths do not match")
+    if n < 2:
+        return
+    edge = <double*>malloc(2 * n * sizeof(double))
+    last = <int64_t*>malloc(n * sizeof(int64_t))
+    if edge == NULL or last == NULL:
+        free(edge)
+        free(last)
+        raise MemoryError
+    inner = edge + n
+    with nogil:
+        for i in range(n):
+            last[i] = i
+            inner[i] = -INFINITY
+        _walk(&mean[0], &weight[0], edge, last, inner, &heights[0], n, kind, epsilon)
+    free(edge)
+    free(last)
+
+
+cdef int64_t _bits_for(Py_ssize_t groups) noexcept nogil:
+    """The lowest bits of a mantissa that can hold the number of a group."""
+    cdef int64_t mask = 1
+    while mask < groups:
+        mask <<= 1
+    return mask - 1
+
+
+cdef void _common_shift(const double* scale, double* shift, Py_ssize_t groups) noexcept nogil:
+    """The unit vector along which a common shift moves the standardised draws."""
+    cdef double length = 0.0
+    cdef Py_ssize_t i
+    for i in range(groups):
+        shift[i] = 1.0 / scale[i]
+        length += shift[i] * shift[i]
+    length = sqrt(length)
+    for i in range(groups):
+        shift[i] /= length
+
+
+cdef double _squared_length(const double* normal, const double* shift, Py_ssize_t groups) noexcept nogil:
+    """Squared length of a standardised draw once its common shift is taken out: Cochran's Q."""
+    cdef double along = 0.0, squares = 0.0, draw
+    cdef Py_ssize_t i
+    for i in range(groups):
+        along += normal[i] * shift[i]
+    for i in range(groups):
+        draw = normal[i] - along * shift[i]
+        squares += draw * draw
+    return squares
+
+
+cdef inline double _packed(double draw, int64_t low, Py_ssize_t group) noexcept nogil:
+    """A draw with its group's number in its lowest mantissa bits."""
+    cdef int64_t bits
+    memcpy(&bits, &draw, sizeof(double))  # the compiler makes it a move; a cast would break aliasing
+    bits = (bits & ~low) | group
+    memcpy(&draw, &bits, sizeof(double))
+    return draw
+
+
+def pack(double[:, ::1] normal, const double[::1] scale, double[::1] radius):
+    """Turn standard normals into sortable draws that remember their group, in place.
+
+    A draw is normal × scale with the group's number in its lowest mantissa bits. Plain sorting of the rows then
+    carries the groups along, which is several times faster than an argsort and a gather; the price is a relative
+    perturbation of at most groups · 2⁻⁵¹ of a random number.
+
+    `radius` receives each row's squared length once the part that shifts all groups alike is taken out: Cochran's Q
+    of the row for standard errors `scale`, and so a chi-square number on groups − 1 degrees of freedom.
+    """
+    cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], r, i
+    cdef int64_t low = _bits_for(groups)
+    cdef double* shift
+    if scale.shape[0] != groups or radius.shape[0] != rows:
+        raise ValueError("pack: shapes do not match")
+    if rows == 0 or groups == 0:
+        return
+    shift = <double*>malloc(groups * sizeof(double))
+    if shift == NULL:
+        raise MemoryError
+    with nogil:
+        _common_shift(&scale[0], shift, groups)
+        for r in range(rows):
+            radius[r] = _squared_length(&normal[r, 0], shift, groups)
+            for i in range(groups):
+                normal[r, i] = _packed(normal[r, i] * scale[i], low, i)
+    free(shift)
+
+
+def top_heights(const double[:, ::1] packed, const double[:, ::1] weight, double[::1] top, int best=0):
+    """Write the highest merge of every row of packed, sorted draws to `top`; or, with `best`, their best cut in two.
+
+    `weight` has one row of group weights for all draws, or one for each of them.
+    """
+    cdef Py_ssize_t rows = packed.shape[0], groups = packed.shape[1], r, i, w
+    cdef int64_t low = _bits_for(groups), bits
+    cdef double* mean
+    cdef double* ordered
+    cdef double* edge
+    if weight.shape[1] != groups or (weight.shape[0] != 1 and weight.shape[0] != rows) or top.shape[0] != rows:
+        raise ValueError("top_heights: shapes do not match")
+    if rows == 0 or groups == 0:
+        return
+    mean = <double*>malloc(3 * groups * sizeof(double))
+    if mean == NULL:
+        raise MemoryError
+    ordered = mean + groups
+    edge = ordered + groups
+    with nogil:
+        for r in range(rows):
+            w = r if weight.shape[0] != 1 else 0
+            for i in range(groups):
+                mean[i] = packed[r, i]
+                memcpy(&bits, &mean[i], sizeof(double))
+                ordered[i] = weight[w, bits & low]
+            top[r] = _walk(mean, ordered, edge, NULL, NULL, NULL, groups, NORMAL, 0.0) if best == 0 else _best_split(
+                mean, ordered, groups
+            )
+    free(mean)
+
+
+def many_fractions(const double[:, ::1] normal, const double[:, ::1] scale, double[:, ::1] fraction):
+    """For many experiments at once: top merge over squared length of every draw, made of the same standard normals.
+
+    One row of `scale` and of `fraction` per experiment. Does what pack, a sort and top_heights do, one draw after the other
+    without leaving the core's cache; meant for some dozens of groups, where ranks are found fastest by counting.
+    """
+    cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], r, i, j, e
+    cdef int64_t low = _bits_for(groups), rank
+    cdef double draw, squares, top
+    cdef double* shift
+    cdef double* weight
+    cdef double* mean
+    cdef double* ordered
+    cdef double* edge
+    if scale.shape[1] != groups or fraction.shape[0] != scale.shape[0] or fraction.shape[1] != rows:
+        raise ValueError("many_fractions: shapes do not match")
+    if rows == 0 or groups == 0:
+        return
+    shift = <double*>malloc(5 * groups * sizeof(double))
+    if shift == NULL:
+        raise MemoryError
+    weight = shift + groups
+    mean = weight + groups
+    ordered = mean + groups
+    edge = ordered + groups
+    with nogil:
+        for e in range(scale.shape[0]):
+            _common_shift(&scale[e, 0], shift, groups)
+            for i in range(groups):
+                weight[i] = 1.0 / (scale[e, i] * scale[e, i])
+            for r in range(rows):
+                squares = _squared_length(&normal[r, 0], shift, groups)
+                for i in range(groups):
+                    edge[i] = _packed(normal[r, i] * scale[e, i], low, i)
+                for i in range(groups):
+                    draw = edge[i]
+                    rank = 0  # comparing with all the others takes no branch that could be guessed wrong
+                    for j in range(groups):
+                        rank += edge[j] < draw
+                    mean[rank] = draw
+                    ordered[rank] = weight[i]
+                top = _walk(mean, ordered, edge, NULL, NULL, NULL, groups, NORMAL, 0.0)
+                fraction[e, r] = top / (squares if squares > 2.2250738585072014e-308 else 2.2250738585072014e-308)
+    free(shift)
+
+
+cdef double _best_split(const double* mean, const double* weight, Py_ssize_t n) noexcept nogil:
+    """The largest likelihood ratio of all ways to cut a line in two: no tree of merges has a higher top.
+
+    Sums run from either end to the middle of the weight, so that the rest is never the difference of two equal numbers.
+    """
+    cdef double total = 0.0, centre = 0.0, side = 0.0, moment = 0.0, ratio, best = 0.0
+    cdef Py_ssize_t i
+    for i in range(n):
+        total += weight[i]
+        centre += weight[i] * mean[i]
+    centre /= total
+    for i in range(n - 1):
+        side += weight[i]
+        if 2 * side > total:
+            break
+        moment += weight[i] * (mean[i] - centre)
+        ratio = moment * moment * (total / (side * (total - side)))
+        if ratio > best:
+            best = ratio
+    side = 0.0
+    moment = 0.0
+    for i in range(n - 1, 0, -1):
+        side += weight[i]
+        if 2 * side > total:
+            break
+        moment += weight[i] * (mean[i] - centre)
+        ratio = moment * moment * (total / (side * (total - side)))
+        if ratio > best:
+            best = ratio
+    return best
+
+
+def top_lines(double[:, ::1] means, double[:, ::1] weights, double[::1] top, int kind, double epsilon=0.0):
+    """Write the highest merge of every row of means, sorted from low to high, to `top`; both arrays are used up."""
+    cdef Py_ssize_t rows = means.shape[0], groups = means.shape[1], r
+    cdef double* edge
+    if weights.shape[0] != rows or weights.shape[1] != groups or top.shape[0] != rows:
+        raise ValueError("top_lines: shapes do not match")
+    if rows == 0 or groups == 0:
+        return
+    edge = <double*>malloc(groups * sizeof(double))
+    if edge == NULL:
+        raise MemoryError
+    with nogil:
+        for r in range(rows):
+            top[r] = _walk(&means[r, 0], &weights[r, 0], edge, NULL, NULL, NULL, groups, kind, epsilon)
+    free(edge)
+
+
+def link(const int64_t[::1] order, const int64_t[::1] gaps, int64_t[:, ::1] merges, int64_t[::1] sizes):
+    """Close the gaps one after the other and write scipy's cluster numbers and sizes.
+
+    `order` says which group stands at each place, `gaps` in which order the gaps close. The t-th merge makes cluster
+    number K + t. A cluster is known by its first and last place only, so every merge is O(1).
+    """
+    cdef Py_ssize_t n = order.shape[0], t
+    cdef int64_t gap, first, last
+    cdef int64_t* number  # of the cluster that starts or ends at a place
+    cdef int64_t* other  # end of the cluster that starts here, or start of the one that ends here
+    if gaps.shape[0] != n - 1 or merges.shape[0] != n - 1 or merges.shape[1] != 2 or sizes.shape[0] != n - 1:
+        raise ValueError("link: lengths do not match")
+    number = <int64_t*>malloc(2 * n * sizeof(int64_t))
+    if number == NULL:
+        raise MemoryError
+    other = number + n
+    with nogil:
+        for t in range(n):
+            number[t] = order[t]
+            other[t] = t
+        for t in range(n - 1):
+            gap = gaps[t]
+            first = other[gap]
+            last = other[gap + 1]
+            merges[t, 0] = number[gap] if number[gap] < number[gap + 1] else number[gap + 1]
+            merges[t, 1] = number[gap + 1] if number[gap] < number[gap + 1] else number[gap]
+            sizes[t] = last - first + 1
+            number[first] = n + t
+            number[last] = n + t
+            other[first] = last
+            other[last] = first
+    free(number)
+
+
+# ------------------------------------------------------------------------------------------- where there is no line
+
+# What a cluster consists of, one row of `state` per number, one column per cluster; known to base.py.
+cdef enum:
+    PLANE = 0  # d means, d weights: independent dimensions
+    CORRELATED = 1  # d means, the d × d precision matrix, its inverse
+    WELCH = 2  # two-sample t-test: mean, W = Σw, Σv for v = w² se², Σ v²/dof, and what estimated weights add
+
+
+cdef inline double _variance_of_mean(const double* state, Py_ssize_t width, Py_ssize_t c) noexcept nogil:
+    # Σv / W², and what estimated weights add to it (after Meier): 4 Σ (w/W)(1 − w/W)/(dof − 3).
+    cdef double weight = state[width + c]
+    return state[2 * width + c] * (1 + 4 * (state[4 * width + c] - state[5 * width + c] / weight) / weight) / (
+        weight * weight
+    )
+
+
+cdef inline void _row(int kind, Py_ssize_t d, const double* state, Py_ssize_t width, Py_ssize_t start, Py_ssize_t stop,
+                      Py_ssize_t c, double* out, double* scratch) noexcept nogil:
+    """Dissimilarity of cluster c and each of the clusters from start to stop."""
+    cdef Py_ssize_t j, k, l, m
+    cdef double mean, weight, gap, other, sum_, freedom
+    cdef const double* means
+    cdef const double* weights
+    if kind == PLANE:
+        for j in range(start, stop):
+            out[j] = 0.0
+        for k in range(d):
+            means = state + k * width
+            weights = state + (d + k) * width
+            mean = means[c]
+            weight = weights[c]
+            for j in range(start, stop):
+                gap = means[j] - mean
+                out[j] += gap * gap * (weight * weights[j] / (weight + weights[j]))
+    elif kind == WELCH:
+        mean = state[c]
+        weight = _variance_of_mean(state, width, c)
+        for j in range(start, stop):
+            other = _variance_of_mean(state, width, j)
+            sum_ = weight + other
+            gap = state[j] - mean
+            freedom = sum_ * sum_ / (
+                weight * weight * (state[3 * width + c] / (state[2 * width + c] * state[2 * width + c]))
+                + other * other * (state[3 * width + j] / (state[2 * width + j] * state[2 * width + j]))
+            )
+            out[j] = _minus_log_t(gap * gap / sum_, freedom)
+    elif d == 2:
+        # Δᵀ (V_c + V_j)⁻¹ Δ, written out; four times as fast as what follows.
+        for j in range(start, stop):
+            gap = state[j] - state[c]
+            other = state[width + j] - state[width + c]
+            mean = state[6 * width + j] + state[6 * width + c]
+            sum_ = state[7 * width + j] + state[7 * width + c]
+            weight = state[9 * width + j] + state[9 * width + c]
+            out[j] = (gap * gap * weight - 2 * gap * other * sum_ + other * other * mean) / (mean * weight - sum_ * sum_)
+    else:
+        # Δᵀ (V_c + V_j)⁻¹ Δ by Cholesky: with V_c + V_j = L Lᵀ it is the squared length of L⁻¹ Δ.
+        for j in range(start, stop):
+            sum_ = 0.0
+            for k in range(d):
+                gap = state[k * width + j] - state[k * width + c]
+                for l in range(k + 1):
+                    other = (state[(d + d * d + k * d + l) * width + j] + state[(d + d * d + k * d + l) * width + c])
+                    for m in range(l):
+                        other -= scratch[k * d + m] * scratch[l * d + m]
+                    if l < k:
+                        scratch[k * d + l] = other / scratch[l * d + l]
+                    else:
+                        scratch[k * d + k] = sqrt(other)
+                for l in range(k):
+                    gap -= scratch[k * d + l] * scratch[d * d + l]
+                gap /= scratch[k * d + k]
+                scratch[d * d + k] = gap
+                sum_ += gap * gap
+            out[j] = sum_
+
+
+cdef double _minus_log_t(double square, double dof) noexcept nogil:
+    """−log P(|T| ≥ t) for Student's t, from t²: a continued fraction of the incomplete beta function."""
+    cdef double a = dof / 2, b = 0.5, x, y, front, value
+    if square <= 0:
+        return 0.0
+    if dof > 1e9:
+        dof = 1e9
+        a = dof / 2
+    x = dof / (dof + square)
+    y = square / (dof + square)
+    # Γ(a + ½)/Γ(a) by the difference of logarithms, which cancels for large a, or by its expansion.
+    front = lgamma(a + b) - lgamma(a) if a < 1e5 else log(a) / 2 - 1 / (8 * a)
+    front += b * log(y) - a * log1p(square / dof) - lgamma(b)
+    if x < (a + 1) / (a + b + 2):
+        return -(front - log(a) + log(_beta_fraction(a, b, x)))
+    value = exp(front) * _beta_fraction(b, a, y) / b
+    return -log1p(-value) if value < 1 else 745.0
+
+
+cdef double _beta_fraction(double a, double b, double x) noexcept nogil:
+    """Continued fraction of the incomplete beta function, by the modified Lentz method."""
+    cdef double c = 1.0, d = 1 - (a + b) * x / (a + 1), h, step
+    cdef int m
+    if fabs(d) < 1e-300:
+        d = 1e-300
+    d = 1 / d
+    h = d
+    for m in range(1, 20000):
+        step = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 + step * d
+        c = 1 + step / c
+        if fabs(d) < 1e-300:
+            d = 1e-300
+        if fabs(c) < 1e-300:
+            c = 1e-300
+        d = 1 / d
+        h *= d * c
+        step = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 + step * d
+        c = 1 + step / c
+        if fabs(d) < 1e-300:
+            d = 1e-300
+        if fabs(c) < 1e-300:
+            c = 1e-300
+        d = 1 / d
+        h *= d * c
+        if fabs(d * c - 1) < 1e-15:
+            break
+    return h
+
+
+cdef void _join(int kind, Py_ssize_t d, double* state, Py_ssize_t width, Py_ssize_t a, Py_ssize_t b,
+                double* scratch) noexcept nogil:
+    """Put the merger of clusters a and b into the place of b."""
+    cdef Py_ssize_t k, l, m
+    cdef double weight_a, weight_b, sum_
+    if kind == PLANE or kind == WELCH:
+        for k in range(d):
+            weight_a = state[(d + k) * width + a]
+            weight_b = state[(d + k) * width + b]
+            state[k * width + b] += (state[k * width + a] - state[k * width + b]) * (weight_a / (weight_a + weight_b))
+            state[(d + k) * width + b] = weight_a + weight_b
+        if kind == WELCH:
+            for k in range(2, 6):
+                state[k * width + b] += state[k * width + a]
+        return
+    # m_b + V (W_a (m_a − m_b)) with V = (W_a + W_b)⁻¹, from its Cholesky factor L: V = L⁻ᵀ L⁻¹.
+    for k in range(d):
+        sum_ = 0.0
+        for l in range(d):
+            sum_ += state[(d + k * d + l) * width + a] * (state[l * width + a] - state[l * width + b])
+        scratch[2 * d * d + k] = sum_
+    for k in range(d):
+        for l in range(d):
+            state[(d + k * d + l) * width + b] += state[(d + k * d + l) * width + a]
+    for k in range(d):  # L in scratch[0 … d²)
+        for l in range(k + 1):
+            sum_ = state[(d + k * d + l) * width + b]
+            for m in range(l):
+                sum_ -= scratch[k * d + m] * scratch[l * d + m]
+            scratch[k * d + l] = sum_ / scratch[l * d + l] if l < k else sqrt(sum_)
+    for k in range(d):  # L⁻¹ in scratch[d² … 2d²)
+        for l in range(d):
+            if l > k:
+                scratch[d * d + k * d + l] = 0.0
+            else:
+                sum_ = 1.0 if l == k else 0.0
+                for m in range(l, k):
+                    sum_ -= scratch[k * d + m] * scratch[d * d + m * d + l]
+                scratch[d * d + k * d + l] = sum_ / scratch[k * d + k]
+    for k in range(d):
+        for l in range(d):
+            sum_ = 0.0
+            for m in range(k if k > l else l, d):
+                sum_ += scratch[d * d + m * d + k] * scratch[d * d + m * d + l]
+            state[(d + d * d + k * d + l) * width + b] = sum_
+    for k in range(d):
+        sum_ = 0.0
+        for l in range(d):
+            sum_ += state[(d + d * d + k * d + l) * width + b] * scratch[2 * d * d + l]
+        state[k * width + b] += sum_
+
+
+cdef double _merge_all(int kind, Py_ssize_t d, Py_ssize_t rows, double* state, Py_ssize_t width, double* near,
+                       double* out, double* scratch, int64_t* nearest, int64_t* number, int64_t* merges,
+                       double* heights) noexcept nogil:
+    """Merge the most similar pair again and again; return the highest merge there was.
+
+    `near[i]` is the distance of cluster i to the nearest cluster after it, `nearest[i]` which that is. When that one is
+    merged away the memory goes stale (−1), yet its distance stays a lower bound, for every new cluster is compared
+    with it; it is looked up again only when it comes up as the smallest of all. Clusters that are gone are cleared out
+    whenever half of them are.
+    """
+    cdef Py_ssize_t n = width, i, j, a, b, alive = width, k
+    cdef int64_t step = 0
+    cdef double least, top = 0.0
+    for i in range(n):
+        near[i] = INFINITY
+        nearest[i] = -1
+        number[i] = i
+        if i + 1 < n:
+            _row(kind, d, state, width, i + 1, n, i, out, scratch)
+            for j in range(i + 1, n):
+                if out[j] < near[i]:
+                    near[i] = out[j]
+                    nearest[i] = j
+    while alive > 1:
+        while True:
+            least = INFINITY
+            a = -1
+            for i in range(n):
+                if near[i] < least:
+                    least = near[i]
+                    a = i
+            if a < 0:  # distances beyond all numbers: whichever two come first
+                for i in range(n):
+                    if number[i] >= 0:
+                        if a < 0:
+                            a = i
+                        else:
+                            nearest[a] = i
+                            break
+            if nearest[a] >= 0:
+                break
+            near[a] = INFINITY
+            _row(kind, d, state, width, a + 1, n, a, out, scratch)
+            for j in range(a + 1, n):
+                if number[j] >= 0 and out[j] < near[a]:
+                    near[a] = out[j]
+                    nearest[a] = j
+        b = nearest[a]
+        if least > top:
+            top = least
+        if merges != NULL:
+            i = a if state[a] <= state[b] else b  # the lower one on the left
+            merges[2 * step] = number[i]
+            merges[2 * step + 1] = number[a + b - i]
+            heights[step] = least
+        _join(kind, d, state, width, a, b, scratch)
+        number[a] = -1
+        near[a] = INFINITY
+        number[b] = width + step
+        step += 1
+        alive -= 1
+        if 2 * alive < n and n > 8:
+            j = 0
+            for i in range(n):  # what pointed at a cluster points at its new place
+                out[i] = j
+                if number[i] >= 0:
+                    j += 1
+            for i in range(n):
+                if number[i] >= 0:
+                    j = <Py_ssize_t>out[i]
+                    for k in range(rows):
+                        state[k * width + j] = state[k * width + i]
+                    near[j] = near[i]
+                    number[j] = number[i]
+                    # A memory of a or b is stale in any case and will be found so below.
+                    nearest[j] = -1 if nearest[i] < 0 or nearest[i] == a or nearest[i] == b else <int64_t>out[nearest[i]]
+            b = <Py_ssize_t>out[b]
+            n = alive
+            a = -2
+        near[b] = INFINITY
+        nearest[b] = -1
+        _row(kind, d, state, width, 0, n, b, out, scratch)
+        for j in range(b):
+            if number[j] < 0:
+                continue
+            if out[j] < near[j]:
+                near[j] = out[j]
+                nearest[j] = b
+            elif nearest[j] == a or nearest[j] == b:
+                nearest[j] = -1
+        for j in range(b + 1, n):
+            if number[j] >= 0 and out[j] < near[b]:
+                near[b] = out[j]
+                nearest[b] = j
+    return top
+
+
+def merge_plane(int kind, double[:, ::1] state, int64_t[:, ::1] merges, double[::1] heights):
+    """Agglomerate clusters that do not stand on a line; `state` is used up.
+
+    Writes the two clusters of every merge in scipy's numbering, the one with the lower first mean first, and heights
+    as they come: in several dimensions they can fall.
+    """
+    cdef Py_ssize_t width = state.shape[1]
+    if merges.shape[0] != width - 1 or merges.shape[1] != 2 or heights.shape[0] != width - 1:
+        raise ValueError("merge_plane: shapes do not match")
+    if width < 2:
+        return
+    _each(kind, &state[0, 0], 1, state.shape[0], width, &merges[0, 0], &heights[0], NULL)
+
+
+def top_plane(int kind, double[:, :, ::1] state, double[::1] top):
+    """Write the highest merge of every block of `state` to `top`; `state` is used up."""
+    if top.shape[0] != state.shape[0]:
+        raise ValueError("top_plane: shapes do not match")
+    if state.shape[0] == 0:
+        return
+    _each(kind, &state[0, 0, 0], state.shape[0], state.shape[1], state.shape[2], NULL, NULL, &top[0])
+
+
+cdef _each(int kind, double* state, Py_ssize_t blocks, Py_ssize_t rows, Py_ssize_t width, int64_t* merges,
+           double* heights, double* top):
+    cdef Py_ssize_t r, d
+    cdef double* near
+    cdef int64_t* nearest
+    cdef double highest
+    d = rows // 2 if kind == PLANE else 1
+    if kind == CORRELATED:
+        while d + 2 * d * d < rows:
+            d += 1
+    if rows != (2 * d if kind == PLANE else 6 if kind == WELCH else d + 2 * d * d):
+        raise ValueError("merge_plane: state has the wrong number of rows")
+    near = <double*>malloc((2 * width + 2 * d * d + d) * sizeof(double))
+    nearest = <int64_t*>malloc(2 * width * sizeof(int64_t))
+    if near == NULL or nearest == NULL:
+        free(near)
+        free(nearest)
+        raise MemoryError
+    with nogil:
+        for r in range(blocks):
+            highest = _merge_all(kind, d, rows, state + r * rows * width, width, near, near + width, near + 2 * width,
+                                 nearest, nearest + width, merges, heights)
+            if top != NULL:
+                top[r] = highest
+    free(near)
+    free(nearest)
+
+
+def unfold(const int64_t[:, ::1] merges, int64_t[::1] order, int64_t[::1] gaps):
+    """Lay out a tree of merges so that every cluster is a run of neighbouring places.
+
+    `order` receives the group at each place, gaps[t] the gap that the t-th merge closes.
+    """
+    cdef Py_ssize_t n = order.shape[0], t, place
+    cdef int64_t* first
+    cdef int64_t* last
+    cdef int64_t* following
+    cdef int64_t* at
+    if merges.shape[0] != n - 1 or merges.shape[1] != 2 or gaps.shape[0] != n - 1:
+        raise ValueError("unfold: lengths do not match")
+    first = <int64_t*>malloc(6 * n * sizeof(int64_t))
+    if first == NULL:
+        raise MemoryError
+    last = first + 2 * n
+    following = last + 2 * n
+    at = following + n
+    with nogil:
+        for t in range(n):
+            first[t] = t
+            last[t] = t
+            following[t] = -1
+        for t in range(n - 1):
+            following[last[merges[t, 0]]] = first[merges[t, 1]]
+            gaps[t] = last[merges[t, 0]]  # the group before the gap; its place is known at the end
+            first[n + t] = first[merges[t, 0]]
+            last[n + t] = last[merges[t, 1]]
+        place = first[2 * n - 2]
+        for t in range(n):
+            order[t] = place
+            at[place] = t
+            place = following[place]
+        for t in range(n - 1):
+            gaps[t] = at[gaps[t]]
+    free(first)

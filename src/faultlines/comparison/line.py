@@ -1,0 +1,360 @@
+"""One effect per group: similar means equal effects, or effects at most a tolerance apart (the paper, section 5.1.2).
+
+The likelihood ratio of two clusters is (θ_a − θ_b)² / (var_a + var_b). Sorted by effect the groups form a line, and
+only neighbours can be the most similar pair (docs/method.md), so one walk along it makes all merges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import stdtrit
+
+from faultlines.comparison import kernels
+from faultlines.comparison.base import (
+    AS_GOOD_AS_KNOWN,
+    BLOCK,
+    MOST_DRAWS,
+    NORMAL,
+    WITHIN,
+    WITHIN_RATES,
+    Levels,
+    Merges,
+    Null,
+    OfEstimates,
+    Pair,
+    generator,
+    ranks,
+    share_of,
+)
+from faultlines.comparison.precision import meier, true_scales, unit_of, welch_statistics
+from faultlines.comparison.tails import log_chi_square_1_tail, log_t_tail
+from faultlines.comparison.thinning import thinned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
+    from faultlines.estimates.scales import FloatArray, Scale
+
+_SIDE_BY_SIDE = 64  # groups up to which many experiments are judged in one compiled pass
+_ROUNDS = 1000  # of moving borders; each brings groups nearer to their clusters, so it ends long before
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line(OfEstimates):
+    """Groups with one effect each.
+
+    Attributes:
+        estimates: Their effects.
+        distance: How far apart effects may be on the scale that is compared on (for rates: as people read it).
+        weights: Weights of the groups from an independent part of the data, where standard errors are estimates:
+            weights that do not depend on the estimates they weigh leave no bias in the variance. Default: 1/se².
+    """
+
+    estimates: Estimates
+    distance: float = 0.0
+    weights: FloatArray | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """How far apart effects may be, as people read it."""
+        return self._scale.tolerance(self.distance) if self.distance else 0.0
+
+    @property
+    def default_draws(self) -> int:
+        """Fewer where each of them is much work: 300 for a million groups, 30 for ten million; p stays valid."""
+        affordable = max(100_000_000 // len(self), min(300, 300_000_000 // len(self)))
+        return int(np.clip(affordable, 20, MOST_DRAWS))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether many of its kind can be judged in one compiled pass."""
+        return self.distance == 0 and self.estimates.dof is None and 2 <= len(self) <= _SIDE_BY_SIDE
+
+    @property
+    def _theta(self) -> FloatArray:
+        return self.estimates.values[:, 0]
+
+    @property
+    def _se(self) -> FloatArray:
+        return self.estimates.errors[:, 0]
+
+    @property
+    def _scale(self) -> Scale:
+        return self.estimates.scales[0]
+
+    @property
+    def _kernel(self) -> int:
+        """How neighbours are compared."""
+        if self.distance == 0:
+            return NORMAL
+        return WITHIN_RATES if self._scale.bends else WITHIN
+
+    def subset(self, keep: BoolArray) -> Line:
+        """The same for some of the groups."""
+        weights = None if self.weights is None else self.weights[keep]
+        return Line(self.estimates.subset(keep), self.distance, weights)
+
+    def weighted_by(self, other: Line) -> Line:
+        """The same with the weights of another part of the data, where they are estimates."""
+        if other.estimates.dof is None:
+            return self
+        return replace(self, weights=true_scales(other._se, other.estimates.dof) ** -2.0)
+
+    def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Line]:
+        """By thinning."""
+        return [Line(part, self.distance) for part in thinned(self.estimates, shares, rng)]
+
+    def log_pointwise(self, heights: FloatArray) -> FloatArray:
+        """χ² with one degree of freedom."""
+        return log_chi_square_1_tail(heights)
+
+    # ------------------------------------------------------------------------------------------------------ merging
+
+    def merges(self) -> Merges:
+        """Sort once, then merge local minima along the line."""
+        order, theta, weight, unit = self._sorted()
+        heights = np.empty(theta.size - 1)
+        kernels.merge_line(theta, weight, heights, self._kernel, self.distance / unit)
+        if self.distance == 0:
+            return Merges(order, heights)
+        return Merges(order, np.maximum(heights, 0.0), ranks(heights))
+
+    def _sorted(self) -> tuple[IntArray, FloatArray, FloatArray, float]:
+        """Order, effects and weights 1/se² along the line, shifted and scaled to where doubles are most precise.
+
+        Neither changes a likelihood ratio. The shift takes a middle estimate to zero, so that θ near 1e9 keeps its
+        digits; the scale is a power of two, so that it is exact, and keeps weights far from overflow. It comes last.
+        Neither is done on scales on which a place has a meaning.
+        """
+        order = np.argsort(self._theta).astype(np.int64, copy=False)
+        theta = self._theta[order]
+        if np.any(theta[1:] == theta[:-1]):  # ties in an order that does not depend on the machine's sort
+            order = np.lexsort((self._se, self._theta)).astype(np.int64, copy=False)
+        se = self._se[order]
+        bends = self._kernel == WITHIN_RATES
+        unit = 1.0 if bends else unit_of(se)
+        theta -= 0.0 if bends else theta[theta.size // 2]
+        theta /= unit
+        se /= unit
+        np.multiply(se, se, out=se)
+        np.divide(1.0, se, out=se)
+        return order, theta, se, unit
+
+    def tops(self, theta: FloatArray) -> FloatArray:
+        """The highest merge of every row of other effects, (r, K), of the same groups."""
+        shifted = theta if self._kernel == WITHIN_RATES else theta - np.average(self._theta, weights=self._weight())
+        return line_tops(shifted, self._se**-2.0, self._kernel, self.distance)
+
+    # -------------------------------------------------------------------------------------------------------- null
+
+    def null_draws(self, top: float, draws: int, seed: int) -> Null:
+        """Directions of draws with these standard errors.
+
+        With a tolerance, similar groups may lie anywhere within it. Whatever they do, the top merge of what they show
+        is at most the best cut in two of their noise; so that is what heights are compared with.
+        """
+        scale, dof = true_scales(self._se, self.estimates.dof), self.estimates.dof
+        best = self.distance > 0
+        own = self._best_cut(scale) if best else top
+        tail = np.inf if dof is None else float(dof.min())
+        rows, block = _blocks(scale, dof, seed, best)
+        return Null(rows, block, len(self) - 1, share_of(own, self._squared_length(scale)), tail)
+
+    def _squared_length(self, scale: FloatArray) -> float:
+        """Cochran's Q with the scales the draws use: the data's squared length once a common shift is taken out."""
+        theta = self._theta - self._theta[len(self) // 2]
+        weight = (scale.min() / scale) ** 2
+        centre = float(np.sum(weight * theta) / weight.sum())
+        return float(np.sum(((theta - centre) / scale) ** 2))
+
+    def _best_cut(self, scale: FloatArray) -> float:
+        """The largest likelihood ratio of all cuts of the data in two."""
+        theta = self._theta - self._theta[len(self) // 2]
+        order = np.argsort(theta)
+        weight = (scale.min() / scale[order]) ** 2
+        moment = weight * (theta[order] - np.sum(weight * theta[order]) / weight.sum())
+        # From either end, so that the lighter side is never a difference of two equal numbers.
+        best = 0.0
+        for side in (slice(None), slice(None, None, -1)):
+            mass, sums = np.cumsum(weight[side])[:-1], np.cumsum(moment[side])[:-1]
+            rest = np.cumsum(weight[side][::-1])[::-1][1:]
+            lighter = mass <= rest
+            if lighter.any():
+                ratios = sums[lighter] ** 2 * (weight.sum() / (mass[lighter] * rest[lighter]))
+                best = max(best, float(ratios.max()))
+        return best / float(scale.min()) ** 2
+
+    # ------------------------------------------------------------------------------------------------------- pooling
+
+    def _weight(self) -> FloatArray:
+        """Weights of the groups, at most 1."""
+        if self.weights is None:
+            return np.asarray((self._se.min() / self._se) ** 2)
+        return np.asarray(self.weights / self.weights.max())
+
+    def _pooled(self, clusters: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Effects of the clusters, less a common centre, and their variances."""
+        count, smallest = int(clusters.max()) + 1, float(self._se.min())
+        theta, weight = self._theta - self._theta[len(self) // 2], self._weight()
+        mass = np.bincount(clusters, weight, count)
+        variance = np.bincount(clusters, (weight * (self._se / smallest)) ** 2, count) * smallest**2 / mass**2
+        return np.bincount(clusters, weight * theta, count) / mass, variance
+
+    def _with_freedom(self, clusters: IntArray, variance: FloatArray) -> tuple[FloatArray | None, FloatArray]:
+        """Degrees of freedom of each cluster's standard error (Welch–Satterthwaite), and its variance as in `welch`."""
+        dof, se = self.estimates.dof, self._se
+        if dof is None:
+            return None, variance
+        known = np.minimum(dof, AS_GOOD_AS_KNOWN)
+        terms = welch_statistics(self._weight(), np.zeros(se.size), se / se.min(), known, self.weights is not None)
+        total, _, spread, squares, *added = (
+            np.asarray(np.bincount(clusters, term, variance.size), dtype=float) for term in terms.T
+        )
+        return np.asarray(spread**2 / squares), np.asarray(variance * (1 + meier(total, *added)))
+
+    def levels(self, clusters: IntArray) -> Levels:
+        """Precision-weighted means; where standard errors are estimates, with allowance for weights that are too."""
+        centred, variance = self._pooled(clusters)
+        freedom, variance = self._with_freedom(clusters, variance)
+        values = centred + self._theta[len(self) // 2]
+        return Levels(values[:, None], np.sqrt(variance)[:, None], variance[:, None, None], freedom)
+
+    def refined(self, clusters: IntArray) -> IntArray:
+        """Groups moved to the cluster of nearest effect, again and again until nothing moves; none is emptied."""
+        order = np.argsort(self._theta, kind="stable").astype(np.int64)
+        along = clusters[order]
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(along)) + 1)).astype(np.int64)
+        if starts.size > int(clusters.max()) + 1:  # no runs: a tree of folds need not follow the effects
+            means = self._pooled(clusters)[0]
+            by_mean = ranks(means)
+            theta = self._theta[order] - self._theta[len(self) // 2]
+            nearest = np.searchsorted((np.sort(means)[1:] + np.sort(means)[:-1]) / 2, theta, side="right")
+            if np.unique(nearest).size < means.size:
+                return by_mean[clusters]
+            starts = np.searchsorted(nearest, np.arange(means.size)).astype(np.int64)
+        starts = refined_starts(self._theta[order], self._se[order], starts)
+        at_place = np.zeros(order.size, dtype=np.int64)
+        at_place[starts[1:]] = 1
+        made = np.empty(order.size, dtype=np.int64)
+        made[order] = np.cumsum(at_place)
+        return made
+
+    # ------------------------------------------------------------------------------------------- most similar pair
+
+    def most_similar(self, clusters: IntArray) -> Pair:
+        """Only neighbours need comparing, unless degrees of freedom differ."""
+        theta, variance = self._pooled(clusters)
+        order = np.lexsort((variance, theta))
+        low, high = order[:-1], order[1:]
+        beyond, apart = self._beyond_centred(theta[low], theta[high]), theta[high] - theta[low]
+        freedom, variance = self._with_freedom(clusters, variance)
+        log_p = _two_sided(beyond, variance[low], variance[high], freedom, low, high)
+        nearest = int(np.lexsort((apart**2 / (variance[low] + variance[high]), -log_p))[0])
+        found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
+        return found if freedom is None else self._farther(found, order, theta, variance, freedom)
+
+    def _farther(
+        self, found: Pair, order: IntArray, theta: FloatArray, variance: FloatArray, freedom: FloatArray
+    ) -> Pair:
+        """A pair that are not neighbours but more similar: fewer degrees of freedom can make up for more distance."""
+        farthest = -float(stdtrit(freedom.min(), max(np.exp(found.log_p), 1e-300) / 2))
+        for place, a in enumerate(order[:-2].tolist()):
+            others = order[place + 2 :]
+            gap = self._beyond_centred(np.broadcast_to(theta[a], others.shape), theta[others])
+            near = gap <= farthest * np.sqrt(variance[a] + variance[others])
+            if near.any():
+                b = others[near]
+                log_p = _two_sided(gap[near], variance[a], variance[b], freedom, np.full(b.size, a), b)
+                at = int(np.argmax(log_p))
+                if log_p[at] > found.log_p:
+                    found = Pair(a, int(b[at]), float(log_p[at]))
+        return found
+
+    def _beyond_centred(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """`beyond` for effects less their centre, which comes back where the scale bends."""
+        centre = self._theta[len(self) // 2] if self._kernel == WITHIN_RATES else 0.0
+        return self.beyond(low + centre, high + centre)
+
+    def beyond(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """The part of the distance of two effects that is beyond the tolerance, on the scale that is compared on.
+
+        For rates it is how far the higher one is from the farthest rate that the lower one allows, or the other way
+        round: the smaller of the two.
+        """
+        if self.distance == 0:
+            return high - low
+        if not self._scale.bends:
+            return np.maximum(high - low - self.distance, 0.0)
+        reach = np.sin(np.clip(low, 0, np.pi / 2)) ** 2 + self.distance
+        floor = np.sin(np.clip(high, 0, np.pi / 2)) ** 2 - self.distance
+        up = np.where(reach < 1, high - np.arcsin(np.sqrt(np.clip(reach, 0, 1))), 0.0)
+        down = np.where(floor > 0, np.arcsin(np.sqrt(np.clip(floor, 0, 1))) - low, 0.0)
+        return np.maximum(np.minimum(up, down), 0.0)
+
+
+def refined_starts(theta: FloatArray, se: FloatArray, starts: IntArray) -> IntArray:
+    """Clusters as runs along sorted effects, by their first places, with borders moved to the nearest effect.
+
+    Each round brings the groups' weighted squared distance to their clusters down, so it ends; a round that would
+    empty a cluster is not taken.
+    """
+    theta = theta - theta[theta.size // 2]  # less a middle one, for its digits
+    weight = (se.min() / se) ** 2
+    for _ in range(_ROUNDS):
+        mass = np.add.reduceat(weight, starts)
+        means = np.add.reduceat(weight * theta, starts) / mass
+        moved = np.concatenate(([0], np.searchsorted(theta, (means[1:] + means[:-1]) / 2)))
+        if np.array_equal(moved, starts) or np.any(np.diff(moved, append=theta.size) <= 0):
+            break
+        starts = moved
+    return starts
+
+
+def line_tops(means: FloatArray, weights: FloatArray, kind: int, epsilon: float = 0.0) -> FloatArray:
+    """Highest merge of every row of means on a line, given their weights."""
+    order = np.argsort(means, axis=1, kind="stable")
+    top = np.empty(len(means))
+    weights = np.take_along_axis(np.broadcast_to(weights, means.shape), order, axis=1)
+    kernels.top_lines(np.take_along_axis(means, order, axis=1), weights, top, kind, epsilon)
+    return top
+
+
+def _blocks(
+    scale: FloatArray, dof: FloatArray | None, seed: int, best: bool
+) -> tuple[int, Callable[[int, int], FloatArray]]:
+    """Draws in a block, and the function that makes one: top merge (or best cut) over squared length of each draw."""
+    rows = max(1, min(512, BLOCK // scale.size))
+    # In an order of their own, so that the order of the groups does not change the answer.
+    order = np.argsort(scale) if dof is None else np.lexsort((dof, scale))
+    scale = scale[order] / np.exp(np.log(scale).mean())
+    known = (1 / scale**2)[None, :]
+    half = None if dof is None else np.minimum(dof[order], AS_GOOD_AS_KNOWN) / 2
+
+    def block(number: int, count: int) -> FloatArray:
+        rng = generator(seed, number)
+        normal = rng.standard_normal((count, scale.size))
+        weight = known
+        if half is not None:
+            weight = known / (rng.standard_gamma(half, size=normal.shape) / half)
+        radius, top = np.empty(len(normal)), np.empty(len(normal))
+        kernels.pack(normal, scale, radius)
+        normal.sort(axis=1)
+        kernels.top_heights(normal, weight, top, int(best))
+        return top / np.maximum(radius, np.finfo(float).tiny)
+
+    return rows, block
+
+
+def _two_sided(
+    gap: FloatArray, var_a: FloatArray | float, var_b: FloatArray, freedom: FloatArray | None, a: IntArray, b: IntArray
+) -> FloatArray:
+    """Log p of a difference: normal, or Welch's t where the degrees of freedom are known."""
+    total = var_a + var_b
+    if freedom is None:
+        return log_chi_square_1_tail(gap**2 / total)
+    dof = total**2 / (var_a**2 / freedom[a] + var_b**2 / freedom[b])
+    return np.asarray(np.where(gap == 0, 0.0, log_t_tail(gap / np.sqrt(total), dof)))

@@ -1,0 +1,86 @@
+"""Estimates divided into independent parts: noise is added to one part and taken away from the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from faultlines.comparison.precision import wishart
+from faultlines.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.scales import FloatArray
+
+
+def thinned(estimates: Estimates, shares: Sequence[float], rng: np.random.Generator) -> list[Estimates]:
+    """Gaussian thinning: θ_b = θ + se·(z_b/√q_b − Σ √q_c z_c) has variance se²/q_b, and the parts are independent.
+
+    Where the standard errors are estimates, with `dof`, their information is divided along.
+    """
+    # In an order of their own, so that the order of the groups does not decide which group gets which noise.
+    order = np.lexsort((*estimates.errors.T, *estimates.values.T)).astype(np.int64)
+    if estimates.dof is not None:
+        return _with_estimated_errors(estimates, order, shares, rng)
+    root = np.sqrt(np.asarray(shares, dtype=float))
+    normal = np.empty((len(root), *estimates.values.shape))
+    normal[:, order] = rng.standard_normal(normal.shape)
+    if estimates.cov is None:
+        noise = normal * estimates.errors
+    else:
+        noise = np.einsum("kij,bkj->bki", np.linalg.cholesky(estimates.cov), normal)
+    common = np.tensordot(root, noise, axes=1)
+    return [
+        estimates.replaced(estimates.values + noise[b] / root[b] - common, spread=1 / root[b]) for b in range(len(root))
+    ]
+
+
+def _with_estimated_errors(
+    estimates: Estimates, order: IntArray, shares: Sequence[float], rng: np.random.Generator
+) -> list[Estimates]:
+    """Parts of estimates that are independent although the variances are not known.
+
+    Mean and covariance of normal observations say all there is to know of their law, so observations drawn given both
+    are as good as the real ones; and those can be divided. Of the squared deviations a share falls between the parts,
+    which moves their means apart, and the rest within them, which gives each part a covariance of its own. Written for
+    d × d matrices; with independent effects (no `cov`) each effect is a case of its own with d = 1.
+    """
+    size = len(estimates)
+    # (K, effects, 1, 1) or (K, 1, d, d)
+    cases = estimates.errors[:, :, None, None] ** 2 if estimates.cov is None else estimates.cov[:, None]
+    effects, dims = cases.shape[1], cases.shape[2]
+    q = np.asarray(shares, dtype=float)[:, None]
+    known = np.minimum(np.asarray(estimates.dof), 1e9)[order]
+    left = q * (known + 1) - 1
+    _check_left(left, known, dims, len(shares))
+    share = q[:, :, None, None]
+    normal = rng.standard_normal((len(q), size, effects, dims))
+    between = normal / np.sqrt(share) - np.sum(np.sqrt(share) * normal, axis=0)
+    within = wishart(np.broadcast_to(left[:, :, None], (len(q), size, effects)), dims, rng)
+    whole = np.sum(share[..., None] * between[..., :, None] * between[..., None, :], axis=0) + np.sum(within, axis=0)
+    scaled = np.linalg.cholesky(cases[order] * known[:, None, None, None]) @ np.linalg.inv(np.linalg.cholesky(whole))
+    moved = np.einsum("keij,bkej->bkei", scaled, between).reshape(len(q), size, -1)
+    spread = scaled @ within @ np.swapaxes(scaled, -1, -2) / (left[:, :, None, None, None] * share[..., None])
+    back = np.argsort(order)
+    parts = []
+    for b in range(len(q)):
+        cov: FloatArray = spread[b][back]
+        errors = {"se": np.sqrt(cov[:, :, 0, 0]), "cov": None} if estimates.cov is None else {"cov": cov[:, 0]}
+        parts.append(estimates.replaced(estimates.values + moved[b][back], dof=left[b][back], **errors))
+    return parts
+
+
+def _check_left(left: FloatArray, known: FloatArray, dims: int, parts: int) -> None:
+    """Every part must keep enough degrees of freedom for a covariance."""
+    if left.min() >= dims:
+        return
+    least = float(known.min())
+    most = int((least + 1) // (dims + 1))
+    raise InputError(
+        f"{parts} parts",
+        f"leave too little to estimate a standard error from: some rest on {least:g} degrees of freedom",
+        f"Use at most {most} parts, or leave such groups out." if most > 1 else "Leave such groups out.",
+    )

@@ -1,0 +1,395 @@
+"""Before an experiment: what will it be able to see? After one that found nothing: what would it have seen?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.comparison.choose import equal_effects
+from faultlines.comparison.line import Line
+from faultlines.errors import InputError, shorten
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import name_of
+from faultlines.guarantees.choose import guarantee_of
+from faultlines.progress import progress
+from faultlines.result.clusters import numbered
+from faultlines.result.finding import Finding
+from faultlines.tree.hierarchy import tree_of
+from faultlines.tree.path import clusters_at, cuts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from faultlines.estimates.estimates import IntArray
+    from faultlines.estimates.labels import Label
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.base import Guarantee
+
+_HALVINGS = 12
+_DOUBLINGS = 40
+
+Direction = Literal["lower", "higher"]
+_SIGNS: dict[Direction, float] = {"lower": -1.0, "higher": 1.0}  # harm first
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What can be seen in one direction.
+
+    Attributes:
+        direction: Whether the groups that differ are lower or higher than the others.
+        detected: The chance that the gap asked about is detected; None if none was.
+        recovered: The chance that the clusters found are exactly the planned ones.
+        smallest: The smallest difference that is detected with the target chance.
+    """
+
+    direction: Direction
+    detected: float | None
+    recovered: float | None
+    smallest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What an experiment can see, by simulation.
+
+    Rates and lifts have more room on one side than on the other, so a drop is not seen as easily as a rise of the same
+    size. `detected`, `recovered` and `smallest` hold in both directions: they are those of the harder one.
+
+    Attributes:
+        gap: The difference that was asked about; None if only the smallest was wanted.
+        detected: The chance that it is detected: that "all groups are alike" is rejected.
+        recovered: The chance that the clusters found are exactly the planned ones.
+        smallest: The smallest difference detected with chance `target`.
+        target: That chance.
+        alpha: Level of significance.
+        guarantee: What the claims rest on.
+        planned: How many groups are planned at each level, the lowest first.
+        runs: Simulated experiments behind each figure.
+        directions: The same figures for groups that are lower and for groups that are higher, in this order.
+    """
+
+    gap: float | None
+    detected: float | None
+    recovered: float | None
+    smallest: float
+    target: float
+    alpha: float
+    guarantee: str
+    planned: tuple[int, ...]
+    runs: int
+    directions: tuple[Reach, ...]
+
+    @property
+    def error(self) -> float:
+        """Standard error of the two chances at most, from the number of runs."""
+        return 0.5 / float(np.sqrt(self.runs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self) | {"planned": list(self.planned)}
+
+    def __str__(self) -> str:
+        total = sum(self.planned)
+        groups = " and ".join(map(str, self.planned)) + f" of {total} groups"
+        basis = f"{self.guarantee}, α = {self.alpha:g}, {self.runs:,} simulated experiments"
+        lines = []
+        if self.gap is not None and self.detected is not None and self.recovered is not None:
+            steps = "A gap" if len(self.planned) == 2 else "Steps"
+            lines.append(
+                f"{steps} of {self.gap:.4g} between {groups}: detected with chance {self.detected:.2f}, "
+                f"recovered exactly with chance {self.recovered:.2f}."
+            )
+        lines.append(f"Smallest gap detected with chance {self.target:.0%}, between {groups}: {self.smallest:.3g}.")
+        if len({reach.smallest for reach in self.directions}) > 1:
+            each = ", ".join(f"{reach.smallest:.3g} where they are {reach.direction}" for reach in self.directions)
+            lines.append(f"By direction of the groups that differ: {each}.")
+        return "\n".join([*lines, f"({basis})"])
+
+
+def power(
+    data: Estimates | Finding | npt.ArrayLike,
+    *,
+    gap: float | None = None,
+    split: float | Sequence[Label] | npt.ArrayLike = 0.5,
+    spread: float | None = None,
+    arms: int = 2,
+    alpha: float = 0.05,
+    guarantee: str | Guarantee = "calibrated",
+    tolerance: float = 0.0,
+    target: float = 0.8,
+    runs: int = 1000,
+    seed: int = 0,
+) -> Power:
+    """The chance of detecting a planned split and of recovering it exactly, and the smallest gap one would detect.
+
+    Args:
+        data: Standard errors of the groups; with `spread`, sizes of the groups. Or the estimates, or the result, of an
+            experiment that is over: their standard errors count (with `spread`, their sizes).
+        gap: The difference asked about, in the units of the metric. Left out, only the smallest detectable is found.
+        split: Which groups differ: the share of the groups that are apart by `gap`, chosen anew in every simulated
+            experiment; or the labels of those groups; or one number per group, the planned effect in units of the gap
+            (0, 0, 1, 2).
+        spread: Standard deviation of the metric between units; the standard errors are then spread·√(arms²/size).
+        arms: With `spread`: 2 for an experiment whose sizes are shared evenly by two arms, 1 for a plain mean.
+        alpha: Level of significance.
+        guarantee: See `fl.cluster`.
+        tolerance: See `fl.cluster`.
+        target: The chance with which the smallest gap shall be detected.
+        runs: Simulated experiments behind each figure.
+        seed: Of the simulation.
+
+    Returns:
+        The figures, for groups that are lower and for groups that are higher.
+
+    Raises:
+        InputError: If the plan cannot be used, or no gap reaches the target.
+
+    Example:
+        >>> import faultlines as fl
+        >>> 2 < fl.power([1.0] * 10, runs=200).smallest < 4
+        True
+    """
+    alpha, seed, chosen = checks.alpha(alpha), checks.seed(seed), guarantee_of(guarantee)
+    estimates = _planned_estimates(data, spread, arms)
+    line = equal_effects(estimates, tolerance)
+    if not isinstance(line, Line):
+        raise InputError(f"{estimates.dims} effects at once", "cannot be planned", "Plan each of them on its own.")
+    runs = checks.runs(runs, 20, 1000)
+    likely = (1 + alpha) / 2 if alpha >= 0.8 else 0.8
+    problem = f"must lie between alpha={alpha:g} and 1"
+    target = checks.number("target", target, problem, f"Use target={likely:g}.", low=alpha, high=1, ends="()")
+    if gap is not None:
+        problem = "must be a number above zero"
+        gap = checks.number("gap", gap, problem, "Give it in the units of the metric.", low=0, ends="()")
+        if gap >= estimates.scales[0].largest_gap(upwards=True):
+            raise InputError(f"gap={gap:g}", "rates differ by less than 1 in any case", "0.01 is one point.")
+    pattern, planned = _pattern(split, estimates)
+    trial = _Trial(line, pattern, chosen, alpha, tolerance, seed)
+    # On a straight scale a drop is a rise seen in a mirror.
+    straight = estimates.scales[0].is_straight
+    directions: list[Direction] = ["higher"] if straight else ["lower", "higher"]
+    with progress("simulating experiments", len(directions) * (_HALVINGS + 8) * runs) as advance:
+        reaches = [_reach(trial, direction, gap, runs, target, advance) for direction in directions]
+    if straight:
+        reaches.insert(0, replace(reaches[0], direction="lower"))
+    return Power(
+        gap,
+        None if gap is None else min(reach.detected or 0.0 for reach in reaches),
+        None if gap is None else min(reach.recovered or 0.0 for reach in reaches),
+        max(reach.smallest for reach in reaches),
+        target,
+        alpha,
+        chosen.name,
+        planned,
+        runs,
+        tuple(reaches),
+    )
+
+
+def _reach(
+    trial: _Trial, direction: Direction, gap: float | None, runs: int, target: float, advance: Callable[[int], None]
+) -> Reach:
+    sign = _SIGNS[direction]
+    detected, recovered = (None, None) if gap is None else trial.run(sign * gap, runs, advance)
+    smallest = _smallest(lambda size: trial.chance(sign * size, runs, advance), trial, target, upwards=sign > 0)
+    return Reach(direction, detected, recovered, smallest)
+
+
+# ------------------------------------------------------------------------------------------------------- the plan
+
+
+def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
+    """Standard errors to plan with, as estimates whose effects do not matter."""
+    if isinstance(data, Finding):
+        # A part held out is less precise than all of the data, which the next experiment will use.
+        share = float(data.judged.facts.get("fraction", 1.0))
+        data = data.estimates.replaced(data.estimates.values, spread=float(np.sqrt(share)))
+    known = data if isinstance(data, Estimates) else None
+    try:
+        flat = known is not None or np.ndim(data) == 1
+    except ValueError:
+        flat = False
+    if not flat:
+        raise InputError(f"data={shorten(data)}", "is not one number per group", "Give standard errors or estimates.")
+    if known is not None and known.dims > 1:
+        raise InputError(f"{known.dims} effects at once", "cannot be planned", "Plan each of them on its own.")
+    if spread is not None:
+        planned = _from_sizes(known, data, spread, arms)
+    else:
+        planned = Estimates(np.zeros(np.shape(data)), data) if known is None else known
+    if len(planned) < 2:
+        raise InputError("data", "has one group", "A split needs two groups.")
+    return planned
+
+
+def _from_sizes(known: Estimates | None, data: Any, spread: float, arms: int) -> Estimates:
+    """Standard errors that follow from group sizes."""
+    if known is not None and known.n is None:
+        raise InputError(f"spread={shorten(spread)}", "goes with sizes, and these have none", "Give n as well.")
+    problem = "must be a number above zero"
+    spread = checks.number("spread", spread, problem, "Give a standard deviation.", low=0, ends="()")
+    arms = int(
+        checks.number(
+            "arms", arms, "must be 1 or 2", "2 for an experiment, 1 for a plain mean.", low=1, high=2, whole=True
+        )
+    )
+    if known is None:
+        known = Estimates(np.zeros(np.shape(data)), np.ones(np.shape(data)), n=data)
+    return Estimates(np.zeros(len(known)), spread * arms / np.sqrt(np.asarray(known.n)), known.labels, known.n)
+
+
+def _pattern(split: Any, estimates: Estimates) -> tuple[Callable[[np.random.Generator], FloatArray], tuple[int, ...]]:
+    """From the plan to effects in units of the gap, and how many groups there are at each level."""
+    groups = len(estimates)
+    if isinstance(split, int | float | np.number) and not isinstance(split, bool | np.bool_):
+        if not 0 < split < 1:
+            raise InputError(f"split={split}", "must lie strictly between 0 and 1", "0.3 plans three groups in ten.")
+        apart = int(np.clip(round(float(split) * groups), 1, groups - 1))
+
+        def anew(rng: np.random.Generator) -> FloatArray:
+            levels = np.zeros(groups)
+            levels[rng.permutation(groups)[:apart]] = 1.0
+            return levels
+
+        return anew, (groups - apart, apart)
+    levels = _levels(split, estimates)
+    levels -= levels.min()
+    counts = tuple(np.unique(levels, return_counts=True)[1].tolist())
+    return lambda _: levels, counts
+
+
+def _levels(split: Any, estimates: Estimates) -> FloatArray:
+    """The planned effect of every group, from names of groups or one number per group."""
+    remedy = "Give a share, names of groups, or one number per group."
+    if not isinstance(split, list | tuple | np.ndarray):
+        raise InputError(f"split={shorten(split)}", "is not a valid split", remedy)
+    listed = split.tolist() if isinstance(split, np.ndarray) else list(split)
+    names = {name_of(key): i for i, key in enumerate(estimates.keys)}
+    wanted = [name_of(tuple(label) if isinstance(label, list) else label) for label in listed]
+    if len(listed) == len(estimates) and all(isinstance(value, int | float) for value in listed):
+        levels = np.array(listed, dtype=float)
+    elif listed and all(name in names for name in wanted):
+        levels = np.zeros(len(estimates))
+        levels[[names[name] for name in wanted]] = 1.0
+    else:
+        unknown = [name for name in wanted if name not in names]
+        problem = f"no such group {unknown[0]!r}" if unknown else "plans nothing"
+        raise InputError(f"split={shorten(split)}", problem, remedy)
+    if not np.isfinite(levels).all() or np.unique(levels).size < 2:
+        raise InputError(f"split={shorten(split)}", "plans the same effect everywhere", "Let some groups differ.")
+    return levels
+
+
+# ------------------------------------------------------------------------------------------------- the simulation
+
+
+class _Trial:
+    """Simulated experiments with the same standard errors and, for every gap, the same noise: chances rise with it."""
+
+    def __init__(
+        self,
+        line: Line,
+        pattern: Callable[[np.random.Generator], FloatArray],
+        guarantee: Guarantee,
+        alpha: float,
+        tolerance: float,
+        seed: int,
+    ) -> None:
+        self.line, self.pattern, self.guarantee = line, pattern, guarantee
+        self.alpha, self.tolerance, self.seed = alpha, tolerance, seed
+        self.scale = line.estimates.scales[0]
+        self.theta, self.se = line.estimates.values[:, 0], line.estimates.errors[:, 0]
+        self.centre = float(np.average(self.theta, weights=(self.se.min() / self.se) ** 2))
+        self.critical = guarantee.critical_height(line, alpha, seed)
+
+    def chance(self, gap: float, runs: int, advance: Callable[[int], None]) -> float:
+        """Share of experiments in which the split is detected."""
+        if self.critical is None:
+            return self.run(gap, runs, advance)[0]
+        detected = 0
+        for levels, noise, _ in self._plans(runs):
+            tops = self.line.tops(self._truth(gap * levels) + self.se * noise)
+            detected += int(np.sum(tops > self.critical))
+            advance(len(levels))
+        return detected / runs
+
+    def run(self, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
+        """Shares of experiments in which the split is detected, and recovered exactly."""
+        detected = recovered = number = 0
+        dof = self.line.estimates.dof
+        known = None if dof is None else np.minimum(dof, 1e9)
+        for all_levels, all_noise, rng in self._plans(runs):
+            for levels, noise in zip(all_levels, all_noise, strict=True):
+                seen = self.se if known is None else self.se * np.sqrt(rng.chisquare(known) / known)
+                theta = self._truth(gap * levels) + self.se * noise
+                labels = self._clustered(Estimates(theta, seen, dof=dof, scale=self.scale), number)
+                if labels is not None:
+                    detected += 1
+                    planned = np.unique(np.sign(gap) * levels, return_inverse=True)[1] + 1
+                    recovered += np.array_equal(labels, planned)
+                number += 1
+                advance(1)
+        return detected / runs, recovered / runs
+
+    def _plans(self, runs: int) -> Iterator[tuple[FloatArray, FloatArray, np.random.Generator]]:
+        """Levels and noise of the simulated experiments, some at a time; every time the same."""
+        rng = np.random.default_rng(self.seed)
+        some = max(1, min(runs, 2**20 // len(self.line)))
+        for start in range(0, runs, some):
+            count = min(some, runs - start)
+            levels = np.stack([self.pattern(rng) for _ in range(count)])
+            yield levels, rng.standard_normal(levels.shape), rng
+
+    def _truth(self, effects: FloatArray) -> FloatArray:
+        """True values on the scale that is compared on."""
+        shown = float(self.scale.natural(np.array([self.centre]))[0])
+        return self.scale.place(self.scale.room(shown, float(effects.min()), float(effects.max())) + effects)
+
+    def _clustered(self, estimates: Estimates, number: int) -> IntArray | None:
+        """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
+        line = equal_effects(estimates, self.tolerance)
+        if self.critical is not None:
+            tree = tree_of(line)
+            is_open = tree.gap_heights > self.critical
+            path = cuts(line, tree, np.where(is_open, -1.0, 0.0), refine=True)
+            clusters = 1 + int(is_open.sum())
+        else:
+            guarantee = self.guarantee
+            if getattr(guarantee, "draws", 0) is None:  # a simulation needs no more than tell p from α
+                guarantee = replace(guarantee, draws=max(499, int(5 / self.alpha)))  # type: ignore[type-var]
+            judged = guarantee.judge(line, self.seed + number, refine=True)
+            path, clusters = judged.path, clusters_at(judged.path, float(np.log(self.alpha)))  # type: ignore[assignment]
+            line = judged.reported  # type: ignore[assignment]
+        return numbered(line, path.labels(clusters)) if clusters > 1 else None
+
+
+def _smallest(chance: Callable[[float], float], trial: _Trial, target: float, *, upwards: bool) -> float:
+    """The gap at which the chance of detection reaches the target: doubled until it does, then halved in."""
+    estimates = trial.line.estimates
+    natural = estimates.readable_errors(estimates.values, estimates.errors)
+    most = trial.scale.largest_gap(upwards)
+    low = trial.tolerance
+    high = low + float(np.median(natural if natural.min() > 0 else estimates.errors))
+    for _ in range(_DOUBLINGS):
+        high = min(high, (low + most) / 2)
+        if chance(high) >= target:
+            break
+        low, high = high, high * 2
+    else:
+        raise InputError(
+            f"target={target:g}",
+            "is not reached by any gap, however large",
+            "Plan more groups that differ, or larger ones.",
+        )
+    for _ in range(_HALVINGS):
+        if high - low < 0.01 * high:
+            break
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= target else (middle, high)
+    return high

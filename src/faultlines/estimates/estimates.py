@@ -1,0 +1,428 @@
+"""Estimates: K groups, what was measured in each, and how precisely.
+
+Inside there is one shape: effects are (K, d) arrays and groups are keys (tuples), also where there is one effect and
+one attribute. What users see, `theta`, `se`, `natural` and `labels`, is made of it here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from faultlines.errors import InputError, shorten
+from faultlines.estimates.labels import checked_labels, labels_of, name_of, part_of, some_of
+from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
+from faultlines.sources.tables import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from faultlines.estimates.labels import Key, Label
+    from faultlines.estimates.scales import FloatArray
+
+    IntArray = npt.NDArray[np.int64]
+    BoolArray = npt.NDArray[np.bool_]
+
+_T = TypeVar("_T")
+
+# Real data is nowhere near these; within them no product of weights and no squared difference leaves a double's range.
+_WIDEST_SE = 1e15  # largest standard error over smallest
+_FARTHEST_THETA = 1e50  # distance of the outermost estimates in the smallest standard error
+_SMALLEST, _LARGEST = 1e-100, 1e100
+_MOST_PEOPLE = 2.0**53
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A group that was left out, why, and what was known of it."""
+
+    label: Label
+    reason: str
+    estimate: float | None = None
+    se: float | None = None
+    n: float | None = None
+
+
+def plain(parts: Sequence[_T]) -> Any:
+    """One effect as itself, several as a tuple: the one place where the shape inside becomes that of users."""
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+class Estimates:
+    """What was measured in each of K groups: an estimate θ with its standard error.
+
+    The model everywhere is θ_i ~ N(μ_i, se_i²), independent between groups (the paper, section 5.1.2).
+
+    Args:
+        theta: The K estimates; or (K, d) of them where d things are measured together.
+        se: Their standard errors, all above zero; None where `cov` is given.
+        labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
+        n: Sizes of the groups, for display and for `min_size`. One number holds for all.
+        dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
+            the standard errors too. At least 1, and at least d for d effects; infinity means "known exactly". One
+            number holds for all.
+        attributes: What the labels are values of, for instance ``("country", "device")``.
+        natural: The estimates as people read them, where `theta` is on another scale.
+        scale: That scale.
+        measure: What was measured, for instance ``"lift of revenue"``.
+        cov: The covariance matrices of d things measured together, (K, d, d), where they are not independent.
+        parts: Names of the d things.
+
+    Raises:
+        InputError: If an array has the wrong shape, a standard error is not above zero, or a label occurs twice.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.Estimates([0.02, 0.09], [0.01, 0.01], ["DE", "IN"])
+        Estimates(2 groups by group, θ from 0.02 to 0.09)
+    """
+
+    values: FloatArray  # (K, d), on the scale that is compared on
+    errors: FloatArray  # (K, d)
+    shown: FloatArray  # (K, d), as people read the values
+    keys: Sequence[Key]
+    n: FloatArray | None
+    dof: FloatArray | None
+    attributes: tuple[str, ...]
+    scale: Scale
+    measure: str
+    cov: FloatArray | None  # (K, d, d)
+    parts: tuple[str, ...]  # names of several effects, none for one
+
+    def __init__(
+        self,
+        theta: npt.ArrayLike,
+        se: npt.ArrayLike | None,
+        labels: Sequence[Label] | npt.NDArray[Any] | None = None,
+        n: npt.ArrayLike | None = None,
+        dof: npt.ArrayLike | None = None,
+        *,
+        attributes: Sequence[str] | None = None,
+        natural: npt.ArrayLike | None = None,
+        scale: Scale = IDENTITY,
+        measure: str = "effect",
+        cov: npt.ArrayLike | None = None,
+        parts: Sequence[str] | None = None,
+    ) -> None:
+        values = _columns("theta", theta)
+        size, dims = values.shape
+        if size == 0:
+            raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
+        keys, attribute_names = checked_labels(labels, attributes, size)
+        matrices = None if cov is None else _covariances(cov, values, keys)
+        errors = _errors(se, matrices, values)
+        _require(np.isfinite(values), "theta", values, keys, "must be finite", "Leave this group out, or correct it.")
+        _require(
+            np.isfinite(errors) & (errors > 0),
+            "se",
+            errors,
+            keys,
+            "must be finite and above zero",
+            "Leave this group out: without a standard error it cannot be compared.",
+        )
+        _check_range(values, errors)
+        sizes = None if n is None else _vector("n", n, size)
+        if sizes is not None:
+            fit = (sizes > 0) & (sizes <= _MOST_PEOPLE)
+            _require(fit, "n", sizes, keys, "must be above zero and at most 2^53", "Correct the size.")
+        for name, value in (
+            ("values", values),
+            ("errors", errors),
+            ("shown", values if natural is None else _columns("natural", natural, values.shape)),
+            ("keys", keys),
+            ("n", sizes),
+            ("dof", _freedom(dof, keys, dims)),
+            ("attributes", attribute_names),
+            ("scale", scale),
+            ("measure", measure),
+            ("cov", matrices if dims > 1 else None),
+            ("parts", _part_names(parts, dims)),
+        ):
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: object,
+        by: str | Sequence[str],
+        estimate: str,
+        se: str,
+        n: str | None = None,
+        dof: str | None = None,
+    ) -> Estimates:
+        """Read a table with one row per group.
+
+        Args:
+            frame: A pandas, Polars, PyArrow or other frame that narwhals knows, or the path of a csv or parquet file.
+            by: The column, or the columns, that name the groups. A null becomes the group ``(missing)``.
+            estimate: The column of estimates.
+            se: The column of standard errors.
+            n: The column of group sizes, if there is one.
+            dof: The column of degrees of freedom, if there is one.
+
+        Returns:
+            The estimates, in the order of the rows.
+
+        Raises:
+            InputError: If a column is missing, is not numeric, or a group occurs twice.
+        """
+        if not isinstance(by, str | list | tuple) or not by:
+            raise InputError(f"by={shorten(by)}", "names no column", "Name the column that holds the groups.")
+        attributes = (by,) if isinstance(by, str) else tuple(by)
+        if len(set(attributes)) < len(attributes):
+            raise InputError(f"by={list(attributes)!r}", "names a column twice", "Name each column once.")
+        asked = {"estimate": estimate, "se": se}
+        asked |= {name: column for name, column in (("n", n), ("dof", dof)) if column is not None}
+        keys = {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
+        table = read_table(frame, keys=keys, numbers=asked)
+        named = [[part_of(value) for value in column] for column in table.keys]
+        labels = named[0] if len(attributes) == 1 else list(zip(*named, strict=True))
+        numbers = table.numbers
+        return cls(
+            numbers["estimate"], numbers["se"], labels, numbers.get("n"), numbers.get("dof"), attributes=attributes
+        )
+
+    # --------------------------------------------------------------------------------------- as users see it
+
+    @property
+    def theta(self) -> FloatArray:
+        """The estimates: (K,), or (K, d) for several effects."""
+        return self._plain(self.values)
+
+    @property
+    def se(self) -> FloatArray:
+        """Their standard errors, in the same shape."""
+        return self._plain(self.errors)
+
+    @property
+    def natural(self) -> FloatArray:
+        """The estimates as people read them, in the same shape."""
+        return self._plain(self.shown)
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """Names of the groups; tuples where there are several attributes."""
+        return labels_of(self.keys)
+
+    def intervals(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """The ends of every group's own interval at the level 1 − α, as people read them, in the shape of `theta`."""
+        lower, upper = self.interval_ends(alpha)
+        return self._plain(lower), self._plain(upper)
+
+    def _plain(self, array: FloatArray) -> FloatArray:
+        return array[:, 0] if array.shape[1] == 1 else array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        by = " × ".join(self.attributes)
+        return f"Estimates({len(self)} groups by {by}, θ from {self.values.min():.4g} to {self.values.max():.4g})"
+
+    # ---------------------------------------------------------------------------------------- for everything inside
+
+    @property
+    def dims(self) -> int:
+        """How many effects are measured together."""
+        return int(self.values.shape[1])
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """The scale of each effect."""
+        return scale_of_each(self.scale, self.dims)
+
+    def readable(self, values: FloatArray) -> FloatArray:
+        """Values on the scales, (…, d), as people read them."""
+        return np.stack([scale.natural(values[..., i]) for i, scale in enumerate(self.scales)], axis=-1)
+
+    def readable_errors(self, values: FloatArray, errors: FloatArray) -> FloatArray:
+        """Standard errors of values on the scales, (…, d), as people read them (delta method)."""
+        slopes = [scale.slope(values[..., i]) for i, scale in enumerate(self.scales)]
+        return np.asarray(errors * np.stack(slopes, axis=-1))
+
+    def interval_ends(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """The same as (K, d) arrays."""
+        reach = np.asarray(-ndtri(alpha / 2) if self.dof is None else -stdtrit(self.dof, alpha / 2)).reshape(-1, 1)
+        lower, upper = (self.readable(self.values + side * reach * self.errors) for side in (-1, 1))
+        return np.minimum(lower, self.shown), np.maximum(upper, self.shown)
+
+    def subset(self, keep: BoolArray) -> Estimates:
+        """The same estimates for the groups where `keep` is true."""
+        places = np.flatnonzero(keep)
+        return self.changed(
+            theta=self.values[places],
+            se=self.errors[places],
+            labels=labels_of(some_of(self.keys, places)),
+            n=None if self.n is None else self.n[places],
+            dof=None if self.dof is None else self.dof[places],
+            natural=self.shown[places],
+            cov=None if self.cov is None else self.cov[places],
+        )
+
+    def replaced(self, values: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
+        """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
+        spread_out = {"se": self.errors * spread, "cov": None if self.cov is None else self.cov * spread**2}
+        return self.changed(theta=values, natural=self.readable(values), **(spread_out | changes))
+
+    def changed(self, **changes: Any) -> Estimates:
+        """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        kept |= {"theta": kept.pop("values"), "se": kept.pop("errors"), "natural": kept.pop("shown")}
+        kept |= {"labels": labels_of(kept.pop("keys"))}
+        kept |= changes
+        if kept["cov"] is not None:
+            kept["se"] = None
+        if self.dims == 1:
+            kept["parts"] = None
+        return Estimates(**kept)
+
+
+# ----------------------------------------------------------------------------------------------- what users may give
+
+
+def _numbers(parameter: str, values: npt.ArrayLike) -> FloatArray:
+    """A fresh float array of any shape, or an error that says what prevents it."""
+    try:
+        raw = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan) if np.ma.isMA(values) else np.asarray(values)
+        odd = raw.dtype.kind not in "iufO" or (raw.dtype == object and any(isinstance(v, bool) for v in raw.flat))
+        if odd and raw.size:
+            raise TypeError
+        return np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{parameter}={shorten(values)}", "is not numeric", "Give numbers.") from error
+
+
+def _columns(parameter: str, values: npt.ArrayLike, shape: tuple[int, int] | None = None) -> FloatArray:
+    """Numbers as (K, d); one effect may come as (K,)."""
+    array = _numbers(parameter, values)
+    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
+        raise InputError(
+            parameter, f"has {array.ndim} dimensions", f"Give one number per group: {parameter} of shape (K,)."
+        )
+    array = array[:, None] if array.ndim == 1 else array
+    if shape is not None and len(array) != shape[0]:
+        raise InputError(
+            parameter, f"has {len(array)} values, but theta has {shape[0]}", "Give one value for each group."
+        )
+    if shape is not None and array.shape != shape:
+        raise InputError(parameter, f"has shape {array.shape}, but theta {shape}", "Give one for each estimate.")
+    return array
+
+
+def _vector(parameter: str, values: npt.ArrayLike, size: int) -> FloatArray:
+    """One number per group; a single one holds for all."""
+    array = _numbers(parameter, values)
+    array = np.full(size, float(array)) if array.ndim == 0 else array
+    if array.ndim != 1:
+        raise InputError(
+            parameter, f"has {array.ndim} dimensions", f"Give one number per group: {parameter} of shape (K,)."
+        )
+    if len(array) != size:
+        raise InputError(parameter, f"has {len(array)} values, but theta has {size}", "Give one value for each group.")
+    return array
+
+
+def _errors(se: npt.ArrayLike | None, cov: FloatArray | None, values: FloatArray) -> FloatArray:
+    """Standard errors as given, or those of the covariance matrices."""
+    if cov is None:
+        if se is None:
+            raise InputError("se=None", "standard errors are needed", "Give one for each estimate, or cov.")
+        return _columns("se", se, values.shape)
+    errors = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+    if se is not None and not np.allclose(_columns("se", se, values.shape), errors, rtol=1e-6, atol=0):
+        raise InputError("se", "is not the square root of the diagonal of cov", "Leave se=None where cov is given.")
+    return np.array(errors)
+
+
+def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> FloatArray | None:
+    """Degrees of freedom; none where all variances are known."""
+    if dof is None:
+        return None
+    freedom = _vector("dof", dof, len(keys))
+    _require(freedom >= 1, "dof", freedom, keys, "must be 1 or more", "Use infinity for a known variance.")
+    problem = f"must be at least the number of effects, {dims}"
+    _require(freedom >= dims, "dof", freedom, keys, problem, "Leave this group out, or cluster the effects one by one.")
+    return None if np.all(np.isinf(freedom)) else freedom
+
+
+def _covariances(cov: npt.ArrayLike, values: FloatArray, keys: Sequence[Key]) -> FloatArray:
+    """Covariance matrices as they can be used: one per group, symmetric and positive definite."""
+    try:
+        matrices = np.array(cov, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("cov", "is not numeric", "Give an array of shape (K, d, d).") from error
+    wanted = (*values.shape, values.shape[1])
+    if matrices.shape != wanted:
+        raise InputError("cov", f"has shape {matrices.shape}, theta {values.shape}", f"Give cov of shape {wanted}.")
+    diagonal = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 0.0))
+    with np.errstate(all="ignore"):
+        correlation = matrices / (diagonal[:, :, None] * diagonal[:, None, :])
+        good = np.isfinite(correlation).all(axis=(1, 2))
+        even = np.abs(correlation - np.swapaxes(correlation, 1, 2)).max(axis=(1, 2)) < 1e-8
+    good &= np.nan_to_num(even).astype(bool)
+    good[good] = np.linalg.eigvalsh(correlation[good]).min(axis=1) > 1e-10
+    if not good.all():
+        first = int(np.flatnonzero(~good)[0])
+        raise InputError(
+            f"cov of group {name_of(keys[first])!r}",
+            "is not a covariance matrix (symmetric, positive definite)",
+            "Leave out what is determined by the rest, or correct it.",
+        )
+    return np.asarray((matrices + np.swapaxes(matrices, 1, 2)) / 2)
+
+
+def _part_names(parts: Sequence[str] | None, dims: int) -> tuple[str, ...]:
+    """Names of several effects; one effect is named by `measure`."""
+    if dims == 1:
+        if parts is not None and len(parts) != 1:
+            raise InputError(f"parts={shorten(parts)}", "names parts, but theta has one dimension", "Leave it out.")
+        return ()
+    if parts is None:
+        return tuple(f"part {i + 1}" for i in range(dims))
+    listed = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
+    if not listed or len(parts) != dims or len(set(parts)) < len(parts):
+        raise InputError(f"parts={shorten(parts)}", f"must be {dims} distinct names", "Name each of them once.")
+    return tuple(str(part) for part in parts)
+
+
+def _require(
+    good: BoolArray, parameter: str, values: FloatArray, keys: Sequence[Key], problem: str, remedy: str
+) -> None:
+    """Raise for the first group whose value is not good, and say how many there are."""
+    if good.all():
+        return
+    good, values = good.reshape(len(keys), -1), values.reshape(len(keys), -1)
+    bad = np.flatnonzero(~good.all(axis=1))
+    others = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
+    worst = values[bad[0]][~good[bad[0]]][0]
+    raise InputError(f"{parameter}={worst:g} in group {name_of(keys[bad[0]])!r}{others}", problem, remedy)
+
+
+def _check_range(theta: FloatArray, se: FloatArray) -> None:
+    with np.errstate(over="ignore"):
+        widest, farthest = se.max() / se.min(), (theta.max() / 2 - theta.min() / 2) / se.min() * 2
+    if widest > _WIDEST_SE:
+        raise InputError(
+            f"se from {se.min():g} to {se.max():g}", "spans too many orders of magnitude", "Check the units."
+        )
+    if farthest > _FARTHEST_THETA:
+        raise InputError(
+            f"theta from {theta.min():g} to {theta.max():g}",
+            f"lies too far apart for standard errors as small as {se.min():g}",
+            "Check the units.",
+        )
+    if np.abs(theta).max() > _LARGEST or not _SMALLEST <= se.min() <= se.max() <= _LARGEST:
+        raise InputError(
+            f"theta up to {np.abs(theta).max():g}, se from {se.min():g} to {se.max():g}",
+            f"lies beyond the range of {_SMALLEST:g} to {_LARGEST:g}",
+            "Use other units.",
+        )

@@ -1,0 +1,268 @@
+"""What groups are called: a key is a tuple with one value per attribute, everywhere; people see a name.
+
+Keys from different places (a frame, a csv file, a saved result) hold the same value in different types. `match` pairs
+them: by what they are first, by how they read only where that is unique.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from faultlines.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Label = Hashable  # what users give and get: a name, or a tuple with one value for each attribute
+Key = tuple[Hashable, ...]
+
+MISSING = "(missing)"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """A group of numbers from `lower` to below `upper`; reads as a range and sorts as a number."""
+
+    lower: float
+    upper: float
+    whole: bool = False
+
+    def __str__(self) -> str:
+        if self.lower == -np.inf:
+            return f"below {self.upper:.12g}"
+        if self.upper == np.inf:
+            return f"{self.lower:.12g} or more"
+        if self.whole:
+            last = self.upper - 1
+            return f"{self.lower:.12g}" if last == self.lower else f"{self.lower:.12g}–{last:.12g}"
+        return f"{self.lower:.12g} to {self.upper:.12g}"
+
+
+class Names(Sequence[Key]):
+    """Keys of groups by one attribute, made of their names when asked for: a million numbers need no million tuples."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: Sequence[Hashable]) -> None:
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, place: int) -> Key: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Names: ...
+
+    def __getitem__(self, place: int | slice) -> Key | Names:
+        return Names(self.names[place]) if isinstance(place, slice) else (self.names[place],)
+
+
+def some_of(keys: Sequence[Key], places: npt.NDArray[np.int64]) -> Sequence[Key]:
+    """The keys at some places."""
+    if isinstance(keys, Names):
+        return Names([keys.names[i] for i in places.tolist()])
+    return [keys[i] for i in places.tolist()]
+
+
+def labels_of(keys: Sequence[Key]) -> Sequence[Label]:
+    """Keys as users know them: plain names where there is one attribute."""
+    return keys.names if isinstance(keys, Names) else keys
+
+
+def keys_of(labels: Sequence[Label]) -> Sequence[Key]:
+    """Names or tuples as keys."""
+    if len(labels) and isinstance(labels[0], tuple):
+        tuples: Sequence[Key] = labels  # type: ignore[assignment]
+        return tuples if len(tuples[0]) > 1 else Names([key[0] for key in tuples])
+    return Names(labels)
+
+
+def key_of(label: Label) -> Key:
+    """One label as a key."""
+    return label if isinstance(label, tuple) else (label,)
+
+
+def name_of(label: Label) -> str:
+    """A group as people read it."""
+    return " · ".join(str(part) for part in key_of(label))
+
+
+def part_of(value: Any) -> Hashable:
+    """One value of an attribute as part of a key.
+
+    Nulls are a group of their own, numbers and text stay what they are, midnight is a day, the rest is shown.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return MISSING
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time() and value.tzinfo is None:
+        value = value.date()
+    return value if isinstance(value, str | int | float | Range) else str(value)
+
+
+def rank(part: Hashable) -> tuple[Any, ...]:
+    """An order over values of any type: numbers, ranges, text, and what is missing last."""
+    if part == MISSING:
+        return (3, "")
+    if isinstance(part, Range):
+        return (1, part.lower, part.upper)
+    return (0, part) if isinstance(part, int | float) else (2, str(part))
+
+
+# ------------------------------------------------------------------------------------------------ keys of two places
+
+
+def match(wanted: Sequence[Key], known: Sequence[Key], where: str = "frame") -> list[int]:
+    """The place among `known` of every wanted key; −1 where it is not there.
+
+    A key that is there as it is (same values of the same types) is taken. Otherwise one that reads the same, however a
+    frame holds it: 1, 1.0 and "1"; a date and its midnight. If several read the same, nobody can tell which is meant.
+    """
+    exact = {_typed(key): place for place, key in enumerate(known)}
+    found = [exact.get(_typed(key), -1) for key in wanted]
+    open_places = [i for i, place in enumerate(found) if place < 0]
+    if not open_places:
+        return found
+    taken = set(found)
+    alike: dict[str, list[int]] = {}
+    for place, key in enumerate(known):
+        alike.setdefault(reading(key), []).append(place)
+    asking: dict[str, list[int]] = {}
+    for i in open_places:
+        asking.setdefault(reading(wanted[i]), []).append(i)
+    for text, places in asking.items():
+        candidates = [place for place in alike.get(text, []) if place not in taken]
+        if not candidates:
+            continue
+        if len(candidates) > 1 or len(places) > 1:
+            both = [known[p] for p in candidates] if len(candidates) > 1 else [wanted[i] for i in places]
+            raise InputError(
+                f"{where}: group {name_of(wanted[places[0]])!r}",
+                f"reads like several: {', '.join(_shown(key) for key in both[:3])}",
+                "Give the keys in the type they had before.",
+            )
+        found[places[0]] = candidates[0]
+    return found
+
+
+def _typed(key: Key) -> tuple[Any, ...]:
+    """A key together with the types of its values: True, 1 and 1.0 are equal in Python and not the same group."""
+    return tuple((type(part).__name__, part) for part in key)
+
+
+def _shown(key: Key) -> str:
+    return " · ".join(f"{part!r} ({type(part).__name__})" for part in key)
+
+
+def reading(key: Key) -> str:
+    """A key as text that is the same however a frame holds its values: 1, 1.0 and "1"; a date and its midnight."""
+    return "\x1f".join(part_reading(part) for part in key)
+
+
+def part_reading(part: Hashable) -> str:
+    """One value of a key as such text."""
+    if isinstance(part, Range):
+        return f"[{part.lower!r}, {part.upper!r})"
+    text = str(part)
+    if isinstance(part, bool) or text in {"True", "False"}:
+        return text.lower()
+    for midnight in (" 00:00:00", "T00:00:00"):
+        if text.endswith(midnight) or text.endswith(f"{midnight}.000000"):
+            return text.split(midnight, maxsplit=1)[0]
+    try:
+        number = float(text)
+    except ValueError:
+        return text.replace("T", " ") if len(text) >= 19 and text[10:11] == "T" and text[:4].isdigit() else text
+    # Leading zeros, 1.10 and the like are part of a name, not of a number: a number reads back as it stands.
+    if not np.isfinite(number):
+        return text
+    shown = str(int(number)) if number == int(number) else repr(number)
+    return shown if text in {shown, repr(number)} else text
+
+
+# --------------------------------------------------------------------------------------------------- labels of users
+
+
+def checked_labels(
+    labels: Sequence[Label] | npt.NDArray[Any] | None, attributes: Sequence[str] | None, size: int
+) -> tuple[Sequence[Key], tuple[str, ...]]:
+    """Keys and names of the attributes, from what a user gave as labels."""
+    names = _listed(labels, size)
+    if len(names) != size:
+        raise InputError("labels", f"has {len(names)} names, but theta has {size}", "Give one name for each group.")
+    lengths = {len(name) if isinstance(name, tuple) else 0 for name in names} if labels is not None else {0}
+    if len(lengths) > 1 or (lengths == {0} and any(name == () for name in names[:1])):
+        raise InputError(
+            f"labels={shorten(names)}",
+            "mixes names and tuples, or tuples of different lengths",
+            "Give all names, or all tuples with one value for each attribute.",
+        )
+    keys = keys_of(names)
+    if labels is not None:
+        _check_values(keys)
+    width = lengths.pop() or 1
+    if attributes is None:
+        attributes = ["group"] if width == 1 else [f"attribute_{i + 1}" for i in range(width)]
+    if isinstance(attributes, str) or len({str(attribute) for attribute in attributes}) < len(attributes):
+        raise InputError(f"attributes={shorten(attributes)}", "must be distinct names", "Name each attribute once.")
+    if len(attributes) != width:
+        raise InputError(
+            f"attributes={shorten(tuple(attributes))}",
+            f"has {len(attributes)} names, but the labels have {width} values each",
+            "Name each attribute of the labels once.",
+        )
+    if labels is not None:
+        _check_distinct(keys)
+    return keys, tuple(str(attribute) for attribute in attributes)
+
+
+def _listed(labels: Sequence[Label] | npt.NDArray[Any] | None, size: int) -> Sequence[Label]:
+    if labels is None:
+        return range(size)
+    if isinstance(labels, range):
+        return labels
+    if isinstance(labels, str | set | frozenset | dict) or not hasattr(labels, "__iter__"):
+        raise InputError(
+            f"labels={shorten(labels)}", "is not a sequence of names", "Give a list with one name per group."
+        )
+    listed = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    return tuple(tuple(name) if isinstance(name, list) else name for name in listed)
+
+
+def _check_values(keys: Sequence[Key]) -> None:
+    names = [keys.names] if isinstance(keys, Names) else keys
+    for key in names:
+        for part in key:
+            if part is None or type(part).__name__ in {"NAType", "NaTType"}:
+                raise InputError("labels", f"holds {part!r}, a missing value", "Name that group.")
+            if isinstance(part, float) and not math.isfinite(part):
+                raise InputError("labels", "holds NaN or infinity", "Name that group.")
+
+
+def _check_distinct(keys: Sequence[Key]) -> None:
+    plain = labels_of(keys)
+    try:
+        distinct = len(set(plain))
+    except TypeError as error:
+        raise InputError(
+            f"labels={shorten(plain)}", "holds unhashable values", "Use text, numbers or tuples."
+        ) from error
+    if distinct < len(plain):
+        seen: set[Label] = set()
+        repeated = next(name for name in plain if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InputError(
+            f"labels: group {name_of(repeated)!r}",
+            f"occurs more than once ({len(plain)} groups, {distinct} names)",
+            "Give one row per group: pool the repeated ones, or name a further attribute that tells them apart.",
+        )

@@ -1,0 +1,214 @@
+"""The scales estimates are compared on, and the way back to what people read. Scales are values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from faultlines.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale one effect is compared on; this one is the effect itself.
+
+    Attributes:
+        name: How it is called in a result.
+        is_percent: Whether people read the effect in per cent.
+        is_share: Whether pooled groups are read as events over trials, whatever the scale makes of them.
+        is_straight: Whether a distance on the scale is one in what people read.
+        bends: Whether a tolerance has a different size on the scale depending on where the effects lie.
+    """
+
+    name: str = "identity"
+    is_percent: bool = False
+    is_share: ClassVar[bool] = False
+    is_straight: ClassVar[bool] = True
+    bends: ClassVar[bool] = False
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """From the scale to what people read."""
+        return theta
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """The derivative of `natural`, for standard errors."""
+        return np.ones_like(theta)
+
+    def mass(self, se: FloatArray) -> FloatArray:
+        """The weight of natural values when groups are pooled."""
+        return np.asarray((se.min() / se) ** 2)
+
+    def place(self, natural: FloatArray) -> FloatArray:
+        """From what people read to the scale, for values that are true and not estimated."""
+        return natural
+
+    def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
+        """From pooled natural values and their total mass to the scale, for intervals around them."""
+        return self.place(natural)
+
+    def room(self, natural: float, lowest: float, highest: float) -> float:
+        """The nearest value to `natural` with room for `lowest` (below zero) and `highest` added to it."""
+        return natural
+
+    def largest_gap(self, upwards: bool) -> float:
+        """How far apart two effects can be at most."""
+        return np.inf
+
+    def distance(self, tolerance: float) -> float:
+        """A tolerance in what people read as a distance on the scale."""
+        return tolerance
+
+    def tolerance(self, distance: float) -> float:
+        """The way back."""
+        return distance
+
+
+@dataclass(frozen=True, slots=True)
+class Anscombe(Scale):
+    """asin √((y + 3/8)/(n + 3/4)) for y of n: its variance 1/(4n + 2) does not depend on the rate."""
+
+    name: str = "anscombe"
+    is_percent: bool = True
+    is_share: ClassVar[bool] = True
+    is_straight: ClassVar[bool] = False
+    bends: ClassVar[bool] = True
+
+    @staticmethod
+    def forward(successes: FloatArray, trials: FloatArray) -> FloatArray:
+        """From successes and trials to the scale."""
+        return np.asarray(np.arcsin(np.sqrt(np.clip((successes + 3 / 8) / (trials + 3 / 4), 0.0, 1.0))))
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """The rate."""
+        return np.asarray(np.sin(np.clip(theta, 0.0, np.pi / 2)) ** 2)
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """Derivative of the rate."""
+        return np.asarray(np.maximum(np.sin(2 * np.clip(theta, 0.0, np.pi / 2)), 0.0))
+
+    def mass(self, se: FloatArray) -> FloatArray:
+        """The number of trials behind the standard error, so that pooled rates are plain shares."""
+        return np.asarray(np.maximum((se**-2.0 - 2) / 4, 1e-12))
+
+    def place(self, natural: FloatArray) -> FloatArray:
+        """The angle of a rate."""
+        return np.asarray(np.arcsin(np.sqrt(np.clip(natural, 0.0, 1.0))))
+
+    def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
+        """The angle of so many successes in all trials."""
+        return self.forward(natural * mass, mass)
+
+    def room(self, natural: float, lowest: float, highest: float) -> float:
+        """Rates stay between 0 and 1."""
+        return float(np.clip(natural, -lowest, max(1 - highest, -lowest)))
+
+    def largest_gap(self, upwards: bool) -> float:
+        """Rates differ by less than 1."""
+        return 1.0
+
+    def distance(self, tolerance: float) -> float:
+        """Rates keep their tolerance as it is: what it means depends on where they lie."""
+        if tolerance >= 1:
+            raise InputError(
+                f"tolerance={tolerance:g}", "rates differ by less than 1 in any case", "Use for example 0.01."
+            )
+        return tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Scale):
+    """√((y + 3/8)/t) for y events in an exposure of t: its variance 1/(4t) does not depend on the rate of events."""
+
+    name: str = "square root"
+    is_share: ClassVar[bool] = True
+    is_straight: ClassVar[bool] = False
+
+    @staticmethod
+    def forward(events: FloatArray, exposure: FloatArray) -> FloatArray:
+        """From events and exposure to the scale."""
+        return np.asarray(np.sqrt((events + 3 / 8) / exposure))
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """The rate of events."""
+        return np.asarray(np.maximum(theta, 0.0) ** 2)
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """Derivative of the rate."""
+        return np.asarray(2 * np.maximum(theta, 0.0))
+
+    def mass(self, se: FloatArray) -> FloatArray:
+        """The exposure behind the standard error."""
+        return np.asarray(1 / (4 * se**2))
+
+    def place(self, natural: FloatArray) -> FloatArray:
+        """The root of a rate."""
+        return np.asarray(np.sqrt(np.maximum(natural, 0.0)))
+
+    def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
+        """The root of so many events in the whole exposure."""
+        return self.forward(natural * mass, mass)
+
+    def distance(self, tolerance: float) -> float:
+        """A distance between roots says nothing about the distance of the rates."""
+        if tolerance:
+            raise InputError(f"tolerance={tolerance:g}", f"has no meaning on the {self.name} scale", "Leave it out.")
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogRatio(Scale):
+    """log(T/C), for a lift T/C − 1, whose own standard error grows with it, so that pooling would favour low ones."""
+
+    name: str = "log ratio"
+    is_percent: bool = True
+    is_straight: ClassVar[bool] = False
+
+    def natural(self, theta: FloatArray) -> FloatArray:
+        """The lift."""
+        return np.asarray(np.expm1(theta))
+
+    def slope(self, theta: FloatArray) -> FloatArray:
+        """Derivative of the lift."""
+        return np.asarray(np.exp(theta))
+
+    def place(self, natural: FloatArray) -> FloatArray:
+        """The logarithm of the ratio behind a lift."""
+        return np.asarray(np.log1p(np.maximum(natural, -1 + 1e-12)))
+
+    def largest_gap(self, upwards: bool) -> float:
+        """A lift falls to −100% at most."""
+        return np.inf if upwards else 1.0
+
+    def distance(self, tolerance: float) -> float:
+        """Lifts are as far apart as their ratios."""
+        return float(np.log1p(tolerance))
+
+    def tolerance(self, distance: float) -> float:
+        """From the ratio back to the lift."""
+        return float(np.expm1(distance))
+
+
+@dataclass(frozen=True, slots=True)
+class Scales(Scale):
+    """A scale for each of several effects that are measured together."""
+
+    parts: tuple[Scale, ...] = ()
+
+
+IDENTITY = Scale()
+PERCENT = Scale(is_percent=True)
+ANSCOMBE = Anscombe()
+COUNTS = Counts()
+LOG_RATIO = LogRatio()
+
+
+def scale_of_each(scale: Scale, effects: int) -> tuple[Scale, ...]:
+    """One scale for each of several effects: its own, or the one that all share."""
+    return scale.parts if isinstance(scale, Scales) else (scale,) * effects

@@ -1,0 +1,85 @@
+"""Files out: a file is written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faultlines.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+
+
+def target(what: str, path: str | PathLike[str], endings: Iterable[str] = ()) -> Path:
+    """A path that a file can be written to, or an error before any work is done for it.
+
+    Args:
+        what: The parameter that named it, such as ``"report"``.
+        path: The path.
+        endings: What its name may end in; anything by default.
+    """
+    try:
+        found = Path(path).expanduser()
+        if "\0" in str(found):
+            raise TypeError
+    except (TypeError, RuntimeError) as error:
+        raise InputError(f"{what}={shorten(path)}", "is not a path", "Use for example 'out.html'.") from error
+    shown = f"{what}={str(found)!r}"
+    allowed = list(endings)
+    if allowed and found.suffix.lower() not in allowed:
+        raise InputError(shown, f"does not end in {' or '.join(allowed)}", f"Use for example 'out{allowed[0]}'.")
+    try:
+        if found.is_dir():
+            raise InputError(shown, "is a folder", "Name a file in it.")
+        if not found.parent.is_dir():
+            raise InputError(shown, "there is no such folder", f"Make {str(found.parent)!r} first.")
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise unwritable(shown, error) from error
+    return found
+
+
+def write(what: str, path: Path, content: str | bytes) -> None:
+    """Write a file through a temporary one beside it, so that whatever happens the old one or the new one is whole.
+
+    A link keeps pointing at its file, and the file keeps its mode. What is no regular file (a pipe, /dev/stdout) is
+    written to directly: there is nothing to keep whole.
+    """
+    shown, data = f"{what}={str(path)!r}", content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+    try:
+        place = Path(os.path.realpath(path))
+        if place.exists() and not place.is_file():
+            place.write_bytes(data)
+            return
+        mode = place.stat().st_mode & 0o7777 if place.exists() else None
+        if mode is not None and not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        waiting = place.with_name(f".faultlines-{secrets.token_hex(8)}.part")
+        try:
+            with waiting.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if mode is not None:
+                waiting.chmod(mode)
+            waiting.replace(place)
+        except BaseException:  # an interrupt too leaves nothing behind
+            waiting.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise unwritable(shown, error) from error
+
+
+def unwritable(shown: str, error: OSError) -> InputError:
+    """The error for a file that cannot be written."""
+    why = error.strerror or type(error).__name__
+    return InputError(shown, f"cannot be written ({why})", "Check the path and the space that is left.")
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two paths name one file, also through links and before either is there."""
+    return os.path.realpath(one) == os.path.realpath(other)

@@ -1,0 +1,144 @@
+"""The protocol of a guarantee, and what it says about some groups.
+
+P-values are kept as logarithms, because a split in a large experiment easily has a p far below the smallest double.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from faultlines.comparison.base import Comparison
+    from faultlines.tree.hierarchy import Hierarchy
+    from faultlines.tree.path import Path
+
+EVEN = float(np.log(0.5))  # nobody asks for a level above one half: p beyond it are not told apart
+
+Facts = dict[str, int | float | str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """What a guarantee says about some groups.
+
+    Attributes:
+        path: Partitions, each with the log p at which it appears.
+        hierarchy: The tree they come from.
+        reported: The groups that are reported; those held out, if some were.
+        explored: The groups the tree was built from; the same, unless some data were held out.
+        facts: How it was found, for the reader of a result: draws, seed and the like.
+        height_name: What the root of a height in the tree says.
+    """
+
+    path: Path
+    hierarchy: Hierarchy
+    reported: Comparison
+    explored: Comparison
+    facts: Facts
+    height_name: str = "how different the two merged clusters are, in standard errors"
+
+    @property
+    def log_pvalue(self) -> float:
+        """Log of the adjusted p of "all groups are alike"."""
+        return float(self.path.log_pvalues.min(initial=0.0))
+
+
+class Guarantee(Protocol):
+    """How claims are kept honest."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in arguments and results."""
+
+    @property
+    def explanation(self) -> str:
+        """What it does, in a sentence."""
+
+    @property
+    def intervals_hold(self) -> bool:
+        """Whether intervals of clusters come from data that did not choose the clusters."""
+
+    @property
+    def reports_all_data(self) -> bool:
+        """Whether estimates of all data are reported also where data are split."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the chance of a false claim is at most α."""
+
+    @property
+    def unit(self) -> str | None:
+        """For rows: the column whose values stay together where rows are split."""
+
+    def check(self, alpha: float, comparison: Comparison) -> None:
+        """Refuse a level that is out of reach."""
+
+    def shares(self, groups: int) -> tuple[float, ...]:
+        """Shares of the data in each part; none where data are not split."""
+
+    def judge(
+        self,
+        comparison: Comparison,
+        seed: int,
+        *,
+        refine: bool,
+        parts: Sequence[Comparison] = (),
+        cores: int | None = None,
+    ) -> Judged:
+        """The path of partitions of some groups; `parts` are independent parts of their data, if rows were split."""
+
+    def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
+        """What a reader must know about how it was found."""
+
+    def judge_many(
+        self, comparisons: Sequence[Comparison], seed: int, *, refine: bool, advance: Callable[[int], None]
+    ) -> list[Judged] | None:
+        """Many plain comparisons with the same number of groups in one pass; None where there is no such pass."""
+
+    def critical_height(self, comparison: Comparison, alpha: float, seed: int) -> float | None:
+        """The height above which a merge is a split, where that does not depend on the effects."""
+
+
+class Defaults:
+    """What most guarantees have in common: any level can be asked, data are not split, nothing is done in bulk."""
+
+    __slots__ = ()
+    reports_all_data: ClassVar[bool] = True
+
+    def check(self, alpha: float, comparison: Comparison) -> None:
+        """Any level can be asked."""
+
+    def shares(self, groups: int) -> tuple[float, ...]:
+        """Data are not split."""
+        return ()
+
+    def judge_many(
+        self, comparisons: Sequence[Comparison], seed: int, *, refine: bool, advance: Callable[[int], None]
+    ) -> list[Judged] | None:
+        """Each experiment is judged on its own."""
+        return None
+
+    def critical_height(self, comparison: Comparison, alpha: float, seed: int) -> float | None:
+        """There is no such height."""
+        return None
+
+
+def split_by(facts: Mapping[str, int | float | str], comparison: Comparison) -> str:
+    """How data were split, in words."""
+    if facts.get("split") == "units":
+        return "a hash of the units"
+    return "thinning" if comparison.draws_are_counted else "Gaussian thinning"
+
+
+def splitter(seed: int) -> np.random.Generator:
+    """The random numbers that split data.
+
+    A stream of its own: simulated data made with NumPy's plain generator and the same seed would otherwise be thinned
+    with the very noise they were made of.
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0x5917,)))

@@ -1,0 +1,289 @@
+"""Metrics of experiments: what the treatment did, as a difference or as a lift."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from faultlines.checks import column as checked_column
+from faultlines.errors import InputError, shorten
+from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
+from faultlines.metrics.base import Metric
+from faultlines.metrics.forms import no_variables, value_variables, weight_input
+from faultlines.metrics.moments import of_difference, of_lift
+from faultlines.rows.request import Aggregated, Arms, Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from faultlines.metrics.base import Measured
+
+
+def aggregated(
+    n: str,
+    *,
+    mean: str | None = None,
+    sum: str | None = None,  # noqa: A002
+    variance: str | None = None,
+    sum_squares: str | None = None,
+) -> Aggregated:
+    """Name the columns of a table that holds counts and moments instead of rows, to be given as a metric's `value`.
+
+    Args:
+        n: The column of counts.
+        mean: The column of means; or `sum`, of sums.
+        sum: See `mean`.
+        variance: The column of sample variances (n − 1); or `sum_squares`, of sums of squares. Rates need neither.
+        sum_squares: See `variance`. Loses precision where the mean is large beside the spread; prefer `variance`.
+
+    Returns:
+        The names, for `difference`, `lift`, `mean` and `rate`.
+
+    Raises:
+        InputError: If a column is missing, or two are given where one is needed.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.rate(fl.aggregated("users", sum="buyers")).name
+        'rate of buyers'
+    """
+    if (mean is None) == (sum is None):
+        given = f"mean={shorten(mean)}, sum={shorten(sum)}"
+        raise InputError(given, "one of the two is needed", "Name the column of means or sums.")
+    if variance is not None and sum_squares is not None:
+        raise InputError(
+            f"variance={shorten(variance)}, sum_squares={shorten(sum_squares)}",
+            "only one of the two is needed",
+            "Name the column of variances or of sums of squares.",
+        )
+    for name, column in (("n", n), ("mean", mean), ("sum", sum), ("variance", variance), ("sum_squares", sum_squares)):
+        if column is not None or name == "n":
+            checked_column(name, column)
+    return Aggregated(n, mean, sum, variance, sum_squares)
+
+
+def with_variance(value: Aggregated) -> Aggregated:
+    """Aggregates that say how much values vary, or an error."""
+    if value.variance is None and value.sum_squares is None:
+        raise InputError(
+            "variance=None, sum_squares=None",
+            "one of the two is needed",
+            "Name the column of variances or of sums of squares; only rates can do without.",
+        )
+    return value
+
+
+def difference(
+    value: str | Aggregated,
+    *,
+    variant: str,
+    control: Hashable,
+    treatment: Hashable = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
+
+    Args:
+        value: The column that is measured, or `fl.aggregated(...)`.
+        variant: The column that says which variant a row had.
+        control: Its value for the control.
+        treatment: Its value for the treatment; may be left out when there are just two.
+        unit: The randomised unit, when there are several rows of each; rows are summed to it first.
+        covariate: A column measured before the experiment, for CUPED.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or control and treatment are the same.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.difference("spend", variant="arm", control="A", unit="user").name
+        'difference of spend'
+    """
+    options = _Options(variant, control, treatment, unit, covariate, weight)
+    return options.metric("difference", of_difference, value, None)
+
+
+def lift(
+    value: str | Aggregated,
+    *,
+    variant: str,
+    control: Hashable,
+    treatment: Hashable = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Relative lift: mean of the treated over mean of the control, less one, by the delta method (section 5.1.2).
+
+    Groups are compared and pooled by the logarithm of the ratio. A group is left out where the sum of both means is
+    within seven standard errors of zero, or one of them within two: the delta method fails there.
+
+    Args:
+        value: The column that is measured, or `fl.aggregated(...)`.
+        variant: The column that says which variant a row had.
+        control: Its value for the control.
+        treatment: Its value for the treatment; may be left out when there are just two.
+        unit: The randomised unit, when there are several rows of each; rows are summed to it first.
+        covariate: A column measured before the experiment, for CUPED.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or control and treatment are the same.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.lift("spend", variant="arm", control="A").name
+        'lift of spend'
+    """
+    options = _Options(variant, control, treatment, unit, covariate, weight)
+    return options.metric("lift", of_lift, value, None, LOG_RATIO)
+
+
+def ratio_difference(
+    numer: str,
+    denom: str,
+    *,
+    variant: str,
+    control: Hashable,
+    treatment: Hashable = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Difference of a ratio of sums, such as clicks per page view, by the delta method.
+
+    Args:
+        numer: The column whose sum is divided.
+        denom: The column by whose sum it is divided.
+        variant: The column that says which variant a row had.
+        control: Its value for the control.
+        treatment: Its value for the treatment; may be left out when there are just two.
+        unit: The randomised unit, when there are several rows of each; rows are summed to it first.
+        covariate: A column measured before the experiment, for CUPED.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or control and treatment are the same.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.ratio_difference("clicks", "views", variant="arm", control="A").name
+        'ratio difference of clicks/views'
+    """
+    options = _Options(variant, control, treatment, unit, covariate, weight)
+    return options.metric("ratio difference", of_difference, numer, denom)
+
+
+def ratio_lift(
+    numer: str,
+    denom: str,
+    *,
+    variant: str,
+    control: Hashable,
+    treatment: Hashable = None,
+    unit: str | None = None,
+    covariate: str | None = None,
+    weight: str | None = None,
+) -> Metric:
+    """Relative lift of a ratio of sums, by the delta method.
+
+    Args:
+        numer: The column whose sum is divided.
+        denom: The column by whose sum it is divided.
+        variant: The column that says which variant a row had.
+        control: Its value for the control.
+        treatment: Its value for the treatment; may be left out when there are just two.
+        unit: The randomised unit, when there are several rows of each; rows are summed to it first.
+        covariate: A column measured before the experiment, for CUPED.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or control and treatment are the same.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.ratio_lift("clicks", "views", variant="arm", control="A").scale.name
+        'log ratio'
+    """
+    options = _Options(variant, control, treatment, unit, covariate, weight)
+    return options.metric("ratio lift", of_lift, numer, denom, LOG_RATIO)
+
+
+class _Options:
+    """What all metrics of experiments can be told."""
+
+    def __init__(
+        self,
+        variant: str,
+        control: Hashable,
+        treatment: Hashable,
+        unit: str | None,
+        covariate: str | None,
+        weight: str | None,
+    ) -> None:
+        if control is None:
+            raise InputError("control=None", "the control variant is needed", "Name the value of the control.")
+        if treatment is not None and treatment == control:
+            given = f"treatment={shorten(treatment)}"
+            raise InputError(given, "is the control as well", "Name two different variants.")
+        self.arms = Arms(variant, control, treatment)
+        self.unit, self.covariate, self.weight = unit, covariate, weight
+
+    def metric(
+        self,
+        name: str,
+        estimate: Callable[..., Measured],
+        numer: str | Aggregated,
+        denom: str | None,
+        scale: Scale = IDENTITY,
+    ) -> Metric:
+        formula = partial(
+            estimate,
+            ratio=denom is not None,
+            weighted=self.weight is not None,
+            covariate=self.covariate is not None,
+        )
+        if isinstance(numer, Aggregated):
+            if self.unit or self.covariate or self.weight or denom:
+                raise InputError(
+                    "denom, unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
+                )
+            shown = f"{name} of {numer.mean or numer.sum}"
+            table = with_variance(numer)
+            return Metric(shown, {}, no_variables, formula, arms=self.arms, aggregated=table, scale=scale)
+        return Metric(
+            f"{name} of {numer}" if denom is None else f"{name} of {numer}/{denom}",
+            self._inputs(numer, denom),
+            value_variables,
+            formula,
+            arms=self.arms,
+            unit=self.unit,
+            size_unit="units" if self.unit else "rows",
+            centred={"centre": "x"} if self.weight is not None and denom is None else {},
+            scale=scale,
+        )
+
+    def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:
+        inputs = {"x": Input(numer, parameter="value" if denom is None else "numer")}
+        if denom is not None:
+            inputs["y"] = Input(denom, parameter="denom")
+        if self.weight is not None:
+            inputs["w"] = weight_input(self.weight)
+        if self.covariate is not None:
+            inputs["z"] = Input(self.covariate, per_unit=True, parameter="covariate")
+        return inputs

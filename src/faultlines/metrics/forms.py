@@ -1,0 +1,81 @@
+"""Means and rates of something formed row by row: what metrics of populations and of models are made of.
+
+A metric can be pickled, so nothing in it is a lambda: forms are functions of this package, with arguments filled in.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from faultlines.estimates.scales import ANSCOMBE
+from faultlines.metrics.base import Metric
+from faultlines.metrics.moments import of_population, of_rate
+from faultlines.rows.request import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from faultlines.rows.request import Columns
+
+    Form = Callable[[Columns], Any]
+
+
+def weight_input(weight: str) -> Input:
+    """The input of a column of weights."""
+    return Input(weight, "weight", per_unit=True, parameter="weight")
+
+
+def mean_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | None) -> Metric:
+    """The mean of something formed row by row, weighted or not."""
+    if weight is None:
+        return Metric(name, inputs, partial(_plain, form=form), of_population)
+    inputs = {**inputs, "w": weight_input(weight)}
+    if set(inputs) == {"x", "w"}:
+        formula = partial(of_population, weighted=True)
+        return Metric(name, inputs, value_variables, formula, centred={"centre": "x"})
+    return Metric(name, inputs, partial(_weighted, form=form), partial(of_population, ratio=True, weighted=True))
+
+
+def rate_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | None, size_unit: str = "rows") -> Metric:
+    """The share of rows for which something is 1 among those for which it is not null; `size_unit` names those."""
+    if weight is None:
+        variables = partial(_plain, form=form)
+        return Metric(name, inputs, variables, of_rate, scale=ANSCOMBE, needs_covariance=False, size_unit=size_unit)
+    inputs = {**inputs, "w": weight_input(weight)}
+    formula = partial(of_rate, weighted=True)
+    return Metric(name, inputs, partial(_weighted_share, form=form), formula, scale=ANSCOMBE, size_unit=size_unit)
+
+
+def value(c: Columns) -> Any:
+    """The value itself."""
+    return c["x"]
+
+
+def value_variables(c: Columns) -> dict[str, Any]:
+    """Variables of a mean or ratio: x; x and y; with weights w x and w y, or w (x − c), w and c; then the covariate."""
+    if "w" in c and "y" in c:
+        variables = {"wx": c["w"] * c["x"], "wy": c["w"] * c["y"], "w": c["w"]}
+    elif "w" in c:
+        variables = {"wx": c["w"] * (c["x"] - c["centre"]), "w": c["w"], "centre": c["centre"]}
+    else:
+        variables = {role: c[role] for role in ("x", "y") if role in c}
+    return variables | ({"z": c["z"]} if "z" in c else {})
+
+
+def no_variables(_: Columns) -> dict[str, Any]:
+    """Tables of moments form none."""
+    return {}
+
+
+def _plain(c: Columns, form: Form) -> dict[str, Any]:
+    return {"x": form(c)}
+
+
+def _weighted(c: Columns, form: Form) -> dict[str, Any]:
+    return {"wx": c["w"] * form(c), "wy": c["w"], "w": c["w"]}
+
+
+def _weighted_share(c: Columns, form: Form) -> dict[str, Any]:
+    share = form(c)
+    return {"wx": c["w"] * share, "w": c["w"] + 0 * share}  # null where the share is

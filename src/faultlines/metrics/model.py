@@ -1,0 +1,483 @@
+"""Metrics of models: which groups a classifier or a regression serves worse."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from faultlines.checks import column as checked_column
+from faultlines.checks import number
+from faultlines.errors import InputError, shorten
+from faultlines.estimates.scales import ANSCOMBE
+from faultlines.metrics.base import Metric
+from faultlines.metrics.forms import mean_of, rate_of
+from faultlines.metrics.moments import of_area, of_both_rates
+from faultlines.rows.request import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from faultlines.rows.request import Columns
+
+    Outcome = Callable[[Columns, Any, Any], Any]
+
+_SIDES = "positives or negatives"
+
+
+# ------------------------------------------------------------------------------------------------ truth and prediction
+
+
+def _truth(y_true: str, positive: Hashable) -> dict[str, Input]:
+    return {"t": Input(y_true, "binary", positive, parameter="y_true")}
+
+
+def _prediction(y_pred: str | None, score: str | None, threshold: float | None, positive: Hashable) -> dict[str, Input]:
+    """The input that says what the model predicted: labels, or a score with a threshold."""
+    if (y_pred is None) == (score is None):
+        given = f"y_pred={shorten(y_pred)}, score={shorten(score)}"
+        raise InputError(given, "one of the two is needed", "Name the predictions, or the scores.")
+    if y_pred is not None:
+        if threshold is not None:
+            given = f"threshold={shorten(threshold)}"
+            raise InputError(given, "goes with score, not with y_pred", "Leave one of them out.")
+        return {"p": Input(y_pred, "binary", positive, parameter="y_pred")}
+    number("threshold", threshold, "must be a number", "Use for example threshold=0.5.")
+    return {"s": Input(checked_column("score", score), parameter="score")}
+
+
+def _predicted(c: Columns, threshold: float | None) -> Any:
+    return c["p"] if threshold is None else c.at_least("s", threshold)
+
+
+# --------------------------------------------------------------------------------------------------------------- rates
+
+
+class ModelRate(Protocol):
+    """How the rates of a classifier are called: truth with predictions, or with a score and its threshold."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        y_true: str,
+        y_pred: str | None = None,
+        *,
+        score: str | None = None,
+        threshold: float | None = None,
+        positive: Hashable = None,
+        weight: str | None = None,
+    ) -> Metric:
+        """The metric for these columns."""
+
+
+def _model_rate(name: str, summary: str, outcome: Outcome, size_unit: str = "rows") -> ModelRate:
+    """A rate of a classifier: `outcome` takes truth and prediction (0 or 1) and gives 1, 0 or null for every row.
+
+    `size_unit` says which rows are not null.
+    """
+
+    def metric(
+        y_true: str,
+        y_pred: str | None = None,
+        *,
+        score: str | None = None,
+        threshold: float | None = None,
+        positive: Hashable = None,
+        weight: str | None = None,
+    ) -> Metric:
+        inputs = _truth(y_true, positive) | _prediction(y_pred, score, threshold, positive)
+        form = partial(_classified, outcome=outcome, threshold=threshold)
+        return rate_of(name.replace("_", " "), inputs, form, weight, size_unit)
+
+    metric.__name__ = metric.__qualname__ = name
+    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=name.replace("_", " "))
+    return metric
+
+
+_RATE_DOC = """{summary}
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        y_pred: The column of predicted outcomes, coded likewise; or give `score` and `threshold`.
+        score: The column of scores; a score at or above `threshold` predicts 1.
+        threshold: See `score`.
+        positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or predictions are given twice or not at all.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.{name}("outcome", score="score", threshold=0.5).name
+        '{shown}'
+    """
+
+
+def _classified(c: Columns, outcome: Outcome, threshold: float | None) -> Any:
+    return outcome(c, c["t"], _predicted(c, threshold))
+
+
+def _positive_found(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(t == 1, p)
+
+
+def _positive_missed(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(t == 1, 1 - p)
+
+
+def _negative_taken(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(t == 0, p)
+
+
+def _negative_spared(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(t == 0, 1 - p)
+
+
+def _predicted_rightly(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(p == 1, t)
+
+
+def _rejected_rightly(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(p == 0, 1 - t)
+
+
+def _right(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(t == p, 1.0, 0.0)
+
+
+def _wrong(c: Columns, t: Any, p: Any) -> Any:
+    return c.where(t == p, 0.0, 1.0)
+
+
+true_positive_rate = _model_rate(
+    "true_positive_rate",
+    "Share of the truly positive that are predicted positive (recall; equality of opportunity).",
+    _positive_found,
+    "positives",
+)
+false_negative_rate = _model_rate(
+    "false_negative_rate",
+    "Share of the truly positive that are predicted negative.",
+    _positive_missed,
+    "positives",
+)
+false_positive_rate = _model_rate(
+    "false_positive_rate",
+    "Share of the truly negative that are predicted positive.",
+    _negative_taken,
+    "negatives",
+)
+true_negative_rate = _model_rate(
+    "true_negative_rate",
+    "Share of the truly negative that are predicted negative (specificity).",
+    _negative_spared,
+    "negatives",
+)
+precision = _model_rate(
+    "precision",
+    "Share of the predicted positive that are truly positive.",
+    _predicted_rightly,
+    "predicted positives",
+)
+negative_predictive_value = _model_rate(
+    "negative_predictive_value",
+    "Share of the predicted negative that are truly negative.",
+    _rejected_rightly,
+    "predicted negatives",
+)
+accuracy = _model_rate("accuracy", "Share of rows predicted right.", _right)
+error_rate = _model_rate("error_rate", "Share of rows predicted wrong.", _wrong)
+
+
+def selection_rate(
+    y_pred: str | None = None,
+    *,
+    score: str | None = None,
+    threshold: float | None = None,
+    positive: Hashable = None,
+    weight: str | None = None,
+) -> Metric:
+    """Share of rows the model selects: demographic parity asks for it to be equal.
+
+    Args:
+        y_pred: The column of predicted outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of scores; a score at or above `threshold` selects.
+        threshold: See `score`.
+        positive: The label that counts as selected.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or predictions are given twice or not at all.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.selection_rate(score="score", threshold=0.5).name
+        'selection rate'
+    """
+    inputs = _prediction(y_pred, score, threshold, positive)
+    return rate_of("selection rate", inputs, partial(_predicted, threshold=threshold), weight)
+
+
+def equalized_odds(
+    y_true: str,
+    y_pred: str | None = None,
+    *,
+    score: str | None = None,
+    threshold: float | None = None,
+    positive: Hashable = None,
+) -> Metric:
+    """True and false positive rate together (the paper's section 5.2): groups are similar when both are equal.
+
+    Positives and negatives are different rows, so the two are independent.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        y_pred: The column of predicted outcomes, coded likewise; or give `score` and `threshold`.
+        score: The column of scores; a score at or above `threshold` predicts 1.
+        threshold: See `score`.
+        positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or predictions are given twice or not at all.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.equalized_odds("outcome", "predicted").parts
+        ('true positive rate', 'false positive rate')
+    """
+    return Metric(
+        "equalized odds",
+        _truth(y_true, positive) | _prediction(y_pred, score, threshold, positive),
+        partial(_both_rates, threshold=threshold),
+        of_both_rates,
+        scale=ANSCOMBE,
+        needs_covariance=False,
+        size_unit=_SIDES,
+        parts=("true positive rate", "false positive rate"),
+    )
+
+
+def _both_rates(c: Columns, threshold: float | None) -> dict[str, Any]:
+    predicted = _predicted(c, threshold)
+    return {"tpr": c.where(c["t"] == 1, predicted), "fpr": c.where(c["t"] == 0, predicted)}
+
+
+# -------------------------------------------------------------------------------------------------------------- scores
+
+
+def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) -> Metric:
+    """Area under the curve within each group (Mann–Whitney), with DeLong's variance.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of scores; any numbers.
+        positive: The label that counts as 1.
+        bins: Round scores in [0, 1] down to multiples of 1/bins first: less memory for very many distinct scores, at
+            the price of ties. 0 (default) takes scores as they are.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or `bins` is not a number of bins.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.auc("outcome", "score", bins=1000).name
+        'auc of score (scores in 1000 bins)'
+    """
+    problem = "must be 0 or a whole number from 2 on"
+    remedy = "Use for example bins=1000."
+    if number("bins", bins, problem, remedy, low=0, whole=True) == 1:
+        raise InputError(f"bins={shorten(bins)}", problem, remedy)
+    kind = "probability" if bins else "number"
+    inputs = _truth(y_true, positive) | {"s": Input(score, kind, parameter="score")}  # type: ignore[arg-type]
+    name = f"auc of {score}" + (f" (scores in {bins} bins)" if bins else "")
+    return Metric(name, inputs, _truth_and_score, of_area, ranking=int(bins), size_unit=_SIDES)
+
+
+def _truth_and_score(c: Columns) -> dict[str, Any]:
+    return {"t": c["t"], "s": c["s"]}
+
+
+def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
+    """Mean logarithmic loss of predicted probabilities; those of 0 and 1 are kept a double's precision away from it.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of predicted probabilities.
+        positive: The label that counts as 1.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.log_loss("outcome", "score").name
+        'log loss of score'
+    """
+    return mean_of(f"log loss of {score}", _scored(y_true, score, positive), _logarithmic, weight)
+
+
+def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
+    """Mean squared distance of predicted probability and outcome.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of predicted probabilities.
+        positive: The label that counts as 1.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.brier("outcome", "score").name
+        'Brier score of score'
+    """
+    return mean_of(f"Brier score of {score}", _scored(y_true, score, positive), _squared, weight)
+
+
+def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
+    """Mean predicted probability less share of positives: above zero where the model promises too much.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of predicted probabilities.
+        positive: The label that counts as 1.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.calibration_gap("outcome", "score").name
+        'calibration gap of score'
+    """
+    return mean_of(f"calibration gap of {score}", _scored(y_true, score, positive), _promised, weight)
+
+
+def _scored(y_true: str, score: str, positive: Hashable) -> dict[str, Input]:
+    return _truth(y_true, positive) | {"s": Input(score, "probability", parameter="score")}
+
+
+def _logarithmic(c: Columns) -> Any:
+    least = sys.float_info.epsilon
+    chance = c.where(c["t"] == 1, c["s"], 1 - c["s"])
+    return -c.log(c.where(chance < least, least, chance))
+
+
+def _squared(c: Columns) -> Any:
+    return (c["s"] - c["t"]) * (c["s"] - c["t"])
+
+
+def _promised(c: Columns) -> Any:
+    return c["s"] - c["t"]
+
+
+# --------------------------------------------------------------------------------------------------------- regressions
+
+
+def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+    """Mean of prediction less truth (bias of a regression).
+
+    Args:
+        y_true: The column of true values.
+        y_pred: The column of predicted values.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.mean_error("price", "predicted").name
+        'mean error'
+    """
+    return mean_of("mean error", _regression(y_true, y_pred), _error, weight)
+
+
+def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+    """Mean absolute distance of prediction and truth.
+
+    Args:
+        y_true: The column of true values.
+        y_pred: The column of predicted values.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.mean_absolute_error("price", "predicted").name
+        'mean absolute error'
+    """
+    return mean_of("mean absolute error", _regression(y_true, y_pred), _absolute_error, weight)
+
+
+def mean_squared_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+    """Mean squared distance of prediction and truth.
+
+    Args:
+        y_true: The column of true values.
+        y_pred: The column of predicted values.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.mean_squared_error("price", "predicted").name
+        'mean squared error'
+    """
+    return mean_of("mean squared error", _regression(y_true, y_pred), _squared_error, weight)
+
+
+def _regression(y_true: str, y_pred: str) -> dict[str, Input]:
+    return {"t": Input(y_true, parameter="y_true"), "p": Input(y_pred, parameter="y_pred")}
+
+
+def _error(c: Columns) -> Any:
+    return c["p"] - c["t"]
+
+
+def _absolute_error(c: Columns) -> Any:
+    return c.where(c["p"] >= c["t"], c["p"] - c["t"], c["t"] - c["p"])
+
+
+def _squared_error(c: Columns) -> Any:
+    return (c["p"] - c["t"]) * (c["p"] - c["t"])

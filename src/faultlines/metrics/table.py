@@ -1,0 +1,96 @@
+"""The list of metrics: Python's public names, the command line and the docs read it. A metric is a function and a line.
+
+Nothing heavy is imported before a metric is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from faultlines.metrics.base import Metric
+
+Family = Literal["experiment", "population", "model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One metric: where its function is, and what it takes.
+
+    Args:
+        name: The name of the metric and of its function.
+        family: What it is about: an experiment, one population, or a model.
+        columns: The columns it needs; for each, the parameters that can name it: a prediction is ``y_pred``, or a
+            ``score`` with its threshold.
+        options: The parameters it accepts beside these.
+    """
+
+    name: str
+    family: Family
+    columns: tuple[tuple[str, ...], ...]
+    options: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The module that defines its function."""
+        return f"faultlines.metrics.{self.family}"
+
+    @property
+    def function(self) -> Callable[..., Metric]:
+        """The function that makes the metric, imported now."""
+        made: Callable[..., Metric] = getattr(import_module(self.module), self.name)
+        return made
+
+    @property
+    def summary(self) -> str:
+        """What it measures, in one sentence: the first line of the function's documentation."""
+        return (self.function.__doc__ or "").strip().splitlines()[0]
+
+    def accepts(self, parameter: str) -> bool:
+        """Whether a parameter means anything to it."""
+        return parameter in self.options or any(parameter in names for names in self.columns)
+
+
+_VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
+_TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
+_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight")
+_RATE = ("threshold", "positive", "weight")
+
+_ENTRIES = (
+    Entry("difference", "experiment", _VALUE, _ARMS),
+    Entry("lift", "experiment", _VALUE, _ARMS),
+    Entry("ratio_difference", "experiment", _RATIO, _ARMS),
+    Entry("ratio_lift", "experiment", _RATIO, _ARMS),
+    Entry("mean", "population", _VALUE, ("weight",)),
+    Entry("rate", "population", _VALUE, ("positive", "weight")),
+    Entry("ratio", "population", _RATIO, ("weight",)),
+    Entry("selection_rate", "model", (_PREDICTION,), _RATE),
+    Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("true_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("false_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("precision", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), ("threshold", "positive")),
+    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins")),
+    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight")),
+    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight")),
+    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight")),
+    Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
+    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",)),
+    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",)),
+)
+
+METRICS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+
+
+def of_family(family: Family) -> list[str]:
+    """The names of the metrics of one family, in the order of the table."""
+    return [name for name, entry in METRICS.items() if entry.family == family]

@@ -1,0 +1,320 @@
+"""The straight line itself: groups → guarantee → path of partitions → the clusters at a level. No output."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.comparison.choose import comparison_of, is_comparison
+from faultlines.errors import InputError, NoGroupsError
+from faultlines.estimates.estimates import Estimates, Excluded
+from faultlines.estimates.labels import labels_of, name_of, reading
+from faultlines.metrics.measure import Split, measure_all
+from faultlines.result.clusters import clusters_of, numbered
+from faultlines.result.explained import explained
+from faultlines.tree.path import clusters_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from faultlines.comparison.base import Comparison
+    from faultlines.estimates.estimates import IntArray
+    from faultlines.guarantees.base import Guarantee, Judged
+    from faultlines.metrics.base import Metric
+    from faultlines.metrics.measure import Measurement
+    from faultlines.result.clusters import Cluster
+    from faultlines.result.explained import Explained
+    from faultlines.result.rules import Population
+    from faultlines.rows.bins import Bins
+    from faultlines.tree.hierarchy import Hierarchy
+    from faultlines.tree.path import Path
+
+    By = str | Bins | Sequence[str | Bins]
+
+
+def probability(log_p: float) -> float:
+    """A probability from its logarithm, at least the smallest positive double."""
+    return float(max(np.exp(log_p), np.nextafter(0.0, 1.0)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """One partition on the way from a single cluster to K.
+
+    Attributes:
+        n_clusters: How many clusters it has.
+        pvalue: The smallest α above which at least so many clusters are reported: the adjusted p of its faintest
+            split. Zero for the single cluster, which needs no evidence.
+    """
+
+    n_clusters: int
+    pvalue: float
+    _path: Path
+    _groups: Comparison
+
+    def __repr__(self) -> str:
+        return f"Level(n_clusters={self.n_clusters}, pvalue={self.pvalue:.3g})"
+
+    @property
+    def labels(self) -> IntArray:
+        """Cluster numbers of the groups in this partition."""
+        return numbered(self._groups, self._path.labels(self.n_clusters))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Finding:
+    """The clusters that really differ, and how sure that is.
+
+    Attributes:
+        judged: What the guarantee says about the groups: a path of partitions, each with its p.
+        guarantee: What those p rest on.
+        alpha: Level of significance: the chance of a false split that was accepted.
+        refine: Whether border groups were moved to the cluster of nearest estimate.
+        excluded: Groups left out, each with its reason.
+        dropped: Reason → number of rows left out.
+        by: What the groups are, for other rows.
+        labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
+        clusters: The clusters, in that same order.
+    """
+
+    judged: Judged
+    guarantee: Guarantee
+    alpha: float
+    refine: bool
+    excluded: tuple[Excluded, ...]
+    dropped: Mapping[str, int]
+    by: tuple[str | Bins, ...]
+    labels: IntArray
+    clusters: tuple[Cluster, ...]
+
+    @classmethod
+    def of(
+        cls,
+        judged: Judged,
+        guarantee: Guarantee,
+        alpha: float,
+        refine: bool,
+        excluded: tuple[Excluded, ...] = (),
+        dropped: Mapping[str, int] | None = None,
+        by: tuple[str | Bins, ...] | None = None,
+    ) -> Self:
+        """The result that follows from judged groups, cut at a level."""
+        names = judged.reported.attributes if by is None else by
+        none = np.empty(0, dtype=np.int64)
+        return cls(judged, guarantee, alpha, refine, excluded, dropped or {}, names, none, ()).cut(alpha)
+
+    @property
+    def groups(self) -> Comparison:
+        """The groups that were clustered, with what makes them similar; those held out, if some were."""
+        return self.judged.reported
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Their tree of merges."""
+        return self.judged.hierarchy
+
+    @property
+    def estimates(self) -> Estimates:
+        """The estimates of the groups; those of the held-out part, if there is one."""
+        if self.groups.estimates is None:
+            raise InputError("estimates", "this comparison has none", "Give Similarity(…, estimate=…).")
+        return self.groups.estimates
+
+    @property
+    def population(self) -> Population:
+        """The groups by the values of their attributes."""
+        return self.clusters[0].population
+
+    @property
+    def overall(self) -> Cluster:
+        """All groups as one cluster: their pooled effect with its interval."""
+        return clusters_of(self.groups, np.ones_like(self.labels), self.alpha, self.population)[1][0]
+
+    @property
+    def tolerance(self) -> float:
+        """How far apart effects may be and still count as similar."""
+        return self.groups.tolerance
+
+    @property
+    def n_clusters(self) -> int:
+        """How many clusters differ; 1 when no difference can be claimed."""
+        return len(self.clusters)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether "all groups are alike" is rejected."""
+        return self.n_clusters > 1
+
+    @property
+    def log_pvalue(self) -> float:
+        """Natural logarithm of `pvalue`, right also where that is below the smallest double."""
+        return self.judged.log_pvalue
+
+    @property
+    def pvalue(self) -> float:
+        """Adjusted p of "all groups are alike"; never zero."""
+        return probability(self.log_pvalue)
+
+    def at(self, alpha: float) -> Self:
+        """The clusters at another level of significance, without computing anything again: O(K).
+
+        Args:
+            alpha: The level.
+
+        Raises:
+            InputError: If it does not lie between 0 and 1, or counted draws cannot get below it.
+        """
+        alpha = checks.alpha(alpha)
+        self.guarantee.check(alpha, self.groups)
+        return self.cut(alpha)
+
+    def cut(self, alpha: float) -> Self:
+        """The same for a level that follows from another one, as those of many experiments do."""
+        path = self.judged.path
+        partition = path.labels(clusters_at(path, float(np.log(alpha))))
+        known = self.population if self.clusters else None
+        labels, clusters = clusters_of(self.groups, partition, alpha, known)
+        return replace(self, alpha=alpha, labels=labels, clusters=clusters)
+
+    def path(self) -> tuple[Level, ...]:
+        """Every partition from one cluster to K, each with the p at which it appears."""
+        path = self.judged.path
+        reached = [0.0, *(probability(value) for value in path.log_pvalues)]
+        return tuple(Level(i + 1, p, path, self.groups) for i, p in enumerate(reached))
+
+    def explained(self) -> tuple[Explained, ...]:
+        """How much of the variation between groups each attribute explains; nothing where there is only one."""
+        return () if self.groups.estimates is None else explained(self.groups.estimates, self.population)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that change when the data do, or anything else the result was computed from.
+
+        Numbers count with nine digits: engines that add up rows on several cores differ in the last ones.
+        """
+        made = hashlib.sha256()
+        for groups in {id(g): g for g in (self.judged.reported, self.judged.explored)}.values():
+            made.update("\x1e".join(map(reading, groups.keys)).encode("utf-8", "surrogatepass"))
+            for array in groups.data:
+                made.update(b"-" if array is None else _nine_digits(array))
+        settings = (self.guarantee, self.alpha, self.tolerance, self.refine, self.judged.facts.get("seed"))
+        made.update(repr(settings).encode())
+        return made.hexdigest()[:16]
+
+
+def _nine_digits(array: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> bytes:
+    """Numbers rounded to nine digits, as bytes."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        digits = 10.0 ** (9 - np.ceil(np.log10(np.abs(array))))
+        rounded = np.where(np.isfinite(digits) & (digits > 0), np.round(array * digits), array)
+    return np.ascontiguousarray(np.stack([rounded, np.nan_to_num(digits)]), dtype="<f8").tobytes()
+
+
+# --------------------------------------------------------------------------------------------------- from data to it
+
+
+class Groups(NamedTuple):
+    """Groups to be clustered, in parts if rows were split, with what was left out."""
+
+    comparison: Comparison
+    parts: tuple[Comparison, ...]
+    excluded: tuple[Excluded, ...]
+    dropped: Mapping[str, int]
+    by: tuple[str | Bins, ...]
+
+
+def groups_of(
+    data: object, by: By | None, metric: Metric | None, min_size: float | None, guarantee: Guarantee, tolerance: float
+) -> Groups:
+    """Groups that were given as estimates or as a comparison."""
+    if by is not None or metric is not None:
+        raise InputError("by, metric", "go with rows, but estimates were given", "Leave them out.")
+    if guarantee.unit is not None:
+        raise InputError(f"unit={guarantee.unit!r}", "goes with rows, but estimates were given", "Leave it out.")
+    comparison, excluded = _large_enough(comparison_of(data, tolerance), 0 if min_size is None else min_size)
+    return Groups(comparison, (), excluded, {}, comparison.attributes)
+
+
+def measured(
+    data: object,
+    by: By | None,
+    metrics: Sequence[Metric],
+    min_size: float | None,
+    guarantee: Guarantee,
+    tolerance: float,
+    seed: int,
+) -> list[Groups]:
+    """Groups of rows by each of several metrics, in one scan; in parts where the guarantee splits data by unit."""
+    if by is None or not metrics or any(metric is None for metric in metrics):
+        raise InputError(
+            f"data={type(data).__name__}",
+            "rows need by= and metric=",
+            "Name them, or make estimates with fl.Estimates(theta, se) or fl.Estimates.from_frame.",
+        )
+    unit = guarantee.unit or getattr(metrics[0], "unit", None)
+    if not guarantee.shares(1) or unit is None:
+        return [_whole(parts[0], tolerance) for parts in measure_all(data, by, metrics, min_size=min_size)]
+    whole = measure_all(data, by, metrics, min_size=min_size) if guarantee.reports_all_data else None
+    made = []
+    for i, metric in enumerate(metrics):
+        shares = guarantee.shares(0 if whole is None else len(whole[i][0].estimates))
+        split = Split(unit, shares, seed)
+        parts = measure_all(data, by, [metric], min_size=min_size, split=split)[0]
+        made.append(_in_parts(parts, None if whole is None else whole[i][0], tolerance))
+    return made
+
+
+def _whole(found: Measurement, tolerance: float) -> Groups:
+    return Groups(comparison_of(found.estimates, tolerance), (), found.excluded, found.dropped, found.by)
+
+
+def _in_parts(several: Sequence[Measurement], whole: Measurement | None, tolerance: float) -> Groups:
+    found = several[0]
+    parts = tuple(comparison_of(part.estimates, tolerance) for part in several)
+    comparison = parts[0]
+    if whole is not None:
+        known = set(found.estimates.labels)
+        keep = np.array([label in known for label in whole.estimates.labels])
+        comparison = comparison_of(whole.estimates, tolerance).subset(keep)
+    return Groups(comparison, parts, found.excluded, found.dropped, found.by)
+
+
+def is_rows(data: object) -> bool:
+    """Whether data are rows to be measured, not estimates or a comparison."""
+    return not isinstance(data, Estimates) and not is_comparison(data)
+
+
+def _large_enough(comparison: Comparison, min_size: float) -> tuple[Comparison, tuple[Excluded, ...]]:
+    """Groups that are not too small, and the others with what is known of them."""
+    least = checks.size(min_size)
+    if least == 0:
+        return comparison, ()
+    if comparison.n is None:
+        raise InputError(f"min_size={least:g}", "the sizes of the groups are not known", "Give n as well.")
+    keep = comparison.n >= least
+    if keep.all():
+        return comparison, ()
+    if not keep.any():
+        raise NoGroupsError(
+            f"min_size={least:g}", f"all {len(comparison)} groups are smaller", f"Use at most {comparison.n.max():g}."
+        )
+    labels, estimates = labels_of(comparison.keys), comparison.estimates
+    left = []
+    for i in np.flatnonzero(~keep).tolist():
+        known: tuple[float | None, float | None] = (None, None)
+        if estimates is not None and estimates.dims == 1:
+            error = estimates.readable_errors(estimates.values[i], estimates.errors[i])
+            known = (float(estimates.shown[i, 0]), float(error[0]))
+        left.append(Excluded(labels[i], f"fewer than {least:g} in the group", *known, float(comparison.n[i])))
+    return comparison.subset(keep), tuple(left)
+
+
+def known_groups(wanted: Sequence[object], matched: Sequence[int]) -> None:
+    """Refuse a frame none of whose groups was clustered."""
+    if all(place < 0 for place in matched):
+        few = ", ".join(repr(name_of(key)) for key in list(wanted)[:3])
+        raise InputError("frame", f"none of its groups was clustered ({few}, …)", "Give a frame with the same groups.")

@@ -1,0 +1,158 @@
+"""Results as columns of plain values, and those as dictionaries and frames."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from faultlines.errors import InputError
+from faultlines.estimates.estimates import plain
+from faultlines.estimates.labels import key_of
+from faultlines.result.finding import probability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from faultlines.result.summary import Summary
+
+Columns = dict[str, list[Any]]
+Rows = Literal["groups", "clusters"]
+_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "excluded")
+
+
+class Tabular:
+    """A result whose rows can be had as dictionaries and frames."""
+
+    __slots__ = ()
+
+    def _columns(self, rows: Rows = "groups") -> Columns:
+        raise NotImplementedError
+
+    def to_dicts(self, rows: Rows = "groups") -> list[dict[str, Any]]:
+        """One dictionary per group (or per cluster). Groups left out have no cluster, and their reason beside them."""
+        columns = self._columns(rows)
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def to_pandas(self, rows: Rows = "groups") -> pd.DataFrame:
+        """One row per group (or per cluster) as a pandas frame."""
+        frame: pd.DataFrame = _library("pandas").DataFrame(self._columns(rows))
+        return frame.astype({"cluster": "Int64"}) if "cluster" in frame and rows == "groups" else frame
+
+    def to_polars(self, rows: Rows = "groups") -> pl.DataFrame:
+        """One row per group (or per cluster) as a Polars frame."""
+        frame: pl.DataFrame = _library("polars").DataFrame(self._columns(rows), strict=False)
+        return frame
+
+    def to_arrow(self, rows: Rows = "groups") -> pa.Table:
+        """One row per group (or per cluster) as an Arrow table."""
+        made: pa.Table = _library("pyarrow").table(self._columns(rows))
+        return made
+
+
+def columns_of(summary: Summary, rows: Rows) -> Columns:
+    """The columns of a result by group or by cluster."""
+    if rows == "clusters":
+        return _of_clusters(summary)
+    if rows == "groups":
+        return _of_groups(summary)
+    raise InputError(f"rows={rows!r}", "is not known", "Use 'groups' or 'clusters'.")
+
+
+def _of_clusters(summary: Summary) -> Columns:
+    clusters, rules = summary.clusters, summary.rules
+    made: Columns = {"cluster": list(range(1, len(clusters) + 1))}
+    for name, field in (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper")):
+        values = [plain([getattr(e, field) for e in c.effects]) if c.effects else None for c in clusters]
+        made |= _spread(summary, name, values)
+    return made | {
+        "groups": [len(c.members) for c in clusters],
+        "n": [_whole(c.n) for c in clusters],
+        "rule": [str(rule) for rule in rules],
+        "rule_precision": [rule.precision for rule in rules],
+        "rule_recall": [rule.recall for rule in rules],
+    }
+
+
+def _of_groups(summary: Summary) -> Columns:
+    kept, out, estimates = summary.groups, summary.excluded, summary.estimates
+    count, labels = len(kept), summary.labels.tolist()
+    blank: list[Any] = [None] * len(out)
+    values: list[Any] = [None] * count
+    errors: list[Any] = [None] * count
+    if estimates is not None:
+        values = [plain(row) for row in estimates.shown.tolist()]
+        errors = [plain(row) for row in estimates.readable_errors(estimates.values, estimates.errors).tolist()]
+    sizes = [None] * count if kept.n is None else kept.n.tolist()
+    of_cluster = [cluster.estimate for cluster in summary.clusters]
+    return {
+        **_of_attributes(summary),
+        **_spread(summary, "estimate", values + [left.estimate for left in out]),
+        **_spread(summary, "se", errors + [left.se for left in out]),
+        "n": [_whole(n) for n in [*sizes, *(left.n for left in out)]],
+        "cluster": labels + blank,
+        **_spread(summary, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
+        "excluded": [None] * count + [left.reason for left in out],
+    }
+
+
+def _of_attributes(summary: Summary) -> Columns:
+    """A column for each attribute; one that is called like a column of ours gets a longer name."""
+    taken = {name for column in _GROUP_COLUMNS for name in (column, *_spread(summary, column, []))}
+    keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]
+    named: Columns = {}
+    for i, attribute in enumerate(summary.groups.attributes):
+        column = attribute
+        while column in taken or column in named:
+            column += "_"
+        named[column] = _one_type([key[i] for key in keys])
+    return named
+
+
+def _spread(summary: Summary, name: str, values: list[Any]) -> Columns:
+    """One column, or one for each of several effects: ``estimate_true_positive_rate``."""
+    parts = summary.estimates.parts if summary.estimates is not None else ()
+    if not parts:
+        return {name: values}
+    slugs = [re.sub(r"\W+", "_", part).strip("_") or "part" for part in parts]
+    slugs = [slug if slugs.count(slug) == 1 else f"{slug}_{i + 1}" for i, slug in enumerate(slugs)]
+    return {
+        f"{name}_{slug}": [value[i] if isinstance(value, tuple) else None for value in values]
+        for i, slug in enumerate(slugs)
+    }
+
+
+def path_of(log_pvalues: Sequence[float]) -> list[dict[str, float]]:
+    """Partitions with the p at which they appear, as far as there is evidence for them."""
+    levels = [{"n_clusters": 1, "pvalue": 0.0}]
+    for i, log_p in enumerate(log_pvalues):
+        if probability(log_p) < 1:
+            levels.append({"n_clusters": i + 2, "pvalue": probability(log_p)})
+    return levels
+
+
+def _one_type(values: list[Any]) -> list[Any]:
+    """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
+    kinds = {type(value) for value in values}
+    if kinds in ({str}, {float}) or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
+        return values
+    return [str(value) for value in values]
+
+
+def _whole(size: float | None) -> float | int | None:
+    """A size as a whole number, where it is one."""
+    return int(size) if size is not None and size == int(size) else size
+
+
+def _library(name: str) -> Any:
+    """A library of frames, if it is there."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InputError(
+            f"to_{'arrow' if name == 'pyarrow' else name}()", f"{name} is not installed", f"Run: pip install {name}"
+        ) from error

@@ -1,0 +1,146 @@
+"""Placements by score, for the area under the curve: DeLong's variance without sorting rows here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faultlines.rows import places
+from faultlines.rows.inputs import check, cleaned
+from faultlines.rows.keys import not_nan
+from faultlines.rows.request import Grouped, Moments
+from faultlines.sources.fetch import fetch, floats
+from faultlines.sources.hashing import part_of_hash, with_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import narwhals as nw
+
+    from faultlines.rows.keys import Keys
+    from faultlines.rows.request import Request, Split
+    from faultlines.sources.fetch import Column
+    from faultlines.sources.frames import Rows
+
+_SUMMED = ("pos", "neg", "pa", "paa", "nbb")
+
+
+def ranked(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[Grouped]:
+    """Placements of positives among negatives and the other way round, by group; once for each part of the rows.
+
+    The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). The moments have two variables: n are positives
+    and negatives, the first mean is the area, and the variances are those of the placements.
+    """
+    import narwhals as nw
+
+    keyed = [*by.names, *(["part"] if split else [])]
+    frame, checks = _prepared(rows, by, request, split)
+    counts = [nw.len().alias("rows"), nw.col("ok").cast(nw.Int64).sum().alias("ok")]
+    ends = [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in checks for end in ("min", "max")]
+    ends += [nw.col(name).max().alias(name) for name in by.fractions()]
+    totals = fetch(frame.group_by(*keyed).agg(*counts, *ends))
+    by.settle(totals)
+    _check_values(rows, request, totals, checks)
+    where = places.placed(by, totals)
+    everyone = places.compared(totals, None, len(where.groups))
+    gone = places.dropped(floats(totals["rows"]), floats(totals["ok"]), everyone, None)
+    summed = fetch(_placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0))
+    # The groups of both tables in one order: those of the totals, which are all.
+    both = {name: _joined(totals[name], summed[name]) for name in by.names}
+    groups = places.placed(by, both).groups[len(where.groups) :]
+    parts = places.in_part(summed, len(split.shares) if split else 0)
+    return [Grouped(where.keys, _moments(summed, groups, part, len(where.keys)), gone) for part in parts]
+
+
+def _prepared(
+    rows: Rows, by: Keys, request: Request, split: Split | None
+) -> tuple[nw.LazyFrame[Any], dict[str, tuple[str, str]]]:
+    """Keys, part, truth and score, whether a row can be used, and the checks: name → role and kind."""
+    import narwhals as nw
+
+    picked, needed = by.expressions(), ["t", "s"]
+    checks: dict[str, tuple[str, str]] = {}
+    for role, wanted in request.inputs.items():
+        made = cleaned(rows, wanted, wanted.parameter or role)
+        picked.append(made.value.alias(role))
+        picked += [expression.alias(f"{kind}_{role}") for kind, expression in made.checks.items()]
+        checks |= {f"{kind}_{role}": (role, kind) for kind in made.checks}
+    if split:
+        unit = rows.keys[split.unit]
+        picked.append(not_nan(unit, by.schema[unit]).alias("unit"))
+        needed.append("part")
+    picked += [expression.alias(name) for name, expression in by.fractions().items()]
+    frame = rows.frame.select(*picked)
+    if split:
+        hashed = with_hash(frame, "unit", split.seed, "hash")
+        frame = hashed.with_columns(part_of_hash("hash", split.shares).alias("part"))
+    usable = ~nw.any_horizontal(*(nw.col(name).is_null() for name in needed), ignore_nulls=False)
+    return frame.with_columns(usable.alias("ok")), checks
+
+
+def _check_values(
+    rows: Rows, request: Request, totals: Mapping[str, Column], checks: Mapping[str, tuple[str, str]]
+) -> None:
+    for role, wanted in request.inputs.items():
+        ends = {
+            kind: [totals[f"{end}_{name}"] for end in ("min", "max")]
+            for name, (checked, kind) in checks.items()
+            if checked == role
+        }
+        check(rows, wanted, wanted.parameter or role, ends, float(floats(totals["ok"]).sum()))
+
+
+def _placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int) -> nw.LazyFrame[Any]:
+    """Sums of placements and of their squares by group, from the counts of positives and negatives at each score."""
+    import narwhals as nw
+
+    if bins:
+        used = used.with_columns((nw.col("s") * bins).floor().cast(nw.Float64).alias("s"))
+    counted = used.group_by(*keyed, "s").agg(nw.col("t").sum().alias("pos"), nw.len().alias("all"))
+    counted = counted.with_columns((nw.col("all").cast(nw.Float64) - nw.col("pos")).alias("neg"))
+    pos, neg = nw.col("pos"), nw.col("neg")
+    counted = counted.with_columns(
+        pos.cum_sum().over(*keyed, order_by="s").alias("below_pos"),
+        neg.cum_sum().over(*keyed, order_by="s").alias("below_neg"),
+        pos.sum().over(*keyed).alias("all_pos"),
+        neg.sum().over(*keyed).alias("all_neg"),
+    )
+    below, above = nw.col("below_neg") - neg / 2, nw.col("all_pos") - nw.col("below_pos") + pos / 2
+    counted = counted.with_columns(
+        nw.when(nw.col("all_neg") > 0).then(below / nw.col("all_neg")).alias("a"),
+        nw.when(nw.col("all_pos") > 0).then(above / nw.col("all_pos")).alias("b"),
+    )
+    counted = counted.with_columns(
+        (pos * nw.col("a")).alias("pa"),
+        (pos * nw.col("a") * nw.col("a")).alias("paa"),
+        (neg * nw.col("b") * nw.col("b")).alias("nbb"),
+    )
+    return counted.group_by(*keyed).agg(*(nw.col(name).sum() for name in _SUMMED))
+
+
+def _joined(first: Column, second: Column) -> Column:
+    """Two fetched columns, one after the other."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        masked = isinstance(first, np.ma.MaskedArray) or isinstance(second, np.ma.MaskedArray)
+        if not masked:
+            return np.concatenate([first, second])
+        gone = np.concatenate([np.ma.getmaskarray(first), np.ma.getmaskarray(second)])
+        return np.ma.MaskedArray(np.concatenate([np.ma.getdata(first), np.ma.getdata(second)]), gone)
+    return [*_listed(first), *_listed(second)]
+
+
+def _listed(column: Column) -> list[Any]:
+    return column.tolist() if isinstance(column, np.ndarray) else column
+
+
+def _moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) -> Moments:
+    at = groups[part]
+    positives, negatives, pa, paa, nbb = (floats(summed[name])[part] for name in _SUMMED)
+    n, mean, cov = np.zeros((size, 1, 2)), np.full((size, 1, 2), np.nan), np.full((size, 1, 2, 2), np.nan)
+    with np.errstate(all="ignore"):
+        area = pa / positives
+        n[at, 0, 0], n[at, 0, 1], mean[at, 0, 0] = positives, negatives, area
+        cov[at, 0, 0, 0] = np.maximum(paa - positives * area**2, 0) / (positives - 1)
+        cov[at, 0, 1, 1] = np.maximum(nbb - negatives * area**2, 0) / (negatives - 1)
+    return Moments(n, mean, cov)

@@ -1,0 +1,184 @@
+"""What can be asked of rows: columns, variables formed of them, arms and units; and the moments that come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from faultlines.checks import column as checked_column
+from faultlines.checks import flag
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from faultlines.estimates.labels import Key
+
+    FloatArray = npt.NDArray[np.float64]
+
+Kind = Literal["number", "binary", "probability", "weight"]
+
+
+class Columns(Protocol):
+    """The input columns by role, as expressions of whatever engine holds the rows: they add, multiply and compare."""
+
+    def __getitem__(self, role: str) -> Any: ...
+
+    def __contains__(self, role: object) -> bool: ...
+
+    def where(self, condition: Any, value: Any, otherwise: Any = None) -> Any:
+        """`value` in rows where the condition holds, `otherwise` (null) in the rest."""
+
+    def log(self, value: Any) -> Any:
+        """Natural logarithm."""
+
+    def at_least(self, role: str, threshold: float) -> Any:
+        """1 in rows where an input reaches a threshold, 0 in the rest; compared in the precision of the column."""
+
+    def under(self, prefix: str) -> Columns:
+        """The inputs whose roles start with a prefix, by the rest of their roles."""
+
+
+class Moments(NamedTuple):
+    """Moments of a metric's variables: K groups × A arms (control first; one arm for a population) × V variables."""
+
+    n: FloatArray
+    mean: FloatArray
+    cov: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input column and what it must hold.
+
+    Args:
+        column: The column.
+        kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
+            (in [0, 1]) or ``"weight"`` (not negative).
+        positive: The label that counts as 1 in a binary column.
+        per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
+            units, it is averaged over the rows of a unit instead.
+        parameter: The parameter that named the column, for messages. Default: its role.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.Input("clicked", "binary").column
+        'clicked'
+    """
+
+    column: str
+    kind: Kind = "number"
+    positive: Hashable = None
+    per_unit: bool = False
+    parameter: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_column(self.parameter or "column", self.column)
+        flag("per_unit", self.per_unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """The column that says who had what, and which of its values are compared.
+
+    Args:
+        column: The column of variants.
+        control: Its value for the control.
+        treatment: Its value for the treatment; None where there are just two.
+    """
+
+    column: str
+    control: Hashable
+    treatment: Hashable = None
+
+    def __post_init__(self) -> None:
+        checked_column("variant", self.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """Columns of a table that is already aggregated: one row per group (and arm), or several that are pooled."""
+
+    n: str
+    mean: str | None
+    sum: str | None
+    variance: str | None
+    sum_squares: str | None
+
+    def columns(self) -> dict[str, str]:
+        """Every column it names, by parameter."""
+        return {
+            name: column for name in ("n", "mean", "sum", "variance", "sum_squares") if (column := getattr(self, name))
+        }
+
+
+class Request(Protocol):
+    """What is asked of rows; a metric is one."""
+
+    @property
+    def name(self) -> str:
+        """How it is called, for messages."""
+
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """Role → input column."""
+
+    @property
+    def arms(self) -> Arms | None:
+        """Variants, control and treatment."""
+
+    @property
+    def unit(self) -> str | None:
+        """The column of units that rows are summed to."""
+
+    @property
+    def centred(self) -> Mapping[str, str]:
+        """Name → role of an input whose mean by group and arm is a further input of that name."""
+
+    @property
+    def ranking(self) -> int | None:
+        """For placements by score instead of moments: the number of score bins, 0 for none."""
+
+    @property
+    def aggregated(self) -> Aggregated | None:
+        """Columns of a table that holds moments already."""
+
+    @property
+    def needs_covariance(self) -> bool:
+        """Whether variances and covariances are needed."""
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...] | None:
+        """Pairs of variables whose covariance is needed; None for all."""
+
+    def variables(self, columns: Columns, /) -> Mapping[str, Any]:
+        """From input columns to variables."""
+
+    def columns(self) -> dict[str, str]:
+        """Every column, by the parameter that named it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How rows are divided into independent parts: by a hash of which column, into which shares, under which seed.
+
+    Args:
+        unit: The column whose values stay together.
+        shares: The share of each part; they add up to 1.
+        seed: The seed of the hash.
+    """
+
+    unit: str
+    shares: Sequence[float]
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouped:
+    """The groups that occur, the moments of each, and how many rows were not used, by reason."""
+
+    keys: Sequence[Key]
+    moments: Moments
+    dropped: dict[str, int]

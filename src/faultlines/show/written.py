@@ -1,0 +1,149 @@
+"""A result in words and numbers: for the terminal, as Markdown, for a notebook, and as plain data for JSON."""
+
+from __future__ import annotations
+
+import html
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from faultlines import text
+from faultlines.estimates.labels import name_of
+from faultlines.result.finding import probability
+from faultlines.result.tables import columns_of, path_of
+
+if TYPE_CHECKING:
+    from faultlines.result.clusters import Cluster
+    from faultlines.result.summary import Summary
+
+_LINE = 112  # characters in a line of text output
+_ROWS = 40  # clusters in a table of text output
+
+
+class Table(NamedTuple):
+    """Header, rows and the columns that are right-aligned."""
+
+    header: list[str]
+    rows: list[list[str]]
+    right: set[int]
+
+
+def terminal(s: Summary) -> str:
+    """Verdict, table of clusters and notes, as plain text."""
+    return text.printable_lines("\n\n".join([s.verdict, text.table(*_table(s)), *_paragraph(s)]))
+
+
+def markdown(s: Summary) -> str:
+    """The same as Markdown, with all members."""
+    notes = ["\n".join(text.markdown(note.text) for note in s.notes)] if s.notes else []
+    return "\n\n".join([text.markdown(s.verdict), text.markdown_table(*_table(s, whole=True)), *notes]) + "\n"
+
+
+def notebook(s: Summary, picture: str = "") -> str:
+    """The same as HTML, with a picture that was drawn before."""
+    notes = "".join(f"<p>{html.escape(words)}</p>" for words in _paragraph(s))
+    verdict = f"<p><strong>{html.escape(s.verdict)}</strong></p>"
+    return f"<div>{verdict}{picture}{text.html_table(*_table(s))}{notes}</div>"
+
+
+def _paragraph(s: Summary) -> list[str]:
+    return ["\n".join(note.text for note in s.notes)] if s.notes else []
+
+
+def plain_data(s: Summary) -> dict[str, Any]:
+    """The whole result as plain data, for JSON."""
+    estimates = s.estimates
+    rows = {name: _dicts(columns_of(s, name)) for name in ("clusters", "groups")}
+    return {
+        "faultlines": version("faultlines"),
+        "verdict": s.verdict,
+        "rejected": s.rejected,
+        "pvalue": probability(s.log_pvalue),
+        "log10_pvalue": s.log_pvalue / np.log(10),
+        "alpha": s.alpha,
+        "n_clusters": len(s.clusters),
+        "n_groups": len(s.groups),
+        "measure": s.groups.measure,
+        "parts": list(estimates.parts) if estimates is not None else [],
+        "tolerance": s.groups.tolerance,
+        "scale": estimates.scale.name if estimates is not None else None,
+        "guarantee": {"name": s.guarantee.name, **s.judged.facts},
+        "refine": s.refine,
+        "clusters": [
+            {**row, "members": [name_of(label) for label in cluster.members]}
+            for row, cluster in zip(rows["clusters"], s.clusters, strict=True)
+        ],
+        "groups": rows["groups"],
+        "excluded": [
+            {"group": name_of(left.label), "reason": left.reason, "n": left.n, "estimate": left.estimate}
+            for left in s.excluded
+        ],
+        "dropped": dict(s.dropped),
+        "path": path_of(s.judged.path.log_pvalues.tolist()),
+    }
+
+
+def _dicts(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+# --------------------------------------------------------------------------------------------------- table of clusters
+
+
+def effect_cells(s: Summary, cluster: Cluster) -> list[str]:
+    """Estimate and interval of each effect, as text."""
+    cells = []
+    for number, effect in zip(s.numbers, cluster.effects, strict=True):
+        cells += [number(effect.estimate), f"{number(effect.lower)} … {number(effect.upper)}"]
+    return cells
+
+
+def effect_headers(s: Summary) -> list[str]:
+    """Their headers."""
+    return [header for name in s.effect_names for header in (name, s.interval_name)]
+
+
+def _table(s: Summary, *, whole: bool = False) -> Table:
+    """The table of clusters; `whole` is without bars but with all clusters and members."""
+    shown = list(range(len(s.clusters)))
+    if len(shown) > _ROWS and not whole:
+        shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
+    bars = _bars(s) if not whole and len(s.effect_names) == 1 else None
+    header = [
+        "cluster",
+        *effect_headers(s),
+        *([""] if bars else []),
+        "groups",
+        *(["n"] if s.groups.n is not None else []),
+    ]
+    rows = []
+    for i in shown:
+        cluster = s.clusters[i]
+        row = [str(i + 1), *effect_cells(s, cluster), *([bars[i]] if bars else []), text.count(len(cluster.members))]
+        rows.append(row + ([text.count(cluster.n or 0)] if s.groups.n is not None else []))
+    width = len(header)
+    header += _described(s, rows, shown, header, whole=whole)
+    if len(rows) < len(s.clusters):
+        more = f"{len(s.clusters) - len(rows):,} more clusters"
+        rows.insert(_ROWS // 2, ["…", *[""] * (width - 1), more, *[""] * (len(header) - width - 1)])
+    return Table(header, rows, set(range(width)) - ({3} if bars else set()))
+
+
+def _bars(s: Summary) -> list[str]:
+    """Intervals of the clusters as small drawings on one scale."""
+    effects = [cluster.effects[0] for cluster in s.clusters]
+    ends = [end for effect in effects for end in (effect.lower, effect.upper)]
+    return [text.bar(e.lower, e.estimate, e.upper, (min(ends), max(ends))) for e in effects]
+
+
+def _described(s: Summary, rows: list[list[str]], shown: list[int], header: list[str], *, whole: bool) -> list[str]:
+    """Add rules or members to the rows, as far as there is room; their headers."""
+    used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header)))
+    told = ["rule"] if s.rejected and s.has_rules else []
+    told += ["members"] if whole or not told else []
+    room = 10**9 if whole else max(_LINE - used, 30)
+    for row, i in zip(rows, shown, strict=True):
+        row.extend([str(s.rules[i])] if "rule" in told else [])
+        row.extend([text.members(s.clusters[i].members, name_of, room)] if "members" in told else [])
+    return told

@@ -1,0 +1,1 @@
+"""The tree of merges, and the partitions one can cut from it."""

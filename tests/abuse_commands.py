@@ -1,0 +1,158 @@
+"""Bad command lines for `test_abuse`: words, and the exit code that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ESTIMATES = ["estimates", "lifts.csv", "--by", "g", "--estimate", "e", "--se", "s"]
+EXPERIMENT = ["experiment", "good.csv", "--by", "g", "--variant", "arm", "--control", "A", "--metric", "lift:x"]
+MODEL = ["model", "good.csv", "--by", "g", "--metric", "accuracy", "--y-true", "t", "--y-pred", "p"]
+POWER = ["power", "--groups", "4", "--size", "100", "--spread", "1", "--runs", "20", "--guarantee", "bonferroni"]
+PLANNED = ["power", "lifts.csv", "--by", "g", "--se", "s", "--runs", "20", "--guarantee", "bonferroni"]
+CSVS = "folder.csv empty.csv header.csv ragged-long.csv utf16.csv half.csv.gz not-gz.csv.gz damaged.parquet gone.csv".split()
+
+
+class Command(NamedTuple):
+    """Words of a command, and how it has to end: 2 as a rule, 3 where a gate cannot tell, 0 where all is well."""
+
+    words: list[str]
+    code: int = 2
+
+    @property
+    def name(self) -> str:
+        """What the test is called."""
+        return " ".join(self.words).encode("unicode_escape").decode()[:120]
+
+
+def _with(words: list[str], option: str, value: str) -> list[str]:
+    """The same words with another value of an option."""
+    made = list(words)
+    if option in made:
+        made[made.index(option) + 1] = value
+        return made
+    return [*made, option, value]
+
+
+_EVERYWHERE = {
+    "--alpha": ["0", "1", "2", "-1", "nan", "inf", "x", "", "1e-400", "0,05", "1e400", "0x1", "five"],
+    "--guarantee": [
+        "", "magic", "holdout:", "holdout:0", "holdout:1", "holdout:nan", "holdout:x", "holdout:1e-400", "folds:1", "folds:x",
+        "folds:-3", "folds:2.5", "folds:99999999999999999999", "calibrated:5", "bonferroni:2", "Calibrated", "stepdown:1",
+    ],
+    "--tolerance": ["-1", "nan", "inf", "x", "1e400", ""],
+    "--seed": ["-1", "x", "1.5", "nan", ""],
+    "--json": ["/", "/no/x.json", "", "x" * 300, "lifts.csv/x.json"],
+}  # fmt: skip
+_ROWS = {
+    "--min-size": ["-1", "nan", "x", "1e400", "500", ""],
+    "--weight": ["", "zz", "g"],
+    "--by": ["", "zz", "g:5", "x:0", "x:0.0", "x:q1", "x:q0", "x:q999", "x:q99999999999999999999", "*", "^.*$", "\x1b[31m"],
+    "--report": ["/", "/no/x.html", "", "x.gif", "x" * 300 + ".html", "good.csv/b.html", "good.csv"],
+    "--plot": ["/", "/no/x.svg", "", "x.gif", "x" * 300 + ".svg", "good.csv/b.svg", "good.csv"],
+    "--split-unit": ["u", "zz", ""],
+    "--draws": ["0", "-1", "x", "1.5", "nan", ""],
+}  # fmt: skip
+_OF = {
+    "estimates": {
+        "--by": ["", "zz", "*", "^.*$", "g ", "G", "\x1b[31m"], "--estimate": ["", "zz", "g", "s\n"], "--se": ["", "zz", "g", "e"],
+        "--n": ["", "zz", "g", "e"], "--dof": ["", "zz", "g", "e"], "--min-size": ["-1", "nan", "x", "1e400", "5"],
+        "--draws": ["0", "-1", "x", "1.5"], "--json": ["lifts.csv", "./lifts.csv"],
+    },
+    "experiment": {
+        "--variant": ["", "zz", "g", "x"], "--control": ["", "zz"], "--treatment": ["A", "", "zz"], "--unit": ["", "zz"],
+        "--covariate": ["", "zz", "g"], "--json": ["good.csv"],
+        "--metric": [
+            "", "lift", "lift:", "lift:zz", "lift:g", "zz:x", "lift:x/y", "ratio_lift:x", "ratio_lift:x/", "ratio_lift:/",
+            "ratio_lift:x/y/w", "mean:x", "accuracy", "lift:x:y", "LIFT:x", ":x", "\x1b[31m:x",
+        ],
+    },
+    "model": {
+        "--metric": ["", "zz", "lift:x", "auc", "log_loss", "tpr"], "--y-true": ["", "zz", "s", "g", "x"],
+        "--y-pred": ["", "zz", "g", "s"], "--threshold": ["0.5", "nan", "x", "inf"], "--positive": ["", "zz", "yes"],
+    },
+    "power": {
+        "--groups": ["0", "1", "-1", "x", "1.5", "nan", "99999999999"], "--size": ["0", "-1", "nan", "inf", "x", "1e400"],
+        "--spread": ["0", "-1", "nan", "inf", "x"], "--arms": ["0", "3", "x"], "--gap": ["0", "-1", "nan", "inf", "x"],
+        "--share": ["0", "1", "nan", "-1", "x"], "--only": ["zz", ""], "--target": ["0", "1", "nan", "0.01", "x"],
+        "--runs": ["0", "-1", "x", "19", "1.5"], "--by": ["g"], "--se": ["s"], "--n": ["n"],
+    },
+}  # fmt: skip
+
+
+def commands() -> Iterator[Command]:
+    """All bad command lines."""
+    for words in (ESTIMATES, EXPERIMENT, MODEL, POWER):
+        options = _EVERYWHERE | (_ROWS if words[0] in ("experiment", "model") else {})
+        for wrong in (options, _OF[words[0]]):
+            for option, values in wrong.items():
+                for value in values:
+                    yield Command(_with(words, option, value))
+        for more in (["--zz"], ["--alpha"], ["--alpha", "0.1", "--alpha"], ["extra"][: words[0] != "experiment"]):
+            yield Command([*words, *more] if more else [words[0]])
+    for option, values in {
+        "--by": ["", "zz"],
+        "--se": ["", "zz", "g", "e"],
+        "--n": ["n"],
+        "--spread": ["1"],
+        "--groups": ["3"],
+        "--size": ["5"],
+        "--only": ["zz"],
+    }.items():
+        for value in values:
+            yield Command(_with(PLANNED, option, value))
+    yield Command([*PLANNED, "--only", "a", "--share", "0.5"])
+    yield Command([*PLANNED, "--only", "a", "--only", "b", "--only", "c"])
+    yield from _together()
+    yield from _of_files()
+
+
+def _together() -> Iterator[Command]:
+    """What does not go together, and what has no good answer."""
+    yield Command([*ESTIMATES, "--by", "g"])
+    yield Command([*ESTIMATES, "--min-size", "5"])
+    yield Command([*ESTIMATES, "--n", "n", "--min-size", "500"])
+    yield Command([*ESTIMATES, "--n", "n", "--min-size", "500", "--fail-on-split"], 3)
+    yield Command([*ESTIMATES, "--fail-on-split"], 1)
+    yield Command([*ESTIMATES, "--json", "o.html", "--report", "o.html"])
+    yield Command([*ESTIMATES, "--json", "o.svg", "--plot", "./o.svg"])
+    yield Command([*EXPERIMENT, "--metric", "lift:x"])
+    yield Command([*EXPERIMENT, "--joint"])
+    yield Command([*EXPERIMENT, "--min-size", "500", "--fail-on-split"], 3)
+    yield Command([*EXPERIMENT, "--min-size", "41", "--fail-on-split"], 3)
+    yield Command([*EXPERIMENT, "--fail-on-split"], 0)
+    yield Command(_with(EXPERIMENT, "--by", "one") + ["--fail-on-split"])
+    yield Command(_with(_with(EXPERIMENT, "--guarantee", "holdout"), "--split-unit", "zz"))
+    yield Command([*MODEL, "--metric", "accuracy"])
+    yield Command(MODEL[:-2])
+    yield Command([*MODEL[:-2], "--score", "s"])
+    yield Command([*MODEL, "--metric", "auc", "--score", "s", "--weight", "w"])
+    yield Command(["model", "good.csv", "--by", "g", "--metric", "auc", "--y-true", "t", "--score", "g"])
+    yield Command(["demo", "--seed", "-1"])
+    yield Command(["demo", "--json", "/"])
+    yield Command(["demo", "--report", "/"])
+    for words in (
+        ["zz"],
+        [""],
+        ["-"],
+        ["--zz"],
+        ["estimates", "--zz"],
+        ["--version", "zz"][1:],
+        ["\x1b[31m"],
+        ["\u202e"],
+    ):
+        yield Command(words)
+
+
+def _of_files() -> Iterator[Command]:
+    for first in ([], ["good.csv"]):
+        for name in CSVS:
+            yield Command(["experiment", *first, name, *EXPERIMENT[2:]])
+    for name in CSVS:
+        yield Command(["estimates", name, *ESTIMATES[2:]])
+    for names in (
+        ["good.csv", "good.csv"], ["good.csv", "link.csv"], ["good.csv", "hard.csv"], ["good.csv", "./good.csv"], ["goo*.csv", "good.csv"],
+        ["good.csv", "good.parquet"], ["zz*.csv"], ["-"], ["x" * 300 + ".csv"], ["x/" * 3000 + ".csv"], [""], ["."], ["good.txt"], ["other.xlsx"],
+        ["good.csv", "lifts.csv"], ["good.parquet", "no-x.parquet"], ["good.parquet", "other-columns.parquet"],
+    ):  # fmt: skip
+        yield Command(["experiment", *names, *EXPERIMENT[2:]])

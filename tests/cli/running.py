@@ -1,0 +1,99 @@
+"""Commands as real processes: cold ones, and forks of one process that has imported everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Done = subprocess.CompletedProcess[str]
+Warm = Callable[..., Done]
+COMMAND = [sys.executable, "-c", "from faultlines.cli import main; main()"]
+
+
+def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Done:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+        timeout=120,
+        env={**os.environ, **(env or {})},
+    )
+
+
+WARM = """if True:
+    import gc, io, json, os, sys
+    import duckdb, narwhals
+    import faultlines.clustering, faultlines.metrics.measure, faultlines.decide.power, faultlines.show.chart
+    import faultlines.cli.commands
+    # What Typer imports late; nothing that starts a thread.
+    sys.argv, sys.stderr = ["faultlines", "power", "--groups", "3"], io.StringIO()
+    try:
+        faultlines.cli.main()
+    except SystemExit:
+        sys.stderr = sys.__stderr__
+    gc.freeze()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            for number, name in ((1, "out"), (2, "err")):
+                os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+            os.chdir(asked["cwd"])
+            sys.argv = ["faultlines", *asked["arguments"]]
+            code = 99
+            try:
+                faultlines.cli.main()
+            except SystemExit as end:
+                code = end.code or 0
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@contextmanager
+def warm_commands(folder: Path) -> Iterator[Warm]:
+    """Commands as processes of their own that need not import everything again: forks of one that has."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WARM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as one:
+        assert one.stdin is not None
+        assert one.stdout is not None
+
+        def run_warm(*arguments: str | Path, cwd: Path | None = None) -> Done:
+            out, err = folder / "out", folder / "err"
+            asked = {
+                "arguments": list(map(str, arguments)),
+                "cwd": str(cwd or folder),
+                "out": str(out),
+                "err": str(err),
+            }
+            one.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
+            one.stdin.flush()  # type: ignore[union-attr]
+            code = int(one.stdout.readline())  # type: ignore[union-attr]
+            words = [path.read_bytes().decode() for path in (out, err)]
+            return subprocess.CompletedProcess(asked["arguments"], code, *words)
+
+        yield run_warm
+        one.stdin.close()
+
+
+BY = ("--by", "country", "--estimate", "lift", "--se", "sd")
+EXPERIMENT = ("--by", "country", "--variant", "arm", "--control", "A")
+MODEL = ("--by", "country", "--y-true", "label", "--positive", "yes")
+
+
+def is_one_line(stderr: str) -> bool:
+    """Whether stderr holds one message for people, and nothing that steers a terminal."""
+    return stderr.startswith("faultlines: ") and stderr.endswith("\n") and stderr[:-1].isprintable()

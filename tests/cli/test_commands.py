@@ -1,0 +1,358 @@
+"""The command line through a real subprocess: stdout the result, stderr one line, exit code the verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, run
+
+
+def test_demo_finds_what_was_planted_and_writes_json(tmp_path: Path) -> None:
+    done = run("demo", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 clusters of 40 groups by country differ" in done.stdout
+    assert "Planted: 3 clusters with true lifts -6%, +2%, +9%." in done.stdout
+    assert "Found: all 3" in done.stdout
+    written = json.loads((tmp_path / "faultlines-demo.json").read_text(encoding="utf-8"))
+    assert written["n_clusters"] == 3
+    assert len(written["groups"]) == 40
+    assert "The page to look at is faultlines-demo.html" in done.stdout
+    page = (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8")
+    assert "What must not be concluded" in page
+    assert run("demo", cwd=tmp_path).stdout == done.stdout
+    assert (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8") == page
+    assert run("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
+
+
+def test_estimates_from_csv_and_parquet_equal_the_library(table: Path) -> None:
+    expected = fl.cluster(fl.Estimates.from_frame(table, "country", "lift", "sd"), alpha=0.01, seed=3)
+    for path in (table, table.with_suffix(".parquet")):
+        done = run("estimates", path, *BY, "--alpha", "0.01", "--seed", "3")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"{expected}\n"
+
+
+def test_json_to_a_file_and_to_stdout(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    assert run("estimates", table, *BY, "--json", out).returncode == 0
+    piped = run("estimates", table, *BY, "--json", "-")
+    assert json.loads(piped.stdout) == json.loads(out.read_text(encoding="utf-8"))
+    assert json.loads(piped.stdout)["rejected"] is True
+
+
+def test_options_reach_the_library(table: Path) -> None:
+    done = run("estimates", table, *BY, "--n", "users", "--min-size", "20000", "--draws", "777", "--no-refine")
+    assert "Left out, fewer than 20000 in the group" in done.stdout
+    assert "Calibrated on 777 draws" in done.stdout
+    bonferroni = run("estimates", table, *BY, "--guarantee", "bonferroni")
+    assert "bonferroni, α = 0.05" in bonferroni.stdout
+
+
+def test_the_gate_trips_only_on_a_split(table: Path, tmp_path: Path) -> None:
+    assert run("estimates", table, *BY, "--fail-on-split").returncode == 1
+    assert run("estimates", table, *BY).returncode == 0
+    same = tmp_path / "same.csv"
+    same.write_text("country,lift,sd\nDE,1,1\nFR,1.5,1\n")
+    done = run("estimates", same, *BY, "--fail-on-split")
+    assert done.returncode == 0
+    assert done.stdout.startswith("No difference between 2 groups by country can be claimed")
+
+
+def test_several_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("country,device,lift,sd\nDE,app,0,1\nDE,web,0.1,1\nFR,app,9,1\nFR,web,9.2,1\n")
+    done = run("estimates", path, *BY, "--by", "device")
+    assert "2 clusters of 4 groups by country × device differ" in done.stdout
+    assert "2  country = FR\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--by", "contry", "--estimate", "lift", "--se", "sd"),
+            "by='contry': no such column. Did you mean 'country'?",
+        ),
+        ((*BY, "--alpha", "2"), "alpha=2.0: must lie strictly between 0 and 1"),
+        ((*BY, "--alpha", "low"), "--alpha"),
+        ((*BY, "--guarantee", "bonferoni"), "Did you mean 'bonferroni'?"),
+        ((*BY, "--draws", "0"), "draws=0: must be a whole number above 0"),
+        ((*BY, "--draws", "500", "--guarantee", "bonferroni"), "draws=500: means nothing to bonferroni"),
+        ((*BY, "--seed", "-4"), "seed=-4"),
+        ((*BY, "--min-size", "10"), "sizes of the groups are not known"),
+        ((*BY, "--json", "no/such/folder/out.json"), "there is no such folder. Make 'no/such/folder' first."),
+        (("--by", "country", "--estimate", "lift"), "--se"),
+        (("--nonsense",), "--nonsense"),
+        (("--by", "country", "--estimate", "country", "--se", "sd"), "the column is not numeric (row 1 holds 'AT')"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_2(warm: Warm, table: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = warm("estimates", table, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert done.stderr.startswith("faultlines: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("absent.csv", None), ("empty.csv", b""), ("broken.parquet", b"PAR1"), ("noise.csv", bytes(range(256)) * 9)],
+)
+def test_bad_files_are_one_line_and_exit_2(tmp_path: Path, name: str, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = run("estimates", tmp_path / name, *BY)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert name in done.stderr
+
+
+def piped(command: str, table: Path, *extra: str) -> list[int]:
+    """Exit codes of `faultlines … | reader`."""
+    words = f"{sys.executable} -c 'from faultlines.cli import main; main()' estimates {table} {' '.join((*BY, *extra))}"
+    script = f'{command.format(words)}; echo "${{PIPESTATUS[@]}}" >&2'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return [int(code) for code in done.stderr.split("\n")[-2].split()]
+
+
+@pytest.mark.parametrize("buffering", ["PYTHONUNBUFFERED=1", "PYTHONUNBUFFERED="])
+def test_the_verdict_does_not_hang_on_who_reads_it(table: Path, buffering: str) -> None:
+    assert piped(f"export {buffering}; {{}} | true", table, "--fail-on-split")[0] == 1
+    assert piped(f"export {buffering}; {{}} | true", table)[0] == 0
+    assert piped(f"export {buffering}; {{}} >&-", table, "--fail-on-split")[0] == 1
+    if Path("/dev/full").exists():
+        assert piped(f"export {buffering}; {{}} > /dev/full", table, "--fail-on-split")[0] == 2
+
+
+def test_a_table_on_stdin_and_the_version(table: Path) -> None:
+    words = [*COMMAND, "estimates", "-", *BY]
+    done = subprocess.run(words, input=table.read_bytes(), capture_output=True, check=True)
+    assert done.stdout.decode() == run("estimates", table, *BY).stdout
+    assert run("--version").stdout == f"faultlines {fl.cluster(fl.Estimates([1], [1])).summary()['faultlines']}\n"
+
+
+def test_names_in_json_survive_any_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("country,lift,sd\n日本,0,1\nÖ,9,1\n", encoding="utf-8")
+    env = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run([*COMMAND, "estimates", path, *BY, "--json", "-"], capture_output=True, env=env, check=True)
+    assert json.loads(done.stdout.decode("utf-8"))["clusters"][0]["members"] == ["日本"]
+
+
+def test_no_arguments_is_help_and_help_is_light() -> None:
+    assert run().stdout == run("--help").stdout
+    assert "estimates" in run().stdout
+    probe = "import sys, faultlines.cli; print(sorted({'numpy', 'scipy', 'duckdb', 'narwhals'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(table: Path) -> None:
+    script = f"{sys.executable} -c 'from faultlines.cli import main; main()' estimates {table} {' '.join(BY)} --json -"
+    done = subprocess.run(["bash", "-c", f"{script} | head -1"], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def test_an_interrupt_ends_cleanly_and_progress_is_for_terminals(tmp_path: Path) -> None:
+    """Long work on a terminal shows a bar, and stops at once with one line."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "large.csv"
+    values = np.where(np.arange(20_000) < 10_000, 0.0, 3.0) + rng.standard_normal(20_000)
+    pd.DataFrame({"country": np.arange(20_000), "lift": values, "sd": 1.0}).to_csv(path, index=False)
+    screen, terminal = pty.openpty()
+    arguments = ["estimates", str(path), *BY, "--draws", "2000000"]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=terminal, env=_terminal())
+    os.close(terminal)
+    shown = b""
+    deadline = time.monotonic() + 60
+    while b"drawing" not in shown and time.monotonic() < deadline:
+        shown += os.read(screen, 4096)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    while True:
+        try:
+            shown += os.read(screen, 4096)
+        except OSError:
+            break
+    os.close(screen)
+    assert b"drawing groups that are all alike" in shown
+    assert b"faultlines: interrupted" in shown
+    assert b"Traceback" not in shown
+
+
+def _terminal() -> dict[str, str]:
+    return {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+
+
+def test_experiment_finds_the_country_that_reacts(shop: Path) -> None:
+    for path in (shop, shop.with_suffix(".csv"), f"{shop.parent}/*.parquet"):
+        done = run(
+            "experiment", path, *EXPERIMENT, "--metric", "lift:revenue", "--unit", "user_id", "--covariate", "before"
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("2 clusters of 4 groups by country differ in lift of revenue")
+        assert done.stdout.splitlines()[4].endswith("  DE")
+    ratio = run("experiment", shop, *EXPERIMENT, "--metric", "ratio_lift:revenue/views", "--fail-on-split")
+    assert ratio.returncode == 1
+    assert "ratio lift of revenue/views" in ratio.stdout
+
+
+def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    metrics = ("--metric", "true_positive_rate", "--metric", "accuracy", "--metric", "selection_rate")
+    done = warm("model", shop, *MODEL, "--y-pred", "pred", *metrics, "--json", out)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("3 metrics, Holm's correction at α = 0.05 over all of them.")
+    assert "2 clusters of 4 groups by country differ in true positive rate" in done.stdout
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert written["correction"] == "holm"
+    assert [one["measure"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
+    levels = sorted(one["alpha"] for one in written["metrics"])
+    assert levels[0] == pytest.approx(0.05 / 3)
+    both = warm(
+        "model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc"
+    )
+    assert both.returncode == 0
+    scored = warm(
+        "model", shop, *MODEL, "--score", "score", "--threshold", "0.5", "--metric", "accuracy", "--metric", "auc"
+    )
+    assert scored.returncode == 0
+    binned = warm("model", shop, *MODEL, "--by", "age:25", "--y-pred", "pred", "--metric", "accuracy")
+    assert "by country × age differ in accuracy" in binned.stdout
+    tenths = warm("model", shop, *MODEL, "--by", "age:q2", "--y-pred", "pred", "--metric", "accuracy")
+    assert tenths.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "words"),
+    [
+        ("experiment", (*EXPERIMENT, "--metric", "lft:revenue"), "Did you mean 'lift'?"),
+        ("experiment", (*EXPERIMENT, "--metric", "lift"), "Write it as in lift:revenue."),
+        ("experiment", (*EXPERIMENT, "--metric", "ratio_lift:revenue"), "Write it as in ratio_lift:clicks/views."),
+        ("experiment", (*EXPERIMENT, "--metric", "lift:revenu"), "Did you mean 'revenue'?"),
+        ("experiment", (*EXPERIMENT[:-1], "C", "--metric", "lift:revenue"), "There are: 'A', 'B'."),
+        ("experiment", (*EXPERIMENT, "--metric", "lift:label"), "is not numeric"),
+        ("model", (*MODEL, "--metric", "acuracy", "--y-pred", "pred"), "Did you mean 'accuracy'?"),
+        ("model", (*MODEL, "--metric", "accuracy"), "needs --score or --y-pred"),
+        ("model", (*MODEL, "--metric", "accuracy", "--score", "score"), "threshold=None: must be a number"),
+        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--weight", "views"), "means nothing to auc"),
+        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--threshold", "1"), "means nothing to auc"),
+        ("model", (*MODEL, "--metric", "accuracy", "--y-pred", "pred", "--threshold", "1"), "both say what was"),
+        ("model", (*MODEL[:5], "Yes", "--metric", "accuracy", "--y-pred", "pred"), "There are: 'no' or 'yes'."),
+        ("model", (*MODEL, "--by", "age:q10.5", "--metric", "accuracy", "--y-pred", "pred"), "by[1]='age:q10.5'"),
+        ("model", (*MODEL, "--metric", "auc"), "needs --score"),
+        ("model", ("--by", "country", "--metric", "accuracy", "--y-pred", "pred"), "needs --y-true"),
+        ("model", (*MODEL[:4], "--metric", "accuracy", "--y-pred", "pred"), "positive='no' or 'yes'"),
+    ],
+)
+def test_bad_row_arguments_are_one_line_and_exit_2(
+    warm: Warm, shop: Path, command: str, arguments: tuple[str, ...], words: str
+) -> None:
+    done = warm(command, shop, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_power_on_the_command_line(warm: Warm, tmp_path: Path) -> None:
+    done = warm("power", "--groups", "10", "--size", "400", "--spread", "1", "--gap", "0.5", "--runs", "50")
+    assert done.returncode == 0, done.stderr
+    assert "A gap of 0.5 between 5 and 5 of 10 groups: detected with chance 1.00" in done.stdout
+    table = tmp_path / "plan.csv"
+    table.write_text("country,sd,users\nDE,0.01,900\nAT,0.02,400\nCH,0.03,100\n")
+    for options in (("--se", "sd"), ("--n", "users", "--spread", "0.5"), ("--se", "sd", "--only", "DE")):
+        done = warm("power", str(table), "--by", "country", *options, "--runs", "50", "--json", "-")
+        assert done.returncode == 0, done.stderr
+        assert 0 < json.loads(done.stdout)["smallest"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "FILE: is missing"),
+        (("no.csv", "--by", "g", "--se", "s"), "no such file"),
+        (("--groups", "1", "--size", "9", "--spread", "1"), "groups=1"),
+        (("--groups", "5", "--size", "0", "--spread", "1"), "size=0"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--se", "x"), "name columns of a file"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--share", "0.5", "--only", "a"), "both say who differs"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--only", "a"), "no such group 'a'"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdout:2"), "fraction=2.0"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdut"), "Did you mean 'holdout'?"),
+        (
+            ("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "stepdown:3"),
+            "Write holdout:0.3 or folds:10",
+        ),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--target", "2"), "target=2.0"),
+    ],
+)
+def test_bad_plans_are_one_line_and_exit_2(warm: Warm, arguments: tuple[str, ...], words: str) -> None:
+    done = warm("power", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_guarantee_and_comparison_on_the_command_line(warm: Warm, shop: Path) -> None:
+    odds = warm("model", shop, *MODEL, "--metric", "equalized_odds", "--y-pred", "pred")
+    assert odds.returncode == 0, odds.stderr
+    assert "true positive rate" in odds.stdout
+    joint = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--metric", "difference:views", "--joint")
+    assert joint.returncode == 0, joint.stderr
+    assert "lift of revenue and difference of views" in joint.stdout
+    for guarantee in ("stepdown", "holdout:0.3", "folds:3"):
+        done = warm("experiment", shop, *EXPERIMENT, "--metric", "difference:revenue", "--guarantee", guarantee)
+        assert done.returncode == 0, done.stderr
+    beyond = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5")
+    assert "by more than 0.5" in beyond.stdout
+    for options, words in (
+        (("--joint",), "needs two metrics or more"),
+        (("--split-unit", "views"), "means nothing to calibrated"),
+        (("--tolerance", "-1"), "tolerance=-1"),
+    ):
+        done = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", *options)
+        assert (done.returncode, done.stdout) == (2, ""), options
+        assert words in done.stderr
+
+
+def test_page_and_pictures_are_written(tmp_path: Path, table: Path) -> None:
+    page, picture = tmp_path / "out.html", tmp_path / "out.svg"
+    done = run("estimates", table, *BY, "--report", page, "--plot", picture)
+    assert done.returncode == 0, done.stderr
+    written = page.read_text(encoding="utf-8")
+    assert "differ" in written
+    assert f"faultlines estimates {table} --by country" in written  # how to do it again
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            ["--plot", "x.bmp"],
+            "plot='x.bmp': does not end in .svg or .png or .html or .json or .pdf. Use for example 'out.svg'.",
+        ),
+        (["--plot", "none/x.svg"], "plot='none/x.svg': there is no such folder. Make 'none' first."),
+        (["--report", "none/x.html"], "report='none/x.html': there is no such folder. Make 'none' first."),
+        (["--report", "x.pdf"], "report='x.pdf': does not end in .html or .htm. Use for example 'out.html'."),
+    ],
+)
+def test_pictures_that_cannot_be_written_are_refused_at_once(
+    warm: Warm, options: list[str], problem: str, table: Path, tmp_path: Path
+) -> None:
+    done = warm("estimates", table, *BY, *options, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"faultlines: {problem}\n"

@@ -1,0 +1,150 @@
+"""What an experiment can see: against plain loops and textbook formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.estimates.scales import ANSCOMBE
+
+RATES = fl.Estimates([0.3, 0.4], [0.01, 0.01], scale=ANSCOMBE)
+
+
+def test_two_groups_are_the_z_test() -> None:
+    for gap in (1.0, 3.0):
+        found = fl.power([1.0, 1.0], gap=gap, split=[1.0, 0.0], runs=3000)
+        z = gap / math.sqrt(2)
+        expected = stats.norm.sf(1.96 - z) + stats.norm.cdf(-1.96 - z)
+        assert found.detected == pytest.approx(expected, abs=4 * found.error)
+    # 80% power of a two-sided z test needs 2.80 standard errors.
+    assert found.smallest == pytest.approx(2.80 * math.sqrt(2), rel=0.05)
+
+
+@pytest.mark.parametrize("guarantee", ["calibrated", "bonferroni", "holdout"])
+def test_detected_and_recovered_as_in_a_plain_loop(guarantee: Any) -> None:
+    se, effects = np.linspace(0.5, 1.5, 12), np.repeat([0.0, 4.0], 6)
+    found = fl.power(se, gap=4.0, split=effects / 4, guarantee=guarantee, runs=200)
+    rng = np.random.default_rng(1)
+    detected = recovered = 0
+    for seed in range(200):
+        estimates = fl.Estimates(effects + se * rng.standard_normal(12), se)
+        c = fl.cluster(estimates, guarantee=guarantee, seed=seed)
+        detected += c.rejected
+        recovered += c.labels.tolist() == [1] * 6 + [2] * 6
+    assert found.detected == pytest.approx(detected / 200, abs=0.12)
+    assert found.recovered == pytest.approx(recovered / 200, abs=0.14)
+
+
+def test_the_smallest_gap_is_the_one_asked_for() -> None:
+    se = np.ones(20)
+    smallest = fl.power(se, runs=1500).smallest
+    assert fl.power(se, gap=smallest, runs=1500, seed=9).detected == pytest.approx(0.8, abs=0.05)
+    assert fl.power(se, runs=300, target=0.5).smallest < smallest
+    assert fl.power(2 * se, runs=300).smallest == pytest.approx(2 * smallest, rel=0.1)
+
+
+def test_sizes_and_a_spread() -> None:
+    by_size = fl.power(np.full(10, 400), spread=3.0, runs=200)
+    assert by_size.smallest == pytest.approx(fl.power(np.full(10, 3 * 2 / 20), runs=200).smallest, rel=1e-9)
+    one_arm = fl.power(np.full(10, 400), spread=3.0, arms=1, runs=200)
+    assert one_arm.smallest == pytest.approx(by_size.smallest / 2, rel=0.03)
+
+
+def test_after_an_experiment_that_found_nothing() -> None:
+    estimates = simulate.null(15, seed=2).estimates
+    c = fl.cluster(estimates)
+    assert not c.rejected
+    found = fl.power(c, runs=200)
+    assert found.smallest == fl.power(estimates, runs=200).smallest
+    assert "Smallest gap detected with chance 80%, between 7 and 8 of 15 groups" in str(found)
+    assert found.gap is None
+    assert found.to_dict()["planned"] == [7, 8]
+
+
+def test_rates_are_planned_in_points() -> None:
+    trials = np.full(16, 2000.0)
+    estimates = fl.Estimates(
+        ANSCOMBE.forward(0.1 * trials, trials), 1 / np.sqrt(4 * trials + 2), scale=ANSCOMBE, natural=np.full(16, 0.1)
+    )
+    found = fl.power(estimates, runs=300, split=0.5)
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(200):
+        successes = rng.binomial(2000, np.repeat([0.1, 0.1 + found.smallest], 8))
+        theta = ANSCOMBE.forward(successes.astype(float), trials)
+        hits += fl.cluster(fl.Estimates(theta, estimates.se, scale=ANSCOMBE)).rejected
+    assert hits / 200 == pytest.approx(0.8, abs=0.12)
+
+
+def test_counts_are_planned_as_rates_of_events() -> None:
+    rng = np.random.default_rng(0)
+    found = fl.power(fl.cluster(fl.poisson(rng.poisson(500, 10), np.full(10, 100.0))), runs=200)
+    hits = 0
+    for _ in range(150):
+        events = rng.poisson(100 * np.repeat([5.0, 5.0 + found.smallest], 5))
+        hits += fl.cluster(fl.poisson(events, np.full(10, 100.0)), guarantee=fl.Calibrated(draws=199)).rejected
+    assert hits / 150 == pytest.approx(0.8, abs=0.13)
+
+
+def test_a_held_out_result_is_planned_with_all_of_the_data() -> None:
+    estimates = simulate.null(15, seed=2).estimates
+    held = fl.cluster(estimates, guarantee="holdout")
+    assert fl.power(held, runs=200).smallest == pytest.approx(fl.power(estimates, runs=200).smallest, rel=0.02)
+
+
+def test_more_than_two_levels_and_named_groups() -> None:
+    estimates = fl.Estimates(np.zeros(6), np.ones(6), list("abcdef"))
+    named = fl.power(estimates, gap=8.0, split=["a", "c"], runs=100)
+    assert named.planned == (4, 2)
+    assert named.recovered is not None
+    assert named.recovered > 0.8
+    three = fl.power(estimates, gap=9.0, split=[0, 0, 1, 1, 2, 2], runs=100)
+    assert three.planned == (2, 2, 2)
+    assert "Steps of 9 between 2 and 2 and 2 of 6 groups" in str(three)
+
+
+def test_tolerance_and_degrees_of_freedom_cost_power() -> None:
+    se = np.ones(10)
+    plain = fl.power(se, runs=150).smallest
+    assert fl.power(se, runs=150, tolerance=1.0).smallest > plain + 0.8
+    few = fl.power(fl.Estimates(np.zeros(10), se, dof=4), runs=60, guarantee=fl.Calibrated(draws=99))
+    assert few.smallest > plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"gap": -1.0}, r"gap=-1\.0"),
+        ({"gap": "big"}, "gap='big'"),
+        ({"split": 1.5}, r"split=1\.5"),
+        ({"split": ["nobody"]}, "no such group 'nobody'"),
+        ({"split": []}, "plans nothing"),
+        ({"split": [0, 0, 0, 0]}, "the same effect everywhere"),
+        ({"split": {"a": 1}}, "is not a valid split"),
+        ({"split": [0, 0, 0, 1e-30]}, "is not reached by any gap"),
+        ({"data": [[1], [1, 2]]}, "is not one number per group"),
+        ({"alpha": 0.9}, r"Use target=0\.95"),
+        ({"data": RATES, "gap": 5.0}, "rates differ by less than 1"),
+        ({"spread": -1}, "spread=-1"),
+        ({"spread": 1, "arms": 3}, "arms=3"),
+        ({"target": 0.01}, r"target=0\.01"),
+        ({"runs": 3}, "runs=3"),
+        ({"alpha": 5}, "alpha=5"),
+        ({"guarantee": "x"}, "guarantee='x'"),
+        ({"data": [1.0]}, "has one group"),
+        ({"data": [1.0, -1.0]}, "se=-1"),
+        ({"data": "wide"}, "data='wide'"),
+        ({"data": fl.Estimates(np.ones((3, 2)), np.ones((3, 2)))}, "2 effects at once"),
+        ({"data": fl.Estimates([0, 1], [1, 1]), "spread": 1.0}, "these have none"),
+    ],
+)
+def test_bad_plans(arguments: dict[str, Any], words: str) -> None:
+    options: dict[str, Any] = {"data": np.ones(4)} | arguments
+    with pytest.raises(fl.InputError, match=words):
+        fl.power(options.pop("data"), **options)

@@ -1,0 +1,475 @@
+"""Adjusted p-values: against independent Monte Carlo, in exact cases, far in the tail, on any number of cores."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.cluster.hierarchy import linkage
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.comparison import line
+from faultlines.comparison.choose import equal_effects
+from faultlines.comparison.precision import true_scales
+from faultlines.comparison.tails import log_chi_square_tail, log_t_tail
+from faultlines.guarantees import null
+from faultlines.guarantees.base import splitter
+from tests import oracles
+
+
+def judged(estimates: fl.Estimates, guarantee: fl.Calibrated | fl.Bonferroni, seed: int = 0) -> np.ndarray:
+    return np.exp(guarantee.judge(equal_effects(estimates), seed, refine=True).path.gap_pvalues())
+
+
+def test_two_groups_are_the_two_sided_z_test_exactly() -> None:
+    for theta, se in (([0.0, 1.0], [0.5, 0.3]), ([0.0, 9.0], [1.0, 1e-3]), ([2.0, 2.0], [1.0, 1.0])):
+        z = abs(theta[1] - theta[0]) / math.hypot(*se)
+        assert judged(fl.Estimates(theta, se), fl.Calibrated(draws=20))[0] == pytest.approx(math.erfc(z / math.sqrt(2)))
+
+
+@pytest.mark.parametrize("size", [3, 12, 40])
+def test_p_agrees_with_plain_counting_over_scipys_trees(size: int) -> None:
+    rng = np.random.default_rng(size)
+    tops = np.array([linkage(rng.standard_normal((size, 1)), "ward")[-1, 2] ** 2 / 2 for _ in range(4000)])
+    for quantile in (0.5, 0.9, 0.97):
+        target = float(np.quantile(tops, quantile))
+        theta = rng.standard_normal(size)
+        theta *= math.sqrt(target / fl.agglomerate(fl.Estimates(theta, np.ones(size))).heights[-1])
+        p = judged(fl.Estimates(theta, np.ones(size)), fl.Calibrated(draws=4000)).min()
+        assert p == pytest.approx(1 - quantile, abs=4 * math.sqrt(quantile * (1 - quantile) / 4000))
+
+
+@pytest.mark.parametrize("groups", [4, 90, 3_000, 100_000])
+@pytest.mark.parametrize("merges", [100, 1_000])
+def test_every_merge_has_nearly_its_exact_p(groups: int, merges: int) -> None:
+    """Few merges in question or many, few groups or very many: p is off by less than Monte Carlo error anyway."""
+    rows, block = line._blocks(np.ones(groups), None, 0, best=False)
+    fractions = np.concatenate(
+        [[0.99], *(block(number, min(rows, 100 - number * rows)) for number in range(-(-100 // rows)))]
+    )
+    expected = fractions[1:].mean() * (groups - 1)
+    heights = expected * (1 + math.sqrt(2 / groups) * np.linspace(-9, 30, merges))
+    heights = np.append(np.abs(heights), 50 * expected)
+    log_p = null._log_pvalues(heights, fractions, groups - 1)
+    exact = np.array([null._log_p_of_top(height, fractions, groups - 1) for height in heights[:: merges // 50]])
+    off = log_p[:: merges // 50] - exact
+    assert np.all(off > -0.02)
+    assert np.all(off[exact > -20] < 0.02)
+    assert np.all(np.diff(log_p[np.argsort(heights)]) <= 1e-12)
+
+
+@pytest.mark.parametrize(("groups", "profile"), [(2, "zipf"), (5, "lognormal"), (21, "equal"), (60, "zipf")])
+def test_p_is_uniform_under_the_null_even_with_few_draws(groups: int, profile: simulate.Profile) -> None:
+    """Exactly uniform, so the smallest p must reach far below one in so many draws."""
+    rng = np.random.default_rng(groups)
+    p = []
+    for seed in range(1500):
+        estimates = simulate.null(groups, profile=profile, seed=rng).estimates
+        p.append(judged(estimates, fl.Calibrated(draws=39), seed).min())
+    assert stats.kstest(p, "uniform").pvalue > 0.001
+    assert min(p) < 1 / 200
+
+
+def test_less_monte_carlo_noise_than_counting() -> None:
+    """The claim of docs/method.md: a fifth of the variance at p near 0.05 and a hundred groups."""
+    rng = np.random.default_rng(0)
+    theta = rng.standard_normal(100)
+    tops = [fl.agglomerate(simulate.null(100, seed=rng).estimates).gap_heights.max() for _ in range(2000)]
+    theta *= math.sqrt(np.quantile(tops, 0.95) / fl.agglomerate(fl.Estimates(theta, np.ones(100))).gap_heights.max())
+    p = [judged(fl.Estimates(theta, np.ones(100)), fl.Calibrated(draws=200), seed).min() for seed in range(200)]
+    assert np.mean(p) == pytest.approx(0.05, abs=0.02)
+    assert np.var(p) < 0.05 * 0.95 / 200 / 5
+
+
+def test_estimated_variances_do_not_make_false_claims() -> None:
+    """With dof = 5 and no allowance for it, seven in ten of these would be claims."""
+    rng = np.random.default_rng(5)
+    claims = 0
+    for seed in range(300):
+        estimates = simulate.null(60, dof=5, seed=rng).estimates
+        claims += judged(estimates, fl.Calibrated(draws=199), seed).min() < 0.05
+    assert claims / 300 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
+    assert claims > 0
+
+
+def test_scales_shrink_by_the_scatter_of_estimated_variances() -> None:
+    rng = np.random.default_rng(0)
+    for spread in (0.0, 0.5, 2.0):
+        sigma = np.exp(spread * rng.standard_normal(4000))
+        se = sigma * np.sqrt(rng.chisquare(5, 4000) / 5)
+        scales = true_scales(se, np.full(4000, 5.0))
+        assert np.std(np.log(scales)) == pytest.approx(spread, abs=0.07)
+        assert np.mean(np.log(scales)) == pytest.approx(np.mean(np.log(sigma)), abs=0.05)
+    known = true_scales(np.array([1.0, 2, 3]), np.array([1e15, np.inf, 1e15]))
+    np.testing.assert_allclose(known, [1, 2, 3], rtol=1e-5)
+
+
+def test_small_p_with_estimated_variances_are_not_below_students_t() -> None:
+    """One group known, one with dof degrees of freedom: the truth is a t test."""
+    for dof in (3, 5, 20, 100):
+        for t in (2.0, 4.0, 7.0, 10.0, 15.0, 40.0):
+            p = judged(fl.Estimates([0, t], [0.001, 1], dof=[np.inf, dof]), fl.Calibrated(draws=999)).min()
+            truth = 2 * stats.t.sf(t, dof)
+            assert p >= truth / 1.5, (dof, t)
+            assert p <= max(20 * truth, 1e-3), (dof, t)
+
+
+def test_students_tail_in_logarithms() -> None:
+    t = np.array([0.5, 5.0, 100.0, 1e5])
+    np.testing.assert_allclose(log_t_tail(t, 5.0), stats.t.logsf(t, 5) + math.log(2), rtol=1e-9)
+    # 50-digit arithmetic: log of I_x(5000, 1/2) at x = 10⁴/(10⁴ + t²), where doubles have long underflowed.
+    assert log_t_tail(np.array([50.0]), 1e4)[0] == pytest.approx(-1119.744423674522, abs=1e-3)
+
+
+@pytest.mark.parametrize("dof", [None, [3.0, 5, 80, 7, np.inf]])
+def test_the_order_of_the_groups_changes_nothing(dof: list[float] | None) -> None:
+    theta, se = np.array([0.0, 1, 2, 2, 7]), np.array([1.0, 2, 0.5, 0.3, 1])
+    shuffle = np.array([3, 0, 4, 2, 1])
+    there = judged(fl.Estimates(theta, se, dof=dof), fl.Calibrated(draws=500))
+    back = None if dof is None else np.array(dof)[shuffle]
+    np.testing.assert_array_equal(
+        there, judged(fl.Estimates(theta[shuffle], se[shuffle], dof=back), fl.Calibrated(500))
+    )
+
+
+@pytest.mark.parametrize("dof", [None, 8])
+def test_the_number_of_cores_changes_nothing(dof: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates = simulate.planted([0, 2], [40, 40], profile="lognormal", dof=dof, seed=1).estimates
+    seen = []
+    for cores in (1, 2, 7):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)), raising=False)
+        seen.append(judged(estimates, fl.Calibrated(draws=3000)))
+    np.testing.assert_array_equal(seen[0], seen[1])
+    np.testing.assert_array_equal(seen[0], seen[2])
+    assert not np.array_equal(seen[0], judged(estimates, fl.Calibrated(draws=3000), seed=1))
+
+
+def test_draws_stop_early_only_when_p_is_large() -> None:
+    alike, apart = simulate.null(30, seed=2).estimates, simulate.planted([0, 5], [15, 15], seed=2).estimates
+    for estimates, draws in ((alike, 1024), (apart, 10_000)):
+        judgement = fl.Calibrated().judge(equal_effects(estimates), 0, refine=True)
+        assert judgement.facts["draws"] == draws
+    assert judged(alike, fl.Calibrated()).min() > 0.2
+
+
+@pytest.mark.parametrize(("groups", "draws"), [(200, 10_000), (50_000, 2_000), (2_000_000, 150)])
+def test_default_draws_shrink_with_the_number_of_groups(groups: int, draws: int) -> None:
+    assert equal_effects(fl.Estimates(np.zeros(groups), np.ones(groups))).default_draws == draws
+
+
+def test_far_tails_are_right_where_doubles_end() -> None:
+    """Reference values from 50-digit arithmetic."""
+    for value, dof, expected in (
+        (2_000.0, 101, -804.53465673163714597),
+        (1e6, 101, -499496.96216930450356684),
+        (1e5, 1, -50005.98226408487985397),
+    ):
+        assert log_chi_square_tail(np.array([value]), dof)[0] == pytest.approx(expected, rel=1e-10)
+    near = np.array([0.0, 0.5, 30.0, 900.0])
+    np.testing.assert_allclose(log_chi_square_tail(near, 20), stats.chi2.logsf(near, 20), rtol=1e-9, atol=1e-15)
+
+
+def test_bonferroni_is_algorithm_2_to_the_letter() -> None:
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        size = int(rng.integers(2, 26))
+        theta, se = rng.standard_normal(size) * 5, np.exp(rng.standard_normal(size))
+        steps = oracles.literal_algorithm_2(theta.tolist(), se.tolist())
+        for alpha in (0.001, 0.05, 0.5):
+            found = fl.cluster(fl.Estimates(theta, se), alpha=alpha, guarantee="bonferroni", refine=False)
+            assert oracles.partition_of(found.labels.tolist()) == oracles.stopped_at(steps, size, alpha)
+
+
+def test_bonferroni_far_in_the_tail() -> None:
+    found = fl.cluster(fl.Estimates([0.0, 1e3], [1.0, 1.0]), guarantee="bonferroni")
+    assert found.rejected
+    assert found.pvalue == 5e-324
+    assert found.log_pvalue == pytest.approx(-250_006.787_4 + math.log(4), abs=1e-3)
+    assert "p < 1e-10" in str(found)
+    farther = fl.cluster(fl.Estimates([0.0, 1e9], [1.0, 1.0]), guarantee="bonferroni")
+    assert "p < 1e-10" in str(farther)
+
+
+@pytest.mark.parametrize("draws", [0, -1, 2.5, True, "many"])
+def test_draws_must_be_a_whole_number(draws: object) -> None:
+    with pytest.raises(fl.InputError, match="draws="):
+        fl.Calibrated(draws=draws)  # type: ignore[arg-type]
+
+
+def test_levels_are_out_of_reach_of_counted_draws_only() -> None:
+    """Lengths of normal draws are integrated, so p is right at any level; counts cannot get below one in so many."""
+    estimates = simulate.planted([0, 9], [3, 3]).estimates
+    found = fl.cluster(estimates, guarantee=fl.Calibrated(draws=18))
+    assert found.at(1e-6).rejected
+    counts = fl.binomial([10, 12, 60, 64], 200)
+    with pytest.raises(fl.InputError, match=r"alpha=0\.05: is out of reach of 18 draws"):
+        fl.cluster(counts, guarantee=fl.Calibrated(draws=18))
+    counted = fl.cluster(counts, guarantee=fl.Calibrated(draws=99))
+    assert counted.pvalue == pytest.approx(0.01)
+    with pytest.raises(fl.InputError, match="is out of reach of 99 draws"):
+        counted.at(0.001)
+    assert fl.holm([counted] * 12, 0.05)[0].n_clusters == 1  # a level that follows from another one is no error
+
+
+@pytest.mark.parametrize("name", ["calibrate", "none", None, 3])
+def test_unknown_guarantee(name: object) -> None:
+    with pytest.raises(fl.InputError, match="guarantee="):
+        fl.cluster(simulate.null(5).estimates, guarantee=name)  # type: ignore[arg-type]
+
+
+def groups_apart(seed: int = 0) -> fl.Estimates:
+    return simulate.planted([0, 6, 14], [7, 8, 6], profile="lognormal", seed=seed).estimates
+
+
+@pytest.mark.parametrize("refine", [False, True])
+def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -> None:
+    """Written out: the tree of one part, all pairs of each level on the other, the running maximum of the largest p."""
+    for seed in range(12):
+        estimates = simulate.planted([0, 4], [6, 7], profile="lognormal", seed=seed).estimates
+        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4), refine=refine, seed=seed)
+        explored, held = equal_effects(estimates).divided((0.6, 0.4), splitter(seed))
+        assert held.estimates.theta.tolist() == found.estimates.theta.tolist()
+        tree = fl.cluster(explored.estimates, refine=refine)
+        reached = 0.0
+        for level in found.path()[1:]:
+            labels = tree.path()[level.n_clusters - 1].labels
+            largest = 0.0
+            for a in range(1, level.n_clusters + 1):
+                for b in range(a + 1, level.n_clusters + 1):
+                    means, variances = [], []
+                    for c in (a, b):
+                        weight = held.estimates.se[labels == c] ** -2.0
+                        means.append(np.average(held.estimates.theta[labels == c], weights=weight))
+                        variances.append(1 / weight.sum())
+                    largest = max(largest, 2 * stats.norm.sf(abs(means[0] - means[1]) / math.sqrt(sum(variances))))
+            reached = max(reached, largest)
+            assert level.pvalue == pytest.approx(reached if reached < 0.5 else 1.0)
+            if reached >= 0.5:
+                break
+            assert oracles.partition_of(level.labels.tolist()) == oracles.partition_of(labels.tolist())
+
+
+def test_holdout_reports_the_held_out_part() -> None:
+    estimates = groups_apart()
+    found = fl.cluster(estimates, guarantee="holdout")
+    assert found.n_clusters == 3
+    np.testing.assert_allclose(found.estimates.se, estimates.se * math.sqrt(2))
+    for cluster, number in zip(found.clusters, (1, 2, 3), strict=True):
+        weight = found.estimates.se[found.labels == number] ** -2.0
+        mean = np.average(found.estimates.theta[found.labels == number], weights=weight)
+        assert cluster.estimate == pytest.approx(mean)
+        assert cluster.se == pytest.approx(weight.sum() ** -0.5)
+    assert "descriptive" not in str(found)
+    assert "tested and estimated on the other 50%" in str(found)
+    assert fl.cluster(estimates, guarantee="holdout", seed=1).pvalue != found.pvalue
+
+
+@pytest.mark.parametrize("folds", [None, 5])
+def test_folds_take_one_fold_a_step(folds: int | None) -> None:
+    """Written out: test and merge on fold b alone, the partition before the first step below α/K is reported."""
+    for seed in range(12):
+        estimates = simulate.planted([0, 30], [4, 5], profile="lognormal", seed=seed).estimates
+        found = fl.cluster(estimates, guarantee=fl.Folds(n=folds), refine=False, seed=seed)
+        count = folds or 9
+        parts = equal_effects(estimates).divided((1 / count,) * count, splitter(seed))
+        clusters = [frozenset([i]) for i in range(9)]
+        if folds:  # the first fold merges down to as many clusters as there are folds
+            labels = fl.cluster(parts.pop(0).estimates, refine=False).path()[folds - 1].labels
+            clusters = [frozenset(np.flatnonzero(labels == c).tolist()) for c in range(1, folds + 1)]
+        expected = {frozenset(range(9))}
+        for part in parts:
+            if len(clusters) == 1:
+                break
+            pooled = [
+                (oracles.pooled(c, part.estimates.theta.tolist(), (part.estimates.se**-2.0).tolist()), c)
+                for c in clusters
+            ]
+            ratio, i, j = min(
+                (oracles.likelihood_ratio(pooled[i][0], pooled[j][0]), i, j)
+                for i in range(len(pooled))
+                for j in range(i + 1, len(pooled))
+            )
+            if math.erfc(math.sqrt(ratio / 2)) < 0.05 / count:
+                expected = set(clusters)
+                break
+            clusters = [c for k, c in enumerate(clusters) if k not in (i, j)] + [clusters[i] | clusters[j]]
+        assert set(oracles.partition_of(found.labels.tolist())) == expected
+
+
+def test_folds_keep_what_a_step_down_the_line_has_found() -> None:
+    found = fl.cluster(fl.Estimates([0, 0.1, 500, 500.1], [1] * 4), guarantee="folds", refine=False)
+    assert found.labels.tolist() == [1, 1, 2, 2]
+    levels = [level.pvalue for level in found.path()]
+    assert levels == sorted(levels)
+    assert found.at(1e-12).n_clusters <= found.n_clusters
+
+
+def test_stepdown_judges_each_side_on_its_own() -> None:
+    """Two far apart, one of them two clusters that a single threshold for all 102 groups does not tell apart."""
+    estimates = simulate.planted([0, 3, 60], [8, 8, 86], seed=4).estimates
+    single, stepdown = fl.cluster(estimates), fl.cluster(estimates, guarantee=fl.Calibrated(stepdown=True))
+    assert (single.n_clusters, stepdown.n_clusters) == (2, 3)
+    # The claim about the whole is the same one.
+    assert stepdown.pvalue == pytest.approx(single.pvalue, rel=1e-9)
+    # A side of 16 groups is compared with its own null at ¾ α·15/101.
+    side = fl.cluster(estimates.subset(np.arange(102) < 16))
+    assert stepdown.path()[2].pvalue == pytest.approx(side.pvalue * 101 / 15 / 0.75, rel=0.1)
+    levels = [level.pvalue for level in stepdown.path()]
+    assert levels == sorted(levels)
+    assert "its own groups" in str(stepdown)
+    with pytest.raises(fl.InputError, match="works with one effect on a line"):
+        fl.cluster(fl.binomial([1, 9, 30], [50] * 3), guarantee=fl.Calibrated(stepdown=True))
+
+
+def test_stepdown_is_not_misled_by_groups_on_the_wrong_side() -> None:
+    """Few beside many, at a distance where the tree puts strays of the many among the few."""
+    more = 0
+    for seed in range(60):
+        data = simulate.planted([0, 5, 10], [4, 92, 4], seed=seed).estimates
+        more += fl.cluster(data, guarantee=fl.Calibrated(draws=99, stepdown=True), seed=seed).n_clusters > 3
+    assert more <= 9  # 5% of 60 and three standard errors; cutting side by side makes it 24
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_several_effects_with_estimated_covariances_do_not_make_false_claims(correlation: float) -> None:
+    """Six degrees of freedom: with covariances taken as known, four in ten of these would be claims."""
+    rng = np.random.default_rng(0)
+    root = np.linalg.cholesky(np.array([[1, correlation], [correlation, 1]]))
+    claims = {"calibrated": 0, "holdout": 0}
+    for seed in range(150):
+        sample = rng.standard_normal((20, 6, 2)) @ root.T
+        cov = np.einsum("kni,knj->kij", sample, sample) / 6
+        estimates = fl.Estimates(rng.standard_normal((20, 2)) @ root.T, None, cov=cov, dof=6)
+        for name, guarantee in (("calibrated", fl.Calibrated(draws=99)), ("holdout", fl.Holdout())):
+            claims[name] += fl.cluster(estimates, guarantee=guarantee, seed=seed).rejected
+    assert max(claims.values()) <= 150 * 0.05 + 3.5 * math.sqrt(150 * 0.05 * 0.95), claims
+
+
+def test_the_order_of_the_groups_does_not_change_how_they_are_split() -> None:
+    estimates = groups_apart()
+    shuffle = np.random.default_rng(0).permutation(len(estimates))
+    there = fl.Estimates(estimates.theta[shuffle], estimates.se[shuffle], shuffle.tolist())
+    for guarantee in ("holdout", "folds", fl.Folds(n=4)):
+        here, other = fl.cluster(estimates, guarantee=guarantee), fl.cluster(there, guarantee=guarantee)
+        assert here.log_pvalue == pytest.approx(other.log_pvalue, rel=1e-9)
+        assert here.labels[shuffle].tolist() == other.labels.tolist()
+    rates = fl.binomial([5, 30, 9, 40], [60, 70, 80, 90])
+    back = fl.binomial([40, 9, 30, 5], [90, 80, 70, 60])
+    assert fl.cluster(rates, guarantee="holdout").pvalue == fl.cluster(back, guarantee="holdout").pvalue
+
+
+def test_refined_folds_put_groups_with_the_nearest_estimate() -> None:
+    """The tree of folds is not sorted by the estimates of all the data, which refinement must not assume."""
+    for seed in range(20):
+        rng = np.random.default_rng([seed, 1])
+        estimates = fl.Estimates((np.repeat([0, 8.0], 10) + rng.standard_normal(20))[rng.permutation(20)], np.ones(20))
+        found = fl.cluster(estimates, guarantee=fl.Folds(n=4), seed=seed)
+        means = np.array([cluster.estimate for cluster in found.clusters])
+        nearest = np.argmin(np.abs(estimates.theta[:, None] - means), axis=1) + 1
+        assert np.mean(nearest == found.labels) > 0.9
+
+
+@pytest.mark.parametrize("correlated", [False, True])
+def test_several_dimensions_against_plain_counting(correlated: bool) -> None:
+    """The law of the top merge from trees of draws that have nothing to do with directions and lengths."""
+    rng = np.random.default_rng(0)
+    size = 12
+    se = rng.lognormal(0, 0.5, (size, 2))
+    cov = se[:, :, None] * se[:, None, :] * np.array([[1, 0.7], [0.7, 1]]) if correlated else None
+    root = np.linalg.cholesky(cov) if cov is not None else se[:, :, None] * np.eye(2)
+
+    def made(theta: np.ndarray) -> fl.Estimates:
+        return fl.Estimates(theta, None, cov=cov) if correlated else fl.Estimates(theta, se)
+
+    def noise() -> np.ndarray:
+        return np.asarray(np.einsum("kij,kj->ki", root, rng.standard_normal((size, 2))))
+
+    tops = np.array([fl.agglomerate(made(noise())).heights[-1] for _ in range(4000)])
+    for quantile in (0.5, 0.9, 0.98):
+        theta = noise()
+        theta *= math.sqrt(np.quantile(tops, quantile) / fl.agglomerate(made(theta)).heights[-1])
+        p = judged(made(theta), fl.Calibrated(draws=4000)).min()
+        assert p == pytest.approx(1 - quantile, abs=5 * math.sqrt(quantile * (1 - quantile) / 4000))
+
+
+def test_several_dimensions_far_in_the_tail_and_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    theta = np.repeat([[0, 0], [40, -30.0]], 10, axis=0) + rng.standard_normal((20, 2))
+    estimates = fl.Estimates(theta, np.ones((20, 2)), dof=50)
+    found = fl.cluster(estimates)
+    assert found.labels.tolist() == [1] * 10 + [2] * 10
+    assert found.log_pvalue < -20
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    assert fl.cluster(estimates).log_pvalue == found.log_pvalue
+    assert found.clusters[0].effects[0].estimate == pytest.approx(theta[:10, 0].mean())
+    assert found.clusters[1].effects[1].lower < -30 < found.clusters[1].effects[1].upper
+
+
+def test_one_dimension_given_as_a_plane_is_the_same() -> None:
+    estimates = groups_apart()
+    flat = fl.Estimates(estimates.theta[:, None], estimates.se[:, None])
+    assert fl.cluster(estimates).log_pvalue == fl.cluster(flat).log_pvalue
+    cov = (estimates.se**2)[:, None, None]
+    assert (
+        fl.cluster(fl.Estimates(flat.theta[:, None], None, cov=cov)).labels.tolist() == fl.cluster(flat).labels.tolist()
+    )
+
+
+def test_calibration_with_a_tolerance_rests_on_the_best_cut() -> None:
+    """P(best cut of noise ≥ height), by counting."""
+    rng = np.random.default_rng(0)
+    size, epsilon = 15, 0.8
+    best = []
+    for _ in range(4000):
+        z = np.sort(rng.standard_normal(size))
+        left = np.cumsum(z)[:-1] - np.arange(1, size) * z.mean()
+        best.append(np.max(left**2 * size / (np.arange(1, size) * np.arange(size - 1, 0, -1))))
+    theta = rng.standard_normal(size)
+    for factor in (1.6, 2.0, 2.3):
+        estimates = fl.Estimates(factor * theta, np.ones(size))
+        height = fl.agglomerate(estimates, tolerance=epsilon).heights[-1]
+        expected = float(np.mean(np.array(best) >= height))
+        assert fl.cluster(estimates, tolerance=epsilon).pvalue == pytest.approx(expected, abs=0.035)
+
+
+def test_counted_p_values() -> None:
+    """Rates: one more than the draws as extreme, over one more than the draws; never zero."""
+    found = fl.cluster(fl.binomial([1, 2, 90, 80], [100] * 4), guarantee=fl.Calibrated(draws=199))
+    assert found.pvalue == pytest.approx(1 / 200)
+    assert found.labels.tolist() == [1, 1, 2, 2]
+    alike = fl.cluster(fl.binomial([10, 10, 10], [100] * 3))
+    assert alike.pvalue == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fl.Holdout(fraction=0), "fraction=0: must lie strictly between 0 and 1"),
+        (lambda: fl.Holdout(fraction=1.0), "fraction="),
+        (lambda: fl.Holdout(fraction=-0.5), "fraction="),
+        (lambda: fl.Holdout(fraction="half"), "fraction="),  # type: ignore[arg-type]
+        (lambda: fl.Holdout(fraction=float("nan")), "fraction=nan"),
+        (lambda: fl.Folds(n=1), "n=1: must be a whole number from 2 on"),
+        (lambda: fl.Folds(n=2.5), "n=2.5"),  # type: ignore[arg-type]
+        (lambda: fl.Calibrated(stepdown="yes"), "stepdown="),  # type: ignore[arg-type]
+        (
+            lambda: fl.cluster(fl.Estimates([1, 2, 3], [1, 1, 1], n=[9, 40, 50]), guarantee=fl.Folds(n=10)),
+            "n=10 folds: are more than the 9 units of the smallest group",
+        ),
+        (
+            lambda: fl.cluster(fl.Estimates([1, 2, 3], [1, 1, 1], dof=4), guarantee="folds"),
+            "leave too little to estimate a standard error from",
+        ),
+        (
+            lambda: fl.cluster(fl.Estimates(np.arange(1e5), np.ones(10**5)), guarantee="folds"),
+            r"of 100,000 groups do not fit",
+        ),
+    ],
+)
+def test_bad_splits(make: object, words: str) -> None:
+    with pytest.raises(fl.InputError, match=words):
+        make()  # type: ignore[operator]

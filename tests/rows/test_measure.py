@@ -1,0 +1,544 @@
+"""Rows to estimates: the same answer on every engine, and what happens to rows and groups that cannot be used."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import faultlines as fl
+from faultlines.estimates.labels import key_of, reading
+from faultlines.metrics.measure import measure_parts
+from tests.engines import ENGINES, SPARK, in_engine, rows
+from tests.rows.spark import spark_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ARMS = {"variant": "arm", "control": "A"}
+METRICS: dict[str, tuple[Any, Any]] = {
+    "mean": ("country", fl.mean("revenue")),
+    "mean with NaN": (["country", "premium"], fl.mean("noisy")),
+    "weighted mean": ("country", fl.mean("revenue", weight="weight")),
+    "decimals": ("day", fl.mean("price")),
+    "large integers": ("device", fl.mean("huge")),
+    "rate": ("country", fl.rate("label")),
+    "rate of two labels": ("device", fl.rate("outcome", positive="yes")),
+    "ratio": ("country", fl.ratio("revenue", "visits")),
+    "difference": (["country", "device"], fl.difference("revenue", **ARMS)),
+    "lift": ("country", fl.lift("revenue", **ARMS)),
+    "CUPED": ("country", fl.lift("revenue", covariate="before", **ARMS)),
+    "weighted lift": ("country", fl.lift("revenue", weight="weight", **ARMS)),
+    "ratio lift": ("country", fl.ratio_lift("revenue", "visits", **ARMS)),
+    "true positive rate": ("country", fl.true_positive_rate("label", "predicted")),
+    "precision": (["country", "day"], fl.precision("label", score="score", threshold=0.5)),
+    "weighted accuracy": ("country", fl.accuracy("label", "predicted", weight="weight")),
+    "equalized odds": ("country", fl.equalized_odds("label", "predicted")),
+    "auc": ("country", fl.auc("label", "score")),
+    "auc, binned": ("country", fl.auc("label", "score", bins=50)),
+    "log loss": ("country", fl.log_loss("label", "score")),
+    "calibration gap": ("premium", fl.calibration_gap("outcome", "score", positive="yes")),
+    "absolute error": ("country", fl.mean_absolute_error("revenue", "before")),
+    "age in fives": (fl.bins("age", width=5), fl.mean("revenue")),
+    "income in quarters": ([fl.bins("income", quantiles=4), "device"], fl.mean("revenue")),
+    "two at once": ("country", fl.joint(fl.lift("revenue", **ARMS), fl.difference("noisy", weight="weight", **ARMS))),
+    "rates at once": ("country", fl.joint(fl.true_positive_rate("label", "predicted"), fl.rate("premium"))),
+    "income at edges": (fl.bins("income", edges=[30_000, 60_000]), fl.mean("revenue")),
+}
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, fl.Measurement]:
+    table = rows()
+    return {name: fl.measure(table, by, metric) for name, (by, metric) in METRICS.items()}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_same_answer_on_every_engine(
+    engine: str, reference: dict[str, fl.Measurement], tmp_path: Path, sparks: dict[str, Any]
+) -> None:
+    if engine == "spark cluster" and not os.environ.get("CI"):
+        pytest.skip("a cluster takes half a minute: in CI, or with CI=true")
+    masters = {"spark": "local[2]", "spark cluster": "local-cluster[2,1,1024]"}
+    spark = spark_session(masters[engine]) if engine in SPARK and sparks else None
+    data = in_engine(rows(), engine, tmp_path, spark)
+    few = ["mean with NaN", "two at once", "auc", "age in fives", "income in quarters"]
+    chosen = {"spark": few, "spark cluster": few[:1] + few[2:3]}.get(engine, list(METRICS))
+    for name in chosen:
+        by, metric = METRICS[name]
+        found, expected = fl.measure(data, by, metric), reference[name]
+        names, other = ([reading(key_of(label)) for label in m.estimates.labels] for m in (found, expected))
+        assert names == other, name  # csv has text where frames have numbers
+        for field in ("theta", "se", "n", "dof", "natural", "cov"):
+            ours, theirs = getattr(found.estimates, field), getattr(expected.estimates, field)
+            if theirs is not None:
+                close = 1e-12 * np.abs(theirs[np.isfinite(theirs)]).max()
+                np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=close, err_msg=f"{name}: {field}")
+        assert found.dropped == expected.dropped, name
+        assert [e.reason for e in found.excluded] == [e.reason for e in expected.excluded], name
+    if engine != "spark cluster":
+        check_parts(data, quick=engine == "spark")
+    if spark is not None and engine == "spark cluster":
+        spark.stop()
+
+
+def check_parts(data: Any, *, quick: bool) -> None:
+    """Rows divided by a hash of their unit: every unit in one part, all of them in some part, shares as asked for."""
+    metric = fl.difference("revenue", unit="user", **ARMS_OF_USERS)
+    shares = (0.3, 0.7)
+    parts = measure_parts(data, "device_of_user", metric, shares, unit="user", seed=1, min_size=2)
+    whole = fl.measure(data, "device_of_user", metric, min_size=2)
+    sizes = np.array([sized(part) for part in parts])
+    np.testing.assert_array_equal(sizes.sum(axis=0), whole.estimates.n)
+    np.testing.assert_allclose(sizes.sum(axis=1) / sizes.sum(), shares, atol=0.05)
+    if quick:
+        return
+    again = measure_parts(data, "device_of_user", metric, shares, unit="user", seed=1, min_size=2)
+    other = measure_parts(data, "device_of_user", metric, shares, unit="user", seed=2, min_size=2)
+    np.testing.assert_array_equal(parts[0].estimates.n, again[0].estimates.n)
+    assert parts[0].estimates.theta.tolist() != other[0].estimates.theta.tolist()
+    pooled = np.sum([part.estimates.theta * sized(part) for part in parts], axis=0) / sizes.sum(axis=0)
+    np.testing.assert_allclose(pooled, whole.estimates.theta, atol=4 * whole.estimates.se.max())
+    ranked = measure_parts(data, "device_of_user", fl.auc("label", "score"), shares, unit="user", min_size=2)
+    counted = fl.measure(data, "device_of_user", fl.auc("label", "score"), min_size=2)
+    np.testing.assert_array_equal(np.sum([sized(part) for part in ranked], axis=0), sized(counted))
+
+
+def sized(part: fl.Measurement) -> np.ndarray:
+    return np.asarray(part.estimates.n)
+
+
+ARMS_OF_USERS = {"variant": "arm_of_user", "control": "A"}
+
+
+def test_holdout_of_rows_by_unit() -> None:
+    """The tree from one part, judged on the other, both as if they had been measured alone."""
+    rng = np.random.default_rng(0)
+    users = pd.DataFrame({"user": np.arange(8000), "g": rng.integers(0, 10, 8000), "arm": rng.choice(["A", "B"], 8000)})
+    rows = users.loc[np.repeat(np.arange(8000), rng.integers(1, 4, 8000))]
+    rows["x"] = rng.standard_normal(len(rows)) + (rows.arm == "B") * np.where(rows.g < 5, 0, 0.7)
+    metric = fl.difference("x", unit="user", **ARMS)
+    found = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Holdout(fraction=0.3), seed=5)
+    explored, held = measure_parts(rows, "g", metric, (0.7, 0.3), unit="user", seed=5)
+    np.testing.assert_allclose(found.estimates.theta, held.estimates.theta, rtol=1e-9, atol=1e-12)
+    assert found.n_clusters == 2
+    assert found.labels.tolist() == [1] * 5 + [2] * 5
+    assert "split by a hash of the units" in str(found)
+    assert found.estimates.n is not None
+    assert found.estimates.n.sum() + sized(explored).sum() == 8000
+    folds = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Folds(n=3), seed=5)
+    assert folds.judged.facts["split"] == "units"
+    assert folds.estimates.n is not None
+    assert folds.estimates.n.sum() == 8000
+    named = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user"))
+    assert named.judged.facts["split"] == "units"
+    thinned = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee="holdout")
+    assert thinned.judged.facts["split"] == "thinning"
+
+
+def test_rows_that_cannot_be_divided() -> None:
+    table = rows().to_pandas()
+    few = table.head(300)
+    with pytest.raises(fl.InputError, match="in a part of the data"):
+        fl.cluster(few, by="country", metric=fl.mean("revenue"), guarantee=fl.Folds(n=60, unit="user"))
+    some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(0.15, unit="user"))
+    assert any("in a part of the data" in left.reason for left in some.excluded)
+    gaps = table.assign(user=table.user.where(table.user % 3 > 0))
+    found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user"))
+    assert found.dropped["rows with a missing value"] > 1000
+    with pytest.raises(fl.InputError, match="unit='usr'"):
+        fl.cluster(table, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="usr"))
+    days = pd.DataFrame({"g": ["a", "b"], "n": [50, 60], "m": [1.0, 2.0], "v": [1.0, 1.0]})
+    aggregated = fl.mean(fl.aggregated("n", mean="m", variance="v"))
+    with pytest.raises(fl.InputError, match="needs rows, not aggregates"):
+        fl.cluster(days, by="g", metric=aggregated, guarantee=fl.Holdout(unit="g"))
+
+
+def refused(match: str, data: Any, by: Any, metric: Any, **options: Any) -> None:
+    with pytest.raises(fl.InputError, match=match):
+        fl.measure(data, by, metric, **options)
+
+
+def test_columns_and_values_that_cannot_be_used_are_named() -> None:
+    data = rows()
+    refused(r"by='contry': no such column. Did you mean 'country'\?", data, "contry", fl.mean("revenue"))
+    refused("value='revenu': no such column. Did you mean 'revenue'", data, "country", fl.mean("revenu"))
+    refused("variant='arms': no such column", data, "country", fl.lift("revenue", variant="arms", control="A"))
+    refused("unit='users': no such column", data, "country", fl.lift("revenue", unit="users", **ARMS))
+    refused("'outcome': the column is not numeric", data, "country", fl.mean("outcome"))
+    refused("'outcome': holds String, not 0/1 or booleans.*positive='no' or 'yes'", data, "device", fl.rate("outcome"))
+    refused("'device': holds 2, not only 0 and 1", data, "country", fl.rate("device"))
+    refused("'device': holds more than two values: 1, 2.0, 3.0", data, "country", fl.rate("device", positive=1))
+    refused("'country': holds more than two values", data, "device", fl.rate("country", positive="DE"))
+    refused("positive='yes': but 'label' holds Boolean", data, "device", fl.rate("label", positive="yes"))
+    refused(r"'revenue': holds .* outside \[0, 1\]", data, "country", fl.log_loss("label", "revenue"))
+    refused(r"outside \[0, 1\]", data, "country", fl.auc("label", "revenue", bins=100))
+    refused(
+        "control='C': no row of 'arm' has it. There are: 'A', 'B'",
+        data,
+        "device",
+        fl.lift("revenue", variant="arm", control="C"),
+    )
+    refused("treatment='C': no row", data, "device", fl.lift("revenue", variant="arm", control="A", treatment="C"))
+    refused(
+        "has 5 variants beside 'DE'. Say which is the treatment: ",
+        data,
+        "device",
+        fl.lift("revenue", variant="country", control="DE"),
+    )
+    refused("is not a metric", data, "country", "lift")
+    refused("names no column", data, [], fl.mean("revenue"))
+    refused("names a column twice", data, ["age", fl.bins("age", width=5)], fl.mean("revenue"))
+    refused(r"bins\('country'\): the column is not numeric", data, fl.bins("country", width=5), fl.mean("revenue"))
+    refused("min_size=-1", data, "country", fl.mean("revenue"), min_size=-1)
+    refused(
+        "n='country': the column is not numeric",
+        data,
+        "device",
+        fl.mean(fl.aggregated("country", mean="age", variance="age")),
+    )
+    refused("data=int: is not a frame", 5, "country", fl.mean("revenue"))
+
+
+def test_metrics_that_make_no_sense_are_refused_before_any_row_is_read() -> None:
+    for make, match in (
+        (lambda: fl.true_positive_rate("label"), "one of the two is needed"),
+        (lambda: fl.true_positive_rate("label", "p", score="s"), "one of the two is needed"),
+        (lambda: fl.true_positive_rate("label", "p", threshold=0.5), "goes with score"),
+        (lambda: fl.selection_rate(score="s"), "threshold=None: must be a number"),
+        (lambda: fl.lift("x", variant="arm", control=None), "control=None"),
+        (lambda: fl.lift("x", variant="arm", control="A", treatment="A"), "is the control as well"),
+        (lambda: fl.lift(fl.aggregated("n", mean="m", variance="v"), variant="a", control="A", unit="u"), "need rows"),
+        (lambda: fl.aggregated("n", mean="m", sum="s", variance="v"), "one of the two is needed"),
+        (lambda: fl.mean(fl.aggregated("n", mean="m")), "one of the two is needed"),
+        (lambda: fl.auc("label", "s", bins=1), "bins=1"),
+        (lambda: fl.mean(""), "is not the name of a column"),
+        (lambda: fl.bins("age"), "exactly one"),
+        (lambda: fl.bins("age", width=0), "width=0"),
+        (lambda: fl.bins("age", quantiles=1), "quantiles=1"),
+        (lambda: fl.bins("age", edges=[3, 1]), "rising"),
+    ):
+        with pytest.raises(fl.InputError, match=match):
+            make()
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 not a table")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    for name, match in (
+        ("none-*.parquet", "matches no file"),
+        ("absent.parquet", "no such file"),
+        ("broken.parquet", "cannot be read"),
+        ("empty.csv", "is empty"),
+    ):
+        refused(match, tmp_path / name, "g", fl.mean("x"))
+    (tmp_path / "t.csv").write_text("g,x\na,1\n")
+    refused("mixes csv and parquet", [tmp_path / "broken.parquet", tmp_path / "t.csv"], "g", fl.mean("x"))
+    (tmp_path / "odd[1].csv").write_text("g,x\n" + "a,1\na,2\n" * 30)
+    (tmp_path / "odd1.csv").write_text("g,x\n" + "b,1\nb,2\n" * 30)
+    assert list(fl.measure(tmp_path / "odd[1].csv", "g", fl.mean("x")).estimates.labels) == ["a"]
+
+
+def test_units_in_two_places_are_counted() -> None:
+    data = pd.DataFrame(
+        {"g": ["a", "a", "b", "b"] * 30, "arm": ["A", "B"] * 60, "x": np.arange(120.0), "user": [1, 1, 2, 3] * 30}
+    )
+    refused("1 units are in more than one variant or group", data, "g", fl.lift("x", unit="user", **ARMS))
+
+
+def test_what_is_left_out_is_counted_and_shown() -> None:
+    rng = np.random.default_rng(0)
+    frames = [
+        pd.DataFrame({"g": "fine", "arm": ["A", "B"] * 50, "x": 10 + rng.standard_normal(100)}),
+        pd.DataFrame({"g": "small", "arm": ["A", "B"] * 8, "x": 10 + rng.standard_normal(16)}),
+        pd.DataFrame({"g": "one arm", "arm": ["A"] * 50, "x": 10 + rng.standard_normal(50)}),
+        pd.DataFrame({"g": "constant", "arm": ["A", "B"] * 50, "x": 3.0}),
+        pd.DataFrame({"g": "near zero", "arm": ["A", "B"] * 50, "x": rng.standard_normal(100)}),
+        pd.DataFrame({"g": "all missing", "arm": ["A", "B"] * 50, "x": np.nan}),
+        pd.DataFrame({"g": "other", "arm": ["C"] * 7, "x": 1.0}),
+        pd.DataFrame({"g": None, "arm": ["A", "B"] * 50, "x": 10 + rng.standard_normal(100)}),
+    ]
+    data = pd.concat(frames, ignore_index=True)
+    data.loc[:4, "x"] = np.nan
+    found = fl.cluster(data, by="g", metric=fl.lift("x", variant="arm", control="A", treatment="B"))
+    assert list(found.estimates.labels) == ["fine", "(missing)"]
+    assert {left.label: left.reason for left in found.excluded} == {
+        "small": "fewer than 20 rows in an arm",
+        "one arm": "no rows in treatment",
+        "constant": "zero variance",
+        "near zero": "control mean within 2 standard errors of zero",
+        "all missing": "no rows in control",
+        "other": "no rows in control",
+    }
+    assert found.dropped == {"rows with a missing value": 105, "rows of other variants": 7}
+    for shown in (str(found), found.to_markdown(), found._repr_html_()):
+        assert "Left out: 105 rows with a missing value." in shown
+        assert "Left out, zero variance: constant (1)." in shown
+    assert found.summary()["dropped"] == dict(found.dropped)
+    assert "NaN" not in found.to_json()
+
+
+def test_very_many_groups_of_one_row_each_say_so() -> None:
+    data = pl.DataFrame({"g": np.arange(200_000), "x": np.random.default_rng(0).standard_normal(200_000)})
+    refused(r"none of 200,000 groups can be used: too few rows for a variance \(200,000\)", data, "g", fl.mean("x"))
+    refused(
+        r"none of 200,000 groups can be used: fewer than 20 rows", data.with_columns(x=pl.lit(1)), "g", fl.rate("x")
+    )
+
+
+def test_an_empty_frame_says_so() -> None:
+    refused("data: has no rows", pd.DataFrame({"g": [], "x": []}).astype({"g": str, "x": float}), "g", fl.mean("x"))
+
+
+def test_bins_read_as_ranges_and_sort_as_numbers() -> None:
+    data = pd.DataFrame({"age": np.repeat([5, 18, 19, 23, 99, 101], 30), "x": np.random.default_rng(0).random(180)})
+    fives = fl.measure(data, fl.bins("age", width=5), fl.mean("x")).estimates.labels
+    assert [str(label) for label in fives] == ["5–9", "15–19", "20–24", "95–99", "100–104"]
+    assert sorted(fives) == list(fives)  # type: ignore[type-var]
+    edges = fl.measure(data, fl.bins("age", edges=[18, 65]), fl.mean("x")).estimates.labels
+    assert [str(label) for label in edges] == ["below 18", "18 to 65", "65 or more"]
+    halves = fl.measure(data.assign(age=data.age / 2), fl.bins("age", width=5), fl.mean("x")).estimates.labels
+    assert str(halves[0]) == "0 to 5"
+    quarters = fl.measure(data, fl.bins("age", quantiles=2), fl.mean("x")).estimates
+    assert quarters.n is not None
+    assert quarters.n.tolist() == [90, 90]
+
+
+def test_pandas_intervals_and_periods_are_groups_too() -> None:
+    data = pd.DataFrame({"when": pd.period_range("2026-01", periods=3, freq="M").repeat(30), "x": np.arange(90.0)})
+    assert list(fl.measure(data, "when", fl.mean("x")).estimates.labels) == ["2026-01", "2026-02", "2026-03"]
+    cut = data.assign(when=pd.cut(data.x, [-1, 29, 59, 90]))
+    assert list(fl.measure(cut, "when", fl.mean("x")).estimates.labels) == ["(-1, 29]", "(29, 59]", "(59, 90]"]
+
+
+def test_rows_and_estimates_are_told_apart() -> None:
+    with pytest.raises(fl.InputError, match="rows need by= and metric="):
+        fl.cluster(rows())
+    with pytest.raises(fl.InputError, match="go with rows"):
+        fl.cluster(fl.Estimates([1, 2], [1, 1]), by="g", metric=fl.mean("x"))
+
+
+def test_infinities_do_not_become_results() -> None:
+    data = pa.table({"g": ["a"] * 40 + ["b"] * 40, "x": [1.0, 2.0] * 20 + [np.inf, 1.0, 2.0, 3.0] * 10})
+    found = fl.measure(data, "g", fl.mean("x"))
+    assert np.all(np.isfinite(found.estimates.theta))
+    assert found.dropped == {"rows with a missing value": 10}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "engine", ["pandas", "pandas nullable", "polars", "polars lazy", "pyarrow", "duckdb", "ibis", "spark"]
+)
+def test_clusters_and_weights_go_back_to_the_rows(engine: str, tmp_path: Path, sparks: dict[str, Any]) -> None:
+    table = rows()
+    spark = spark_session("local[2]") if engine in SPARK and sparks else None
+    data = in_engine(table, engine, tmp_path, spark)
+    groups: list[str | fl.Bins] = [fl.bins("income", quantiles=3), "country", "premium"]
+    found = fl.cluster(data, by=groups, metric=fl.mean("revenue"), alpha=0.9, min_size=60)
+    assert found.excluded
+    assigned, weighted = found.assign(data), found.weights(data, column="w")
+    assert type(assigned) is type(data) or engine == "ibis"
+    result, weights = (to_pandas(frame).sort_values(["user", "revenue", "score"]) for frame in (assigned, weighted))
+    assert len(result) == table.num_rows
+    for cluster, whole in enumerate(found.clusters, start=1):
+        assert (result["cluster"] == cluster).sum() >= (whole.n or 0)  # rows without revenue have a group as well
+    assert result["cluster"].isna().sum() > 0
+    assert weights["w"].mean() == pytest.approx(1)
+    totals = weights["w"].to_numpy()[result["cluster"].notna().to_numpy()]
+    by_cluster = pd.Series(totals).groupby(result["cluster"].dropna().astype(int).to_numpy()).sum()
+    assert by_cluster.max() == pytest.approx(by_cluster.min())
+    if engine in {"pandas", "polars", "pyarrow"}:
+        assert to_pandas(assigned)["user"].tolist() == table["user"].to_pylist()
+    with pytest.raises(fl.InputError, match="is there already"):
+        found.assign(data, column="revenue")
+
+
+def to_pandas(frame: Any) -> pd.DataFrame:
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    for name in ("to_pandas", "df", "toPandas"):
+        if hasattr(frame, name):
+            return pd.DataFrame(getattr(frame, name)())
+    raise TypeError(type(frame))
+
+
+def test_estimates_assign_by_their_attributes() -> None:
+    found = fl.cluster(fl.Estimates([0, 0.1, 9], [1, 1, 1], ["a", "b", "c"], attributes=["g"]))
+    frame = pl.DataFrame({"g": ["c", "a", None, "z"], "x": [1, 2, 3, 4]})
+    assert found.assign(frame)["cluster"].to_list() == [2, 1, None, None]
+    with pytest.raises(fl.InputError, match="no such column"):
+        found.assign(frame.rename({"g": "group"}))
+    with pytest.raises(fl.InputError, match="is not a frame"):
+        found.assign("rows.csv")
+
+
+def test_columns_with_our_own_names_survive() -> None:
+    base = pd.DataFrame({"g": ["a", "b"] * 50, "x": np.r_[np.zeros(100) + np.tile([0.0, 9.0], 50)]})
+    base["x"] += np.random.default_rng(0).standard_normal(100)
+    for name in ("k0", "whose", "value", "ok", "arm", "unit", "i_x", "v0", "rows", "n0"):
+        data = base.rename(columns={"g": name})
+        found = fl.cluster(data, by=name, metric=fl.mean("x"))
+        assert found.n_clusters == 2
+        for frame in (data, pl.from_pandas(data), pl.from_pandas(data).lazy()):
+            assigned = to_pandas(found.assign(frame))
+            assert list(assigned.columns) == [name, "x", "cluster"]
+            assert assigned.groupby(name)["cluster"].first().to_dict() == {"a": 1, "b": 2}
+    other = to_pandas(
+        fl.cluster(base, by="g", metric=fl.mean("x")).assign(pl.from_pandas(base.assign(value=7.5)).lazy())
+    )
+    assert sorted(other["cluster"].unique()) == [1, 2]
+    assert (other["value"] == 7.5).all()
+
+
+def test_clusters_find_their_rows_however_keys_are_held() -> None:
+    rng = np.random.default_rng(1)
+    x = np.repeat([0.0, 9.0], 60) + rng.standard_normal(120)
+    days = pd.to_datetime(["2026-01-01", "2026-01-02"]).repeat(60)
+    for fitted, later in (
+        (np.repeat([1, 2], 60), np.repeat([1.0, 2.0], 60)),
+        (np.repeat([1.0, 2.0], 60), np.repeat([1, 2], 60)),
+        (np.repeat(["1", "2"], 60), np.repeat([1, 2], 60)),
+        (days, days),
+        (days, days.astype(str)),
+        (np.repeat([True, False], 60), np.repeat(["True", "False"], 60)),
+    ):
+        found = fl.cluster(pd.DataFrame({"g": fitted, "x": x}), by="g", metric=fl.mean("x"))
+        assigned = found.assign(pd.DataFrame({"g": later, "x": x}))
+        assert assigned["cluster"].tolist() == [1] * 60 + [2] * 60
+    ages = pd.DataFrame({"age": np.repeat([22, 41], 60), "x": x})
+    found = fl.cluster(ages, by=fl.bins("age", width=5), metric=fl.mean("x"))
+    assert found.assign(ages.assign(age=ages.age + 0.5))["cluster"].tolist() == [1] * 60 + [2] * 60
+    with pytest.raises(fl.InputError, match="none of its groups was clustered"):
+        found.assign(ages.assign(age=ages.age + 500))
+    pairs = fl.cluster(fl.Estimates([0, 9], [1, 1], [("a · b", "c"), ("a", "b · c")], attributes=["p", "q"]))
+    both = pl.DataFrame({"p": ["a · b", "a"], "q": ["c", "b · c"]})
+    assert pairs.assign(both)["cluster"].to_list() == [1, 2]
+    empty = found.assign(pl.DataFrame({"age": [], "x": []}, schema={"age": pl.Int64, "x": pl.Float64}).lazy()).collect()
+    assert empty.schema["cluster"] == pl.Int64
+
+
+def test_files_of_different_types_are_united(tmp_path: Path) -> None:
+    whole = pd.DataFrame({"g": ["a", "b"] * 50, "x": [1, 2] * 50})
+    whole.to_parquet(tmp_path / "1.parquet")
+    whole.assign(x=whole.x + 0.4).to_parquet(tmp_path / "2.parquet")
+    found = fl.measure(str(tmp_path / "*.parquet"), "g", fl.mean("x")).estimates
+    np.testing.assert_allclose(found.theta, [1.2, 2.2])
+    folder = tmp_path / "g=Z"
+    folder.mkdir()
+    whole.assign(x=whole.x + np.random.default_rng(0).random(100)).to_parquet(folder / "3.parquet")
+    assert list(fl.measure(folder / "3.parquet", "g", fl.mean("x")).estimates.labels) == ["a", "b"]
+    whole.drop(columns="g").assign(x=np.arange(100.0)).to_parquet(folder / "3.parquet")
+    refused("by='g': no such column", folder / "3.parquet", "g", fl.mean("x"))  # a folder's name is no column
+
+
+def test_a_null_and_its_name_are_not_mixed_up() -> None:
+    data = pd.DataFrame({"g": [None] * 50 + ["(missing)"] * 50, "x": np.arange(100.0)})
+    refused("two different keys have the same name", data, "g", fl.mean("x"))
+
+
+def test_units_and_variants_that_are_nan_are_left_out() -> None:
+    rng = np.random.default_rng(2)
+    unit = np.arange(400.0)
+    unit[:40] = np.nan
+    data = {"g": ["a", "b"] * 200, "arm": ["A"] * 200 + ["B"] * 200, "x": rng.standard_normal(400), "u": unit}
+    for frame in (pl.DataFrame(data), pa.table(data), pd.DataFrame(data)):
+        found = fl.measure(frame, "g", fl.difference("x", unit="u", **ARMS))
+        assert found.dropped == {"rows with a missing value": 40}
+
+
+def test_units_outside_the_comparison_do_not_matter() -> None:
+    data = pd.DataFrame({"g": "a", "arm": ["A", "B", "C"] * 60, "x": np.arange(180.0) % 7, "u": np.arange(180)})
+    data.loc[data.arm == "C", "u"] = data.loc[data.arm == "A", "u"].to_numpy()
+    found = fl.measure(data, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
+    assert found.dropped == {"rows of other variants": 60}
+    empty = data.assign(g=np.where(data.index < 9, "b", "a"), x=data.x.where(data.index >= 9))
+    found = fl.measure(empty, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
+    assert [(left.label, left.reason) for left in found.excluded] == [("b", "no rows in control")]
+
+
+def test_values_on_an_edge_belong_above_it() -> None:
+    data = pd.DataFrame({"z": np.repeat(np.arange(10) / 10, 30), "x": np.random.default_rng(0).random(300)})
+    for frame in (data, pl.from_pandas(data)):
+        found = fl.measure(frame, fl.bins("z", width=0.1), fl.mean("x")).estimates
+        assert len(found) == 10
+    beyond = data.assign(z=np.where(data.index < 30, -np.inf, data.z))
+    assert [str(label) for label in fl.measure(beyond, fl.bins("z", edges=[0.5]), fl.mean("x")).estimates.labels] == [
+        "below 0.5",
+        "0.5 or more",
+    ]
+
+
+def test_weights_must_not_be_negative_and_count_for_what_they_are() -> None:
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"g": "a", "x": rng.standard_normal(100), "w": np.r_[1.0, 1.0, 1.0, np.zeros(97)]})
+    refused("'w': holds the weight -1", data.assign(w=-1.0), "g", fl.mean("x", weight="w"))
+    found = fl.measure(data, "g", fl.mean("x", weight="w")).estimates
+    assert found.dof is not None
+    assert found.dof[0] == pytest.approx(2)  # three rows that count
+    assert found.se[0] == pytest.approx(data.x[:3].std() / np.sqrt(3))
+
+
+def test_what_cancels_is_not_a_variance() -> None:
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"g": "a", "arm": ["A", "B"] * 100, "y": rng.uniform(1, 2, 200), "w": rng.uniform(1, 2, 200)})
+    data["x"] = 0.3 * data.y
+    refused("zero variance", data, "g", fl.ratio_difference("x", "y", **ARMS))
+    refused("zero variance", data.assign(z=3 * data.x + 0.7), "g", fl.difference("x", covariate="z", **ARMS))
+    refused("zero variance", data.assign(x=0.1), "g", fl.mean("x", weight="w"))
+    refused("numbers too large|not a finite", data.assign(x=data.y * 1e200), "g", fl.mean("x"))
+    refused("control mean below zero", data.assign(x=-10 + rng.random(200)), "g", fl.lift("x", **ARMS))
+
+
+def test_reasons_say_what_is_missing() -> None:
+    data = pd.DataFrame({"g": ["pos"] * 60 + ["few"] * 60 + ["fine"] * 60, "s": np.random.default_rng(5).random(180)})
+    data["t"] = np.r_[np.ones(60), np.repeat([1, 0], [10, 50]), np.tile([0, 1], 30)]
+    found = fl.measure(data, "g", fl.auc("t", "s"))
+    assert {left.label: left.reason for left in found.excluded} == {
+        "pos": "fewer than two negatives",
+        "few": "fewer than 20 positives or negatives",
+    }
+    assert found.estimates.n is not None
+    assert found.estimates.n.tolist() == [60]
+    odds = fl.measure(
+        data.assign(t=data.t.where(data.g != "pos", 0)), "g", fl.equalized_odds("t", score="s", threshold=0.5)
+    )
+    assert odds.excluded[1].reason == "no positives"
+
+
+def test_odd_tables_and_metrics_are_refused(tmp_path: Path) -> None:
+    table = pd.DataFrame({"g": ["a"], "n": [-5], "m": [1.0], "s": [5.0], "q": [1.0]})
+    refused("Counts cannot be negative", table, "g", fl.mean(fl.aggregated("n", mean="m", variance="q")))
+    refused(
+        "gives a variance below zero", table.assign(n=5), "g", fl.mean(fl.aggregated("n", sum="s", sum_squares="q"))
+    )
+    doubled = pd.DataFrame([[1, 2, 3]] * 30, columns=["g", "x", "x"])
+    refused("cannot be read|two columns", doubled, "g", fl.mean("x"))
+    (tmp_path / "t.csv").write_text("g,x,x\n" + "a,1,2\n" * 30)
+    refused("two columns have this name", tmp_path / "t.csv", "g", fl.mean("x"))
+    (tmp_path / "ragged.csv").write_text("g,x\n" + "a,1\n" * 30 + "a,1,9\n")
+    refused("ragged.csv.*line 32 has 3 fields, the header 2", tmp_path / "ragged.csv", "g", fl.mean("x"))
+    refused("cannot be read", pl.scan_csv(tmp_path / "absent.csv"), "g", fl.mean("x"))
+    for make, match in (
+        (lambda: fl.ratio_lift(fl.aggregated("n", mean="m", variance="v"), "d", **ARMS), "need rows"),  # type: ignore[arg-type]
+        (lambda: fl.mean(fl.aggregated("n", mean="m", variance="v"), weight="w"), "needs rows"),
+        (lambda: fl.lift("x", variant=5, control="A"), "variant=5"),  # type: ignore[arg-type]
+        (lambda: fl.lift("x", unit=5, **ARMS), "unit=5"),  # type: ignore[arg-type]
+        (lambda: fl.bins(5, width=1), "is not the name of a column"),  # type: ignore[arg-type]
+        (lambda: fl.bins("a", width=True), "width=True"),
+        (lambda: fl.bins("a", edges=["x"]), "rising numbers"),  # type: ignore[list-item]
+        (lambda: fl.Metric("own", {}, lambda c: {}, lambda m: m), "has no inputs"),  # type: ignore[arg-type, return-value]
+        (lambda: fl.Metric("own", {"x": "x"}, lambda c: {}, lambda m: m), "is not an Input"),  # type: ignore[dict-item, arg-type, return-value]
+    ):
+        with pytest.raises(fl.InputError, match=match):
+            make()
+    own = fl.Metric("own", {"x": fl.Input("revenue")}, lambda c: {"y": c["y"]}, lambda m: m)  # type: ignore[arg-type, return-value]
+    refused("has no input 'y'", rows(), "country", own)
+    refused("names no column", rows(), 5, fl.mean("revenue"))

@@ -1,0 +1,250 @@
+"""Several metrics, one scan: the same answers as one by one, with units aggregated once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import faultlines as fl
+from faultlines.metrics.measure import Split, measure_all
+from faultlines.sources import fetch as fetching
+from tests.engines import in_engine, rows
+from tests.rows.spark import spark_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
+UNITS: dict[str, Any] = {"variant": "arm_of_user", "control": "A", "unit": "user"}
+TOGETHER: dict[str, list[fl.Metric]] = {
+    "experiment": [
+        fl.lift("revenue", **ARMS),
+        fl.difference("revenue", **ARMS),
+        fl.difference("noisy", covariate="before", **ARMS),
+        fl.ratio_lift("revenue", "visits", weight="weight", **ARMS),
+        fl.joint(fl.difference("revenue", **ARMS), fl.difference("visits", **ARMS)),
+    ],
+    "units": [
+        fl.lift("revenue", **UNITS),
+        fl.difference("noisy", covariate="before", **UNITS),
+        fl.ratio_difference("revenue", "visits", weight="weight", **UNITS),
+        fl.difference("visits", weight="weight", **UNITS),
+    ],
+    "model": [
+        fl.true_positive_rate("label", "predicted"),
+        fl.false_positive_rate("label", score="score", threshold=0.5),
+        fl.selection_rate("predicted", weight="weight"),
+        fl.rate("outcome", positive="yes"),
+        fl.brier("label", "score"),
+        fl.auc("label", "score"),
+        fl.equalized_odds("label", "predicted"),
+    ],
+    "mixed": [fl.mean("noisy"), fl.lift("revenue", **ARMS), fl.lift("revenue", **UNITS), fl.auc("label", "score")],
+}
+
+
+def same(found: fl.Measurement, alone: fl.Measurement) -> None:
+    for field in ("theta", "se", "n", "dof", "natural", "cov"):
+        ours, theirs = getattr(found.estimates, field), getattr(alone.estimates, field)
+        if theirs is None:
+            assert ours is None
+        else:
+            close = 1e-12 * np.abs(theirs[np.isfinite(theirs)]).max()
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=close, err_msg=alone.estimates.measure)
+    assert list(found.estimates.labels) == list(alone.estimates.labels)
+    assert found.dropped == alone.dropped
+    assert [(left.label, left.reason) for left in found.excluded] == [(e.label, e.reason) for e in alone.excluded]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ["parquet", "csv", "polars lazy", "pandas", "duckdb", "ibis", "spark"])
+def test_together_is_as_one_by_one(engine: str, tmp_path: Path, sparks: dict[str, Any]) -> None:
+    spark = spark_session("local[2]") if engine == "spark" and sparks else None
+    data = in_engine(rows(), engine, tmp_path, spark)
+    chosen = {"spark": ["units"], "ibis": ["units", "mixed"]}.get(engine, list(TOGETHER))
+    for name in chosen:
+        found = measure_all(data, "device_of_user", TOGETHER[name])
+        for (one,), metric in zip(found, TOGETHER[name], strict=True):
+            same(one, fl.measure(data, "device_of_user", metric))
+    if engine == "spark":
+        return
+    split = Split("user", (0.4, 0.6), 3)
+    parts = measure_all(data, "device_of_user", TOGETHER["units"], split=split)
+    for both, metric in zip(parts, TOGETHER["units"], strict=True):
+        alone = measure_all(data, "device_of_user", [metric], split=split)[0]
+        assert len(both) == 2
+        for one, other in zip(both, alone, strict=True):
+            same(one, other)
+
+
+def test_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One group-by for all metrics of the same variants; with units one table, from which everything comes."""
+    data = in_engine(rows(), "parquet", tmp_path)
+    queries: list[Any] = []
+
+    def counted(frame: Any) -> Any:
+        queries.append(frame.to_native().explain())
+        return fetching.fetch(frame)
+
+    monkeypatch.setattr("faultlines.rows.query.fetch", counted)
+    measure_all(data, "device", TOGETHER["experiment"])
+    assert len(queries) == 1
+    queries.clear()
+    measure_all(data, "device_of_user", TOGETHER["units"])
+    assert len(queries) == 2  # the moments, and whether units are in several places
+    assert not any("PARQUET" in query.upper() for query in queries)
+
+
+def test_arms_of_one_column_share_a_scan() -> None:
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"g": list("ab") * 300, "arm": np.arange(600) // 2 % 3, "x": rng.random(600)})
+    metrics = [fl.difference("x", variant="arm", control=0, treatment=t) for t in (1, 2)]
+    for (one,), metric in zip(measure_all(data, "g", metrics), metrics, strict=True):
+        same(one, fl.measure(data, "g", metric))
+        assert one.dropped == {"rows of other variants": 200}
+
+
+def test_rows_of_each_metric_are_counted_apart() -> None:
+    data = pd.DataFrame({"g": list("ab") * 60, "x": np.arange(120.0), "y": np.arange(120.0) % 5})
+    data.loc[:9, "x"] = np.nan
+    data.loc[5:19, "y"] = np.nan
+    found = measure_all(data, "g", [fl.mean("x"), fl.mean("y"), fl.ratio("x", "y")])
+    assert [one.dropped["rows with a missing value"] for (one,) in found] == [10, 15, 20]
+
+
+def units(size: int = 900) -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    user = np.arange(size) // 3
+    return pd.DataFrame(
+        {
+            "user": user,
+            "g": np.where(user % 3, "a", "b"),
+            "arm": np.where(user % 2, "A", "B"),
+            "x": rng.random(size),
+            "y": rng.random(size),
+        }
+    )
+
+
+def test_units_in_several_places_are_found_for_the_metric_that_uses_them() -> None:
+    data = units()
+    arms: dict[str, Any] = {"variant": "arm", "control": "A", "unit": "user"}
+    data.loc[0, "g"] = "a" if data.g[0] == "b" else "b"
+    data.loc[0, "y"] = np.nan  # without this row, the unit is in one place
+    for frame in (data, pl.from_pandas(data).lazy()):
+        fl.measure(frame, "g", fl.difference("y", **arms))
+        with pytest.raises(fl.InputError, match="1 units are in more than one variant or group"):
+            fl.measure(frame, "g", fl.difference("x", **arms))
+        with pytest.raises(fl.InputError, match="1 units are in more than one variant or group"):
+            measure_all(frame, "g", [fl.difference("y", **arms), fl.difference("x", **arms)])
+
+
+def mean_of_moments(m: fl.Moments) -> fl.Measured:
+    n, mean = m.n[:, 0, 0], m.mean[:, 0, 0]
+    se = np.sqrt(m.cov[:, 0, 0, 0] / n)
+    return fl.Measured(mean, se, None, n, mean, np.full(len(n), "", dtype=object))
+
+
+@pytest.mark.parametrize("role", ["x", "w", "z", "q"])
+def test_inputs_are_summed_to_units_unless_they_describe_them(role: str) -> None:
+    """Whatever an input is called; and units need no variants."""
+    data = units()
+    for per_unit in (False, True):
+        own = fl.Metric(
+            "own",
+            {role: fl.Input("x", per_unit=per_unit)},
+            lambda c: {"v": c[role]},
+            mean_of_moments,
+            unit="user",
+            size_unit="units",
+        )
+        found = fl.measure(data, "g", own).estimates
+        by_unit = data.groupby(["g", "user"])["x"].agg("mean" if per_unit else "sum").groupby("g").mean()
+        np.testing.assert_allclose(found.theta, by_unit.to_numpy())
+    data.loc[0, "g"] = "a" if data.g[0] == "b" else "b"
+    with pytest.raises(fl.InputError, match="1 units are in more than one group"):
+        fl.measure(data, "g", own)
+
+
+def test_variants_that_read_alike() -> None:
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame({"g": "a", "arm": np.repeat(["1", "1.0"], 60), "x": rng.random(120)})
+    expected = data.x[60:].mean() - data.x[:60].mean()
+    found = fl.measure(data, "g", fl.difference("x", variant="arm", control="1")).estimates
+    assert found.theta[0] == pytest.approx(expected)
+    flipped = fl.measure(data, "g", fl.difference("x", variant="arm", control="1.0")).estimates
+    assert flipped.theta[0] == pytest.approx(-expected)
+    with pytest.raises(fl.InputError, match=r"control=1: reads like several: '1' \(str\), '1.0' \(str\)"):
+        fl.measure(data, "g", fl.difference("x", variant="arm", control=1))
+    plain = data.assign(arm=np.repeat([1, 2], 60))
+    for control in (1, "1", 1.0):
+        found = fl.measure(plain, "g", fl.difference("x", variant="arm", control=control)).estimates
+        assert found.theta[0] == pytest.approx(expected)
+    named = data.assign(arm=np.repeat(["(missing)", "B"], 60))
+    named.loc[:4, "arm"] = None
+    found_named = fl.measure(named, "g", fl.difference("x", variant="arm", control="(missing)"))
+    assert found_named.dropped == {"rows with a missing value": 5}
+
+
+def test_what_is_left_out_keeps_what_is_known() -> None:
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"g": ["big"] * 100 + ["small"] * 10 + ["one"], "x": rng.random(111)})
+    found = fl.measure(data, "g", fl.mean("x"))
+    left = {one.label: one for one in found.excluded}
+    assert left["small"].n == 10
+    assert left["small"].estimate == pytest.approx(data.x[100:110].mean())
+    assert left["small"].se == pytest.approx(data.x[100:110].std() / np.sqrt(10))
+    assert (left["one"].n, left["one"].se) == (1, None)
+    rates = fl.measure(data.assign(x=(data.x > 0.5).astype(int)), "g", fl.rate("x"))
+    small = next(one for one in rates.excluded if one.label == "small")
+    assert small.estimate == pytest.approx((data.x[100:110] > 0.5).mean())
+    assert small.se is not None
+    assert 0 < small.se < 0.3
+    pair = fl.measure(data.assign(y=rng.random(111)), "g", fl.joint(fl.mean("x"), fl.mean("y")))
+    assert {one.label: (one.n, one.estimate) for one in pair.excluded}["small"] == (10, None)
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "polars lazy", "duckdb"])
+def test_a_null_and_its_name_are_told_apart_when_clusters_go_back(engine: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    found = fl.cluster(fl.Estimates([0, 9], [1, 1], ["a", "(missing)"], attributes=["g"]))
+    nulls = in_engine(pa.table({"g": ["a", None], "country": ["a", "b"]}), engine, tmp_path)
+    assert clusters(found.assign(nulls)) == [1, 2]
+    both = in_engine(pa.table({"g": ["a", None, "(missing)"], "country": ["a", "b", "c"]}), engine, tmp_path)
+    with pytest.raises(fl.InputError, match="two different keys have the same name"):
+        found.assign(both)
+    pairs = fl.cluster(fl.Estimates([0, 9], [1, 1], [("a\x1f+b", "c"), ("a", "b\x1f+c")], attributes=["p", "q"]))
+    table = pa.table({"p": ["a\x1f+b", "a"], "q": ["c", "b\x1f+c"], "country": ["a", "b"]})
+    assert clusters(pairs.assign(in_engine(table, engine, tmp_path))) == [1, 2]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ["pandas", "polars", "polars lazy", "duckdb", "ibis"])
+def test_clusters_go_back_by_columns_of_any_name(engine: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    for name in ("*", "^g$", 'a"b', "a.b", "a`b"):
+        found = fl.cluster(fl.Estimates([0, 9], [1, 1], ["a", "b"], attributes=[name]))
+        table = pa.table({"country": ["x", "y"], name: ["b", "a"], "g": ["z", "z"]})
+        assigned = found.assign(in_engine(table, engine, tmp_path))
+        assert clusters(assigned) == [2, 1]
+        assert list(columns(assigned)) == ["country", name, "g", "cluster"]
+
+
+def columns(frame: Any) -> list[str]:
+    return list(frame.collect_schema().names() if isinstance(frame, pl.LazyFrame) else frame.columns)
+
+
+def clusters(frame: Any) -> list[Any]:
+    """The clusters in the order of the column `country`."""
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    for method in ("to_pandas", "df"):
+        if hasattr(frame, method):
+            frame = getattr(frame, method)()
+    return list(pd.DataFrame(frame).sort_values("country")["cluster"])
