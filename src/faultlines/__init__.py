@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faultlines.guarantees.sequential import Decision, Sequential, Step
     from faultlines.many import Many, cluster_many
     from faultlines.metrics.base import Measured, Metric
-    from faultlines.metrics.experiment import difference, lift, ratio_difference, ratio_lift
+    from faultlines.metrics.experiment import aggregated, difference, lift, ratio_difference, ratio_lift
     from faultlines.metrics.joint import joint
     from faultlines.metrics.measure import Measurement, measure
     from faultlines.metrics.model import (

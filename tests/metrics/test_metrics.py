@@ -228,7 +228,8 @@ def test_rates_are_reported_as_rates() -> None:
         data.loc[data.index[data.g == group][: int(400 * share)], "x"] = 1
     found = fl.cluster(data, by="g", metric=fl.rate("x"))
     assert found.n_clusters == 2
-    low, high = found.clusters
+    several: tuple[Any, ...] = found.clusters
+    low, high = several
     assert low.estimate == pytest.approx(0.055)  # 44 of 800
     assert high.estimate == pytest.approx(0.41)
     assert 0 < low.ci[0] < 0.055 < low.ci[1] < 0.1
@@ -245,7 +246,8 @@ def test_equalized_odds_has_two_dimensions() -> None:
         np.testing.assert_allclose(found.se[:, i], alone.se)
     clustered = fl.cluster(ROWS, by="g", metric=fl.equalized_odds("truth", "pred"))
     assert "equalized odds" in clustered.verdict
-    assert len(clustered.clusters[0].estimate) == 2
+    both: Any = clustered.clusters[0].estimate
+    assert len(both) == 2
     assert {"estimate_true_positive_rate", "se_false_positive_rate"} <= clustered.to_dicts()[0].keys()
 
 
@@ -401,7 +403,7 @@ def test_lifts_are_compared_by_their_ratio_and_read_as_lifts() -> None:
     assert estimates.natural == pytest.approx(np.expm1(estimates.theta))
     rows = found.to_dicts()
     assert [row["se"] for row in rows] == pytest.approx((estimates.se * np.exp(estimates.theta)).tolist())
-    pooled = found.overall
+    pooled: Any = found.overall
     weight = estimates.se**-2.0
     middle = float(np.average(estimates.theta, weights=weight))
     assert pooled.estimate == pytest.approx(np.expm1(middle))

@@ -138,6 +138,8 @@ def test_errors_name_the_parameter_that_was_used() -> None:
         (lambda: fl.mean("x", weight=5), "weight=5: is not the name of a column"),  # type: ignore[arg-type]
         (lambda: fl.auc("y", None), "score=None: is not the name of a column"),  # type: ignore[arg-type]
         (lambda: fl.difference("x", variant="a", control="b", covariate=5), "covariate=5"),  # type: ignore[arg-type]
+        (lambda: fl.rate("y", positive=["a"]), r"positive=\['a'\]: is not a single value"),  # type: ignore[arg-type]
+        (lambda: fl.lift("y", variant="v", control=["A"]), "control=.*is not a single value"),  # type: ignore[arg-type]
         (lambda: fl.auc("y", "s", bins=2.5), "bins=2.5"),  # type: ignore[arg-type]
         (lambda: fl.selection_rate(score="s", threshold=float("nan")), "threshold=nan"),
         (lambda: fl.selection_rate(score=5, threshold=0.5), "score=5"),  # type: ignore[arg-type]

@@ -121,8 +121,8 @@ def test_two_effects_are_ellipses_of_the_right_size() -> None:
 
 
 def test_very_small_units_can_be_drawn_in_the_plane() -> None:
-    theta = np.array([[1.0, 2], [1.1, 2], [8, 2], [8, 2.2]]) * 1e-90
-    assert layers(fl.cluster(fl.Estimates(theta, np.full((4, 2), 1e-91)), guarantee="bonferroni"))["ellipses"]
+    theta = np.array([[1.0, 2], [1.1, 2], [8, 2], [8, 2.2]]) * 1e-55
+    assert layers(fl.cluster(fl.Estimates(theta, np.full((4, 2), 1e-56)), guarantee="bonferroni"))["ellipses"]
 
 
 def test_three_effects_are_three_pictures() -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pandas as pd
@@ -119,7 +119,7 @@ def test_nothing_is_installed_or_loaded() -> None:
 def test_out_of_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "rows.parquet"
     duckdb.sql(f"COPY (SELECT 'group ' || i AS g, i AS x FROM range(3000000) t(i)) TO '{path}' (FORMAT parquet)")
-    config = {"memory_limit": "30MB", "temp_directory": ""}
+    config: dict[str, Any] = {"memory_limit": "30MB", "temp_directory": ""}
     monkeypatch.setattr(duck, "connect", lambda: duckdb.connect(config=config))
     with pytest.raises(fl.InputError, match="there is not enough memory"):
         fl.measure(path, "g", fl.mean("x"))

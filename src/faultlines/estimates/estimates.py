@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 # Real data is nowhere near these; within them no product of weights and no squared difference leaves a double's range.
 _WIDEST_SE = 1e15  # largest standard error over smallest
 _FARTHEST_THETA = 1e50  # distance of the outermost estimates in the smallest standard error
-_SMALLEST, _LARGEST = 1e-100, 1e100
+_SMALLEST, _LARGEST = 1e-60, 1e60
 _MOST_PEOPLE = 2.0**53
 
 

@@ -67,7 +67,7 @@ def measure(data: object, by: By, metric: Metric, *, min_size: float | None = No
         >>> import duckdb, faultlines as fl
         >>> rows = duckdb.sql("SELECT i % 3 AS g, i % 7 AS x FROM range(300) t(i)")
         >>> fl.measure(rows, "g", fl.mean("x")).estimates
-        Estimates(3 groups by g, θ from 2.97 to 3)
+        Estimates(3 groups by g, θ from 2.97 to 3.01)
     """
     return measure_all(data, by, [metric], min_size=min_size)[0][0]
 

@@ -14,7 +14,7 @@ from faultlines.rows.places import placed
 from faultlines.rows.read import attribute_names
 from faultlines.sources.columns import Pick, is_time, picked
 from faultlines.sources.fetch import fetch, floats, plain_list
-from faultlines.sources.frames import Rows, Wanted, check_columns, opened, scan
+from faultlines.sources.frames import Rows, Wanted, check_columns, opened, reported, scan
 from faultlines.sources.joining import added, joined
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def attach(data: object, by: Sequence[str | Bins], values: Values, column: str, 
     if checked_column("column", column).casefold() in {name.casefold() for name in present}:
         raise InputError(f"column={column!r}", "is there already", "Choose another name for the new column.")
     if isinstance(frame, nw.LazyFrame):
-        return _to_query(frame, by, values, column, whole).to_native()
+        with reported(data):
+            return _to_query(frame, by, values, column, whole).to_native()
     with scan(data, wanted) as rows:
         keys = Keys(rows, by)
         fractions = [expression.alias(name) for name, expression in keys.fractions().items()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from faultlines.checks import column as checked_column
 from faultlines.checks import flag
+from faultlines.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -77,6 +78,7 @@ class Input:
     def __post_init__(self) -> None:
         checked_column(self.parameter or "column", self.column)
         flag("per_unit", self.per_unit)
+        _check_value("positive", self.positive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,14 @@ class Arms:
 
     def __post_init__(self) -> None:
         checked_column("variant", self.column)
+        _check_value("control", self.control)
+        _check_value("treatment", self.treatment)
+
+
+def _check_value(parameter: str, value: object) -> None:
+    """Refuse what cannot be a value of a column."""
+    if isinstance(value, list | dict | set | tuple) or type(value).__hash__ is None:
+        raise InputError(f"{parameter}={shorten(value)}", "is not a single value", "Give one value of the column.")
 
 
 @dataclass(frozen=True, slots=True)

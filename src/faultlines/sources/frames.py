@@ -117,13 +117,20 @@ def scan(data: object, wanted: Sequence[Wanted]) -> Iterator[Rows]:
             yield rows
         return
     frame = opened(data)
+    with reported(data), _frame(frame, wanted) as rows:
+        yield rows
+
+
+@contextmanager
+def reported(data: object, parameter: str = "data") -> Iterator[None]:
+    """Report what an engine says about a frame as an error of ours, and an interrupt as the usual one."""
     try:
-        with _frame(frame, wanted) as rows, duck.interruptible():
-            yield rows
+        with duck.interruptible():
+            yield
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ENGINES and not isinstance(error, OSError | MemoryError):
             raise
-        shown = f"data={type(data).__name__}"
+        shown = f"{parameter}={type(data).__name__}"
         problem = f"cannot be read ({first_line(error)})"
         raise duck.out_of_memory(shown, error) or InputError(shown, problem, "Simplify its columns.") from error
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines.checks import column as checked_column
-from faultlines.errors import InputError, first_line, shorten
+from faultlines.errors import InputError
 from faultlines.sources import duck
 from faultlines.sources.columns import Pick, is_time, picked, time_name
 from faultlines.sources.csvs import csv_error, csv_query, readable
 from faultlines.sources.dialect import not_numeric
 from faultlines.sources.dialect import number as number_of
-from faultlines.sources.frames import ENGINES, check_columns, opened, unreadable
+from faultlines.sources.frames import check_columns, opened, reported, unreadable
 from faultlines.sources.parquet import parquet_rows
 from faultlines.sources.paths import checked, is_parquet, shown
 
@@ -172,16 +172,12 @@ def _collected(frame: nw.LazyFrame[Any], wanted: Mapping[str, str], data: object
     columns = list(dict.fromkeys(wanted.values()))
     names = {column: f"c{i}" for i, column in enumerate(columns)}
     try:
-        found = picked(frame, [Pick(column, name) for column, name in names.items()]).collect()
+        with reported(data, "frame"):
+            found = picked(frame, [Pick(column, name) for column, name in names.items()]).collect()
     except ImportError as error:
         raise InputError(
             f"frame={type(data).__name__}", f"needs {error.name} to be read", f"Run: pip install {error.name}"
         ) from error
-    except Exception as error:
-        if type(error).__module__.split(".")[0] not in ENGINES:
-            raise
-        problem = f"cannot be read ({first_line(error)})"
-        raise InputError(f"frame={shorten(type(data).__name__)}", problem, "Simplify its columns.") from error
     return found.rename({name: column for column, name in names.items()})
 
 
