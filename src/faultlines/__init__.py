@@ -7,130 +7,56 @@ from typing import TYPE_CHECKING, Any
 from faultlines.metrics.table import METRICS
 
 if TYPE_CHECKING:
-    from faultlines import simulate
-    from faultlines.clustering import Clustering, cluster, holm
-    from faultlines.comparison.counts import binomial, poisson
-    from faultlines.comparison.custom import Similarity
-    from faultlines.comparison.invariance import Invariance, check_merge_invariance
-    from faultlines.comparison.welch import welch
-    from faultlines.decide.power import Power, Reach, power
-    from faultlines.errors import InputError
-    from faultlines.estimates.estimates import Estimates, Excluded
-    from faultlines.estimates.labels import Range
-    from faultlines.estimates.scales import Scale
-    from faultlines.guarantees.bonferroni import Bonferroni
-    from faultlines.guarantees.calibrated import Calibrated
-    from faultlines.guarantees.folds import Folds
-    from faultlines.guarantees.holdout import Holdout
-    from faultlines.guarantees.sequential import Decision, Sequential, Step
-    from faultlines.many import Many, cluster_many
-    from faultlines.metrics.base import Measured, Metric
-    from faultlines.metrics.experiment import aggregated, difference, lift, ratio_difference, ratio_lift
-    from faultlines.metrics.joint import joint
-    from faultlines.metrics.measure import Measurement, measure
-    from faultlines.metrics.model import (
-        accuracy,
-        auc,
-        brier,
-        calibration_gap,
-        equalized_odds,
-        error_rate,
-        false_negative_rate,
-        false_positive_rate,
-        log_loss,
-        mean_absolute_error,
-        mean_error,
-        mean_squared_error,
-        negative_predictive_value,
-        precision,
-        selection_rate,
-        true_negative_rate,
-        true_positive_rate,
-    )
-    from faultlines.metrics.population import mean, rate, ratio
-    from faultlines.result.clusters import Cluster, Effect
-    from faultlines.result.explained import Explained
-    from faultlines.result.finding import Level
-    from faultlines.result.rules import Rule
-    from faultlines.rows.bins import Bins, bins
-    from faultlines.rows.request import Aggregated, Arms, Input, Moments
-    from faultlines.tree.hierarchy import Hierarchy, agglomerate
+    from faultlines import simulate as simulate
+    from faultlines.clustering import Clustering as Clustering
+    from faultlines.clustering import cluster as cluster
+    from faultlines.clustering import holm as holm
+    from faultlines.comparison.counts import binomial as binomial
+    from faultlines.comparison.counts import poisson as poisson
+    from faultlines.comparison.custom import Similarity as Similarity
+    from faultlines.comparison.invariance import Invariance as Invariance
+    from faultlines.comparison.invariance import check_merge_invariance as check_merge_invariance
+    from faultlines.comparison.welch import welch as welch
+    from faultlines.decide.power import Power as Power
+    from faultlines.decide.power import Reach as Reach
+    from faultlines.decide.power import power as power
+    from faultlines.errors import InputError as InputError
+    from faultlines.estimates.estimates import Estimates as Estimates
+    from faultlines.estimates.estimates import Excluded as Excluded
+    from faultlines.estimates.labels import Range as Range
+    from faultlines.estimates.scales import Scale as Scale
+    from faultlines.guarantees.bonferroni import Bonferroni as Bonferroni
+    from faultlines.guarantees.calibrated import Calibrated as Calibrated
+    from faultlines.guarantees.folds import Folds as Folds
+    from faultlines.guarantees.holdout import Holdout as Holdout
+    from faultlines.guarantees.sequential import Decision as Decision
+    from faultlines.guarantees.sequential import Sequential as Sequential
+    from faultlines.guarantees.sequential import Step as Step
+    from faultlines.many import Many as Many
+    from faultlines.many import cluster_many as cluster_many
+    from faultlines.metrics.base import Measured as Measured
+    from faultlines.metrics.base import Metric as Metric
+    from faultlines.metrics.experiment import *
+    from faultlines.metrics.joint import joint as joint
+    from faultlines.metrics.measure import Measurement as Measurement
+    from faultlines.metrics.measure import measure as measure
+    from faultlines.metrics.model import *
+    from faultlines.metrics.population import *
+    from faultlines.result.clusters import Cluster as Cluster
+    from faultlines.result.clusters import Effect as Effect
+    from faultlines.result.explained import Explained as Explained
+    from faultlines.result.finding import Level as Level
+    from faultlines.result.rules import Rule as Rule
+    from faultlines.rows.bins import Bins as Bins
+    from faultlines.rows.bins import bins as bins
+    from faultlines.rows.request import Aggregated as Aggregated
+    from faultlines.rows.request import Arms as Arms
+    from faultlines.rows.request import Input as Input
+    from faultlines.rows.request import Moments as Moments
+    from faultlines.tree.hierarchy import Hierarchy as Hierarchy
+    from faultlines.tree.hierarchy import agglomerate as agglomerate
 
 __version__ = version("faultlines")
-
-__all__ = [
-    "Aggregated",
-    "Arms",
-    "Bins",
-    "Bonferroni",
-    "Calibrated",
-    "Cluster",
-    "Clustering",
-    "Decision",
-    "Effect",
-    "Estimates",
-    "Excluded",
-    "Explained",
-    "Folds",
-    "Hierarchy",
-    "Holdout",
-    "Input",
-    "InputError",
-    "Invariance",
-    "Level",
-    "Many",
-    "Measured",
-    "Measurement",
-    "Metric",
-    "Moments",
-    "Power",
-    "Range",
-    "Reach",
-    "Rule",
-    "Scale",
-    "Sequential",
-    "Similarity",
-    "Step",
-    "__version__",
-    "accuracy",
-    "agglomerate",
-    "aggregated",
-    "auc",
-    "binomial",
-    "bins",
-    "brier",
-    "calibration_gap",
-    "check_merge_invariance",
-    "cluster",
-    "cluster_many",
-    "difference",
-    "equalized_odds",
-    "error_rate",
-    "false_negative_rate",
-    "false_positive_rate",
-    "holm",
-    "joint",
-    "lift",
-    "log_loss",
-    "mean",
-    "mean_absolute_error",
-    "mean_error",
-    "mean_squared_error",
-    "measure",
-    "negative_predictive_value",
-    "poisson",
-    "power",
-    "precision",
-    "rate",
-    "ratio",
-    "ratio_difference",
-    "ratio_lift",
-    "selection_rate",
-    "simulate",
-    "true_negative_rate",
-    "true_positive_rate",
-    "welch",
-]
 
 # Where public names are defined; those of metrics are in the table of metrics.
 _HOMES = {
@@ -165,6 +91,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _HOME_OF |= {name: entry.module.removeprefix("faultlines.") for name, entry in METRICS.items()}
 
+__all__ = sorted([*_HOME_OF, "__version__", "simulate"])  # noqa: PLE0605 - a list, though not a literal one
+
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used, so that `faultlines --help` does not wait for NumPy and SciPy."""
@@ -177,4 +105,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return list(__all__)

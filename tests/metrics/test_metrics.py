@@ -255,7 +255,7 @@ def test_a_metric_of_ones_own() -> None:
     """Products of columns, and any function of their moments."""
 
     def correlation(m: Any) -> Any:
-        from faultlines.metrics import Measured
+        from faultlines.metrics.base import Measured
 
         r = m.cov[:, 0, 0, 1] / np.sqrt(m.cov[:, 0, 0, 0] * m.cov[:, 0, 1, 1])
         n = m.n[:, 0, 0]

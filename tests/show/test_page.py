@@ -185,6 +185,20 @@ def test_the_same_result_is_the_same_page_to_the_byte(tmp_path: Path) -> None:
     assert not re.search(r"https?://|//[a-z]+\.[a-z]|<link|src=|@import|url\(", pages.pop())
 
 
+def test_every_level_of_a_page_is_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    c = fl.cluster(simulate.planted([0, 5], [4, 4], seed=1).estimates)
+    cut, levels = fl.Clustering.cut, list[float]()
+
+    def counted(self: fl.Clustering, alpha: float) -> fl.Clustering:
+        levels.append(alpha)
+        return cut(self, alpha)
+
+    monkeypatch.setattr(fl.Clustering, "cut", counted)
+    page = page_of(c, tmp_path)
+    told = json.loads(html.unescape(re.search(r'data-is="data">(.*?)</script>', page)[1]))["levels"]  # type: ignore[index]
+    assert len(levels) == len(set(levels)) == len(told) - 1  # the result itself was cut before
+
+
 def test_a_fingerprint_follows_the_data() -> None:
     plain = fl.Estimates([0.0, 9.0, 9.5], [1, 1, 1], ["a", "b", "c"])
     changes: list[dict[str, Any]] = [

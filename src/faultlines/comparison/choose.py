@@ -16,15 +16,9 @@ if TYPE_CHECKING:
 
 def equal_effects(estimates: Estimates, tolerance: float = 0.0) -> Line | Plane:
     """Estimates as groups that are similar when their effects are equal, or at most a tolerance apart."""
-    tolerance = checks.number(
-        "tolerance",
-        tolerance,
-        "must be a number, 0 or more",
-        "Give it in the units of the metric: 0.01 is one point of a rate.",
-        low=0,
-    )
+    tolerance = _checked(tolerance)
     if estimates.dims == 1:
-        return Line(estimates, estimates.scales[0].distance(tolerance) if tolerance else 0.0)
+        return one_effect(estimates, tolerance)
     if tolerance:
         raise InputError(
             f"tolerance={tolerance:g}",
@@ -32,6 +26,17 @@ def equal_effects(estimates: Estimates, tolerance: float = 0.0) -> Line | Plane:
             "Cluster each of them on its own.",
         )
     return Plane(estimates)
+
+
+def one_effect(estimates: Estimates, tolerance: float = 0.0) -> Line:
+    """The same for estimates that are known to have one effect per group."""
+    tolerance = _checked(tolerance)
+    return Line(estimates, estimates.scales[0].distance(tolerance) if tolerance else 0.0)
+
+
+def _checked(tolerance: float) -> float:
+    remedy = "Give it in the units of the metric: 0.01 is one point of a rate."
+    return checks.number("tolerance", tolerance, "must be a number, 0 or more", remedy, low=0)
 
 
 def comparison_of(data: Any, tolerance: float = 0.0) -> Comparison:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from faultlines import checks
-from faultlines.comparison.choose import equal_effects
-from faultlines.comparison.line import Line
+from faultlines.comparison.choose import one_effect
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import name_of
@@ -25,10 +24,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from faultlines.comparison.base import Comparison
+    from faultlines.comparison.line import Line
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.base import Guarantee
+    from faultlines.tree.path import Path
 
 _HALVINGS = 12
 _DOUBLINGS = 40
@@ -157,9 +159,7 @@ def power(
     """
     alpha, seed, chosen = checks.alpha(alpha), checks.seed(seed), guarantee_of(guarantee)
     estimates = _planned_estimates(data, spread, arms)
-    line = equal_effects(estimates, tolerance)
-    if not isinstance(line, Line):
-        raise InputError(f"{estimates.dims} effects at once", "cannot be planned", "Plan each of them on its own.")
+    line = one_effect(estimates, tolerance)
     runs = checks.runs(runs, 20, 1000)
     likely = (1 + alpha) / 2 if alpha >= 0.8 else 0.8
     problem = f"must lie between alpha={alpha:g} and 1"
@@ -353,7 +353,8 @@ class _Trial:
 
     def _clustered(self, estimates: Estimates, number: int) -> IntArray | None:
         """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
-        line = equal_effects(estimates, self.tolerance)
+        line: Comparison = one_effect(estimates, self.tolerance)
+        path: Path
         if self.critical is not None:
             tree = tree_of(line)
             is_open = tree.gap_heights > self.critical
@@ -364,8 +365,8 @@ class _Trial:
             if getattr(guarantee, "draws", 0) is None:  # a simulation needs no more than tell p from α
                 guarantee = replace(guarantee, draws=max(499, int(5 / self.alpha)))  # type: ignore[type-var]
             judged = guarantee.judge(line, self.seed + number, refine=True)
-            path, clusters = judged.path, clusters_at(judged.path, float(np.log(self.alpha)))  # type: ignore[assignment]
-            line = judged.reported  # type: ignore[assignment]
+            path, clusters = judged.path, clusters_at(judged.path, float(np.log(self.alpha)))
+            line = judged.reported
         return numbered(line, path.labels(clusters)) if clusters > 1 else None
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from faultlines.metrics.base import Measured
 
+__all__ = ["aggregated", "difference", "lift", "ratio_difference", "ratio_lift"]
+
 
 def aggregated(
     n: str,

@@ -22,6 +22,26 @@ if TYPE_CHECKING:
 
     Outcome = Callable[[Columns, Any, Any], Any]
 
+__all__ = [
+    "accuracy",
+    "auc",
+    "brier",
+    "calibration_gap",
+    "equalized_odds",
+    "error_rate",
+    "false_negative_rate",
+    "false_positive_rate",
+    "log_loss",
+    "mean_absolute_error",
+    "mean_error",
+    "mean_squared_error",
+    "negative_predictive_value",
+    "precision",
+    "selection_rate",
+    "true_negative_rate",
+    "true_positive_rate",
+]
+
 _SIDES = "positives or negatives"
 
 

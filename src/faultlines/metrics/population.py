@@ -17,6 +17,8 @@ from faultlines.rows.request import Aggregated, Input
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+__all__ = ["mean", "rate", "ratio"]
+
 
 def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
     """Mean of a column in each group.
