@@ -246,12 +246,19 @@ def _calls() -> Iterator[RowCase]:
     wrong_by: dict[str, Any] = NONSENSE | {
         "none": None, "empty": "", "no column": [], "number": 5, "unknown": "zz", "one unknown": ["g", "zz"], "twice": ["g", "g"],
         "none in it": [None], "number in it": [5], "empty in it": [""], "nested": [["g"]], "set": {"g"}, "rude": [Rude()],
-        "bins twice": ["g", fl.bins("g", width=1)], "no bins": fl.Bins("x"),
-        "nan bins": fl.Bins("x", width=float("nan")), "zero bins": fl.Bins("x", width=0.0), "star": "*", "pattern": "^.*$",
+        "bins twice": ["g", fl.bins("g", width=1)], "star": "*", "pattern": "^.*$",
         "long": "x" * 10_000, "nul": "a\0b", "surrogate": "\ud800", "case": "G", "generator": (c for c in "g"),
     }  # fmt: skip
     for name, by in wrong_by.items():
         yield RowCase(f"by: {name}", "by", lambda by=by: clustered(quick(people()), by), must="refuse")
+    wrong_bins: dict[str, dict[str, Any]] = {
+        "no bins": {}, "nan bins": {"width": float("nan")}, "zero bins": {"width": 0.0}, "two ways": {"width": 1.0, "quantiles": 3},
+        "one quantile": {"quantiles": 1}, "falling": {"edges": (2.0, 1.0)},
+    }  # fmt: skip
+    for name, given in wrong_bins.items():
+        parameter = next(iter(given), "width")
+        call = lambda given=given: clustered(quick(people()), fl.Bins("x", **given))  # noqa: E731
+        yield RowCase(f"by: {name}", parameter, call, must="refuse")
     wrong_metrics: dict[str, Any] = NOT_A_NUMBER | {
         "none": None, "function": fl.mean, "list of metrics": [fl.mean("x")], "class": fl.Metric, "number": 5,
     }  # fmt: skip

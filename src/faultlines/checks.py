@@ -37,12 +37,21 @@ def number(
     """
     kind = Integral if whole else Real
     # NumPy registers its numbers with these, and not its booleans; Python's booleans are integers.
-    good = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    good = isinstance(value, kind) and not isinstance(value, bool) and _is_finite(value)
+    given = 0.0 if not good else value if whole else float(value)
     if good:
-        good = (low < value if ends[0] == "(" else low <= value) and (value < high if ends[1] == ")" else value <= high)
+        above = low < given if ends[0] == "(" else low <= given
+        good = above and (given < high if ends[1] == ")" else given <= high)
     if not good:
         raise InputError(f"{name}={shorten(value)}", problem, remedy)
-    return int(value) if whole else float(value)
+    return int(given) if whole else float(given)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number or fraction that no double can hold
+        return False
 
 
 def alpha(value: Any) -> float:
@@ -85,7 +94,7 @@ def choice(name: str, value: Any, known: Iterable[str], remedy: str | None = Non
     """One of some words."""
     words = list(known)
     if not isinstance(value, str) or value not in words:
-        raise InputError(f"{name}={shorten(value)}", "is not known", remedy or did_you_mean(str(value), words))
+        raise InputError(f"{name}={shorten(value)}", "is not known", remedy or did_you_mean(value, words))
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from functools import cached_property
 from importlib.util import find_spec
@@ -84,7 +85,11 @@ class Clustering(Finding, Tabular):
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The whole result: verdict, clusters, groups, what was left out, the path over α, how it was computed."""
-        return json.dumps(self.summary(), indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+        if indent is not None:
+            problem = "must be a whole number from 0 to 100, or None"
+            checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
+        made = json.dumps(self.summary(), indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+        return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
 
     def to_markdown(self) -> str:
         """Verdict, table of clusters and what was left out, as Markdown."""
@@ -202,7 +207,9 @@ class Clustering(Finding, Tabular):
             raise InputError(f"names={shorten(names)}", f"is not a list of {len(results)}", "Give one for each result.")
         for name, value in {"title": title, "note": note, "command": command}.items():
             checks.text(name, value)
-        write_page(results, [str(name) for name in called], path, title=title, note=note, command=command)
+        if not all(isinstance(name, str) for name in called):
+            raise InputError(f"names={shorten(names)}", "is not a list of text", "Give one name for each result.")
+        write_page(results, called, path, title=title, note=note, command=command)
 
 
 def write_page(
@@ -338,6 +345,8 @@ def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
     Raises:
         InputError: If `alpha` does not lie between 0 and 1.
     """
+    if not isinstance(found, list | tuple) or not all(isinstance(one, Clustering) for one in found) or not found:
+        raise InputError(f"found={shorten(found)}", "is not a list of results", "Give what fl.cluster returns.")
     levels = corrected(np.array([one.log_pvalue for one in found]), checks.alpha(alpha), "holm")[1]
     return [one.cut(float(level)) for one, level in zip(found, levels, strict=True)]
 

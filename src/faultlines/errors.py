@@ -42,22 +42,26 @@ class NoGroupsError(InputError):
     """None of the groups can be used: there is nothing to compare, which is no answer."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(given: object, known: Iterable[str]) -> str:
     """A remedy for a misspelt name: the nearest known one, or the list of those there are."""
     import difflib
 
+    name = given if isinstance(given, str) else shorten(given)
     names = [str(candidate) for candidate in known]
     folded = {candidate.casefold(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(shorten_text(name).casefold(), folded, n=1, cutoff=0.5)
     if near:
-        return f"Did you mean {folded[near[0]]!r}?"
-    shown = ", ".join(repr(candidate) for candidate in names[:12])
+        return f"Did you mean {shorten(folded[near[0]])}?"
+    shown = ", ".join(shorten(candidate) for candidate in names[:12])
     return f"There are: {shown}{', …' if len(names) > 12 else ''}." if names else "There are none."
 
 
 def shorten(value: object, width: int = 60) -> str:
-    """A value for a message: its repr, cut in the middle when long."""
-    return shorten_text(repr(value), width)
+    """A value for a message: its repr, cut in the middle when long; its type where it has no repr."""
+    try:
+        return shorten_text(repr(value), width)
+    except Exception:  # an object of the user's whose repr fails must not hide what is wrong with it
+        return f"<{type(value).__name__}>"
 
 
 def shorten_text(text: str, width: int = 160) -> str:

@@ -66,8 +66,8 @@ class Many(Tabular):
 
     def __getitem__(self, name: str) -> Clustering:
         """The whole result of one experiment, cut at its level."""
-        if name not in self.names:
-            raise InputError(f"name={shorten(name)}", "no such experiment", did_you_mean(str(name), self.names))
+        if not isinstance(name, str) or name not in self.names:
+            raise InputError(f"name={shorten(name)}", "no such experiment", did_you_mean(name, self.names))
         place = self.names.index(name)
         return Clustering.of(self._judged[place], self.guarantee, float(self.levels[place]), self.refine)
 
@@ -94,6 +94,7 @@ class Many(Tabular):
         )
 
     def _columns(self, rows: Rows = "groups") -> Columns:
+        checks.choice("rows", rows, ("groups",), "Results of many experiments have one kind of rows: leave it out.")
         cut = np.log(self.levels)
         return {
             "name": list(self.names),

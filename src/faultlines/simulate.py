@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from faultlines.errors import InputError
+from faultlines import checks
+from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.scales import PERCENT
 
@@ -38,13 +39,35 @@ class Simulated:
 
 def standard_errors(groups: int, profile: Profile, rng: np.random.Generator) -> FloatArray:
     """Standard errors as unequal as group sizes are: all 1, lognormal with σ = 1, or sizes that fall like 1/rank."""
+    groups = _count("groups", groups)
+    checks.choice("profile", profile, ("equal", "lognormal", "zipf"), "Use 'equal', 'lognormal' or 'zipf'.")
     if profile == "equal":
         return np.ones(groups)
     if profile == "lognormal":
-        return rng.lognormal(0.0, 1.0, groups)
-    if profile == "zipf":
-        return np.asarray(np.sqrt(np.arange(1.0, groups + 1)))
-    raise InputError(f"profile={profile!r}", "is not known", "Use 'equal', 'lognormal' or 'zipf'.")
+        return _generator(rng, "rng").lognormal(0.0, 1.0, groups)
+    return np.asarray(np.sqrt(np.arange(1.0, groups + 1)))
+
+
+def _count(name: str, value: Any, least: int = 1) -> int:
+    problem = f"must be a whole number, {least} or more"
+    return int(checks.number(name, value, problem, "Use for example 10.", low=least, whole=True))
+
+
+def _generator(seed: Any, name: str = "seed") -> np.random.Generator:
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if name == "rng":
+        raise InputError(f"rng={shorten(seed)}", "is not a generator", "Use np.random.default_rng(0).")
+    return np.random.default_rng(checks.seed(seed))
+
+
+def _values(name: str, given: Any) -> list[Any]:
+    if isinstance(given, str) or not np.iterable(given):
+        raise InputError(f"{name}={shorten(given)}", "is not a list of numbers", "Give one number for each cluster.")
+    values = list(given)
+    if not values:
+        raise InputError(f"{name}={shorten(given)}", "is empty", "Give one number for each cluster.")
+    return values
 
 
 def planted(
@@ -59,9 +82,19 @@ def planted(
 
     With `dof`, the standard errors an analyst sees are estimated with that many degrees of freedom.
     """
-    rng = np.random.default_rng(seed)
-    ranked = np.argsort(np.argsort(effects)) + 1
-    mean, truth = np.repeat(np.asarray(effects, dtype=float), sizes), np.repeat(ranked, sizes)
+    each = [
+        checks.number("effects", e, "must be a number", "Use for example 0.5.") for e in _values("effects", effects)
+    ]
+    counts = [_count("sizes", size, 0) for size in _values("sizes", sizes)]
+    if not any(counts):
+        raise InputError(f"sizes={shorten(sizes)}", "there are no groups", "Give at least one size of 1 or more.")
+    if len(counts) != len(each):
+        raise InputError(f"sizes={shorten(sizes)}", f"there are {len(each)} effects", "Give one size for each effect.")
+    if dof is not None:
+        dof = checks.number("dof", dof, "must be a number, 1 or more", "Use for example dof=10.", low=1)
+    rng = _generator(seed)
+    ranked = np.argsort(np.argsort(each)) + 1
+    mean, truth = np.repeat(each, counts), np.repeat(ranked, counts)
     sigma = standard_errors(mean.size, profile, rng)
     theta = mean + sigma * rng.standard_normal(mean.size)
     se = sigma if dof is None else sigma * np.sqrt(rng.chisquare(dof, mean.size) / dof)
@@ -72,7 +105,7 @@ def null(
     groups: int, *, profile: Profile = "equal", dof: float | None = None, seed: int | np.random.Generator = 0
 ) -> Simulated:
     """Groups that are all alike: whatever is found here is a false claim."""
-    return planted([0.0], [groups], profile=profile, dof=dof, seed=seed)
+    return planted([0.0], [_count("groups", groups)], profile=profile, dof=dof, seed=seed)
 
 
 def asia_africa(mu: float, *, seed: int | np.random.Generator = 0) -> Simulated:
@@ -81,7 +114,8 @@ def asia_africa(mu: float, *, seed: int | np.random.Generator = 0) -> Simulated:
     In every country 100 people have the control, drawn from N(0, 0.1), and 100 the treatment, N(∓μ, 0.1); 0.1 is a
     variance. Estimates are differences of means with their usual standard errors (section 7.1 of the paper).
     """
-    rng = np.random.default_rng(seed)
+    mu = checks.number("mu", mu, "must be a number", "Use for example mu=0.2.")
+    rng = _generator(seed)
     countries = [*_ASIA, *_AFRICA]
     truth = np.repeat([1, 2], [len(_ASIA), len(_AFRICA)])
     effects = np.where(truth == 1, -mu, mu)
@@ -94,14 +128,14 @@ def asia_africa(mu: float, *, seed: int | np.random.Generator = 0) -> Simulated:
     return Simulated(estimates, effects, truth)
 
 
-def onboarding(seed: int = 0) -> Simulated:
+def onboarding(seed: int | np.random.Generator = 0) -> Simulated:
     """An onboarding experiment over 40 countries: relative lift in users who come back after an email.
 
     New users see the old or the new onboarding. In most countries the new one lifts the share of users with a session
     after the email by 2%; in nine it does harm (−6%), in ten it does a great deal of good (+9%). Countries are as
     unequal in size as markets are.
     """
-    rng = np.random.default_rng(seed)
+    rng = _generator(seed)
     lifts = {"harmed": -0.06, "typical": 0.02, "delighted": 0.09}
     names = [*_HARMED, *_TYPICAL, *_DELIGHTED]
     truth = np.repeat([1, 2, 3], [len(_HARMED), len(_TYPICAL), len(_DELIGHTED)])

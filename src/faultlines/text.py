@@ -133,7 +133,7 @@ def markdown(words: str) -> str:
     words = printable(words.replace("\n", " ")).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     words = re.sub(r"([\\`*\[\]|])", r"\\\1", words)
     # GitHub makes links of bare addresses.
-    return re.sub(r"(?i)\bwww\.", "www&#46;", words.replace("://", "&#58;//").replace("@", "&#64;"))
+    return re.sub(r"(?i)\b(www)\.", r"\1&#46;", words.replace("://", "&#58;//").replace("@", "&#64;"))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:

@@ -423,7 +423,7 @@ def test_what_is_no_p_value_is_refused(pvalue: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("statistics", "words"),
     [
-        ([["a"], ["b"]], "do not add: they are not numbers"),
+        ([["a"], ["b"]], "is not numeric"),
         ([[1.0, np.nan], [2, 3]], r"do not add: their sum is not finite \(row 0 holds nan\)"),
         ([[1e308], [1e308]], "do not add"),
         ([1.0, 2.0], r"has shape \(2,\)"),
@@ -485,7 +485,7 @@ def test_what_a_comparison_does_not_say_is_asked_for() -> None:
         (lambda: fl.binomial([0.5], [3]), "whole numbers"),
         (lambda: fl.binomial([1, 2], [3, 0]), "must be above zero"),
         (lambda: fl.binomial([1, 2], [3, 4.5]), "whole numbers"),
-        (lambda: fl.binomial(["a"], [3]), "are not numbers"),
+        (lambda: fl.binomial(["a"], [3]), "is not numeric"),
         (lambda: fl.poisson([-1, 2], 1.0), "0 or more"),
         (lambda: fl.poisson([], 1.0), "one count per group"),
         (lambda: fl.welch([1, 2]), "is not an Estimates"),  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def comparison_of(data: Any, tolerance: float = 0.0) -> Comparison:
         return equal_effects(data, tolerance)
     if not is_comparison(data):
         raise InputError(f"estimates={type(data).__name__}", "is not an Estimates", "Make one with fl.Estimates.")
-    if tolerance != 0:
+    if _checked(tolerance):
         raise InputError(
             f"tolerance={tolerance}", "goes with estimates", "Let the test of the Similarity allow for it."
         )

@@ -14,7 +14,7 @@ from faultlines.comparison.custom import Compiled, Similarity
 from faultlines.comparison.line import line_tops
 from faultlines.comparison.tails import log_chi_square_1_tail
 from faultlines.errors import InputError
-from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.estimates import Estimates, numbers
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
 
 if TYPE_CHECKING:
@@ -132,17 +132,17 @@ def poisson(
 
 def _counts(name: str, events: npt.ArrayLike, other: str, sizes: npt.ArrayLike) -> FloatArray:
     """Events and what they are counted in, as statistics."""
+    counted, of = numbers(name, events), numbers(other, sizes)
     try:
-        counted = np.array(events, dtype=np.float64)
-        of = np.broadcast_to(np.array(sizes, dtype=np.float64), counted.shape)
-    except (TypeError, ValueError) as error:
+        of = np.broadcast_to(of, counted.shape)
+    except ValueError as error:
         raise InputError(f"{name}, {other}", "are not numbers, one per group each", "Give two arrays of K.") from error
     if counted.ndim != 1 or counted.size == 0:
         raise InputError(name, f"has shape {counted.shape}", "Give one count per group.")
     if not np.all(np.isfinite(counted) & (counted >= 0) & (counted == np.floor(counted)) & (counted < 2**53)):
         raise InputError(name, "must be whole numbers, 0 or more", "Give counts.")
-    if not np.all(np.isfinite(of) & (of > 0)):
-        raise InputError(other, "must be above zero", "Leave out groups without any.")
+    if not np.all(np.isfinite(of) & (of > 1e-100) & (of <= 2.0**53)):
+        raise InputError(other, "must be above zero and at most 2^53", "Leave out groups without any.")
     return np.column_stack([counted, of])
 
 

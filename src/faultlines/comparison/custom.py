@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from faultlines import checks
 from faultlines.comparison.base import BLOCK, Levels, Merges, Null, Pair, generator, laid_out, largest
 from faultlines.comparison.choose import equal_effects
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.estimates import Estimates, numbers
 from faultlines.estimates.labels import labels_of, some_of
 from faultlines.progress import progress
 
@@ -106,12 +107,14 @@ class Similarity:
             if not callable(given) and (given is not None or name == "pvalue"):
                 raise InputError(f"{name}={shorten(given)}", "is not a function", "Give a function of statistics.")
         # Names and sizes are checked where those of estimates are.
-        checked = Estimates(np.zeros(len(table)), np.ones(len(table)), labels, n, attributes=attributes)
+        checked = Estimates(
+            np.zeros(len(table)), np.ones(len(table)), labels, n, attributes=attributes, measure=measure
+        )
         for name, value in (
             ("statistics", table),
             ("pvalue", pvalue),
             ("keys", checked.keys),
-            ("log", bool(log)),
+            ("log", checks.flag("log", log)),
             ("null", null),
             ("divide", divide),
             ("estimate", estimate),
@@ -323,10 +326,7 @@ class Similarity:
     def drawn(self, statistics: FloatArray, rng: np.random.Generator) -> FloatArray:
         """One draw of the null, made from a copy that the user's function may overwrite, checked."""
         given = None if self.null is None else self.null(statistics.copy(), rng)
-        try:
-            made = np.asarray(given, dtype=float)
-        except (TypeError, ValueError):
-            made = np.empty(0)
+        made = _as_floats(given)
         if made.shape != statistics.shape or not np.isfinite(made).all():
             raise InputError(
                 f"null → {shorten(given)}",
@@ -346,7 +346,7 @@ class Similarity:
         order = np.lexsort(self.statistics.T)  # so that the order of the groups does not decide which gets which noise
         given = self.divide(self.statistics[order], shares, rng)
         try:
-            parts = [np.array(part, dtype=float) for part in given]
+            parts = [_as_floats(part) for part in given]
             good = len(parts) == len(shares) and all(
                 part.shape == self.statistics.shape and np.isfinite(part).all() for part in parts
             )
@@ -362,11 +362,17 @@ class Similarity:
         return [self.with_statistics(part[back]) for part in parts]
 
 
-def _statistics(values: npt.ArrayLike) -> FloatArray:
+def _as_floats(given: object) -> FloatArray:
+    """What a user's function returned as floats; nothing where it is not real numbers."""
     try:
-        table = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("statistics", "do not add: they are not numbers", "Give an array of shape (K, m).") from error
+        made = np.asarray(given)
+        return np.array(made, dtype=np.float64) if made.dtype.kind in "iuf" else np.empty(0)
+    except (TypeError, ValueError, OverflowError):
+        return np.empty(0)
+
+
+def _statistics(values: npt.ArrayLike) -> FloatArray:
+    table = numbers("statistics", values)
     if table.ndim != 2 or 0 in table.shape:
         raise InputError("statistics", f"has shape {table.shape}", "Give one row per group: shape (K, m).")
     with np.errstate(over="ignore"):

@@ -100,7 +100,8 @@ cdef double _walk(
             return top
         else:
             ahead = INFINITY
-        if left >= 2 and edge[left - 2] <= ahead:  # on a tie the leftmost gap goes first
+        # On a tie the leftmost gap goes first. What cannot be compared (NaN) is merged too: the walk ends whatever comes.
+        if left >= 2 and not edge[left - 2] > ahead:
             height = edge[left - 2]
             total = weight[left - 2] + weight[left - 1]
             # Written as a step from one mean towards the other so that equal means stay exactly equal.

@@ -356,5 +356,6 @@ def _two_sided(
     total = var_a + var_b
     if freedom is None:
         return log_chi_square_1_tail(gap**2 / total)
-    dof = total**2 / (var_a**2 / freedom[a] + var_b**2 / freedom[b])
+    share = var_a / total
+    dof = 1 / (share**2 / freedom[a] + (1 - share) ** 2 / freedom[b])
     return np.asarray(np.where(gap == 0, 0.0, log_t_tail(gap / np.sqrt(total), dof)))

@@ -10,8 +10,8 @@ import numpy as np
 from faultlines import checks
 from faultlines.comparison.choose import one_effect
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.estimates import Estimates, numbers
+from faultlines.estimates.labels import Range, name_of
 from faultlines.guarantees.choose import guarantee_of
 from faultlines.progress import progress
 from faultlines.result.clusters import numbered
@@ -222,7 +222,7 @@ def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
     if spread is not None:
         planned = _from_sizes(known, data, spread, arms)
     else:
-        planned = Estimates(np.zeros(np.shape(data)), data) if known is None else known
+        planned = _estimates(np.ones(np.shape(data)), se=data) if known is None else known
     if len(planned) < 2:
         raise InputError("data", "has one group", "A split needs two groups.")
     return planned
@@ -240,8 +240,16 @@ def _from_sizes(known: Estimates | None, data: Any, spread: float, arms: int) ->
         )
     )
     if known is None:
-        known = Estimates(np.zeros(np.shape(data)), np.ones(np.shape(data)), n=data)
+        known = _estimates(np.ones(np.shape(data)), n=data)
     return Estimates(np.zeros(len(known)), spread * arms / np.sqrt(np.asarray(known.n)), known.labels, known.n)
+
+
+def _estimates(ones: FloatArray, **given: Any) -> Estimates:
+    """Estimates of zero with what was given as `data`, which is what errors shall name."""
+    try:
+        return Estimates(0 * ones, given.pop("se", ones), **given)
+    except InputError as error:
+        raise InputError(f"data: {error.parameter}", error.problem, error.remedy) from error
 
 
 def _pattern(split: Any, estimates: Estimates) -> tuple[Callable[[np.random.Generator], FloatArray], tuple[int, ...]]:
@@ -271,9 +279,11 @@ def _levels(split: Any, estimates: Estimates) -> FloatArray:
         raise InputError(f"split={shorten(split)}", "is not a valid split", remedy)
     listed = split.tolist() if isinstance(split, np.ndarray) else list(split)
     names = {name_of(key): i for i, key in enumerate(estimates.keys)}
+    if not all(isinstance(label, str | int | float | tuple | list | Range) for label in listed):
+        raise InputError(f"split={shorten(split)}", "is not a valid split", remedy)
     wanted = [name_of(tuple(label) if isinstance(label, list) else label) for label in listed]
     if len(listed) == len(estimates) and all(isinstance(value, int | float) for value in listed):
-        levels = np.array(listed, dtype=float)
+        levels = numbers("split", listed)
     elif listed and all(name in names for name in wanted):
         levels = np.zeros(len(estimates))
         levels[[names[name] for name in wanted]] = 1.0
@@ -281,7 +291,7 @@ def _levels(split: Any, estimates: Estimates) -> FloatArray:
         unknown = [name for name in wanted if name not in names]
         problem = f"no such group {unknown[0]!r}" if unknown else "plans nothing"
         raise InputError(f"split={shorten(split)}", problem, remedy)
-    if not np.isfinite(levels).all() or np.unique(levels).size < 2:
+    if not np.isfinite(levels).all() or np.abs(levels).max() > 1e12 or np.unique(levels).size < 2:
         raise InputError(f"split={shorten(split)}", "plans the same effect everywhere", "Let some groups differ.")
     return levels
 

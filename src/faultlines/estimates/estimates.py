@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from faultlines import checks
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import checked_labels, labels_of, name_of, part_of, some_of
 from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
@@ -128,6 +129,10 @@ class Estimates:
             "Leave this group out: without a standard error it cannot be compared.",
         )
         _check_range(values, errors)
+        _check_meaning(scale, measure)
+        shown = values if natural is None else _columns("natural", natural, values.shape)
+        _require(np.isfinite(shown), "natural", shown, keys, "must be finite", "Leave this group out, or correct it.")
+        _check_readable(scale, values, errors)
         sizes = None if n is None else _vector("n", n, size)
         if sizes is not None:
             fit = (sizes > 0) & (sizes <= _MOST_PEOPLE)
@@ -135,7 +140,7 @@ class Estimates:
         for name, value in (
             ("values", values),
             ("errors", errors),
-            ("shown", values if natural is None else _columns("natural", natural, values.shape)),
+            ("shown", shown),
             ("keys", keys),
             ("n", sizes),
             ("dof", _freedom(dof, keys, dims)),
@@ -178,6 +183,12 @@ class Estimates:
         if not isinstance(by, str | list | tuple) or not by:
             raise InputError(f"by={shorten(by)}", "names no column", "Name the column that holds the groups.")
         attributes = (by,) if isinstance(by, str) else tuple(by)
+        for i, column in enumerate(attributes):
+            if not isinstance(column, str):
+                parameter = f"by[{i}]" if len(attributes) > 1 else "by"
+                raise InputError(
+                    f"{parameter}={shorten(column)}", "is not the name of a column", "Give its name as text."
+                )
         if len(set(attributes)) < len(attributes):
             raise InputError(f"by={list(attributes)!r}", "names a column twice", "Name each column once.")
         asked = {"estimate": estimate, "se": se}
@@ -215,7 +226,7 @@ class Estimates:
 
     def intervals(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """The ends of every group's own interval at the level 1 − α, as people read them, in the shape of `theta`."""
-        lower, upper = self.interval_ends(alpha)
+        lower, upper = self.interval_ends(checks.alpha(alpha))
         return self._plain(lower), self._plain(upper)
 
     def _plain(self, array: FloatArray) -> FloatArray:
@@ -289,7 +300,7 @@ class Estimates:
 # ----------------------------------------------------------------------------------------------- what users may give
 
 
-def _numbers(parameter: str, values: npt.ArrayLike) -> FloatArray:
+def numbers(parameter: str, values: npt.ArrayLike) -> FloatArray:
     """A fresh float array of any shape, or an error that says what prevents it."""
     try:
         raw = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan) if np.ma.isMA(values) else np.asarray(values)
@@ -303,7 +314,7 @@ def _numbers(parameter: str, values: npt.ArrayLike) -> FloatArray:
 
 def _columns(parameter: str, values: npt.ArrayLike, shape: tuple[int, int] | None = None) -> FloatArray:
     """Numbers as (K, d); one effect may come as (K,)."""
-    array = _numbers(parameter, values)
+    array = numbers(parameter, values)
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
         raise InputError(
             parameter, f"has {array.ndim} dimensions", f"Give one number per group: {parameter} of shape (K,)."
@@ -320,7 +331,7 @@ def _columns(parameter: str, values: npt.ArrayLike, shape: tuple[int, int] | Non
 
 def _vector(parameter: str, values: npt.ArrayLike, size: int) -> FloatArray:
     """One number per group; a single one holds for all."""
-    array = _numbers(parameter, values)
+    array = numbers(parameter, values)
     array = np.full(size, float(array)) if array.ndim == 0 else array
     if array.ndim != 1:
         raise InputError(
@@ -356,10 +367,7 @@ def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> Float
 
 def _covariances(cov: npt.ArrayLike, values: FloatArray, keys: Sequence[Key]) -> FloatArray:
     """Covariance matrices as they can be used: one per group, symmetric and positive definite."""
-    try:
-        matrices = np.array(cov, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("cov", "is not numeric", "Give an array of shape (K, d, d).") from error
+    matrices = numbers("cov", cov)
     wanted = (*values.shape, values.shape[1])
     if matrices.shape != wanted:
         raise InputError("cov", f"has shape {matrices.shape}, theta {values.shape}", f"Give cov of shape {wanted}.")
@@ -382,13 +390,13 @@ def _covariances(cov: npt.ArrayLike, values: FloatArray, keys: Sequence[Key]) ->
 
 def _part_names(parts: Sequence[str] | None, dims: int) -> tuple[str, ...]:
     """Names of several effects; one effect is named by `measure`."""
+    listed = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
     if dims == 1:
-        if parts is not None and len(parts) != 1:
+        if parts is not None and not (listed and len(parts) == 1):
             raise InputError(f"parts={shorten(parts)}", "names parts, but theta has one dimension", "Leave it out.")
         return ()
     if parts is None:
         return tuple(f"part {i + 1}" for i in range(dims))
-    listed = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
     if not listed or len(parts) != dims or len(set(parts)) < len(parts):
         raise InputError(f"parts={shorten(parts)}", f"must be {dims} distinct names", "Name each of them once.")
     return tuple(str(part) for part in parts)
@@ -405,6 +413,25 @@ def _require(
     others = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
     worst = values[bad[0]][~good[bad[0]]][0]
     raise InputError(f"{parameter}={worst:g} in group {name_of(keys[bad[0]])!r}{others}", problem, remedy)
+
+
+def _check_meaning(scale: Scale, measure: str) -> None:
+    if not isinstance(scale, Scale):
+        raise InputError(f"scale={shorten(scale)}", "is not a scale", "Leave it out, or use that of a metric.")
+    if not isinstance(measure, str):
+        raise InputError(f"measure={shorten(measure)}", "is not text", "Say what was measured.")
+
+
+def _check_readable(scale: Scale, values: FloatArray, errors: FloatArray) -> None:
+    """Refuse estimates whose intervals cannot be read on the natural scale, such as a lift of e⁸⁰⁰."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, one in enumerate(scale_of_each(scale, values.shape[1])):
+            ends = one.natural(values[:, i] + 3 * errors[:, i]), one.slope(values[:, i])
+            if not all(np.isfinite(end).all() for end in ends):
+                largest = float(values[:, i].max())
+                raise InputError(
+                    f"theta up to {largest:g}", f"is beyond what the {one.name} scale can show", "Check it."
+                )
 
 
 def _check_range(theta: FloatArray, se: FloatArray) -> None:

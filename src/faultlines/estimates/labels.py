@@ -214,7 +214,8 @@ def checked_labels(
     width = lengths.pop() or 1
     if attributes is None:
         attributes = ["group"] if width == 1 else [f"attribute_{i + 1}" for i in range(width)]
-    if isinstance(attributes, str) or len({str(attribute) for attribute in attributes}) < len(attributes):
+    named = isinstance(attributes, list | tuple) and all(isinstance(a, str) and a for a in attributes)
+    if not named or len(set(attributes)) < len(attributes):
         raise InputError(f"attributes={shorten(attributes)}", "must be distinct names", "Name each attribute once.")
     if len(attributes) != width:
         raise InputError(
@@ -224,7 +225,7 @@ def checked_labels(
         )
     if labels is not None:
         _check_distinct(keys)
-    return keys, tuple(str(attribute) for attribute in attributes)
+    return keys, tuple(attributes)
 
 
 def _listed(labels: Sequence[Label] | npt.NDArray[Any] | None, size: int) -> Sequence[Label]:
@@ -232,7 +233,7 @@ def _listed(labels: Sequence[Label] | npt.NDArray[Any] | None, size: int) -> Seq
         return range(size)
     if isinstance(labels, range):
         return labels
-    if isinstance(labels, str | set | frozenset | dict) or not hasattr(labels, "__iter__"):
+    if isinstance(labels, str | bytes | set | frozenset | dict) or not hasattr(labels, "__iter__"):
         raise InputError(
             f"labels={shorten(labels)}", "is not a sequence of names", "Give a list with one name per group."
         )
@@ -246,7 +247,7 @@ def _check_values(keys: Sequence[Key]) -> None:
         for part in key:
             if part is None or type(part).__name__ in {"NAType", "NaTType"}:
                 raise InputError("labels", f"holds {part!r}, a missing value", "Name that group.")
-            if isinstance(part, float) and not math.isfinite(part):
+            if isinstance(part, float | np.floating) and not math.isfinite(part):
                 raise InputError("labels", "holds NaN or infinity", "Name that group.")
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from faultlines.comparison.base import Comparison
 
 
+_MOST_DRAWS = 100_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Calibrated(Defaults):
     """The chance that groups without any difference would show a merge as high as this one somewhere in their tree.
@@ -64,7 +67,8 @@ class Calibrated(Defaults):
     def __post_init__(self) -> None:
         checks.flag("stepdown", self.stepdown)
         if self.draws is not None:
-            checks.number("draws", self.draws, "must be a whole number above 0", "Use draws=10_000.", low=1, whole=True)
+            problem = "must be a whole number above 0, at most 100 million"
+            checks.number("draws", self.draws, problem, "Use draws=10_000.", low=1, high=_MOST_DRAWS, whole=True)
 
     def check(self, alpha: float, comparison: Comparison) -> None:
         """Refuse a level that counted draws cannot get below; where lengths are integrated, any level can be asked."""

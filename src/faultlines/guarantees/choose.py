@@ -27,5 +27,5 @@ def guarantee_of(value: str | Guarantee) -> Guarantee:
         made: Guarantee = GUARANTEES[value]()
         return made
     if isinstance(value, str) or not (hasattr(value, "judge") and hasattr(value, "shares")) or isinstance(value, type):
-        raise InputError(f"guarantee={shorten(value)}", "is not known", did_you_mean(str(value), GUARANTEES))
+        raise InputError(f"guarantee={shorten(value)}", "is not known", did_you_mean(value, GUARANTEES))
     return value

@@ -57,7 +57,7 @@ class Holdout(Defaults):
         if self.unit is not None:
             checks.column("unit", self.unit)
         problem = "must lie strictly between 0 and 1"
-        checks.number("fraction", self.fraction, problem, "Use fraction=0.5.", low=0, high=1, ends="()")
+        checks.number("fraction", self.fraction, problem, "Use fraction=0.5.", low=1e-12, high=1 - 1e-12)
 
     def shares(self, groups: int) -> tuple[float, ...]:
         """The part that explores, and the part that is held out."""

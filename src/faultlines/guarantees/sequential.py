@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -198,33 +199,46 @@ class Sequential:
         """The procedure from its state."""
         try:
             read = json.loads(state)
-            if read["faultlines_sequential"] != _FORMAT:
-                raise InputError(
-                    f"state of format {read['faultlines_sequential']!r}", "is of another version", "Use that version."
-                )
+            version = read["faultlines_sequential"]
+            if type(version) is not int or version != _FORMAT:
+                raise InputError(f"state of format {shorten(version)}", "is of another version", "Use that version.")
             made = cls(alpha=read["alpha"], tolerance=read["tolerance"])
-            made._labels = tuple(_label(label) for label in read["labels"])
-            made._clusters = [int(c) for c in read["clusters"]]
-            made._steps = [
-                Step(
-                    float(step["pvalue"]),
-                    step["merged"] and tuple(tuple(_label(g) for g in c) for c in step["merged"]),
-                )
-                for step in read["steps"]
-            ]
-            made._ignored = {str(why): int(count) for why, count in read["ignored"].items()}
-            size = len(made._labels)
-            sound = size == len(made._clusters) == len(set(map(_key, made._labels))) and len(made._steps) < max(size, 1)
-            distinct = set(made._clusters)
-            if not sound or (size and (min(distinct) != 0 or max(distinct) != len(distinct) - 1)):
-                raise ValueError("clusters do not fit the labels")
-            if not all(0 < step.pvalue <= 1 for step in made._steps):
-                raise ValueError("a p-value is none")
+            made._labels = _labels_of(read["labels"])
+            made._steps = [_step(step) for step in _typed(read["steps"], list)]
+            made._clusters = made._replayed()
+            saved = [_typed(c, int) for c in _typed(read["clusters"], list)]
+            if saved != made._clusters:
+                raise ValueError("clusters do not fit the labels and steps")
+            made._ignored = {why: _typed(count, int) for why, count in _typed(read["ignored"], dict).items()}
+            if min(made._ignored.values(), default=0) < 0:
+                raise ValueError("less than no groups ignored")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError("state", f"is not a saved Sequential ({error})", "Give what save() wrote.") from error
         return made
+
+    def _replayed(self) -> list[int]:
+        """The cluster of each label after the steps, from single groups on."""
+        places = {_key(label): i for i, label in enumerate(self._labels)}
+        if len(places) != len(self._labels) or len(places) == 1:
+            raise ValueError("labels are not those of different groups")
+        clusters = list(range(len(places)))
+        members = [[i] for i in clusters]
+        for i, step in enumerate(self._steps):
+            if (step.merged is None) != (step.pvalue < self.alpha):
+                raise ValueError("a step merges although it rejects, or does neither")
+            if step.merged is None:
+                if i < len(self._steps) - 1 or not clusters:
+                    raise ValueError("a step after the decision, or without groups")
+                continue
+            first, second = ([places[_key(label)] for label in cluster] for cluster in step.merged)
+            a, b = clusters[first[0]], clusters[second[0]]
+            if not a < b or members[a] != first or members[b] != second:
+                raise ValueError("a step merges what are not two clusters")
+            members[a] = sorted(members[a] + members.pop(b))
+            clusters = [a if c == b else c - (c > b) for c in clusters]
+        return clusters
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was."""
@@ -251,6 +265,36 @@ def _plain(label: Label) -> Any:
     return parts if isinstance(label, tuple) else parts[0]
 
 
+def _typed(read: Any, kind: type) -> Any:
+    """What was read, if it is of this very type; a boolean is no integer."""
+    if type(read) is not kind:
+        raise ValueError(f"{shorten(read)} where {kind.__name__} is expected")
+    return read
+
+
+def _labels_of(read: Any) -> tuple[Label, ...]:
+    """Labels as they were: all of one part, or all of equally many."""
+    made = tuple(_label(label) for label in _typed(read, list))
+    if len({len(label) if isinstance(label, tuple) else -1 for label in made}) > 1:
+        raise ValueError("labels of different lengths")
+    return made
+
+
 def _label(read: Any) -> Label:
     made: Label = tuple(read) if isinstance(read, list) else read
+    for part in key_of(made):
+        if not isinstance(part, str | int | float) or (isinstance(part, float) and not math.isfinite(part)):
+            raise ValueError(f"{shorten(part)} is no label")
     return made
+
+
+def _step(read: Any) -> Step:
+    pvalue, merged = read["pvalue"], read["merged"]
+    if type(pvalue) not in (int, float) or not 0 < pvalue <= 1:
+        raise ValueError(f"a p-value is none: {shorten(pvalue)}")
+    if merged is None:
+        return Step(float(pvalue), None)
+    first, second = (_labels_of(cluster) for cluster in _typed(merged, list))
+    if not first or not second:
+        raise ValueError("a step merges nothing")
+    return Step(float(pvalue), (first, second))

@@ -8,21 +8,25 @@ engines.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from faultlines.checks import column as checked_column
+from faultlines.checks import flag, text
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, Scale
-from faultlines.rows.request import Input
+from faultlines.rows.request import Aggregated, Arms, Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    import numpy as np
     import numpy.typing as npt
 
-    from faultlines.rows.request import Aggregated, Arms, Columns, Moments
+    from faultlines.rows.request import Columns, Moments
 
     FloatArray = npt.NDArray[np.float64]
 
@@ -73,7 +77,7 @@ class Metric:
         size_variables: The variables whose counts are compared with `min_size`; None for all.
 
     Raises:
-        InputError: If it has no inputs, or one that is not an `Input`.
+        InputError: If it has no inputs, or something is not what it must be.
 
     Example:
         >>> import faultlines as fl
@@ -98,15 +102,120 @@ class Metric:
     size_variables: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        for parameter in ("name", "size_unit"):
+            if text(parameter, getattr(self, parameter)) is None:
+                raise InputError(f"{parameter}=None", "is not text", "Give a string.")
+        for parameter in ("variables", "estimate"):
+            if not callable(getattr(self, parameter)):
+                self._refuse(parameter, "is not a function", "Give a function of one argument.")
         if self.unit is not None:
             checked_column("unit", self.unit)
+        flag("needs_covariance", self.needs_covariance)
+        if not isinstance(self.scale, Scale):
+            self._refuse("scale", "is not a scale", "Leave it out for the estimates as they are.")
+        if self.arms is not None and not isinstance(self.arms, Arms):
+            self._refuse("arms", "is not an Arms", "Use fl.Arms(column, control, treatment).")
+        if self.aggregated is not None and not isinstance(self.aggregated, Aggregated):
+            self._refuse("aggregated", "names no columns of aggregates", "Use fl.aggregated(n, mean=…).")
+        if self.ranking is not None and not _is_place(self.ranking, 2**53):
+            self._refuse("ranking", "must be a whole number, 0 or more", "Leave it out.")
+        if not isinstance(self.parts, tuple | list) or not all(isinstance(part, str) for part in self.parts):
+            self._refuse("parts", "must be names", 'Use for example parts=("first", "second").')
+        self._check_inputs()
+        if self.size_variables is not None or self.pairs is not None:
+            self._check_places()
+
+    def _refuse(self, parameter: str, problem: str, remedy: str) -> None:
+        raise InputError(f"{parameter}={shorten(getattr(self, parameter))}", problem, remedy)
+
+    def _check_inputs(self) -> None:
+        remedy = 'Name them, as in inputs={"x": fl.Input("column")}.'
+        if not isinstance(self.inputs, Mapping):
+            self._refuse("inputs", "is not a dict of inputs by role", remedy)
         if not self.inputs and self.aggregated is None:
-            raise InputError(
-                f"metric {self.name!r}", "has no inputs", 'Name them, as in inputs={"x": fl.Input("column")}.'
-            )
+            raise InputError(f"metric {shorten(self.name)}", "has no inputs", remedy)
         for role, wanted in self.inputs.items():
+            if not isinstance(role, str):
+                raise InputError(f"inputs[{shorten(role)}]", "the role is not text", remedy)
             if not isinstance(wanted, Input):
-                raise InputError(f"inputs[{role!r}]={shorten(wanted)}", "is not an Input", "Use fl.Input(column).")
+                raise InputError(
+                    f"inputs[{shorten(role)}]={shorten(wanted)}", "is not an Input", "Use fl.Input(column)."
+                )
+        if not isinstance(self.centred, Mapping):
+            self._refuse("centred", "is not a dict", 'Name an input, as in centred={"centre": "x"}.')
+        for name, role in self.centred.items():
+            if not isinstance(name, str) or not isinstance(role, str) or role not in self.inputs:
+                raise InputError(
+                    f"centred[{shorten(name)}]={shorten(role)}",
+                    f"metric {shorten(self.name)} has no such input",
+                    f"It has: {', '.join(map(shorten, list(self.inputs)[:12]))}.",
+                )
+
+    def _check_places(self) -> None:
+        """Refuse places of variables that there are not."""
+        from faultlines.rows.expressions import formed
+
+        count = len(formed(self))
+        remedy = f"There are {count}, numbered from 0."
+
+        def places(given: Any) -> bool:
+            return isinstance(given, tuple | list) and all(_is_place(place, count) for place in given)
+
+        if self.size_variables is not None and not (places(self.size_variables) and self.size_variables):
+            self._refuse("size_variables", "must be places of variables", remedy)
+        if self.pairs is not None and not (
+            isinstance(self.pairs, tuple | list) and all(places(pair) and len(pair) == 2 for pair in self.pairs)
+        ):
+            self._refuse("pairs", "must be pairs of places of variables", remedy)
+
+    def measured(self, moments: Moments) -> Measured:
+        """What `estimate` makes of moments, in the shapes it must have.
+
+        Args:
+            moments: The moments, by group.
+
+        Raises:
+            InputError: If the estimate is something else.
+        """
+        made = self.estimate(moments)
+        if not isinstance(made, Measured):
+            raise self._misshapen(f"is {shorten(made)}, not an fl.Measured")
+        groups = len(moments.n)
+        theta = self._array("theta", made.theta)
+        effects = theta.shape[1] if theta.ndim == 2 else 1
+        if theta.shape not in {(groups,), (groups, effects)} or (self.parts and effects != len(self.parts)):
+            raise self._misshapen(f"has theta of shape {theta.shape} for {groups} groups")
+        cov = None if made.cov is None else self._array("cov", made.cov, (groups, effects, effects))
+        reason = np.array(made.reason, dtype=object)
+        if reason.shape != (groups,) or not all(isinstance(why, str) for why in reason.tolist()):
+            raise self._misshapen(
+                f'has the reasons {shorten(made.reason)}: one text per group, "" where it can be used'
+            )
+        return Measured(
+            theta,
+            self._array("se", made.se, theta.shape),
+            None if made.dof is None else self._array("dof", made.dof, (groups,)),
+            self._array("n", made.n, (groups,)),
+            self._array("natural", made.natural, theta.shape),
+            reason,
+            cov,
+        )
+
+    def _array(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> FloatArray:
+        """A field of an estimate as an array of doubles."""
+        try:
+            found = np.asarray(value)
+        except ValueError:
+            found = np.asarray(None)
+        if found.dtype.kind not in "iuf" or (shape is not None and found.shape != shape):
+            wanted = "" if shape is None else f" of shape {shape}"
+            raise self._misshapen(f"has {name}={shorten(value)}, not numbers{wanted}")
+        return found.astype(np.float64, copy=False)
+
+    def _misshapen(self, problem: str) -> InputError:
+        return InputError(
+            f"metric {shorten(self.name)}", f"its estimate {problem}", "Return fl.Measured with one entry per group."
+        )
 
     def columns(self) -> dict[str, str]:
         """Every column the metric reads, by the name of the parameter that named it."""
@@ -114,3 +223,8 @@ class Metric:
         named |= {"variant": self.arms.column} if self.arms else {}
         named |= {"unit": self.unit} if self.unit else {}
         return named | (self.aggregated.columns() if self.aggregated else {})
+
+
+def _is_place(value: object, below: int | None = None) -> bool:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and value >= 0 and (below is None or value < below)  # type: ignore[operator]

@@ -185,7 +185,7 @@ def ratio_difference(
         'ratio difference of clicks/views'
     """
     options = _Options(variant, control, treatment, unit, covariate, weight)
-    return options.metric("ratio difference", of_difference, numer, denom)
+    return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
 
 
 def ratio_lift(
@@ -223,7 +223,7 @@ def ratio_lift(
         'log ratio'
     """
     options = _Options(variant, control, treatment, unit, covariate, weight)
-    return options.metric("ratio lift", of_lift, numer, denom, LOG_RATIO)
+    return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)
 
 
 class _Options:
@@ -238,12 +238,13 @@ class _Options:
         covariate: str | None,
         weight: str | None,
     ) -> None:
-        if control is None:
-            raise InputError("control=None", "the control variant is needed", "Name the value of the control.")
+        self.arms = Arms(variant, control, treatment)
         if treatment is not None and treatment == control:
             given = f"treatment={shorten(treatment)}"
             raise InputError(given, "is the control as well", "Name two different variants.")
-        self.arms = Arms(variant, control, treatment)
+        for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):
+            if column is not None:
+                checked_column(name, column)
         self.unit, self.covariate, self.weight = unit, covariate, weight
 
     def metric(
@@ -261,16 +262,17 @@ class _Options:
             covariate=self.covariate is not None,
         )
         if isinstance(numer, Aggregated):
-            if self.unit or self.covariate or self.weight or denom:
+            if any(option is not None for option in (self.unit, self.covariate, self.weight, denom)):
                 raise InputError(
                     "denom, unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
                 )
             shown = f"{name} of {numer.mean or numer.sum}"
             table = with_variance(numer)
             return Metric(shown, {}, no_variables, formula, arms=self.arms, aggregated=table, scale=scale)
+        inputs = self._inputs(numer, denom)
         return Metric(
             f"{name} of {numer}" if denom is None else f"{name} of {numer}/{denom}",
-            self._inputs(numer, denom),
+            inputs,
             value_variables,
             formula,
             arms=self.arms,

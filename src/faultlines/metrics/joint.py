@@ -77,10 +77,10 @@ def _check(metrics: tuple[Metric, ...]) -> None:
         if metric.ranking is not None or metric.aggregated is not None or metric.parts:
             kind = "is measured by ranks" if metric.ranking is not None else "comes from aggregates"
             kind = "is several metrics already" if metric.parts else kind
-            raise InputError(f"metric {metric.name!r}", f"cannot be joined: it {kind}", "Cluster it on its own.")
+            raise InputError(f"metric {shorten(metric.name)}", f"cannot be joined: it {kind}", "Cluster it on its own.")
         if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit):
             raise InputError(
-                f"metrics {metrics[0].name!r} and {metric.name!r}",
+                f"metrics {shorten(metrics[0].name)} and {shorten(metric.name)}",
                 "differ in their variants or units",
                 "Give all the same variant, control, treatment and unit.",
             )
@@ -151,7 +151,7 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured
     """
     own = [list(places) for places in layout.own]
     moments = [Moments(m.n[..., p], m.mean[..., p], m.cov[..., p, :][..., p]) for p in own]
-    parts = [metric.estimate(moment) for metric, moment in zip(metrics, moments, strict=True)]
+    parts = [metric.measured(moment) for metric, moment in zip(metrics, moments, strict=True)]
     reason = reasons(len(m.n))
     for metric, part in zip(metrics, parts, strict=True):
         for why in dict.fromkeys(part.reason.tolist()):

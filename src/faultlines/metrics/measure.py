@@ -143,7 +143,7 @@ def measure_all(
 def _measurements(
     parts: Sequence[Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
 ) -> tuple[Measurement, ...]:
-    measured = [metric.estimate(part.moments) for part in parts]
+    measured = [metric.measured(part.moments) for part in parts]
     keys = parts[0].keys
     reason = np.full(len(keys), "", dtype=object)
     for part, grouped in zip(measured, parts, strict=True):

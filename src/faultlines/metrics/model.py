@@ -351,7 +351,8 @@ def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str 
         >>> fl.log_loss("outcome", "score").name
         'log loss of score'
     """
-    return mean_of(f"log loss of {score}", _scored(y_true, score, positive), _logarithmic, weight)
+    inputs = _scored(y_true, score, positive)
+    return mean_of(f"log loss of {score}", inputs, _logarithmic, weight)
 
 
 def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
@@ -374,7 +375,8 @@ def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | N
         >>> fl.brier("outcome", "score").name
         'Brier score of score'
     """
-    return mean_of(f"Brier score of {score}", _scored(y_true, score, positive), _squared, weight)
+    inputs = _scored(y_true, score, positive)
+    return mean_of(f"Brier score of {score}", inputs, _squared, weight)
 
 
 def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
@@ -397,7 +399,8 @@ def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weigh
         >>> fl.calibration_gap("outcome", "score").name
         'calibration gap of score'
     """
-    return mean_of(f"calibration gap of {score}", _scored(y_true, score, positive), _promised, weight)
+    inputs = _scored(y_true, score, positive)
+    return mean_of(f"calibration gap of {score}", inputs, _promised, weight)
 
 
 def _scored(y_true: str, score: str, positive: Hashable) -> dict[str, Input]:

@@ -36,6 +36,7 @@ class _Linear(NamedTuple):
     variance: FloatArray
     n: FloatArray
     freedom: FloatArray  # degrees of freedom of the variance
+    empty: npt.NDArray[np.bool_]  # whether it is divided by nothing
 
 
 def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Linear:
@@ -47,10 +48,10 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Lin
     """
     n = m.n[..., 0]
     x, cov = m.mean[..., 0], m.cov
-    effective = n
+    effective, empty = n, np.zeros(n.shape, dtype=bool)
     if ratio or weighted:
         y = np.where(m.mean[..., 1] == 0, np.nan, m.mean[..., 1])
-        r = x / y
+        r, empty = x / y, np.isnan(y)
         value = r + (m.mean[..., 2] if weighted and not ratio else 0.0)
         positive = (cov[..., 0, 0] + r**2 * cov[..., 1, 1]) / y**2
         variance = positive - 2 * r * cov[..., 0, 1] / y**2
@@ -81,7 +82,7 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Lin
         variance = variance + n / 2 * np.nan_to_num(pooled * apart / sum_z)
     # What is left of terms that cancel is rounding, not variance.
     rounding = np.isfinite(variance) & (variance <= 1e-12 * positive)
-    return _Linear(value, np.where(rounding, 0.0, variance), n, effective - lost)
+    return _Linear(value, np.where(rounding, 0.0, variance), n, effective - lost, empty)
 
 
 def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
@@ -95,8 +96,9 @@ def _check_arms(arm: _Linear, reason: npt.NDArray[np.object_]) -> None:
         where = f" in {name}" if name else ""
         mark(reason, arm.n[:, i] == 0, f"no rows{where}")
         mark(reason, ~(arm.freedom[:, i] >= 1), f"too few rows{where} for a variance")
-        mark(reason, ~np.isfinite(arm.value[:, i]), f"empty denominator{where}")
-        mark(reason, ~np.isfinite(arm.variance[:, i]), f"numbers too large{where}")
+        mark(reason, arm.empty[:, i], f"empty denominator{where}")
+        finite = np.isfinite(arm.value[:, i]) & np.isfinite(arm.variance[:, i])
+        mark(reason, ~finite, f"numbers too large{where}")
 
 
 def _finish(arm: _Linear, theta: FloatArray, parts: FloatArray, reason: npt.NDArray[np.object_]) -> Measured:
@@ -157,14 +159,16 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
     """
     with np.errstate(all="ignore"):
         n, mean = m.n[:, 0, variable], m.mean[:, 0, variable]
-        rows = n
+        rows, empty = n, (n == 0) | np.isnan(mean)
         if weighted:
             weight, cov = m.mean[:, 0, 1], m.cov[:, 0]
+            empty = (n == 0) | np.isnan(weight) | (weight == 0)
             mean = mean / weight
             variance = (cov[:, 0, 0] - 2 * mean * cov[:, 0, 1] + mean**2 * cov[:, 1, 1]) / (rows * weight**2)
             n = np.fmin(_kish(n, weight, cov[:, 1, 1]), np.where(variance > 0, mean * (1 - mean) / variance, np.inf))
         reason = reasons(len(n))
-        mark(reason, (rows == 0) | ~np.isfinite(mean), "empty denominator")
+        mark(reason, empty, "empty denominator")
+        mark(reason, ~np.isfinite(mean), "numbers too large")
         mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), "share below 0 or above 1")
         theta, se = ANSCOMBE.forward(mean * n, n), 1 / np.sqrt(4 * n + 2)
     return Measured(theta, se, None, rows, mean, reason)

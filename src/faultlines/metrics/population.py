@@ -42,7 +42,8 @@ def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
         _need_rows(weight=weight)
         name = f"mean of {value.mean or value.sum}"
         return Metric(name, {}, no_variables, of_population, aggregated=with_variance(value))
-    return mean_of(f"mean of {value}", {"x": Input(value, parameter="value")}, value_itself, weight)
+    number = Input(value, parameter="value")
+    return mean_of(f"mean of {value}", {"x": number}, value_itself, weight)
 
 
 def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | None = None) -> Metric:

@@ -159,6 +159,10 @@ def summarize(found: Finding) -> Summary:
 
 def verdict(found: Finding) -> str:
     """The result in one sentence."""
+    return text.printable(_verdict(found))
+
+
+def _verdict(found: Finding) -> str:
     groups = found.groups
     by = " × ".join(groups.attributes)
     named = f"{text.count(len(groups))} groups" + ("" if by == "group" else f" by {by}")

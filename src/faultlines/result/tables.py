@@ -6,6 +6,7 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from faultlines import checks
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of
@@ -56,11 +57,8 @@ class Tabular:
 
 def columns_of(summary: Summary, rows: Rows) -> Columns:
     """The columns of a result by group or by cluster."""
-    if rows == "clusters":
-        return _of_clusters(summary)
-    if rows == "groups":
-        return _of_groups(summary)
-    raise InputError(f"rows={rows!r}", "is not known", "Use 'groups' or 'clusters'.")
+    checks.choice("rows", rows, ("groups", "clusters"), "Use 'groups' or 'clusters'.")
+    return _of_clusters(summary) if rows == "clusters" else _of_groups(summary)
 
 
 def _of_clusters(summary: Summary) -> Columns:
@@ -106,7 +104,7 @@ def _of_attributes(summary: Summary) -> Columns:
     keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]
     named: Columns = {}
     for i, attribute in enumerate(summary.groups.attributes):
-        column = attribute
+        column = _encodable(attribute)
         while column in taken or column in named:
             column += "_"
         named[column] = _one_type([key[i] for key in keys])
@@ -138,9 +136,16 @@ def path_of(log_pvalues: Sequence[float]) -> list[dict[str, float]]:
 def _one_type(values: list[Any]) -> list[Any]:
     """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
     kinds = {type(value) for value in values}
-    if kinds in ({str}, {float}) or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
+    if kinds == {str}:
+        return [_encodable(value) for value in values]
+    if kinds == {float} or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
         return values
     return [str(value) for value in values]
+
+
+def _encodable(words: str) -> str:
+    """Text with half characters, which no frame takes, made visible."""
+    return words if words.isascii() else words.encode("utf-8", "replace").decode()
 
 
 def _whole(size: float | None) -> float | int | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 from faultlines.rows import places
 from faultlines.rows.keys import finite, not_nan
 from faultlines.rows.request import Grouped, Moments
@@ -36,7 +36,9 @@ def from_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
             continue
         dtype = schema[rows.numbers[column]]
         if not dtype.is_numeric():
-            raise InputError(f"{named[column]}={column!r}", "the column is not numeric", "Name a numeric column.")
+            raise InputError(
+                f"{named[column]}={shorten(column)}", "the column is not numeric", "Name a numeric column."
+            )
         picked.append(finite(rows.numbers[column], dtype).alias(name))
     picked += [expression.alias(name) for name, expression in by.fractions().items()]
     table: dict[str, Column] = fetch(rows.frame.select(*picked))

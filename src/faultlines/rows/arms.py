@@ -34,7 +34,7 @@ def arm_places(values: Sequence[Hashable], arms: Arms) -> tuple[int, int]:
             given = f"{parameter}={shorten(wanted)}"
             raise InputError(given, error.problem, "Give it exactly as the column has it.") from error
         if found < 0:
-            problem = f"no row of {arms.column!r} has it"
+            problem = f"no row of {shorten(arms.column)} has it"
             raise InputError(f"{parameter}={shorten(wanted)}", problem, f"There are: {shown}.")
         return found
 
@@ -48,10 +48,10 @@ def arm_places(values: Sequence[Hashable], arms: Arms) -> tuple[int, int]:
     others = [place for place in range(len(values)) if place != control]
     if not others:
         problem = f"holds {shorten(values[control])} alone"
-        raise InputError(f"variant={arms.column!r}", problem, "An experiment needs two variants.")
+        raise InputError(f"variant={shorten(arms.column)}", problem, "An experiment needs two variants.")
     if len(others) > 1:
         raise InputError(
-            f"variant={arms.column!r}",
+            f"variant={shorten(arms.column)}",
             f"has {len(others)} variants beside {shorten(values[control])}",
             f"Say which is the treatment: {_shown([values[i] for i in others])}.",
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines.checks import column as checked_column
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 from faultlines.rows.bins import Bins
 from faultlines.rows.keys import Keys
 from faultlines.rows.places import placed
@@ -55,7 +55,7 @@ def attach(data: object, by: Sequence[str | Bins], values: Values, column: str, 
     for one in wanted:
         check_columns({one.parameter: one.column}, present)
     if checked_column("column", column).casefold() in {name.casefold() for name in present}:
-        raise InputError(f"column={column!r}", "is there already", "Choose another name for the new column.")
+        raise InputError(f"column={shorten(column)}", "is there already", "Choose another name for the new column.")
     if isinstance(frame, nw.LazyFrame):
         with reported(data):
             return _to_query(frame, by, values, column, whole).to_native()

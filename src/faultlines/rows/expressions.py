@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from faultlines.rows.request import Request
 
 
@@ -84,15 +84,23 @@ def formed(
     names = {role: role for role in (*request.inputs, *request.centred)} if names is None else names
     columns = Expressions(names, single)
     try:
-        variables = list(request.variables(columns).values())
+        given = request.variables(columns)
     except KeyError as error:
         raise InputError(
-            f"metric {request.name!r}", f"has no input {error.args[0]!r}", f"It has: {', '.join(names)}."
+            f"metric {shorten(request.name)}", f"has no input {error.args[0]!r}", f"It has: {', '.join(names)}."
         ) from error
+    if not isinstance(given, Mapping):
+        problem = f"its variables are {shorten(given)}, not a dict"
+        raise InputError(f"metric {shorten(request.name)}", problem, 'Return for example {"x": c["x"]}.')
+    for name, variable in given.items():
+        if not isinstance(variable, nw.Expr | Real):
+            problem = f"its variable {shorten(name)} is {shorten(variable)}, which is not formed of columns"
+            raise InputError(f"metric {shorten(request.name)}", problem, 'Return for example {"x": c["x"]}.')
+    variables = list(given.values())
     if not variables:
-        raise InputError(f"metric {request.name!r}", "forms no variables", "Return at least one.")
+        raise InputError(f"metric {shorten(request.name)}", "forms no variables", "Return at least one.")
     # A plain number becomes a column that is null where rows are left out.
     first = nw.col(next(iter(names.values())))
-    made = [0 * first + e if isinstance(e, int | float) else e for e in variables]
+    made = [0 * first + float(e) if isinstance(e, Real) else e for e in variables]
     which = [next((name for name, column in columns.given.items() if column is e), None) for e in made]
     return list(zip(which, made, strict=True))

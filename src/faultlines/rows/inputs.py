@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError, shorten, shorten_text
 from faultlines.rows.keys import finite
 from faultlines.sources.fetch import factorised, fetch
 
@@ -40,9 +40,11 @@ def cleaned(rows: Rows, wanted: Input, parameter: str) -> Cleaned:
     column = source(rows, wanted)
     dtype = rows.frame.collect_schema()[column]
     simple = dtype.is_numeric() or dtype == nw.Boolean
-    shown = f"{parameter}={wanted.column!r}"
+    shown = f"{parameter}={shorten(wanted.column)}"
     if wanted.kind == "binary" and wanted.positive is not None:
         return _labelled(column, dtype, simple, wanted)
+    if not simple and wanted.kind == "binary" and dtype.is_nested():
+        raise InputError(shown, f"holds {shorten_text(str(dtype), 80)}, not 0/1 or booleans", "Name a plain column.")
     if not simple and wanted.kind == "binary":
         some = _examples(rows, column)
         raise InputError(shown, f"holds {dtype}, not 0/1 or booleans", f"Say which label counts: positive={some}.")
@@ -76,7 +78,7 @@ def _coded(wanted: Input, dtype: Any) -> float:
     except (TypeError, ValueError) as error:
         raise InputError(
             f"positive={shorten(wanted.positive)}",
-            f"but {wanted.column!r} holds {dtype}",
+            f"but {shorten(wanted.column)} holds {dtype}",
             "Give a value of the column.",
         ) from error
 
@@ -91,7 +93,7 @@ def check(rows: Rows, wanted: Input, parameter: str, ends: Mapping[str, list[Col
         ends: Check → smallest and largest such values by group.
         usable: How many rows could be used.
     """
-    shown = f"{parameter}={wanted.column!r}"
+    shown = f"{parameter}={shorten(wanted.column)}"
     found = {kind: _distinct(columns) for kind, columns in ends.items()}
     if found.get("odd"):
         value = min(found["odd"])
@@ -104,7 +106,7 @@ def check(rows: Rows, wanted: Input, parameter: str, ends: Mapping[str, list[Col
     if "seen" in found and not found["seen"] and usable > 0:
         raise InputError(
             f"positive={shorten(wanted.positive)}",
-            f"no row of {wanted.column!r} has it",
+            f"no row of {shorten(wanted.column)} has it",
             f"There are: {_examples(rows, source(rows, wanted))}.",
         )
     if len(found.get("other", ())) > 1:

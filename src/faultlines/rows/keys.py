@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import MISSING, Range, part_of, rank
 from faultlines.rows.bins import Bins
 from faultlines.sources.columns import time_name
@@ -74,7 +74,7 @@ class Keys:
         column = self.rows.numbers[cut.column]
         if not self.schema[column].is_numeric():
             raise InputError(
-                f"bins({cut.column!r})",
+                f"bins({shorten(cut.column)})",
                 f"the column is not numeric ({self.schema[column]})",
                 "Cut numeric columns only.",
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 from faultlines.rows import places
 from faultlines.rows.expressions import formed
 from faultlines.rows.inputs import check, cleaned, source
@@ -311,7 +311,7 @@ class Query:
             count = int(floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
             if count:
                 raise InputError(
-                    f"unit={self.unit!r}",
+                    f"unit={shorten(self.unit)}",
                     f"{count:,} units are in more than one {'variant or group' if request.arms else 'group'}",
                     "A unit must be in one of each: leave such units out, or group by what cannot change.",
                 )

@@ -117,10 +117,10 @@ def _of_request(request: Request) -> list[Wanted]:
 
 def _check_split(split: Split, request: Request) -> None:
     if request.aggregated is not None:
-        raise InputError(f"unit={split.unit!r}", "needs rows, not aggregates", "Leave it out, or give the rows.")
+        raise InputError(f"unit={shorten(split.unit)}", "needs rows, not aggregates", "Leave it out, or give the rows.")
     if request.unit is not None and split.unit != request.unit:
         raise InputError(
-            f"unit={split.unit!r}",
-            f"but the metric has the unit {request.unit!r}",
+            f"unit={shorten(split.unit)}",
+            f"but the metric has the unit {shorten(request.unit)}",
             "Split by the randomised unit: leave unit out of the guarantee.",
         )

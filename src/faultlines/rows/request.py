@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from faultlines.checks import column as checked_column
-from faultlines.checks import flag
+from faultlines.checks import flag, text
 from faultlines.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from faultlines.estimates.labels import Key
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
 
 Kind = Literal["number", "binary", "probability", "weight"]
+KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight")
 
 
 class Columns(Protocol):
@@ -76,7 +80,10 @@ class Input:
     parameter: str | None = None
 
     def __post_init__(self) -> None:
+        text("parameter", self.parameter)
         checked_column(self.parameter or "column", self.column)
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
+            raise InputError(f"kind={shorten(self.kind)}", "is not known", f"Use one of {', '.join(KINDS)}.")
         flag("per_unit", self.per_unit)
         _check_value("positive", self.positive)
 
@@ -97,6 +104,8 @@ class Arms:
 
     def __post_init__(self) -> None:
         checked_column("variant", self.column)
+        if self.control is None:
+            raise InputError("control=None", "the control variant is needed", "Name the value of the control.")
         _check_value("control", self.control)
         _check_value("treatment", self.treatment)
 
@@ -105,6 +114,22 @@ def _check_value(parameter: str, value: object) -> None:
     """Refuse what cannot be a value of a column."""
     if isinstance(value, list | dict | set | tuple) or type(value).__hash__ is None:
         raise InputError(f"{parameter}={shorten(value)}", "is not a single value", "Give one value of the column.")
+    try:
+        str(value)
+    except Exception as error:
+        problem = "cannot be written as text"
+        raise InputError(f"{parameter}={shorten(value)}", problem, "Give one value of the column.") from error
+    if _is_missing(value):
+        raise InputError(f"{parameter}={shorten(value)}", "is a missing value", "Give one value of the column.")
+
+
+def _is_missing(value: object) -> bool:
+    """Whether it is a null of NumPy or pandas, or NaN; None is not."""
+    if type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, Real | np.datetime64 | np.timedelta64) and bool(value != value)  # noqa: PLR0124
 
 
 @dataclass(frozen=True, slots=True)

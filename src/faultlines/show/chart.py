@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
+import inspect
 import io
 import json
 import re
@@ -22,6 +24,7 @@ from faultlines.show.script import script_safe
 from faultlines.show.vega import caption, config, spec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from faultlines.result.summary import Summary
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
     from faultlines.show.palette import Theme
 
 ENDINGS = (".svg", ".png", ".html", ".json", ".pdf")
+_PLACES = ("base_url", "output_div", "embed_options", "json_kwds", "fullhtml", "requirejs", "inline")  # of to_html
 
 
 class _Offline:
-    """Charts that save themselves without a network: libraries go into an HTML file, not links to them."""
+    """Charts that work without a network and run nothing from the data, in whatever way they become HTML."""
 
     def save(self, fp: Any, format: Any = None, **options: Any) -> None:  # noqa: A002 - Altair's name for it
         """Write the chart; as in Altair, but a file is written whole or not at all, and HTML is made safe.
@@ -42,21 +46,44 @@ class _Offline:
             format: ``"svg"``, ``"png"``, ``"html"``, ``"json"`` or ``"pdf"``; by default what the path ends in.
             options: Those of Altair.
         """
-        ending = str(fp).rpartition(".")[2].lower()
-        chosen = format or (ending if f".{ending}" in ENDINGS else None)
-        if not isinstance(fp, str | PathLike):
-            self._write(fp, chosen, options)
+        is_file = callable(getattr(fp, "write", None)) and not isinstance(fp, PathLike)
+        if format is not None or is_file:
+            checks.choice("format", format, [*(ending[1:] for ending in ENDINGS), "vega"], "Use for example 'svg'.")
+        if is_file:
+            self._write(fp, format, options)
             return
-        path = files.target("plot", fp)
+        path = files.target("plot", fp, ENDINGS if format is None else ())
+        chosen = format or path.suffix.lower()[1:]
         held: io.StringIO | io.BytesIO = io.BytesIO() if chosen in ("png", "pdf") else io.StringIO()
         self._write(held, chosen, options)
         files.write("plot", path, held.getvalue())
 
-    def _write(self, file: Any, chosen: Any, options: dict[str, Any]) -> None:
-        if chosen == "html" and not options:
-            file.write(_page(self.to_dict()))  # type: ignore[attr-defined]
+    def to_html(self, *values: Any, **options: Any) -> str:
+        """The chart as a page, made safe; as in Altair, but by default with the libraries in it (`inline=True`)."""
+        return _page(super().to_html, **dict(zip(_PLACES, values, strict=False)) | options)  # type: ignore[misc]
+
+    def _write(self, file: Any, chosen: str, options: dict[str, Any]) -> None:
+        if chosen != "html":
+            super().save(file, chosen, **options)  # type: ignore[misc]
             return
-        super().save(file, chosen, **({"inline": True} if chosen == "html" else {}) | options)  # type: ignore[misc]
+
+        def made(**given: Any) -> str:
+            held = io.StringIO()
+            super(_Offline, self).save(held, "html", **given)  # type: ignore[misc]
+            return held.getvalue()
+
+        file.write(_page(made, **options))
+
+    def _repr_mimebundle_(self, *values: Any, **options: Any) -> Any:
+        """What a notebook shows; Altair's renderers write the HTML in it, where names of groups could end a script."""
+        bundle = super()._repr_mimebundle_(*values, **options)  # type: ignore[misc]
+        shown = bundle[0] if isinstance(bundle, tuple) else bundle
+        if isinstance(shown, dict) and "text/html" in shown:
+            plain = json.dumps(self.to_dict(validate=False, context={"pre_transform": False}))  # type: ignore[attr-defined]
+            page = str(shown["text/html"])
+            safe = page.replace(plain, script_safe(plain)) if plain in page else self.to_html(fullhtml=False)
+            shown = shown | {"text/html": safe}
+        return (shown, *bundle[1:]) if isinstance(bundle, tuple) else shown
 
 
 class Chart(_Offline, alt.LayerChart):  # type: ignore[misc]
@@ -67,24 +94,38 @@ class Charts(_Offline, alt.VConcatChart):  # type: ignore[misc]
     """Several of them, one below the other."""
 
 
-def _page(specification: dict[str, Any]) -> str:
-    """A page with Altair's own script in it, in which no name of a group can end the script or start another."""
-    made: str = spec_to_html(
-        specification,
-        mode="vega-lite",
-        vegalite_version=alt.VEGALITE_VERSION.split(".")[0],
-        vegaembed_version=alt.VEGAEMBED_VERSION,
-        vega_version=alt.VEGA_VERSION,
-        template="inline",
-    )
-    plain = json.dumps(specification)
-    if plain not in made:  # another release of Altair writes it in another way
+def _page(make: Callable[..., str], **options: Any) -> str:
+    """HTML as Altair makes it, in which no name of a group can end the script or start another.
+
+    Args:
+        make: What makes it, from options of Altair.
+        options: The options.
+    """
+    kwds = dict(options.pop("json_kwds", None) or {})
+    written: list[str] = []
+
+    class Safe(kwds.pop("cls", json.JSONEncoder)):  # type: ignore[misc]
+        def encode(self, o: Any) -> str:
+            written.append(script_safe(super().encode(o)))
+            return written[-1]
+
+    options = {"inline": "template" not in options} | options
+    made = make(**options, json_kwds=kwds | {"cls": Safe})
+    own = json.dumps(options.get("embed_options") or {})[1:-1]  # Altair writes these in its own way
+    harmless = script_safe(own)
+    if not written or not all(one in made for one in written) or (own != harmless and own not in made):
         raise InputError("plot", "this release of Altair cannot be made safe", "Save as .svg, or update altair.")
-    made = made.replace(plain, script_safe(plain))
-    scripts = re.findall(r"<script[^>]*>(.*?)</script>", made, flags=re.DOTALL)
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    policy = f"default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-eval' {hashes}"
-    return made.replace("<head>", f'<head>\n<meta http-equiv="Content-Security-Policy" content="{policy}">', 1)
+    if own != harmless:
+        made = made.replace(own, harmless)
+    scripts = filter(None, re.findall(r"<script[^>]*>(.*?)</script>", made, flags=re.DOTALL))
+    allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts]
+    if not options["inline"]:  # libraries are linked to
+        allowed += re.findall(r"<script[^>]* src=[\"']([^\"'\s;,]+)[\"']", made)
+        base = options.get("base_url") or inspect.signature(spec_to_html).parameters["base_url"].default
+        allowed.append(html.escape(str(base).rstrip("/") + "/"))
+    policy = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-eval' "
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}{" ".join(allowed)}">'
+    return made.replace("<head>", f"<head>\n{meta}", 1)
 
 
 def plot(s: Summary, kind: Kind = "groups", theme: Theme = "light") -> Chart | Charts:

@@ -67,13 +67,20 @@ LAYERS: dict[str, Style] = {
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows."""
+    """What an axis shows; it is wide enough that rounding does not matter."""
 
     title: str
     low: float
     high: float
     is_shown: bool = True
     is_percent: bool = False
+
+    def __post_init__(self) -> None:
+        least = 1e-12 * max(abs(self.low), abs(self.high))
+        if not self.high - self.low > least:
+            pad = least or 1.0
+            object.__setattr__(self, "low", self.low - pad)
+            object.__setattr__(self, "high", self.high + pad)
 
     def beyond(self, pixels: float, size: float) -> float:
         """The value that stands so many pixels after the low end of an axis of this size."""

@@ -84,12 +84,12 @@ def not_numeric(parameter: str, column: str, row: int, cell: object, *, yes_no: 
     """The error for a cell that should have been a number."""
     if yes_no:
         return InputError(
-            f"{parameter}={column!r}",
+            f"{parameter}={shorten(column)}",
             f"holds text, not 0/1 or booleans (row {row} holds {shorten(cell)})",
             f"Say which label counts: for example positive={shorten(cell)}.",
         )
     problem = f"the column is not numeric (row {row} holds {shorten(cell)})"
-    return InputError(f"{parameter}={column!r}", problem, NOT_NUMERIC)
+    return InputError(f"{parameter}={shorten(column)}", problem, NOT_NUMERIC)
 
 
 # ------------------------------------------------------------------------------------------------------------- reading

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from faultlines.errors import InputError, did_you_mean, first_line
+from faultlines.errors import InputError, did_you_mean, first_line, shorten
 from faultlines.sources import duck, paths
 from faultlines.sources.columns import Pick, is_time, picked
 from faultlines.sources.csvs import csv_error, csv_query
@@ -65,9 +65,9 @@ def check_columns(wanted: Mapping[str, str], present: Sequence[str]) -> None:
     """Refuse a column that is not there, or is there twice."""
     for parameter, column in wanted.items():
         if column not in present:
-            raise InputError(f"{parameter}={column!r}", "no such column", did_you_mean(column, present))
+            raise InputError(f"{parameter}={shorten(column)}", "no such column", did_you_mean(column, present))
         if sum(name == column for name in present) > 1:
-            raise InputError(f"{parameter}={column!r}", "two columns have this name", "Rename one of them.")
+            raise InputError(f"{parameter}={shorten(column)}", "two columns have this name", "Rename one of them.")
 
 
 def _check_wanted(wanted: Sequence[Wanted], present: Sequence[str]) -> None:
@@ -213,8 +213,9 @@ def _files(files: Sequence[Path], wanted: Sequence[Wanted]) -> Iterator[Rows]:
     with duck.own_connection() as engine:
         try:
             if paths.is_parquet(files[0]):
-                relation, names = parquet_rows(engine, files)
-                _check_wanted(wanted, list(names))
+                columns = [one.column for one in wanted]
+                keys = {one.column: one.parameter for one in wanted if one.kind == "key"}
+                relation, names = parquet_rows(engine, files, columns, keys, partial(_check_wanted, wanted))
                 yield _typed(nw.from_native(relation).lazy(), wanted, names)
             else:
                 yield _csv(engine, files, wanted)

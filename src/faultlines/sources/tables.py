@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines.checks import column as checked_column
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 from faultlines.sources import duck
 from faultlines.sources.columns import Pick, is_time, picked, time_name
 from faultlines.sources.csvs import csv_error, csv_query, readable
@@ -91,8 +91,7 @@ def _parquet(path: Path, wanted: Mapping[str, str]) -> dict[str, list[Any]]:
     columns = list(dict.fromkeys(wanted.values()))
     with duck.own_connection() as engine:
         try:
-            relation, names = parquet_rows(engine, [path])
-            check_columns(wanted, list(names))
+            relation, names = parquet_rows(engine, [path], columns, {}, partial(check_columns, wanted))
             frame = nw.from_native(relation).lazy()
             times = [is_time(frame.collect_schema()[names[column]]) for column in columns]
             picks = [Pick(names[column], f"c{i}", as_text=True) for i, column in enumerate(columns)]
@@ -163,7 +162,7 @@ def _of_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str])
         series = collected.get_column(column)
         if not series.dtype.is_numeric():
             kind = f"the column is not numeric ({series.dtype})"
-            raise InputError(f"{parameter}={column!r}", kind, "Make it numeric.")
+            raise InputError(f"{parameter}={shorten(column)}", kind, "Make it numeric.")
         arrays[parameter] = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     return Table([_values(collected.get_column(column)) for column in keys.values()], arrays)
 
