@@ -143,7 +143,7 @@ ODD_NAMES = {
     "unit separator": "a\x1fb",
     "html": "</script><svg onload=alert(1)>",
     "link": "[x](javascript:alert(1))",
-    "address": "https" "://evil.example www.evil.example a@evil.example",
+    "address": "://".join(["https", "evil.example www.evil.example a@evil.example"]),
     "table": "a | b\n|---|",
     "braces": "{{ 7 * 7 }} ${x} %s {0}",
     "quote": "\"'`\\",
