@@ -59,7 +59,7 @@ def grouped(size: int = 120) -> pa.Table:
 def test_a_column_is_taken_by_its_very_name(engine: str, tmp_path: Path, sparks: dict[str, Any]) -> None:
     expected = fl.measure(grouped(), "g", fl.mean("x")).estimates
     decoys = {"g": ["z"] * 120, "x": np.arange(120.0), "aXb": np.arange(120.0)}
-    for name in ODD_NAMES if engine != "spark" else ["*", "a`b", "a.b", "^g$"]:
+    for name in ODD_NAMES if engine != "spark" else ["*", "a`b.c"]:
         table = pa.table({name: grouped()["g"], "value": grouped()["x"], **decoys})
         data = frame_of(table, engine, tmp_path, sparks)
         found = fl.measure(data, name, fl.mean("value")).estimates
