@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,18 +27,18 @@ Rows = Literal["groups", "clusters"]
 _GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "excluded")
 
 
-class Tabular:
+class Tabular(ABC):
     """A result whose rows can be had as dictionaries and frames."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _columns(self, rows: Rows = "groups") -> Columns:
-        raise NotImplementedError
+        """The columns of its rows."""
 
     def to_dicts(self, rows: Rows = "groups") -> list[dict[str, Any]]:
         """One dictionary per group (or per cluster). Groups left out have no cluster, and their reason beside them."""
-        columns = self._columns(rows)
-        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return dicts_of(self._columns(rows))
 
     def to_pandas(self, rows: Rows = "groups") -> pd.DataFrame:
         """One row per group (or per cluster) as a pandas frame."""
@@ -53,6 +54,11 @@ class Tabular:
         """One row per group (or per cluster) as an Arrow table."""
         made: pa.Table = _library("pyarrow").table(self._columns(rows))
         return made
+
+
+def dicts_of(columns: Columns) -> list[dict[str, Any]]:
+    """Columns as one dictionary per row."""
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def columns_of(summary: Summary, rows: Rows) -> Columns:

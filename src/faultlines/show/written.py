@@ -11,7 +11,7 @@ import numpy as np
 from faultlines import text
 from faultlines.estimates.labels import name_of
 from faultlines.result.finding import probability
-from faultlines.result.tables import columns_of, path_of
+from faultlines.result.tables import columns_of, dicts_of, path_of
 
 if TYPE_CHECKING:
     from faultlines.result.clusters import Cluster
@@ -54,7 +54,7 @@ def _paragraph(s: Summary) -> list[str]:
 def plain_data(s: Summary) -> dict[str, Any]:
     """The whole result as plain data, for JSON."""
     estimates = s.estimates
-    rows = {name: _dicts(columns_of(s, name)) for name in ("clusters", "groups")}
+    rows = {name: dicts_of(columns_of(s, name)) for name in ("clusters", "groups")}
     return {
         "faultlines": version("faultlines"),
         "verdict": s.verdict,
@@ -82,10 +82,6 @@ def plain_data(s: Summary) -> dict[str, Any]:
         "dropped": dict(s.dropped),
         "path": path_of(s.judged.path.log_pvalues.tolist()),
     }
-
-
-def _dicts(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 # --------------------------------------------------------------------------------------------------- table of clusters
