@@ -56,10 +56,6 @@ class Rows:
     numbers: Mapping[str, str]
     times: frozenset[str]
 
-    def with_frame(self, frame: nw.LazyFrame[Any]) -> Rows:
-        """The same columns, in a frame that has others beside them."""
-        return Rows(frame, self.from_text, self.keys, self.numbers, self.times)
-
 
 def check_columns(wanted: Mapping[str, str], present: Sequence[str]) -> None:
     """Refuse a column that is not there, or is there twice."""
