@@ -22,13 +22,16 @@ def texts() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
+    names = [study.name for study in STUDIES]
+    parser.add_argument("studies", nargs="*", choices=[[], *names], default=[], help="all by default")
     parser.add_argument("--quick", action="store_true", help="sketches of all studies; nothing kept is changed")
     parser.add_argument("--write", action="store_true", help="only draw and fill in what is kept in docs/paper")
     parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
     given = parser.parse_args()
     started = time.monotonic()
-    for i, study in enumerate([] if given.write else STUDIES):
-        print(f"[{i + 1}/{len(STUDIES)}] {study.name}, after {time.monotonic() - started:.0f} s", file=sys.stderr)
+    chosen = [study for study in STUDIES if study.name in given.studies or not given.studies]
+    for i, study in enumerate([] if given.write else chosen):
+        print(f"[{i + 1}/{len(chosen)}] {study.name}, after {time.monotonic() - started:.0f} s", file=sys.stderr)
         study.run(Run(given.quick, given.jobs))
     if not given.quick:
         for study in STUDIES:

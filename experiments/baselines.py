@@ -369,7 +369,7 @@ def tree(method: str, rows: Rows, theta: FloatArray, seed: int) -> Fit:
 
 # ------------------------------------------------------------------------------------------------ all methods by name
 
-_CALIBRATED = fl.Calibrated(draws=999)
+_CALIBRATED = fl.Calibrated(draws=999, scan=False)
 _GUARANTEED: dict[str, Callable[[fl.Estimates, int], fl.Clustering]] = {
     "literal": lambda estimates, _: fl.cluster(estimates, guarantee="bonferroni", refine=False),
     "calibrated": lambda estimates, seed: fl.cluster(estimates, guarantee=_CALIBRATED, seed=seed),

@@ -31,7 +31,7 @@ def measure(run: Run) -> Numbers:
     work: dict[str, Callable[[], object]] = {
         "literal": partial(fl.cluster, one.estimates, guarantee="bonferroni", refine=False),
         "calibrated": partial(fl.cluster, one.estimates),
-        "calibrated, 999 draws": partial(fl.cluster, one.estimates, guarantee=fl.Calibrated(draws=999)),
+        "calibrated, 999 draws": partial(fl.cluster, one.estimates, guarantee=fl.Calibrated(draws=999, scan=False)),
         "holdout": partial(fl.cluster, one.estimates, guarantee="holdout"),
         "mixture, BIC": partial(baselines.mixtures, [one.estimates], ["bic"]),
         "optimal partition, BIC": partial(baselines.optimal_partition, theta, se),

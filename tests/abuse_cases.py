@@ -377,8 +377,12 @@ def of_clustering() -> Iterator[Case]:
     yield Case("cluster rates tolerance: 1", "tolerance", lambda: fl.cluster(counts.estimates, tolerance=1.0))
     yield Case("cluster counts alpha: out of reach", "alpha", lambda: fl.cluster(counts, alpha=1e-9, guarantee=FEW))
     yield Case("cluster unit: estimates", "unit", lambda: fl.cluster(three(), guarantee=fl.Holdout(unit="u")))
-    yield Case("cluster stepdown: counts", "stepdown", lambda: fl.cluster(counts, guarantee=fl.Calibrated(20, True)))
-    yield Case("cluster stepdown: wide", "stepdown", lambda: fl.cluster(wide, guarantee=fl.Calibrated(20, True)))
+    yield Case(
+        "cluster stepdown: counts", "stepdown", lambda: fl.cluster(counts, guarantee=fl.Calibrated(20, stepdown=True))
+    )
+    yield Case(
+        "cluster stepdown: wide", "stepdown", lambda: fl.cluster(wide, guarantee=fl.Calibrated(20, stepdown=True))
+    )
     yield Case("to_linkage: one group", "group", lambda: fl.agglomerate(fl.Estimates([1], [1])).to_linkage())
 
 
@@ -856,11 +860,28 @@ def of_simulations() -> Iterator[Case]:
     yield from cases("onboarding", "seed", simulate.onboarding, {"text": "x", "minus": -1, "half": 0.5})
 
 
+def of_self_checks() -> Iterator[Case]:
+    rows = pd.DataFrame({"g": ["a", "b"] * 30, "x": np.arange(60.0) % 7})
+    call = _plain(fl.self_check, data=rows, by="g", metric=fl.mean("x"), runs=2, guarantee=FEW)
+    yield from cases("self_check", "runs", call, NOT_A_COUNT | {"none": None, "zero": 0, "too many": 100_001})
+    yield from cases("self_check", "arms", call, NOT_A_FLAG | {"without arms": True})
+    yield from cases("self_check", "unit", call, NOT_A_COLUMN | {"unknown": "zz"})
+    yield from cases("self_check", "alpha", call, NOT_A_LEVEL)
+    yield from cases("self_check", "guarantee", call, _GUARANTEES)
+    yield from cases("self_check", "tolerance", call, _TOLERANCES)
+    yield from cases("self_check", "min_size", call, NOT_A_NUMBER | {"minus": -1})
+    yield from cases("self_check", "seed", call, _SEEDS)
+    yield from cases("self_check", "metric", call, NOT_TEXT | {"none": None, "text": "mean"})
+    yield from cases("self_check", "by", call, NOT_A_COLUMN | {"none": None, "unknown": "zz"})
+    not_rows = {key: value for key, value in NONSENSE.items() if key != "frame"}
+    yield from cases("self_check", "data", call, not_rows | {"none": None, "estimates": three()})
+
+
 def api() -> list[Case]:
     """All cases of the Python interface."""
     sources = (
         of_estimates, of_clustering, of_guarantees, of_many, of_power, of_comparisons, of_metrics, of_results,
-        of_sequential, of_simulations,
+        of_sequential, of_simulations, of_self_checks,
     )  # fmt: skip
     return [case for source in sources for case in source()]
 

@@ -165,6 +165,9 @@ def test_groups_too_small_are_left_out_and_listed_everywhere() -> None:
         "reason": reason,
         "n": 10,
         "estimate": base.theta[0],
+        "events": None,
+        "lower": None,
+        "upper": None,
     }
     rows = found.to_dicts()
     assert len(rows) == 41
@@ -231,7 +234,7 @@ def test_text_says_verdict_clusters_and_basis() -> None:
     assert all("●" in line for line in lines[3:6])
     assert "… +" in lines[4]
     assert max(map(len, lines)) <= 112
-    assert "Calibrated on 10,000 draws, seed 0." in lines
+    assert "Looked at halves and at lone groups; calibrated on 64 draws, seed 0." in lines
     assert "Intervals are descriptive: the same data chose the clusters." in lines
     assert repr(found).startswith("<Clustering: 3 of 40 groups, p < 1e-10")
 
@@ -250,14 +253,17 @@ def test_json_markdown_and_frames_agree() -> None:
     found = fl.cluster(simulate.onboarding(seed=2).estimates)
     data = json.loads(found.to_json())
     assert data["n_clusters"] == found.n_clusters == len(data["clusters"])
-    assert data["guarantee"] == {"name": "calibrated", "draws": 10_000, "seed": 0}
+    assert data["guarantee"] == {"name": "calibrated", "draws": 64, "seed": 0, "scan": 1}
     assert [row["cluster"] for row in data["groups"]] == found.labels.tolist()
     assert data["path"][0] == {"n_clusters": 1, "pvalue": 0.0}
     assert data["log10_pvalue"] == pytest.approx(found.log_pvalue / math.log(10))
     assert found.to_markdown().count("\n| ") == 1 + found.n_clusters
     frames = found.to_pandas(), found.to_polars().to_pandas(), found.to_arrow().to_pandas()
     for frame in frames:
-        assert list(frame.columns) == ["country", "estimate", "se", "n", "cluster", "cluster_estimate", "excluded"]
+        assert list(frame.columns) == [
+            *("country", "estimate", "se", "n", "pvalue_rest", "rest_difference", "rest_lower", "rest_upper"),
+            *("cluster", "cluster_estimate", "excluded"),
+        ]
         assert frame["cluster"].tolist() == found.labels.tolist()
         assert frame["country"].tolist() == list(found.estimates.labels)
     assert found.to_pandas("clusters")["groups"].sum() == 40
@@ -268,7 +274,8 @@ def test_json_markdown_and_frames_agree() -> None:
 def test_several_attributes_become_several_columns() -> None:
     labels = [(country, device) for country in ("DE", "FR") for device in ("app", "web")]
     found = fl.cluster(fl.Estimates([0, 0.1, 5, 5.1], [0.2] * 4, labels, attributes=["country", "n"]))
-    assert found.to_dicts()[1] == pytest.approx(
+    row = found.to_dicts()[1]
+    expected = pytest.approx(
         {
             "country": "DE",
             "n_": "web",
@@ -280,6 +287,8 @@ def test_several_attributes_become_several_columns() -> None:
             "excluded": None,
         }
     )
+    assert {name: value for name, value in row.items() if "rest" not in name} == expected
+    assert {"pvalue_rest", "rest_difference", "rest_lower", "rest_upper"} < set(row)
     assert "country = DE" in str(found)
 
 

@@ -43,16 +43,19 @@ if TYPE_CHECKING:
     from faultlines.metrics.model import *
     from faultlines.metrics.population import *
     from faultlines.result.clusters import Cluster as Cluster
-    from faultlines.result.clusters import Effect as Effect
+    from faultlines.result.effects import Effect as Effect
     from faultlines.result.explained import Explained as Explained
     from faultlines.result.finding import Level as Level
+    from faultlines.result.rest import AgainstRest as AgainstRest
     from faultlines.result.rules import Rule as Rule
+    from faultlines.result.selfcheck import SelfCheck as SelfCheck
     from faultlines.rows.bins import Bins as Bins
     from faultlines.rows.bins import bins as bins
     from faultlines.rows.request import Aggregated as Aggregated
     from faultlines.rows.request import Arms as Arms
     from faultlines.rows.request import Input as Input
     from faultlines.rows.request import Moments as Moments
+    from faultlines.shuffling import self_check as self_check
     from faultlines.tree.hierarchy import Hierarchy as Hierarchy
     from faultlines.tree.hierarchy import agglomerate as agglomerate
 
@@ -80,13 +83,17 @@ _HOMES = {
     "guarantees.holdout": "Holdout",
     "guarantees.folds": "Folds",
     "guarantees.sequential": "Decision Sequential Step",
-    "result.clusters": "Cluster Effect",
+    "result.clusters": "Cluster",
+    "result.effects": "Effect",
+    "result.rest": "AgainstRest",
     "result.explained": "Explained",
     "result.finding": "Level",
     "result.rules": "Rule",
+    "result.selfcheck": "SelfCheck",
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",
+    "shuffling": "self_check",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _HOME_OF |= {name: entry.module.removeprefix("faultlines.") for name, entry in METRICS.items()}

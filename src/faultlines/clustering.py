@@ -18,6 +18,7 @@ from faultlines.guarantees.choose import guarantee_of
 from faultlines.result.finding import Finding, groups_of, is_rows, known_groups, measured
 from faultlines.result.levels import levels_of
 from faultlines.result.multiplicity import corrected
+from faultlines.result.selfcheck import SelfCheck
 from faultlines.result.summary import Summary, summarize
 from faultlines.result.tables import Columns, Rows, Tabular, columns_of
 from faultlines.rows.attach import attach
@@ -184,6 +185,7 @@ class Clustering(Finding, Tabular):
         names: Sequence[str] | None = None,
         note: str | None = None,
         command: str | None = None,
+        self_check: SelfCheck | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
 
@@ -194,6 +196,7 @@ class Clustering(Finding, Tabular):
             names: What to call the results there; by default what each of them measures.
             note: How they were corrected for their number, if they were.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
+            self_check: What `fl.self_check` found in the same rows, to be said beside this result.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
@@ -209,7 +212,11 @@ class Clustering(Finding, Tabular):
             checks.text(name, value)
         if not all(isinstance(name, str) for name in called):
             raise InputError(f"names={shorten(names)}", "is not a list of text", "Give one name for each result.")
-        write_page(results, called, path, title=title, note=note, command=command)
+        if self_check is not None and not isinstance(self_check, SelfCheck):
+            given = f"self_check={shorten(self_check)}"
+            raise InputError(given, "is not a self-check", "Give what fl.self_check returns.")
+        said = () if self_check is None else (self_check,)
+        write_page(results, called, path, title=title, note=note, command=command, self_checks=said)
 
 
 def write_page(
@@ -222,12 +229,14 @@ def write_page(
     command: str | None = None,
     left: int = 0,
     rejected: int | None = None,
+    self_checks: Sequence[SelfCheck] = (),
 ) -> None:
     """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
     target = files.target("report", path, (".html", ".htm"))
-    shown = [_part(result, name) for result, name in zip(results[: page.TABS], names, strict=False)]
+    said = [*self_checks, *[None] * len(results)]
+    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, strict=False)]
     made = page.page(
         [result._summary for result in results],
         names,
@@ -241,12 +250,13 @@ def write_page(
     files.write("report", target, made)
 
 
-def _part(result: Clustering, name: str) -> Part:
+def _part(result: Clustering, name: str, self_check: SelfCheck | None) -> Part:
     """What the page needs of a result: the summary of every level its slider stops at, each cut once."""
     from faultlines.show.page import Part
 
     levels, now, skipped = levels_of(result)
-    return Part(name, [level._summary for level in levels], now, skipped)
+    said = "" if self_check is None else self_check.verdict
+    return Part(name, [level._summary for level in levels], now, skipped, said)
 
 
 def cluster(
@@ -275,8 +285,8 @@ def cluster(
             groups more than one point of a rate apart.
         refine: Move groups at a border to the cluster of nearest estimate; the number of clusters stays. Without
             it the clusters are exactly those of the paper's algorithm.
-        min_size: Leave out groups smaller than this; they are listed in `excluded`. Of rows, 20 in every arm by
-            default; of estimates, none by default, and sizes `n` are needed.
+        min_size: Leave out groups smaller than this; they are listed in `excluded`. Of rows, by default what the metric
+            needs in every arm: 10, for rates 5; of estimates, none by default, and sizes `n` are needed.
         seed: Of the random draws. The same seed gives the same result on any number of cores.
 
     Returns:
@@ -329,7 +339,7 @@ def cluster_metrics(
 def _clustered(groups: Groups, guarantee: Guarantee, alpha: float, refine: bool, seed: int) -> Clustering:
     guarantee.check(alpha, groups.comparison)
     judged = guarantee.judge(groups.comparison, seed, refine=refine, parts=groups.parts)
-    return Clustering.of(judged, guarantee, alpha, refine, groups.excluded, groups.dropped, groups.by)
+    return Clustering.of(judged, guarantee, alpha, refine, groups.excluded, groups.dropped, groups.by, groups.readout)
 
 
 def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:

@@ -181,18 +181,23 @@ def cluster_many(
             )
         comparisons.append(comparison_of(given, tolerance))
         chosen.check(alpha / len(estimates_by_name), comparisons[-1])
-    judged = _judged(list(estimates_by_name), comparisons, chosen, refine, seed)
+    judged = judged_all(list(estimates_by_name), comparisons, chosen, refine, seed)
     log_p = np.array([one.log_pvalue for one in judged])
     adjusted, levels = corrected(log_p, alpha, correction)
     return Many(tuple(estimates_by_name), log_p, adjusted, levels, alpha, correction, chosen, refine, judged)
 
 
-def _judged(
-    names: Sequence[str], comparisons: Sequence[Comparison], guarantee: Guarantee, refine: bool, seed: int
+def judged_all(
+    names: Sequence[str],
+    comparisons: Sequence[Comparison],
+    guarantee: Guarantee,
+    refine: bool,
+    seed: int,
+    work: str = "clustering experiments",
 ) -> list[Judged]:
     """Every experiment judged: where it can be, in one compiled pass for each number of groups, else on its own."""
     made: dict[int, Judged] = {}
-    with progress("clustering experiments", len(comparisons)) as advance:
+    with progress(work, len(comparisons)) as advance:
         made |= _together(comparisons, guarantee, refine, seed, advance)
         others = [i for i in range(len(comparisons)) if i not in made]
 

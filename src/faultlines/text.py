@@ -63,6 +63,15 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
+def share(value: float, digits: int = 0) -> str:
+    """A share in per cent; what is not all and not nothing never reads as 100% or 0%."""
+    shown = f"{100 * value:.{digits}f}"
+    if 0 < value < 1 and float(shown) in (0.0, 100.0):
+        edge = 10.0**-digits
+        return f"under {edge:g}%" if value < 0.5 else f"over {100 - edge:.{digits}f}%"
+    return f"{shown}%"
+
+
 def level(alpha: float) -> str:
     """The level of an interval: 95%, or 1 − α where percent would read as all."""
     return f"{100 - float(f'{100 * alpha:.2g}'):.12g}%" if alpha >= 1e-10 else f"1 − {alpha:.2g}"

@@ -29,12 +29,12 @@ def rows(path: Path, found: dict[str, tuple[int, int]]) -> Path:
         ({"A": (400, 500), "B": (0, 500)}, 1, ""),
         ({"A": (400, 500), "B": (398, 500)}, 0, ""),
         # The group that is harmed is too small to be measured.
-        ({"A": (400, 500), "B": (0, 15)}, 3, "cannot tell: 1 of 2 groups was left out: B (fewer than 20 positives"),
-        ({"A": (400, 500), "B": (398, 500), "C": (0, 15)}, 3, "cannot tell: 1 of 3 groups was left out: C (fewer"),
+        ({"A": (400, 500), "B": (0, 4)}, 3, "cannot tell: 1 of 2 groups was left out: B (fewer than 5 positives"),
+        ({"A": (400, 500), "B": (398, 500), "C": (0, 4)}, 3, "cannot tell: 1 of 3 groups was left out: C (fewer"),
         ({"A": (400, 500)}, 3, "cannot tell: only one group is left"),
-        ({"A": (4, 5), "B": (0, 5)}, 3, "cannot tell: by=['g']: none of 2 groups can be used"),
+        ({"A": (4, 4), "B": (0, 4)}, 3, "cannot tell: by=['g']: none of 2 groups can be used"),
         # A claim is a claim, whatever was left out.
-        ({"A": (400, 500), "B": (0, 500), "C": (0, 15)}, 1, ""),
+        ({"A": (400, 500), "B": (0, 500), "C": (0, 4)}, 1, ""),
         ({"A": (400, 500), "B": (400, 500), **{f"s{i}": (0, 3) for i in range(9)}}, 3, "s2 (fewer"),
     ],
 )
@@ -59,9 +59,9 @@ def test_many_left_out_are_counted(warm: Warm, tmp_path: Path) -> None:
 
 def test_several_metrics_are_named(warm: Warm, tmp_path: Path) -> None:
     path = rows(tmp_path / "rows.csv", {"A": (400, 500), "B": (398, 500), "C": (0, 15)})
-    done = warm("model", path, *TPR, "--metric", "selection_rate", "--fail-on-split", "--min-size", "10")
-    assert done.returncode == 1  # C can be measured now, and differs
     done = warm("model", path, *TPR, "--metric", "selection_rate", "--fail-on-split")
+    assert done.returncode == 1  # C can be measured, and differs
+    done = warm("model", path, *TPR, "--metric", "selection_rate", "--fail-on-split", "--min-size", "20")
     assert done.returncode == 3
     assert "true positive rate: 1 of 3 groups was left out" in done.stderr
     assert "; selection rate: 1 of 3" in done.stderr

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faultlines as fl
-from faultlines.estimates.labels import keys_of
-from faultlines.result.explained import explained
-from faultlines.result.rules import Population, Rule
+from faultlines.estimates.labels import keys_of, name_of
+from faultlines.result.rules import NO_RULE, OTHERS, Population, Rule
 
 COUNTRIES, DEVICES = "IN PK BD US DE".split(), ["mobile", "web", "app"]
 AGES = [fl.Range(low, low + 5, True) for low in range(20, 70, 5)]
@@ -20,8 +19,17 @@ CELLS = list(itertools.product(COUNTRIES, DEVICES, AGES))
 NAMES = ["country", "device", "age"]
 
 
-def rule(labels: list[object], names: list[str], wanted: list[object]) -> Rule:
-    return Population(keys_of(labels), names).rule(tuple(wanted))
+def rule(labels: list[object], names: list[str], wanted: list[object], sizes: list[float] | None = None) -> Rule:
+    """The rule of some groups, where all others are the only other cluster."""
+    chosen = set(wanted)
+    clusters = np.array([1 if label in chosen else 2 for label in labels])
+    return rules(labels, names, clusters, sizes)[0]
+
+
+def rules(
+    labels: list[object], names: list[str], clusters: np.ndarray, sizes: list[float] | None = None
+) -> tuple[Rule, ...]:
+    return Population(keys_of(labels), names, None if sizes is None else np.array(sizes, dtype=float)).rules(clusters)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +102,16 @@ def test_long_lists_are_counted_and_all_groups_need_no_rule() -> None:
 
 
 def test_a_rule_is_text_that_knows_its_fit() -> None:
-    made = Rule("age 45–64", 0.92, 0.857)
-    assert made == "age 45–64 (precision 92%, recall 86%)"
+    made = Rule("age 45–64", 0.92, 0.857, "people")
+    assert made == "age 45–64 (matches 92% of its people, covers 86%)"
+    assert made.fits
     assert not made.exact
-    assert Rule("x = 1", 0.999, 1.0) == "x = 1 (precision 99%, recall 100%)"
+    assert Rule("x = 1", 0.999, 1.0) == "x = 1 (matches 99% of its groups, covers 100%)"
     again = pickle.loads(pickle.dumps(made))
-    assert (again, again.precision, again.recall) == (made, 0.92, 0.857)
+    assert (again, again.matches, again.covers) == (made, 0.92, 0.857)
+    assert (made.precision, made.recall) == (0.92, 0.857)  # what older callers know
+    none = Rule(NO_RULE, 0.4, 0.9)
+    assert (str(none), none.fits, none.exact, none.matches) == ("no short rule", False, False, 0.4)
 
 
 cells = st.lists(
@@ -109,22 +121,114 @@ cells = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(cells, st.data())
-def test_precision_and_recall_are_those_of_the_words(labels: list[tuple[str, int, bool]], data: st.DataObject) -> None:
-    """An independent reader of rules evaluates the text itself."""
+def test_the_fit_is_that_of_the_words(labels: list[tuple[str, int, bool]], data: st.DataObject) -> None:
+    """An independent reader of rules evaluates the text itself, and counts people."""
     chosen = data.draw(st.lists(st.sampled_from(labels), min_size=1, unique=True))
-    found = rule(list(labels), ["c", "i", "b"], list(chosen))
-    if found.startswith(("all groups", "no short description")):
-        described = set(labels)
-    else:
+    sizes = data.draw(st.lists(st.integers(1, 1000), min_size=len(labels), max_size=len(labels)))
+    found = rule(list(labels), ["c", "i", "b"], list(chosen), list(map(float, sizes)))
+    if found != "all groups" and found.fits:
         described = {label for label in labels if reads(str(found), dict(zip("cib", label, strict=True)))}
-    right = described & set(chosen)
-    assert found.precision == pytest.approx(len(right) / max(len(described), 1))
-    assert found.recall == pytest.approx(len(right) / len(chosen))
+        n = dict(zip(labels, sizes, strict=True))
+        right = sum(n[label] for label in described & set(chosen))
+        assert found.matches == pytest.approx(right / sum(n[label] for label in described))
+        assert found.covers == pytest.approx(right / sum(n[label] for label in chosen))
+        assert found.exact == (described == set(chosen))
+        assert min(found.matches, found.covers) >= 0.5
+
+
+@settings(deadline=None, max_examples=80)
+@given(cells, st.data())
+def test_no_group_is_in_two_rules_of_a_partition(labels: list[tuple[str, int, bool]], data: st.DataObject) -> None:
+    count = data.draw(st.integers(2, min(6, len(labels))))
+    drawn = data.draw(st.lists(st.integers(1, count), min_size=len(labels), max_size=len(labels)))
+    clusters = np.array([*range(1, count + 1), *drawn[count:]])  # each has a group at least
+    sizes = data.draw(st.none() | st.lists(st.floats(0, 1e6), min_size=len(labels), max_size=len(labels)))
+    found = rules(list(labels), ["c", "i", "b"], clusters, sizes)
+    named = [one for one in found if one.fits and not one.startswith(OTHERS)]
+    assert sum(one.startswith(OTHERS) for one in found) <= 1
+    for label in labels:
+        told = dict(zip("cib", label, strict=True))
+        assert sum(one == "all groups" or reads(str(one), told) for one in named) <= 1
+    if count == 2:  # each is what the other is not
+        assert found[0].fits == found[1].fits
+        if found[0].fits:
+            assert all(
+                reads(str(found[0]), dict(zip("cib", one, strict=True)))
+                != reads(str(found[1]), dict(zip("cib", one, strict=True)))
+                for one in labels
+            )
+
+
+@settings(deadline=None, max_examples=60)
+@given(cells, st.data())
+def test_rules_do_not_depend_on_the_unit_of_sizes(labels: list[tuple[str, int, bool]], data: st.DataObject) -> None:
+    clusters = np.array(data.draw(st.lists(st.integers(1, 3), min_size=len(labels), max_size=len(labels))))
+    clusters = np.unique(clusters, return_inverse=True)[1] + 1
+    sizes = data.draw(st.lists(st.integers(0, 1000), min_size=len(labels), max_size=len(labels)))
+    shift = data.draw(st.integers(-20, 20))
+    found = rules(list(labels), ["c", "i", "b"], clusters, list(map(float, sizes)))
+    scaled = rules(list(labels), ["c", "i", "b"], clusters, [size * 2.0**shift for size in sizes])
+    assert [(str(one), one.matches) for one in found] == [(str(one), one.matches) for one in scaled]
+
+
+def test_rules_are_about_people() -> None:
+    """Four large groups of the web and one small one that is not: few people, so the rule is nearly right."""
+    labels = list(itertools.product(["web", "app"], range(5)))
+    clusters = np.array([1, 1, 1, 1, 2, 2, 2, 2, 2, 1])
+    sizes = [1000.0] * 4 + [1.0] + [1000.0] * 4 + [1.0]
+    found = rules(list(labels), ["device", "country"], clusters, sizes)
+    assert [str(one) for one in found] == [
+        "device = web (matches 99% of its people, covers 99%)",
+        "device = app (matches 99% of its people, covers 99%)",
+    ]
+    counted = rules(list(labels), ["device", "country"], clusters)[0]  # by groups, the two small ones are worth saying
+    assert counted == "device = web and country 0–3, or device = app and country = 4"
+
+
+def test_a_group_of_nobody_is_still_a_group() -> None:
+    labels = [("web", 1), ("web", 2), ("app", 1), ("app", 2)]
+    found = rules(list(labels), ["device", "age"], np.array([1, 1, 2, 1]), [5.0, 5.0, 5.0, 0.0])
+    assert found[1] == "device = app and age = 1"
+    assert found[0].exact
+    nobody = rules(list(labels), ["device", "age"], np.array([1, 1, 2, 2]), [0.0] * 4)
+    assert nobody == ("device = web", "device = app")
+
+
+def test_of_two_clusters_each_is_what_the_other_is_not() -> None:
+    corner = [cell for cell in CELLS if cell[0] == "US" and cell[1] == "web"]
+    clusters = np.array([1 if cell in corner else 2 for cell in CELLS])
+    found = rules(list(CELLS), NAMES, clusters)
+    assert found == ("country = US and device = web", "all but (country = US and device = web)")
+
+
+def test_the_largest_cluster_may_be_all_others() -> None:
+    """Where it is what five exact rules leave, no three boxes say so as well."""
+    small = {(country, DEVICES[i % 3]): i + 1 for i, country in enumerate(COUNTRIES)}
+    clusters = np.array([small.get((c, d), 6) for c, d, _ in CELLS])
+    found = rules(list(CELLS), NAMES, clusters)
+    assert found[0] == "country = IN and device = mobile"
+    assert found[5] == OTHERS
+    assert all(one.exact for one in found)
+
+
+def test_rules_that_are_mostly_wrong_are_not_shown() -> None:
+    rng = np.random.default_rng(3)
+    labels = list(itertools.product(range(12), "abcdefghijkl"))
+    theta = np.where(rng.random(144) < 0.3, 20.0, 0.0) + rng.normal(0, 0.1, 144)
+    found = fl.cluster(fl.Estimates(theta, [1.0] * 144, labels, attributes=["number", "letter"]))
+    assert [cluster.rule for cluster in found.clusters] == [NO_RULE, NO_RULE]
+    rows = found.to_dicts("clusters")
+    assert [row["rule"] for row in rows] == [None, None]
+    assert min(rows[1]["rule_matches"], rows[1]["rule_covers"]) < 0.5
+    first = name_of(found.clusters[0].members[0])
+    assert f"no short rule: {first}" in str(found)
+    assert "| no short rule |" in found.to_markdown()
+    assert '"rule": null' in found.to_json()
 
 
 def reads(words: str, label: dict[str, object]) -> bool:
     """Whether a rule in words describes a group."""
-    words = words.partition(" (precision")[0]
+    words = words.partition(" (matches")[0]
     if words.startswith(("all but (", "neither (")):
         boxes = words.partition(" (")[2].removesuffix(")").split(") nor (")
         return not any(box_reads(box, label) for box in boxes)
@@ -170,7 +274,7 @@ def test_labels_in_a_regular_order_are_sampled_fairly() -> None:
     flipped = set(np.random.default_rng(0).permutation(20_000)[:200].tolist())
     wanted = [label for i, label in enumerate(labels) if (label[0] in {"c7", "c8", "c9"}) != (i in flipped)]
     found = rule(list(labels), ["c", "i", "d"], list(wanted))
-    assert found.startswith("c in {c7, c8, c9} (precision 9")
+    assert found.startswith("c in {c7, c8, c9} (matches 9")
 
 
 def test_of_very_many_groups_a_sample_is_searched_and_all_are_judged() -> None:
@@ -178,92 +282,8 @@ def test_of_very_many_groups_a_sample_is_searched_and_all_are_judged() -> None:
     wanted = [label for label in labels if label[0] < 50 and label[1] == "a" and label != (3, "a", 3, "x")]
     found = rule(list(labels), ["p", "q", "r", "s"], list(wanted))
     assert found.startswith("p 0–49 and q = a")
-    assert found.recall == 1
-    assert found.precision == pytest.approx(len(wanted) / (len(wanted) + 1))
-
-
-# --------------------------------------------------------------------------------------------- which attributes matter
-
-
-def additive(noise: float, seed: int = 0) -> tuple[fl.Estimates, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    labels = list(itertools.product(range(8), range(5), range(4)))
-    rng.shuffle(labels)
-    labels = labels[:120]  # some cells are missing, so the attributes overlap a little
-    a, b, c = np.array(labels).T
-    se = rng.uniform(0.5, 2.0, len(labels)) * noise
-    theta = 3 * rng.normal(size=8)[a] + rng.normal(size=5)[b] + se * rng.normal(size=len(labels))
-    return fl.Estimates(theta, se, labels, attributes=["a", "b", "c"]), np.column_stack([a, b, c])
-
-
-def test_shares_of_variation_are_those_of_weighted_regressions() -> None:
-    statsmodels = pytest.importorskip("statsmodels.api")
-    estimates, codes = additive(0.1)
-    weight = 1 / estimates.se**2
-
-    def left(columns: list[int]) -> float:
-        parts = [np.ones((len(estimates), 1))] + [np.eye(codes[:, i].max() + 1)[codes[:, i]][:, 1:] for i in columns]
-        return float(statsmodels.WLS(estimates.theta, np.hstack(parts), weights=weight).fit().ssr)
-
-    found = explained(estimates, Population(keys_of(estimates.labels), estimates.attributes))
-    real = left([]) - (len(estimates) - 1)
-    assert found[3].alone == pytest.approx(1 - (left([]) - left([0, 1, 2]) - 7 - 4 - 3) / real, abs=1e-6)
-    for i, row in enumerate(found[:3]):
-        others = [j for j in range(3) if j != i]
-        size = row.values - 1
-        assert row.alone == pytest.approx(np.clip((left([]) - left([i]) - size) / real, 0, 1), abs=1e-6)
-        assert row.beyond == pytest.approx(np.clip((left(others) - left([0, 1, 2]) - size) / real, 0, 1), abs=1e-6)
-    assert found[0].alone > 0.7
-    assert found[2].beyond < 0.01
-
-
-def test_an_attribute_of_many_values_gains_nothing_from_noise() -> None:
-    shares = []
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        labels = list(itertools.product(range(40), range(3)))
-        theta = np.array([3.0 * b for _, b in labels]) + rng.normal(size=len(labels))
-        estimates = fl.Estimates(theta, np.ones(len(labels)), labels, attributes=["many", "few"])
-        shares.append([row.alone for row in explained(estimates, Population(keys_of(labels), ["many", "few"]))[:2]])
-    many, few = np.mean(shares, axis=0)
-    assert many < 0.05  # without the correction it would be a third of the noise, 0.1
-    assert few > 0.9
-
-
-def test_nested_attributes_lose_no_more_than_they_have() -> None:
-    """Forty cities in eight countries: once the country is known, a city has 32 effects left, not 39."""
-    rng = np.random.default_rng(3)
-    labels = [(f"c{city % 8}", f"t{city}", device) for city in range(40) for device in range(2)]
-    theta = np.repeat(rng.normal(0, 3, 40), 2) + rng.normal(size=80)
-    estimates = fl.Estimates(theta, np.ones(80), labels, attributes=["country", "city", "device"])
-    city = explained(estimates, Population(keys_of(labels), estimates.attributes))[1]
-
-    def left(codes: list[int]) -> float:
-        means = np.bincount(codes, theta) / np.bincount(codes)
-        return float(np.sum((theta - means[codes]) ** 2))
-
-    # Devices are balanced, so they take the same off either side.
-    gained = left([i // 2 % 8 for i in range(80)]) - left([i // 2 for i in range(80)]) - 32
-    assert city.beyond == pytest.approx(gained / (left([0] * 80) - 79), abs=1e-6)
-
-
-def test_noise_is_not_shared_out() -> None:
-    labels = list(itertools.product(range(4), range(6)))
-    shares = [
-        row.alone
-        for seed in range(100)
-        for row in fl.cluster(
-            fl.Estimates(np.random.default_rng(seed).normal(size=24), np.ones(24), labels, attributes=["a", "b"]),
-            guarantee="bonferroni",
-        ).explained()
-    ]
-    assert len(shares) <= 3 * 10  # Cochran's Q finds something in about 5 of 100
-
-
-def test_one_attribute_or_no_estimates_explain_nothing() -> None:
-    assert fl.cluster(fl.Estimates([0.0, 9.0, 9.1], [1, 1, 1])).explained() == ()
-    plain = fl.Similarity(np.array([[1.0], [9.0]]), lambda a, b: np.ones(len(b)), null=lambda s, r: s)
-    assert fl.cluster(plain, guarantee="bonferroni").explained() == ()
+    assert found.covers == 1
+    assert found.matches == pytest.approx(len(wanted) / (len(wanted) + 1))
 
 
 def test_rules_stand_in_every_output() -> None:
@@ -273,7 +293,7 @@ def test_rules_stand_in_every_output() -> None:
     assert [row["rule"] for row in found.to_dicts("clusters")] == ["country = DE", "country = FR"]
     assert "country = FR" in str(found)
     assert "country = FR" in found.to_markdown()
-    assert found.to_polars("clusters")["rule_precision"].to_list() == [1.0, 1.0]
+    assert found.to_polars("clusters")["rule_matches"].to_list() == [1.0, 1.0]
     one = fl.cluster(fl.Estimates([0, 0.1, 9, 9.2], [1.0] * 4, ["18-24", "25-34", "35-44", "45+"], attributes=["age"]))
     assert "age 18–34" in str(one)
     assert "members" in str(fl.cluster(fl.Estimates([0, 9, 0.1, 9.2, 0.2, 9.1], [1.0] * 6)))

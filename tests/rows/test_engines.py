@@ -6,14 +6,19 @@ import datetime
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import faultlines as fl
 from faultlines.metrics.measure import measure_parts
+from faultlines.rows.shuffled import Shuffles, shuffled
+from faultlines.sources.fetch import fetch
+from faultlines.sources.numbering import with_row_number
 from tests.engines import in_engine
 from tests.rows.spark import spark_session
 
@@ -212,3 +217,62 @@ def column_of(frame: Any, name: str) -> list[Any]:
             frame = getattr(frame.select(name), method)()
             break
     return [None if pd.isna(value) else value for value in frame[name]]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ["ibis", "spark"])
+def test_labels_are_shuffled_in_the_engine(engine: str, tmp_path: Path, sparks: dict[str, Any]) -> None:
+    """Units fall into the same groups everywhere; rows without units have numbers of their own."""
+    rng = np.random.default_rng(0)
+    user = np.arange(600) // 3
+    table = pa.table({"g": user % 4, "user": user, "x": rng.standard_normal(600)})
+    data = frame_of(table, engine, tmp_path, sparks)
+    with shuffled(table, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
+        expected = [moments.mean for moments in several]
+    with shuffled(data, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
+        for moments, mean in zip(several, expected, strict=True):
+            np.testing.assert_allclose(moments.mean, mean, rtol=1e-9)
+    numbers = fetch(with_row_number(nw.from_native(data).lazy(), "place").select("place"))["place"]
+    assert len(set(numbers)) == 600
+
+
+def skewed(offset: float) -> pa.Table:
+    """Two groups of skewed values with a spread of one, far from zero."""
+    rng = np.random.default_rng(0)
+    return pa.table({"g": ["a", "b"] * 1000, "x": offset + rng.exponential(1, 2000), "w": rng.uniform(0.5, 2, 2000)})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", EVERY)
+def test_shapes_survive_a_mean_of_a_million(engine: str, tmp_path: Path, sparks: dict[str, Any]) -> None:
+    table = skewed(1e6)
+    data = frame_of(table, engine, tmp_path, sparks)
+    readout = fl.measure(data, "g", fl.mean("x")).readout
+    assert readout is not None
+    x, group = np.array(table["x"]), np.array(table["g"])
+    for i, name in enumerate("ab"):
+        # In units of the values less their mean, which is exact here, scipy has all its digits.
+        values = x[group == name] - x[group == name].mean()
+        assert readout.moments.skewness is not None
+        assert readout.moments.kurtosis is not None
+        assert readout.moments.skewness[i, 0, 0] == pytest.approx(stats.skew(values), rel=1e-6)
+        assert readout.moments.kurtosis[i, 0, 0] == pytest.approx(stats.kurtosis(values, fisher=False), rel=1e-6)
+    # Standard errors are those of the same values about zero.
+    centred = fl.measure(pa.table({"g": table["g"], "x": x - 1e6}), "g", fl.mean("x")).estimates
+    np.testing.assert_allclose(fl.measure(data, "g", fl.mean("x")).estimates.se, centred.se, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", EVERY)
+def test_values_whose_fourth_powers_are_out_of_range_raise_nothing(
+    engine: str, tmp_path: Path, sparks: dict[str, Any]
+) -> None:
+    """Engines stop with an error where a sum leaves the range of doubles; here such values have no part in shapes."""
+    x, group = np.random.default_rng(0).exponential(1, 105), np.array(["a", "b"] * 50 + ["c"] * 5)
+    plain = fl.measure(pa.table({"g": group[:100], "x": x[:100]}), "g", fl.mean("x")).estimates
+    for largest in (1e90, 1e200) if engine != "spark" else (1e200,):
+        x[-1] = largest
+        found = fl.measure(frame_of(pa.table({"g": group, "x": x}), engine, tmp_path, sparks), "g", fl.mean("x"))
+        assert [left.label for left in found.excluded] == ["c"]
+        np.testing.assert_allclose(found.estimates.theta, plain.theta)
+        np.testing.assert_allclose(found.estimates.se, plain.se)

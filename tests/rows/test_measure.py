@@ -147,7 +147,8 @@ def test_rows_that_cannot_be_divided() -> None:
     few = table.head(300)
     with pytest.raises(fl.InputError, match="in a part of the data"):
         fl.cluster(few, by="country", metric=fl.mean("revenue"), guarantee=fl.Folds(n=60, unit="user"))
-    some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(0.15, unit="user"))
+    held = fl.Holdout(0.15, unit="user")
+    some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=held, min_size=20)
     assert any("in a part of the data" in left.reason for left in some.excluded)
     gaps = table.assign(user=table.user.where(table.user % 3 > 0))
     found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user"))
@@ -267,11 +268,12 @@ def test_what_is_left_out_is_counted_and_shown() -> None:
     data = pd.concat(frames, ignore_index=True)
     data.loc[:4, "x"] = np.nan
     found = fl.cluster(data, by="g", metric=fl.lift("x", variant="arm", control="A", treatment="B"))
-    assert list(found.estimates.labels) == ["fine", "(missing)"]
+    # Values that are all the same have a variance too: what the others suggest.
+    assert list(found.estimates.labels) == ["constant", "fine", "(missing)"]
+    assert found.estimates.se[0] > 0
     assert {left.label: left.reason for left in found.excluded} == {
-        "small": "fewer than 20 rows in an arm",
+        "small": "fewer than 10 rows in an arm",
         "one arm": "no rows in treatment",
-        "constant": "zero variance",
         "near zero": "control mean within 2 standard errors of zero",
         "all missing": "no rows in control",
         "other": "no rows in control",
@@ -279,7 +281,7 @@ def test_what_is_left_out_is_counted_and_shown() -> None:
     assert found.dropped == {"rows with a missing value": 105, "rows of other variants": 7}
     for shown in (str(found), found.to_markdown(), found._repr_html_()):
         assert "Left out: 105 rows with a missing value." in shown
-        assert "Left out, zero variance: constant (1)." in shown
+        assert "Left out, fewer than 10 rows in an arm: small (1)." in shown
     assert found.summary()["dropped"] == dict(found.dropped)
     assert "NaN" not in found.to_json()
 
@@ -287,9 +289,7 @@ def test_what_is_left_out_is_counted_and_shown() -> None:
 def test_very_many_groups_of_one_row_each_say_so() -> None:
     data = pl.DataFrame({"g": np.arange(200_000), "x": np.random.default_rng(0).standard_normal(200_000)})
     refused(r"none of 200,000 groups can be used: too few rows for a variance \(200,000\)", data, "g", fl.mean("x"))
-    refused(
-        r"none of 200,000 groups can be used: fewer than 20 rows", data.with_columns(x=pl.lit(1)), "g", fl.rate("x")
-    )
+    refused(r"none of 200,000 groups can be used: fewer than 5 rows", data.with_columns(x=pl.lit(1)), "g", fl.rate("x"))
 
 
 def test_an_empty_frame_says_so() -> None:
@@ -499,18 +499,18 @@ def test_what_cancels_is_not_a_variance() -> None:
 
 def test_reasons_say_what_is_missing() -> None:
     data = pd.DataFrame({"g": ["pos"] * 60 + ["few"] * 60 + ["fine"] * 60, "s": np.random.default_rng(5).random(180)})
-    data["t"] = np.r_[np.ones(60), np.repeat([1, 0], [10, 50]), np.tile([0, 1], 30)]
+    data["t"] = np.r_[np.ones(60), np.repeat([1, 0], [9, 51]), np.tile([0, 1], 30)]
     found = fl.measure(data, "g", fl.auc("t", "s"))
     assert {left.label: left.reason for left in found.excluded} == {
         "pos": "fewer than two negatives",
-        "few": "fewer than 20 positives or negatives",
+        "few": "fewer than 10 positives or negatives",
     }
     assert found.estimates.n is not None
     assert found.estimates.n.tolist() == [60]
     odds = fl.measure(
         data.assign(t=data.t.where(data.g != "pos", 0)), "g", fl.equalized_odds("t", score="s", threshold=0.5)
     )
-    assert odds.excluded[1].reason == "no positives"
+    assert {left.label: left.reason for left in odds.excluded} == {"pos": "no positives"}
 
 
 def test_odd_tables_and_metrics_are_refused(tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ def test_the_picture_holds_groups_clusters_lines_and_mean(demo: fl.Clustering) -
     told = [row["text"] for row in drawn["sides"] if row["text"].startswith("p ")]
     assert text.p_is(demo.log_pvalue) in told
     assert len(told) == 2
-    weight = 1 / demo.estimates.se**2
-    assert drawn["overall"][0]["x"] == pytest.approx(np.average(demo.estimates.theta, weights=weight))
+    assert drawn["overall"][0]["x"] == pytest.approx(np.average(demo.estimates.theta, weights=demo.estimates.n))
 
 
 def test_intervals_of_groups_are_normal_or_t() -> None:

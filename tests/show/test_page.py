@@ -94,8 +94,8 @@ def test_the_page_has_all_its_parts(demo: fl.Clustering, tmp_path: Path) -> None
     for part in (
         "Clusters", "Level by level", "How the groups merge", "Groups", "What was left out", "Nothing: all groups",
         "How it was computed", "How to read this", "is exaggerated", "What must not be concluded",
-        "10,000", demo.fingerprint,
-        "fl.cluster(…, alpha=0.05, guarantee=fl.Calibrated(draws=None, stepdown=False), refine=True, seed=0)",
+        "lone groups", demo.fingerprint,
+        "fl.cluster(…, alpha=0.05, guarantee=fl.Calibrated(draws=None, scan=True, stepdown=False), refine=True",
     ):  # fmt: skip
         assert part in words, part
 
@@ -109,6 +109,9 @@ def test_what_was_left_out_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert "Which attributes matter" in words
     for row in found.explained():
         assert f"{row.attribute} {row.values} {row.alone:.0%} {row.beyond:.0%}" in words
+    top = words.partition("Clusters cluster")[0]
+    assert "Explained: device " in top
+    assert "held fixed" in top
 
 
 def test_nothing_found_is_not_called_equal(tmp_path: Path) -> None:
@@ -276,10 +279,11 @@ def test_a_title_stands_at_the_head(demo: fl.Clustering, tmp_path: Path) -> None
 
 
 def test_all_groups_together_stand_below_the_clusters(demo: fl.Clustering, tmp_path: Path) -> None:
-    weight = 1 / demo.estimates.se**2
-    pooled = float(np.average(demo.estimates.theta, weights=weight))
+    assert demo.estimates.n is not None
+    share = demo.estimates.n / demo.estimates.n.sum()
+    pooled = float(np.sum(share * demo.estimates.theta))
     assert demo.overall.estimate == pytest.approx(pooled)
-    assert demo.overall.se == pytest.approx(weight.sum() ** -0.5)
+    assert demo.overall.se == pytest.approx(np.sqrt(np.sum((share * demo.estimates.se) ** 2)))
     assert f"all {demo._summary.numbers[0](pooled)} " in words_of(page_of(demo, tmp_path))
 
 

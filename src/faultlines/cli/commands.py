@@ -174,6 +174,7 @@ def experiment(
     claim: opt.Claim,
     refine: opt.Refine = True,
     split_unit: opt.SplitUnit = None,
+    tried: opt.SelfCheck,
     fail_on_split: opt.FailOnSplit = False,
     output: opt.Output,
 ) -> None:
@@ -182,7 +183,7 @@ def experiment(
 
     made = experiment_metrics(metric, arms)
     how = _settings(claim, refine, rows.min_size)
-    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, output, fail_on_split)
+    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split)
 
 
 @_command(
@@ -201,6 +202,7 @@ def model(
     claim: opt.Claim,
     refine: opt.Refine = True,
     split_unit: opt.SplitUnit = None,
+    self_check: opt.SelfCheckRuns = None,
     fail_on_split: opt.FailOnSplit = False,
     output: opt.Output,
 ) -> None:
@@ -209,7 +211,8 @@ def model(
 
     made = model_metrics(metric, predictions)
     how = _settings(claim, refine, rows.min_size)
-    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, output, fail_on_split)
+    tried = opt.SelfCheck(self_check=self_check)
+    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split)
 
 
 def _clustered(
@@ -218,15 +221,18 @@ def _clustered(
     claim: opt.Claim,
     split_unit: str | None,
     how: dict[str, Any],
+    tried: opt.SelfCheck,
     output: opt.Output,
     fail_on_split: bool,
 ) -> None:
     """Cluster rows by each metric, correct for their number, and say what was found."""
     from faultlines.cli.gate import answer, gate
     from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.cli.selfcheck import SelfChecks
     from faultlines.clustering import cluster_metrics, holm
 
     guarantee = chosen_guarantee(claim, split_unit)
+    self_checks = SelfChecks.of(tried, made, guarantee)
     if "-" in rows.files:
         remedy = "Give files, or a table with one row per group to: faultlines estimates -."
         raise InputError("file='-'", "rows are not read from standard input", remedy)
@@ -238,7 +244,10 @@ def _clustered(
         found = holm(found, claim.alpha)
         targets.say(f"{len(found)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
     targets.say("\n\n".join(str(one) for one in found))
-    targets.write(found, claim.alpha)
+    results = self_checks.run(rows.files, by, how)
+    for line in self_checks.lines(results):
+        targets.say(f"\n{line}")
+    targets.write(found, claim.alpha, results)
     if fail_on_split:
         answer(found)
 

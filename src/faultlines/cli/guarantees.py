@@ -13,17 +13,19 @@ if TYPE_CHECKING:
 
 # What may stand behind the colon, as in holdout:0.3.
 _SIZES: dict[str, tuple[str, type[Any]]] = {"holdout": ("fraction", float), "folds": ("n", int)}
+# Other words for the calibrated guarantee.
+_ALSO: dict[str, dict[str, Any]] = {"stepdown": {"stepdown": True}, "topmerge": {"scan": False}}
 
 
 def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
     """The guarantee that was asked for."""
     from faultlines.guarantees.choose import GUARANTEES
 
-    known = {**GUARANTEES, "stepdown": GUARANTEES["calibrated"]}
+    known = {**GUARANTEES, **dict.fromkeys(_ALSO, GUARANTEES["calibrated"])}
     kind, colon, size = claim.guarantee.partition(":")
     if kind not in known:
         raise InputError(f"guarantee={claim.guarantee!r}", "is not known", did_you_mean(kind, known))
-    settings: dict[str, Any] = {"stepdown": True} if kind == "stepdown" else {}
+    settings: dict[str, Any] = dict(_ALSO.get(kind, {}))
     if colon:
         settings |= _size(claim.guarantee, kind, size)
     for option, parameter, value in (("draws", "draws", claim.draws), ("split_unit", "unit", split_unit)):

@@ -64,7 +64,9 @@ class Rows:
         list[str],
         _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups."),
     ]
-    min_size: Annotated[float | None, _number(DATA, "Rows a group needs in every arm. Default: 20.")] = None
+    min_size: Annotated[
+        float | None, _number(DATA, "Rows a group needs in every arm. Default: 20; rates 5, auc 10.")
+    ] = None
 
 
 # --------------------------------------------------------------------------------------- metric
@@ -122,12 +124,14 @@ class Claim:
         str,
         _option(
             GUARANTEE,
-            "calibrated, stepdown (finer), holdout or holdout:0.3, folds or folds:10, bonferroni (the paper's α/K²).",
+            "calibrated, topmerge (calibrated without the scan for lone groups), holdout or holdout:0.3, folds or "
+            "folds:10, bonferroni (the paper's α/K²).",
             metavar="NAME",
         ),
     ] = "calibrated"
     draws: Annotated[
-        int | None, _number(GUARANTEE, "For calibrated and stepdown: draws. Default: 10,000, fewer for many groups.")
+        int | None,
+        _number(GUARANTEE, "For calibrated and topmerge: draws. Default: 1,000 and 10,000, fewer for many groups."),
     ] = None
     tolerance: Annotated[
         float, _number(GUARANTEE, "Effects at most this far apart count as similar, in units of the metric.")
@@ -139,6 +143,27 @@ Refine = Annotated[bool, _option(GUARANTEE, "Move border groups to the cluster o
 SplitUnit = Annotated[
     str | None, _column(GUARANTEE, "For holdout and folds: column whose values stay together. Default: --unit, if any.")
 ]
+
+SelfCheckRuns = Annotated[
+    int | None,
+    _option(
+        GUARANTEE,
+        "Shuffle group labels so many times, and say how often clusters are claimed then: at most α, if all is well.",
+        "--self-check",
+        metavar="N",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelfCheck:
+    """Whether the promise is tried out on the rows."""
+
+    self_check: SelfCheckRuns = None
+    self_check_arms: Annotated[
+        bool, _option(GUARANTEE, "For --self-check: shuffle the variants instead of the groups.", "--self-check-arms")
+    ] = False
+
 
 # ------------------------------------------------------------------------------ gate and output
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from faultlines.cli.options import Output
     from faultlines.clustering import Clustering
+    from faultlines.result.selfcheck import SelfCheck
 
 # JSON lets these stand as they are, and terminals act on some of them; escaped they are the same data.
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -51,10 +52,13 @@ class Targets:
         elif self.json is not None:
             files.write("json", self.json, safe + "\n")
 
-    def write(self, found: Sequence[Clustering], alpha: float) -> None:
+    def write(self, found: Sequence[Clustering], alpha: float, self_checks: Sequence[SelfCheck] = ()) -> None:
         """JSON, page and pictures of results; several are one list, one page, and numbered pictures."""
         if self.json is not None or self.json_to_stdout:
-            self.write_json(found[0].to_json() if len(found) == 1 else _together(found, alpha))
+            plain = [one.summary() for one in found]
+            for told, check in zip(plain, self_checks, strict=False):
+                told["self_check"] = check.to_dict()
+            self.write_json(dumped(plain[0] if len(plain) == 1 else _together(plain, alpha)))
         if self.report is not None:
             from faultlines.clustering import write_page
 
@@ -62,16 +66,17 @@ class Targets:
             note = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}: each has a threshold of its own."
             names = [one.groups.measure for one in found]
             several = note if len(found) > 1 else None
-            write_page(found, names, self.report, title=self.title, note=several, command=command)
+            write_page(
+                found, names, self.report, title=self.title, note=several, command=command, self_checks=self_checks
+            )
         for one, path in zip(found, self.plots, strict=False):
             from faultlines.show import chart
 
             chart.save(one._summary, path)
 
 
-def _together(found: Sequence[Clustering], alpha: float) -> str:
-    whole = {"correction": "holm", "alpha": alpha, "metrics": [one.summary() for one in found]}
-    return dumped(whole)
+def _together(plain: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
+    return {"correction": "holm", "alpha": alpha, "metrics": plain}
 
 
 def dumped(plain: dict[str, Any]) -> str:

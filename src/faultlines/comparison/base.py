@@ -136,6 +136,10 @@ class Comparison(Protocol):
         """Whether it is one effect with known standard errors and no tolerance, which many can be judged at once."""
 
     @property
+    def can_scan(self) -> bool:
+        """Whether a scan for groups apart from the rest goes with it: one effect, and no tolerance."""
+
+    @property
     def data(self) -> Sequence[FloatArray | None]:
         """The numbers behind it, for a fingerprint."""
 
@@ -206,6 +210,11 @@ class OfEstimates:
     @property
     def draws_are_counted(self) -> bool:
         """Never: lengths of draws are integrated, so p is right at any level."""
+        return False
+
+    @property
+    def can_scan(self) -> bool:
+        """Only one effect without a tolerance has an order to scan along."""
         return False
 
     @property

@@ -158,6 +158,11 @@ class Similarity:
         return True
 
     @property
+    def can_scan(self) -> bool:
+        """A test of one's own has no order to scan along."""
+        return False
+
+    @property
     def is_plain(self) -> bool:
         """Never: a test is judged one experiment at a time."""
         return False

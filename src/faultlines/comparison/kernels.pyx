@@ -14,7 +14,7 @@ K² comparisons.
 
 from libc.math cimport INFINITY, asin, exp, fabs, lgamma, log, log1p, sin, sqrt
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy
 
 
@@ -768,3 +768,417 @@ def unfold(const int64_t[:, ::1] merges, int64_t[::1] order, int64_t[::1] gaps):
         for t in range(n - 1):
             gaps[t] = at[gaps[t]]
     free(first)
+
+
+# ------------------------------------------------------------------------------------------------------------ the scan
+
+
+def pack_scores(const double[:, ::1] effects, const double[:, ::1] weight, double[:, ::1] scores):
+    """Distances from the weighted mean of each row in standard errors, sortable, with their groups in the last bits."""
+    cdef Py_ssize_t rows = effects.shape[0], groups = effects.shape[1], r, i, w
+    cdef int64_t low = _bits_for(groups)
+    cdef double total, centre
+    if weight.shape[1] != groups or (weight.shape[0] != 1 and weight.shape[0] != rows):
+        raise ValueError("pack_scores: shapes do not match")
+    if scores.shape[0] != rows or scores.shape[1] != groups:
+        raise ValueError("pack_scores: shapes do not match")
+    with nogil:
+        for r in range(rows):
+            w = r if weight.shape[0] != 1 else 0
+            total = 0.0
+            centre = 0.0
+            for i in range(groups):
+                total += weight[w, i]
+                centre += weight[w, i] * effects[r, i]
+            centre /= total
+            for i in range(groups):
+                scores[r, i] = _packed((effects[r, i] - centre) * sqrt(weight[w, i]), low, i)
+
+
+cdef inline Py_ssize_t _group(double packed, int64_t low) noexcept nogil:
+    cdef int64_t bits
+    memcpy(&bits, &packed, sizeof(double))
+    return <Py_ssize_t>(bits & low)
+
+
+cdef void _scan(
+    const double* packed, const double* weight, double* roots, Py_ssize_t groups, int64_t low
+) noexcept nogil:
+    """Root of the likelihood ratio of the j lowest scores against the rest, for j = 1 … groups − 1."""
+    cdef double total = 0.0, mass = 0.0, moment = 0.0, own, rest
+    cdef Py_ssize_t i, g
+    for i in range(groups):
+        total += weight[i]
+    for i in range(groups - 1):
+        g = _group(packed[i], low)
+        own = weight[g]
+        mass += own
+        moment += packed[i] * sqrt(own)
+        rest = total - mass
+        # Where one group holds nearly all weight, what is left of it is rounding.
+        roots[i] = fabs(moment) * sqrt(total / (mass * rest)) if rest > 1e-12 * total else 0.0
+
+
+def scan_sums(const double[:, ::1] packed, const double[:, ::1] weight, double[::1] sums, double[::1] squares):
+    """Add up the roots that the scan finds in rows of packed, sorted scores, and their squares, for every j."""
+    cdef Py_ssize_t rows = packed.shape[0], groups = packed.shape[1], r, j
+    cdef int64_t low = _bits_for(groups)
+    cdef double* roots
+    if weight.shape[1] != groups or (weight.shape[0] != 1 and weight.shape[0] != rows):
+        raise ValueError("scan_sums: shapes do not match")
+    if sums.shape[0] != groups - 1 or squares.shape[0] != groups - 1:
+        raise ValueError("scan_sums: shapes do not match")
+    roots = <double*>malloc(groups * sizeof(double))
+    if roots == NULL:
+        raise MemoryError
+    with nogil:
+        for r in range(rows):
+            _scan(&packed[r, 0], &weight[r if weight.shape[0] != 1 else 0, 0], roots, groups, low)
+            for j in range(groups - 1):
+                sums[j] += roots[j]
+                squares[j] += roots[j] * roots[j]
+    free(roots)
+
+
+def scan_peaks(
+    const double[:, ::1] packed, const double[:, ::1] weight, const double[::1] mean, const double[::1] spread,
+    double[::1] peak, int64_t[::1] place
+):
+    """The largest standardised root of every row of packed, sorted scores, and how many scores it cuts off."""
+    cdef Py_ssize_t rows = packed.shape[0], groups = packed.shape[1], r, j
+    cdef int64_t low = _bits_for(groups)
+    cdef double value
+    cdef double* roots
+    if weight.shape[1] != groups or (weight.shape[0] != 1 and weight.shape[0] != rows):
+        raise ValueError("scan_peaks: shapes do not match")
+    if mean.shape[0] != groups - 1 or spread.shape[0] != groups - 1 or peak.shape[0] != rows or place.shape[0] != rows:
+        raise ValueError("scan_peaks: shapes do not match")
+    roots = <double*>malloc(groups * sizeof(double))
+    if roots == NULL:
+        raise MemoryError
+    with nogil:
+        for r in range(rows):
+            _scan(&packed[r, 0], &weight[r if weight.shape[0] != 1 else 0, 0], roots, groups, low)
+            peak[r] = -INFINITY
+            place[r] = 1
+            for j in range(groups - 1):
+                value = (roots[j] - mean[j]) / spread[j]
+                if value > peak[r]:
+                    peak[r] = value
+                    place[r] = j + 1
+    free(roots)
+
+
+def scan_reach(
+    const double[:, ::1] packed, const double[:, ::1] weight, const double[::1] radius, const double[::1] mean,
+    const double[::1] spread, double critical, double[::1] reach
+):
+    """The squared length that the direction of each row needs for some standardised root to reach a critical value."""
+    cdef Py_ssize_t rows = packed.shape[0], groups = packed.shape[1], r, j
+    cdef int64_t low = _bits_for(groups)
+    cdef double most, share
+    cdef double* roots
+    if weight.shape[1] != groups or (weight.shape[0] != 1 and weight.shape[0] != rows):
+        raise ValueError("scan_reach: shapes do not match")
+    if mean.shape[0] != groups - 1 or spread.shape[0] != groups - 1 or radius.shape[0] != rows or reach.shape[0] != rows:
+        raise ValueError("scan_reach: shapes do not match")
+    roots = <double*>malloc(2 * groups * sizeof(double))
+    if roots == NULL:
+        raise MemoryError
+    with nogil:
+        for j in range(groups - 1):
+            share = mean[j] + critical * spread[j]
+            roots[groups + j] = 1.0 / share if share > 0 else INFINITY
+        for r in range(rows):
+            _scan(&packed[r, 0], &weight[r if weight.shape[0] != 1 else 0, 0], roots, groups, low)
+            most = 0.0
+            for j in range(groups - 1):
+                share = roots[j] * roots[groups + j]
+                if share > most:
+                    most = share
+            reach[r] = radius[r] / (most * most) if most > 0 else INFINITY
+    free(roots)
+
+
+def fit_mixture(
+    const double[::1] theta, const double[::1] weight, double[::1] level, double[::1] share, double[:, ::1] posterior,
+    int free_shares, int rounds, double enough
+):
+    """Levels and shares of a mixture with known precisions by EM, from where they are; its log-likelihood.
+
+    The log-likelihood leaves out what does not depend on levels and shares. Shares are kept off zero by a tenth of a group.
+    """
+    cdef Py_ssize_t groups = theta.shape[0], count = level.shape[0], i, j, step
+    cdef double likelihood = -INFINITY, before, most, total, value
+    cdef double* sums
+    if weight.shape[0] != groups or share.shape[0] != count or posterior.shape[0] != groups or posterior.shape[1] != count:
+        raise ValueError("fit_mixture: shapes do not match")
+    sums = <double*>malloc(4 * count * sizeof(double))
+    if sums == NULL:
+        raise MemoryError
+    with nogil:
+        for step in range(rounds):
+            before = likelihood
+            likelihood = 0.0
+            for j in range(count):
+                sums[j] = 0.0
+                sums[count + j] = 0.0
+                sums[2 * count + j] = 0.0
+                sums[3 * count + j] = log(share[j])
+            for i in range(groups):
+                most = -INFINITY
+                for j in range(count):
+                    value = theta[i] - level[j]
+                    value = sums[3 * count + j] - 0.5 * weight[i] * value * value
+                    posterior[i, j] = value
+                    if value > most:
+                        most = value
+                total = 0.0
+                for j in range(count):
+                    # What is a million million times less likely is not worth its exponential.
+                    posterior[i, j] = exp(posterior[i, j] - most) if posterior[i, j] - most > -30.0 else 0.0
+                    total += posterior[i, j]
+                likelihood += most + log(total)
+                for j in range(count):
+                    posterior[i, j] /= total
+                    sums[j] += posterior[i, j]
+                    sums[count + j] += posterior[i, j] * weight[i]
+                    sums[2 * count + j] += posterior[i, j] * weight[i] * theta[i]
+            if likelihood - before < enough:
+                break
+            for j in range(count):
+                if free_shares:
+                    share[j] = (sums[j] + 0.1) / (groups + 0.1 * count)
+                if sums[count + j] > 0:
+                    level[j] = sums[2 * count + j] / sums[count + j]
+    free(sums)
+    return likelihood
+
+
+cdef inline void _ranked(const double* values, double* ranked, Py_ssize_t groups) noexcept nogil:
+    """Sort some dozens of different numbers by counting: comparing with all others takes no branch to guess wrong."""
+    cdef Py_ssize_t i, j
+    cdef int64_t rank
+    cdef double value
+    for i in range(groups):
+        value = values[i]
+        rank = 0
+        for j in range(groups):
+            rank += values[j] < value
+        ranked[rank] = value
+
+
+cdef int _rising(const void* a, const void* b) noexcept nogil:
+    cdef double x = (<const double*>a)[0], y = (<const double*>b)[0]
+    return (x > y) - (x < y)
+
+
+cdef double _draw_few(
+    const double* normal, const double* root, const double* weight, double total, double* scores, double* packed,
+    double* edge, Py_ssize_t groups, int64_t low
+) noexcept nogil:
+    """Top merge of one draw of some dozens of groups; its sorted scores go to `scores`.
+
+    Does what pack, pack_scores, two sorts and top_heights do, in the core's own cache. `edge` has room for 3 × groups.
+    """
+    cdef double* mean = edge + groups
+    cdef double* ordered = mean + groups
+    cdef double centre = 0.0
+    cdef Py_ssize_t i
+    for i in range(groups):
+        centre += root[i] * normal[i]
+        packed[i] = _packed(normal[i] / root[i], low, i)
+    centre /= total
+    _ranked(packed, mean, groups)
+    for i in range(groups):
+        ordered[i] = weight[_group(mean[i], low)]
+        packed[i] = _packed(normal[i] - centre * root[i], low, i)
+    _ranked(packed, scores, groups)
+    return _walk(mean, ordered, edge, NULL, NULL, NULL, groups, NORMAL, 0.0)
+
+
+cdef double _prepared(const double* scale, double* root, double* weight, double* shift, Py_ssize_t groups) noexcept nogil:
+    cdef double total = 0.0
+    cdef Py_ssize_t i
+    _common_shift(scale, shift, groups)
+    for i in range(groups):
+        root[i] = 1.0 / scale[i]
+        weight[i] = root[i] * root[i]
+        total += weight[i]
+    return total
+
+
+def draw_few(
+    const double[:, ::1] normal, const double[::1] scale, double[::1] top, double[:, ::1] scores, double[::1] radius
+):
+    """Top merges, sorted scores and squared lengths of draws of some dozens of groups, in one pass."""
+    cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], r
+    cdef int64_t low = _bits_for(groups)
+    cdef double total
+    cdef double* room
+    if scale.shape[0] != groups or top.shape[0] != rows or scores.shape[0] != rows or scores.shape[1] != groups:
+        raise ValueError("draw_few: shapes do not match")
+    if radius.shape[0] != rows:
+        raise ValueError("draw_few: shapes do not match")
+    room = <double*>malloc(7 * groups * sizeof(double))
+    if room == NULL:
+        raise MemoryError
+    with nogil:
+        total = _prepared(&scale[0], room, room + groups, room + 2 * groups, groups)
+        for r in range(rows):
+            radius[r] = _squared_length(&normal[r, 0], room + 2 * groups, groups)
+            top[r] = _draw_few(
+                &normal[r, 0], room, room + groups, total, &scores[r, 0], room + 3 * groups, room + 4 * groups, groups, low
+            )
+    free(room)
+
+
+cdef void _learn_few(
+    const double* normal, Py_ssize_t rows, const double* root, const double* weight, double total, Py_ssize_t groups,
+    double tail, double* scores, double* roots, double* tops, double* packed, double* edge, double* learnt
+) noexcept nogil:
+    """What noise does to the statistics of some dozens of groups.
+
+    `learnt` receives the mean root of the scan for every j, then its spread, then mean, spread and a high quantile of
+    the root of the top merge, and that of the largest standardised root of the scan.
+    """
+    cdef Py_ssize_t r, j, count = groups - 1, place = <Py_ssize_t>(tail * rows)
+    cdef int64_t low = _bits_for(groups)
+    cdef double value, sums = 0.0, squares = 0.0
+    cdef double* spread = learnt + count
+    cdef double* others = spread + count
+    if place > rows - 1:
+        place = rows - 1
+    for j in range(2 * count):
+        learnt[j] = 0.0
+    for r in range(rows):
+        tops[r] = sqrt(_draw_few(normal + r * groups, root, weight, total, scores + r * groups, packed, edge, groups, low))
+        sums += tops[r]
+        _scan(scores + r * groups, weight, roots, groups, low)
+        for j in range(count):
+            learnt[j] += roots[j]
+            spread[j] += roots[j] * roots[j]
+    for j in range(count):
+        learnt[j] /= rows
+        value = spread[j] / rows - learnt[j] * learnt[j]
+        if value < 1e-12 * learnt[j] * learnt[j]:
+            value = 1e-12 * learnt[j] * learnt[j]
+        spread[j] = sqrt(value + 1e-300)
+    sums /= rows
+    for r in range(rows):
+        squares += (tops[r] - sums) * (tops[r] - sums)
+    others[0] = sums
+    others[1] = sqrt(squares / rows)
+    if others[1] < 1e-6 * sums:
+        others[1] = 1e-6 * sums
+    if others[1] < 1e-300:
+        others[1] = 1e-300
+    qsort(tops, rows, sizeof(double), _rising)
+    others[2] = tops[place]
+    for r in range(rows):
+        _scan(scores + r * groups, weight, roots, groups, low)
+        tops[r] = -INFINITY
+        for j in range(count):
+            value = (roots[j] - learnt[j]) / spread[j]
+            if value > tops[r]:
+                tops[r] = value
+    qsort(tops, rows, sizeof(double), _rising)
+    others[3] = tops[place]
+
+
+def learn_few(const double[:, ::1] normal, const double[:, ::1] scale, double tail, double[:, ::1] learnt):
+    """What noise does to the statistics of some dozens of groups, for one row of scales after the other."""
+    cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], e
+    cdef double total
+    cdef double* room
+    if scale.shape[1] != groups or learnt.shape[0] != scale.shape[0] or learnt.shape[1] != 2 * groups + 2:
+        raise ValueError("learn_few: shapes do not match")
+    room = <double*>malloc((rows * (groups + 1) + 8 * groups) * sizeof(double))
+    if room == NULL:
+        raise MemoryError
+    with nogil:
+        for e in range(scale.shape[0]):
+            total = _prepared(&scale[e, 0], room, room + groups, room + 2 * groups, groups)
+            _learn_few(
+                &normal[0, 0], rows, room, room + groups, total, groups, tail, room + 8 * groups + rows, room + 7 * groups,
+                room + 8 * groups, room + 3 * groups, room + 4 * groups, &learnt[e, 0]
+            )
+    free(room)
+
+
+def test_few(
+    const double[:, ::1] normal, const double[:, ::1] theta, const double[:, ::1] scale, const double[:, ::1] learnt,
+    const double[::1] length, double[:, ::1] needed
+):
+    """The squared length that each direction of noise needs to show as much as the effects do, row by row.
+
+    The first number of every row is the squared length of the effects themselves. `length` has the mean of a length,
+    its spread, and a high quantile in units of both; `learnt` is what learn_few found. Effects are in the units of `scale`.
+    """
+    cdef Py_ssize_t rows = normal.shape[0], groups = normal.shape[1], count = groups - 1, e, i, r, j
+    cdef int64_t low = _bits_for(groups)
+    cdef double total, centre, critical, value, stretch, long_stretch, top, reach, limit, radius, high, most
+    cdef const double* mean
+    cdef const double* spread
+    cdef const double* others
+    cdef double* room
+    cdef double* draw
+    cdef double* scores
+    cdef double* roots
+    if theta.shape[1] != groups or scale.shape[1] != groups or learnt.shape[1] != 2 * groups + 2 or length.shape[0] != 3:
+        raise ValueError("test_few: shapes do not match")
+    if theta.shape[0] != scale.shape[0] or theta.shape[0] != learnt.shape[0] or theta.shape[0] != needed.shape[0]:
+        raise ValueError("test_few: shapes do not match")
+    if needed.shape[1] != rows + 1:
+        raise ValueError("test_few: shapes do not match")
+    room = <double*>malloc(11 * groups * sizeof(double))
+    if room == NULL:
+        raise MemoryError
+    draw = room + 7 * groups
+    scores = room + 8 * groups
+    roots = room + 9 * groups
+    with nogil:
+        for e in range(theta.shape[0]):
+            mean = &learnt[e, 0]
+            spread = mean + count
+            others = spread + count
+            total = _prepared(&scale[e, 0], room, room + groups, room + 2 * groups, groups)
+            high = others[3] if others[3] > 0.1 else 0.1
+            value = (others[2] - others[0]) / others[1]
+            stretch = high / (value if value > 0.1 else 0.1)
+            long_stretch = high / length[2]
+            # The effects are one more draw: in units of their standard errors.
+            for i in range(groups):
+                draw[i] = theta[e, i] * room[i]
+            radius = _squared_length(draw, room + 2 * groups, groups)
+            top = _draw_few(draw, room, room + groups, total, scores, room + 3 * groups, room + 4 * groups, groups, low)
+            _scan(scores, room + groups, roots, groups, low)
+            critical = stretch * (sqrt(top) - others[0]) / others[1]
+            value = long_stretch * (sqrt(radius) - length[0]) / length[1]
+            critical = value if value > critical else critical
+            for j in range(count):
+                value = (roots[j] - mean[j]) / spread[j]
+                critical = value if value > critical else critical
+            needed[e, 0] = radius
+            top = others[0] + critical / stretch * others[1]
+            top = top * top
+            limit = length[0] + critical / long_stretch * length[1]
+            limit = limit * limit if limit > 0 else 0.0
+            for j in range(count):
+                value = mean[j] + critical * spread[j]
+                roots[groups + j] = 1.0 / value if value > 0 else INFINITY
+            for r in range(rows):
+                radius = _squared_length(&normal[r, 0], room + 2 * groups, groups)
+                value = _draw_few(
+                    &normal[r, 0], room, room + groups, total, scores, room + 3 * groups, room + 4 * groups, groups, low
+                )
+                _scan(scores, room + groups, roots, groups, low)
+                most = 0.0
+                for j in range(count):
+                    reach = roots[j] * roots[groups + j]
+                    most = reach if reach > most else most
+                reach = radius / (most * most) if most > 0 else INFINITY
+                value = top * radius / value if value > 0 else INFINITY
+                reach = value if value < reach else reach
+                needed[e, r + 1] = limit if limit < reach else reach
+    free(room)

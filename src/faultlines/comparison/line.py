@@ -75,6 +75,11 @@ class Line(OfEstimates):
         return self.distance == 0 and self.estimates.dof is None and 2 <= len(self) <= _SIDE_BY_SIDE
 
     @property
+    def can_scan(self) -> bool:
+        """Without a tolerance, and with weights of its own."""
+        return self.distance == 0 and self.weights is None
+
+    @property
     def _theta(self) -> FloatArray:
         return self.estimates.values[:, 0]
 

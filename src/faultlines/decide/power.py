@@ -16,22 +16,20 @@ from faultlines.guarantees.choose import guarantee_of
 from faultlines.progress import progress
 from faultlines.result.clusters import numbered
 from faultlines.result.finding import Finding
-from faultlines.tree.hierarchy import tree_of
-from faultlines.tree.path import clusters_at, cuts
+from faultlines.tree.path import clusters_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from faultlines.comparison.base import Comparison
     from faultlines.comparison.line import Line
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.base import Guarantee
-    from faultlines.tree.path import Path
 
+_FOLLOWED = 200  # experiments that are followed to their clusters
 _HALVINGS = 12
 _DOUBLINGS = 40
 
@@ -316,21 +314,26 @@ class _Trial:
         self.scale = line.estimates.scales[0]
         self.theta, self.se = line.estimates.values[:, 0], line.estimates.errors[:, 0]
         self.centre = float(np.average(self.theta, weights=(self.se.min() / self.se) ** 2))
-        self.critical = guarantee.critical_height(line, alpha, seed)
+        self.detects = guarantee.detector(line, alpha, seed)
 
     def chance(self, gap: float, runs: int, advance: Callable[[int], None]) -> float:
         """Share of experiments in which the split is detected."""
-        if self.critical is None:
+        if self.detects is None:
             return self.run(gap, runs, advance)[0]
         detected = 0
         for levels, noise, _ in self._plans(runs):
-            tops = self.line.tops(self._truth(gap * levels) + self.se * noise)
-            detected += int(np.sum(tops > self.critical))
+            detected += int(np.sum(self.detects(self._truth(gap * levels) + self.se * noise)))
             advance(len(levels))
         return detected / runs
 
     def run(self, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
-        """Shares of experiments in which the split is detected, and recovered exactly."""
+        """Shares of experiments in which the split is detected, and recovered exactly; this from the first ones."""
+        if self.detects is None:
+            return self._followed(gap, runs, advance)
+        return self.chance(gap, runs, advance), self._followed(gap, min(runs, _FOLLOWED), advance)[1]
+
+    def _followed(self, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
+        """The same, every experiment followed to its clusters."""
         detected = recovered = number = 0
         dof = self.line.estimates.dof
         known = None if dof is None else np.minimum(dof, 1e9)
@@ -363,27 +366,20 @@ class _Trial:
 
     def _clustered(self, estimates: Estimates, number: int) -> IntArray | None:
         """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
-        line: Comparison = one_effect(estimates, self.tolerance)
-        path: Path
-        if self.critical is not None:
-            tree = tree_of(line)
-            is_open = tree.gap_heights > self.critical
-            path = cuts(line, tree, np.where(is_open, -1.0, 0.0), refine=True)
-            clusters = 1 + int(is_open.sum())
-        else:
-            guarantee = self.guarantee
-            if getattr(guarantee, "draws", 0) is None:  # a simulation needs no more than tell p from α
-                guarantee = replace(guarantee, draws=max(499, int(5 / self.alpha)))  # type: ignore[type-var]
-            judged = guarantee.judge(line, self.seed + number, refine=True)
-            path, clusters = judged.path, clusters_at(judged.path, float(np.log(self.alpha)))
-            line = judged.reported
-        return numbered(line, path.labels(clusters)) if clusters > 1 else None
+        guarantee = self.guarantee
+        if getattr(guarantee, "draws", 0) is None:  # a simulation needs no more than tell p from α
+            guarantee = replace(guarantee, draws=max(499, int(5 / self.alpha)))  # type: ignore[type-var]
+        # The draws are the same for all: what they show follows from the standard errors, and is learnt once.
+        seed = self.seed if self.detects is not None else self.seed + number
+        judged = guarantee.judge(one_effect(estimates, self.tolerance), seed, refine=True)
+        clusters = clusters_at(judged.path, float(np.log(self.alpha)))
+        return numbered(judged.reported, judged.path.labels(clusters)) if clusters > 1 else None
 
 
 def _smallest(chance: Callable[[float], float], trial: _Trial, target: float, *, upwards: bool) -> float:
     """The gap at which the chance of detection reaches the target: doubled until it does, then halved in."""
     estimates = trial.line.estimates
-    natural = estimates.readable_errors(estimates.values, estimates.errors)
+    natural = estimates.readable_errors(estimates.given, estimates.errors)
     most = trial.scale.largest_gap(upwards)
     low = trial.tolerance
     high = low + float(np.median(natural if natural.min() > 0 else estimates.errors))

@@ -41,13 +41,27 @@ _MOST_PEOPLE = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A group that was left out, why, and what was known of it."""
+    """A group that was left out, why, and what was known of it.
+
+    Attributes:
+        label: The group.
+        reason: Why it was left out.
+        estimate: Its estimate as people read it.
+        se: Its standard error.
+        n: Its size.
+        events: Of a rate, how many of `n` it is about.
+        lower: Lower end of its 95% interval; of a rate, the exact one of Clopper and Pearson.
+        upper: Upper end.
+    """
 
     label: Label
     reason: str
     estimate: float | None = None
     se: float | None = None
     n: float | None = None
+    events: float | None = None
+    lower: float | None = None
+    upper: float | None = None
 
 
 def plain(parts: Sequence[_T]) -> Any:
@@ -75,6 +89,7 @@ class Estimates:
         measure: What was measured, for instance ``"lift of revenue"``.
         cov: The covariance matrices of d things measured together, (K, d, d), where they are not independent.
         parts: Names of the d things.
+        compared: The estimates as they are compared, in the shape of `theta`, where their noise was made more normal.
 
     Raises:
         InputError: If an array has the wrong shape, a standard error is not above zero, or a label occurs twice.
@@ -96,6 +111,7 @@ class Estimates:
     measure: str
     cov: FloatArray | None  # (K, d, d)
     parts: tuple[str, ...]  # names of several effects, none for one
+    given: FloatArray  # (K, d), the values as they were estimated, before skewed noise was straightened
 
     def __init__(
         self,
@@ -111,15 +127,20 @@ class Estimates:
         measure: str = "effect",
         cov: npt.ArrayLike | None = None,
         parts: Sequence[str] | None = None,
+        compared: npt.ArrayLike | None = None,
     ) -> None:
-        values = _columns("theta", theta)
+        given = _columns("theta", theta)
+        values = given if compared is None else _columns("compared", compared, given.shape)
         size, dims = values.shape
         if size == 0:
             raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
         keys, attribute_names = checked_labels(labels, attributes, size)
         matrices = None if cov is None else _covariances(cov, values, keys)
         errors = _errors(se, matrices, values)
-        _require(np.isfinite(values), "theta", values, keys, "must be finite", "Leave this group out, or correct it.")
+        for parameter, array in (("theta", given), ("compared", values)):
+            _require(
+                np.isfinite(array), parameter, array, keys, "must be finite", "Leave this group out, or correct it."
+            )
         _require(
             np.isfinite(errors) & (errors > 0),
             "se",
@@ -130,7 +151,7 @@ class Estimates:
         )
         _check_range(values, errors)
         _check_meaning(scale, measure)
-        shown = values if natural is None else _columns("natural", natural, values.shape)
+        shown = given if natural is None else _columns("natural", natural, values.shape)
         _require(np.isfinite(shown), "natural", shown, keys, "must be finite", "Leave this group out, or correct it.")
         _check_readable(scale, values, errors)
         sizes = None if n is None else _vector("n", n, size)
@@ -149,6 +170,7 @@ class Estimates:
             ("measure", measure),
             ("cov", matrices if dims > 1 else None),
             ("parts", _part_names(parts, dims)),
+            ("given", given),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -207,7 +229,7 @@ class Estimates:
     @property
     def theta(self) -> FloatArray:
         """The estimates: (K,), or (K, d) for several effects."""
-        return self._plain(self.values)
+        return self._plain(self.given)
 
     @property
     def se(self) -> FloatArray:
@@ -237,7 +259,7 @@ class Estimates:
 
     def __repr__(self) -> str:
         by = " × ".join(self.attributes)
-        return f"Estimates({len(self)} groups by {by}, θ from {self.values.min():.4g} to {self.values.max():.4g})"
+        return f"Estimates({len(self)} groups by {by}, θ from {self.given.min():.4g} to {self.given.max():.4g})"
 
     # ---------------------------------------------------------------------------------------- for everything inside
 
@@ -263,14 +285,15 @@ class Estimates:
     def interval_ends(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """The same as (K, d) arrays."""
         reach = np.asarray(-ndtri(alpha / 2) if self.dof is None else -stdtrit(self.dof, alpha / 2)).reshape(-1, 1)
-        lower, upper = (self.readable(self.values + side * reach * self.errors) for side in (-1, 1))
+        lower, upper = (self.readable(self.given + side * reach * self.errors) for side in (-1, 1))
         return np.minimum(lower, self.shown), np.maximum(upper, self.shown)
 
     def subset(self, keep: BoolArray) -> Estimates:
         """The same estimates for the groups where `keep` is true."""
         places = np.flatnonzero(keep)
         return self.changed(
-            theta=self.values[places],
+            theta=self.given[places],
+            compared=self.values[places],
             se=self.errors[places],
             labels=labels_of(some_of(self.keys, places)),
             n=None if self.n is None else self.n[places],
@@ -282,13 +305,16 @@ class Estimates:
     def replaced(self, values: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
         """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
         spread_out = {"se": self.errors * spread, "cov": None if self.cov is None else self.cov * spread**2}
-        return self.changed(theta=values, natural=self.readable(values), **(spread_out | changes))
+        return self.changed(theta=values, compared=None, natural=self.readable(values), **(spread_out | changes))
 
     def changed(self, **changes: Any) -> Estimates:
         """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given."""
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
-        kept |= {"theta": kept.pop("values"), "se": kept.pop("errors"), "natural": kept.pop("shown")}
+        kept |= {"theta": kept.pop("given"), "compared": kept.pop("values")}
+        kept |= {"se": kept.pop("errors"), "natural": kept.pop("shown")}
         kept |= {"labels": labels_of(kept.pop("keys"))}
+        if "theta" in changes and "compared" not in changes:
+            kept["compared"] = None
         kept |= changes
         if kept["cov"] is not None:
             kept["se"] = None

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from faultlines.comparison.base import Comparison
+    from faultlines.comparison.line import Line
+    from faultlines.estimates.estimates import BoolArray
+    from faultlines.estimates.scales import FloatArray
     from faultlines.tree.hierarchy import Hierarchy
     from faultlines.tree.path import Path
+
+    Detector = Callable[[FloatArray], BoolArray]
 
 EVEN = float(np.log(0.5))  # nobody asks for a level above one half: p beyond it are not told apart
 
@@ -45,7 +50,7 @@ class Judged:
     @property
     def log_pvalue(self) -> float:
         """Log of the adjusted p of "all groups are alike"."""
-        return float(self.path.log_pvalues.min(initial=0.0))
+        return self.path.log_pvalue
 
 
 class Guarantee(Protocol):
@@ -100,8 +105,11 @@ class Guarantee(Protocol):
     ) -> list[Judged] | None:
         """Many plain comparisons with the same number of groups in one pass; None where there is no such pass."""
 
-    def critical_height(self, comparison: Comparison, alpha: float, seed: int) -> float | None:
-        """The height above which a merge is a split, where that does not depend on the effects."""
+    def detector(self, line: Line, alpha: float, seed: int) -> Detector | None:
+        """From rows of other effects of the same groups to whether clusters are claimed; None without a short way.
+
+        What is critical follows from the standard errors alone, where they are known.
+        """
 
 
 class Defaults:
@@ -123,8 +131,8 @@ class Defaults:
         """Each experiment is judged on its own."""
         return None
 
-    def critical_height(self, comparison: Comparison, alpha: float, seed: int) -> float | None:
-        """There is no such height."""
+    def detector(self, line: Line, alpha: float, seed: int) -> Detector | None:
+        """There is no short way."""
         return None
 
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from faultlines import checks
 from faultlines.errors import InputError
 from faultlines.guarantees.base import Defaults, Facts, Judged
+from faultlines.guarantees.joint import Tests, effects_of, tested_many, usual_draws
 from faultlines.guarantees.null import calibrated, calibrated_many, critical_height
-from faultlines.guarantees.stepdown import step_down
+from faultlines.guarantees.parallel import in_order
+from faultlines.guarantees.search import Partitions
 from faultlines.tree.hierarchy import tree_of
 from faultlines.tree.path import cuts
 
@@ -19,31 +22,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from faultlines.comparison.base import Comparison
+    from faultlines.comparison.line import Line
+    from faultlines.guarantees.base import Detector
 
 
 _MOST_DRAWS = 100_000_000
+_PORTION = 64  # experiments that go through one compiled pass together
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrated(Defaults):
-    """The chance that groups without any difference would show a merge as high as this one somewhere in their tree.
+    """The chance that groups without any difference would show as much as these do, from draws of such groups.
 
-    Groups that are all alike are drawn again and again with the standard errors at hand, and each draw is
-    agglomerated. A draw has a direction (its pattern of noise) and a length (Cochran's Q); the two are independent, the
-    height of the top merge is proportional to the squared length, and the law of that length is known to be χ² on
-    K − 1 degrees of freedom. So only directions need drawing: p is the average over directions, the data's own
-    included, of the chance that the length reaches the height. Under the null that p is exactly uniform, whatever the
-    number of draws and however small the p, and it needs no fitted tail. See docs/method.md.
+    Groups that are all alike are drawn again and again with the standard errors at hand. A draw has a direction (its
+    pattern of noise) and a length (Cochran's Q); the two are independent, what is looked at rises with the length, and
+    the law of that length is known to be χ² on K − 1 degrees of freedom. So only directions need drawing: p is the
+    average over directions, the data's own included, of the chance that the length is long enough. Under the null that
+    p is exactly uniform, whatever the number of draws and however small the p, and it needs no fitted tail. See
+    docs/method.md.
+
+    What is looked at is the top merge of the tree, a scan for groups that stand apart from all the others, and Q,
+    whichever is least like noise. m clusters are reported when m − 1 are not enough: when in every partition that was
+    tried some cluster, k of the K groups, fails the same test of its own groups at level ¾ α (k − 1)/(K − 1).
 
     With `dof` the standard errors are estimates themselves. Draws then carry estimated variances as well, around true
     ones that are spread as widely as the data's, less the spread that estimation adds. For a `Similarity` draws are
     counted, so p does not fall below 1/(draws + 1), and levels below that are refused.
 
     Args:
-        draws: How many draws at most. Default: 10,000, fewer for very many groups (300 for a million). They are cut
-            short after a tenth when p is clearly large (above 0.2), which keeps p valid.
-        stepdown: Once a split stands, judge each cluster against the null of its own groups, k of the K, at level
-            ¾ α (k − 1)/(K − 1): finer structure is found where there is a coarse one. For one effect on a line.
+        draws: How many draws at most. Default: 1,000 directions, fewer for very many groups; without a scan 10,000.
+            They are cut short when p is clearly large (above 0.2), which keeps p valid.
+        scan: Look for groups that stand apart from the rest too. It goes with one effect and without a tolerance;
+            several effects, counts, tolerances and a `Similarity` are judged by the top merge alone, and the result
+            says so. False: the top merge and one threshold for the whole tree, as in the first release.
+        stepdown: Another name for `scan`, which does what this did and more.
 
     Raises:
         InputError: If `draws` is not a whole number above 0.
@@ -55,6 +67,7 @@ class Calibrated(Defaults):
     """
 
     draws: int | None = None
+    scan: bool = True
     stepdown: bool = False
     name: ClassVar[str] = "calibrated"
     explanation: ClassVar[str] = (
@@ -65,6 +78,7 @@ class Calibrated(Defaults):
     unit: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        checks.flag("scan", self.scan)
         checks.flag("stepdown", self.stepdown)
         if self.draws is not None:
             problem = "must be a whole number above 0, at most 100 million"
@@ -89,54 +103,85 @@ class Calibrated(Defaults):
         parts: Sequence[Comparison] = (),
         cores: int | None = None,
     ) -> Judged:
-        """Adjusted p = P(top merge of groups that are all alike ≥ height)."""
-        if self.stepdown and (comparison.draws_are_counted or comparison.estimates is None):
-            raise _needs_one_effect()
-        if self.stepdown and comparison.estimates is not None and comparison.estimates.dims > 1:
-            raise _needs_one_effect()
-        hierarchy, draws = tree_of(comparison), self._draws(comparison)
-        if self.stepdown:
-            log_p, draws = step_down(comparison, hierarchy, draws, seed, cores)
-        else:
-            log_p, draws = calibrated(comparison, hierarchy.gap_heights, draws, seed, cores=cores)
-        facts: Facts = {"draws": draws, "seed": seed}
-        facts |= {"stepdown": 1} if self.stepdown else {}
-        path = cuts(comparison, hierarchy, log_p, refine=refine)
-        return Judged(path, hierarchy, comparison, comparison, facts, comparison.height_name)
+        """The path of partitions: by test of every cluster's own groups, or by one threshold for the tree."""
+        hierarchy = tree_of(comparison)
+        if self._scans(comparison):
+            effects = effects_of(comparison)
+            tests = Tests(effects, self.draws, seed, cores)
+            path = Partitions(effects, hierarchy, tests, tests.of(np.arange(len(comparison))).log_p, refine)
+            facts: Facts = {"draws": tests.most_draws, "seed": seed, "scan": 1}
+            return Judged(path, hierarchy, comparison, comparison, facts, comparison.height_name)
+        estimates = comparison.estimates
+        if self.stepdown and (comparison.draws_are_counted or estimates is None or estimates.dims > 1):
+            raise InputError(
+                "stepdown=True", "works with one effect on a line", "Leave it out, or cluster the effects one by one."
+            )
+        log_p, draws = calibrated(comparison, hierarchy.gap_heights, self._draws(comparison), seed, cores=cores)
+        cut = cuts(comparison, hierarchy, log_p, refine=refine)
+        facts = {"draws": draws, "seed": seed, "scan": 0}
+        return Judged(cut, hierarchy, comparison, comparison, facts, comparison.height_name)
+
+    def _scans(self, comparison: Comparison) -> bool:
+        return (self.scan or self.stepdown) and comparison.can_scan and len(comparison) > 1
 
     def judge_many(
         self, comparisons: Sequence[Comparison], seed: int, *, refine: bool, advance: Callable[[int], None]
     ) -> list[Judged] | None:
         """The same for many plain comparisons with the same number of groups, in one compiled pass."""
-        if self.stepdown:
-            return None
+        if self.scan or self.stepdown:
+            return self._scan_many(comparisons, seed, refine=refine, advance=advance)
         trees = [tree_of(comparison) for comparison in comparisons]
         draws = self._draws(comparisons[0])
         found = calibrated_many(comparisons, [tree.gap_heights for tree in trees], draws, seed, advance)
         return [
-            Judged(cuts(one, tree, log_p, refine=refine), tree, one, one, {"draws": drawn, "seed": seed})
+            Judged(cuts(one, tree, log_p, refine=refine), tree, one, one, {"draws": drawn, "seed": seed, "scan": 0})
             for one, tree, (log_p, drawn) in zip(comparisons, trees, found, strict=True)
         ]
 
-    def critical_height(self, comparison: Comparison, alpha: float, seed: int) -> float | None:
-        """One threshold for all effects: the null depends on the standard errors alone, where they are known."""
-        known = comparison.estimates is not None and comparison.estimates.dof is None
-        if self.stepdown or not known or comparison.draws_are_counted:
+    def _scan_many(
+        self, comparisons: Sequence[Comparison], seed: int, *, refine: bool, advance: Callable[[int], None]
+    ) -> list[Judged]:
+        """All experiments on the same draws, in one compiled pass; clusters are looked for when they are asked for."""
+        draws = usual_draws(len(comparisons[0])) if self.draws is None else self.draws
+
+        def some(number: int) -> list[Judged]:
+            mine = comparisons[number * _PORTION : (number + 1) * _PORTION]
+            effects = [effects_of(one) for one in mine]
+            made = []
+            log_p, drawn = (array.tolist() for array in tested_many(effects, draws, seed))
+            for one, of_one, p, count in zip(mine, effects, log_p, drawn, strict=True):
+                tree = tree_of(one)
+                path = Partitions(of_one, tree, Tests(of_one, self.draws, seed), p, refine)
+                facts: Facts = {"draws": count, "seed": seed, "scan": 1}
+                made.append(Judged(path, tree, one, one, facts, one.height_name))
+            return made
+
+        found: list[Judged] = []
+        for done in in_order(some, -(-len(comparisons) // _PORTION)):
+            found += done
+            advance(len(done))
+        return found
+
+    def detector(self, line: Line, alpha: float, seed: int) -> Detector | None:
+        """One threshold for all effects, where standard errors are known."""
+        if line.estimates.dof is not None or len(line) < 2:
             return None
-        return critical_height(comparison, alpha, self._draws(comparison), seed)
+        if self._scans(line) and len(line) == 2:
+            apart = -float(ndtri(alpha / 2)) * float(np.hypot(*line.estimates.errors[:, 0]))
+            return lambda theta: np.abs(theta[:, 1] - theta[:, 0]) >= apart
+        if self._scans(line):
+            return Tests(effects_of(line), self.draws, seed).detector(alpha, line.estimates.errors[:, 0])
+        height = critical_height(line, alpha, self._draws(line), seed)
+        return lambda theta: line.tops(theta) > height
 
     def _draws(self, comparison: Comparison) -> int:
         return comparison.default_draws if self.draws is None else int(self.draws)
 
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
-        """How many draws p rests on."""
+        """What was looked at, and how many draws p rests on."""
         if not facts["draws"]:
             return []
-        each = "; each cluster against its own groups" if self.stepdown else ""
-        return [f"Calibrated on {facts['draws']:,} draws, seed {facts['seed']}{each}."]
-
-
-def _needs_one_effect() -> InputError:
-    return InputError(
-        "stepdown=True", "works with one effect on a line", "Leave it out, or cluster the effects one by one."
-    )
+        looked = "Looked at halves and at lone groups" if facts["scan"] else "Looked at the top merge only"
+        if not facts["scan"] and self.scan:
+            looked += " (a scan for lone groups goes with one effect and without a tolerance)"
+        return [f"{looked}; calibrated on {facts['draws']:,} draws, seed {facts['seed']}."]

@@ -70,7 +70,7 @@ def _by_direction(null: Null, heights: FloatArray, top: float, draws: int, cores
     drawn = np.concatenate(fractions)
     log_p = _log_pvalues(heights, drawn, null.length_dof)
     if np.isfinite(null.tail_dof):
-        log_p = _with_heavier_tail(log_p, drawn.size, null.tail_dof)
+        log_p = with_heavier_tail(log_p, drawn.size, null.tail_dof)
     return Calibration(log_p, drawn.size - 1)
 
 
@@ -240,7 +240,7 @@ def _log_exceedance(heights: FloatArray, fractions: FloatArray, shares: FloatArr
     return np.asarray(np.minimum(most[:, 0] + np.log(np.exp(each - most) @ shares), 0.0))
 
 
-def _with_heavier_tail(log_p: FloatArray, drawn: int, dof: float) -> FloatArray:
+def with_heavier_tail(log_p: FloatArray, drawn: int, dof: float) -> FloatArray:
     """Below one in so many draws, let p fall like the tail of Student's t, not like a normal one.
 
     Draws with estimated variances have shown no rarer event than that; what lies beyond is decided by variances that

@@ -17,6 +17,7 @@ import numpy as np
 
 from faultlines.checks import column as checked_column
 from faultlines.checks import flag, text
+from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, Scale
 from faultlines.rows.request import Aggregated, Arms, Input
@@ -42,6 +43,8 @@ class Measured(NamedTuple):
         natural: The estimates as people read them, in the shape of `theta`.
         reason: Why a group cannot be used; "" when it can.
         cov: Covariance matrices of several effects, (K, d, d); None where they are independent.
+        compared: The estimates as groups are compared by them, where skewed noise was straightened; `theta` if None.
+        by_arm: The plain value of every arm, (K, arms), control first; None where there are no arms.
     """
 
     theta: FloatArray
@@ -51,6 +54,8 @@ class Measured(NamedTuple):
     natural: FloatArray
     reason: npt.NDArray[np.object_]
     cov: FloatArray | None = None
+    compared: FloatArray | None = None
+    by_arm: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,9 @@ class Metric:
         parts: Names of the things measured, where there are several.
         pairs: Pairs of variables whose covariance is needed; None for all.
         size_variables: The variables whose counts are compared with `min_size`; None for all.
+        shaped: The variables whose skewness and kurtosis are needed; None for all, where covariances are.
+        min_size: What a group needs by default, in every arm.
+        products: Places of variables w(x − c), w and c, for every weighted mean about `centred`.
 
     Raises:
         InputError: If it has no inputs, or something is not what it must be.
@@ -100,6 +108,9 @@ class Metric:
     parts: tuple[str, ...] = ()
     pairs: tuple[tuple[int, int], ...] | None = None
     size_variables: tuple[int, ...] | None = None
+    shaped: tuple[int, ...] | None = None
+    min_size: float = 10
+    products: tuple[tuple[int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         for parameter in ("name", "size_unit"):
@@ -122,7 +133,8 @@ class Metric:
         if not isinstance(self.parts, tuple | list) or not all(isinstance(part, str) for part in self.parts):
             self._refuse("parts", "must be names", 'Use for example parts=("first", "second").')
         self._check_inputs()
-        if self.size_variables is not None or self.pairs is not None:
+        checked_size(self.min_size)
+        if self.size_variables is not None or self.pairs is not None or self.shaped is not None:
             self._check_places()
 
     def _refuse(self, parameter: str, problem: str, remedy: str) -> None:
@@ -163,6 +175,8 @@ class Metric:
 
         if self.size_variables is not None and not (places(self.size_variables) and self.size_variables):
             self._refuse("size_variables", "must be places of variables", remedy)
+        if self.shaped is not None and not places(self.shaped):
+            self._refuse("shaped", "must be places of variables", remedy)
         if self.pairs is not None and not (
             isinstance(self.pairs, tuple | list) and all(places(pair) and len(pair) == 2 for pair in self.pairs)
         ):
@@ -199,6 +213,8 @@ class Metric:
             self._array("natural", made.natural, theta.shape),
             reason,
             cov,
+            None if made.compared is None else self._array("compared", made.compared, theta.shape),
+            None if made.by_arm is None else self._array("by_arm", made.by_arm, (groups, 2)),
         )
 
     def _array(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from faultlines.checks import column as checked_column
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
 from faultlines.metrics.base import Metric
-from faultlines.metrics.forms import no_variables, value_variables, weight_input
+from faultlines.metrics.forms import no_variables, shaped_of, value_variables, weight_input
 from faultlines.metrics.moments import of_difference, of_lift
 from faultlines.rows.request import Aggregated, Arms, Input
 
@@ -28,6 +29,8 @@ def aggregated(
     sum: str | None = None,  # noqa: A002
     variance: str | None = None,
     sum_squares: str | None = None,
+    skewness: str | None = None,
+    kurtosis: str | None = None,
 ) -> Aggregated:
     """Name the columns of a table that holds counts and moments instead of rows, to be given as a metric's `value`.
 
@@ -37,6 +40,10 @@ def aggregated(
         sum: See `mean`.
         variance: The column of sample variances (n − 1); or `sum_squares`, of sums of squares. Rates need neither.
         sum_squares: See `variance`. Loses precision where the mean is large beside the spread; prefer `variance`.
+        skewness: The column of skewnesses, mean of ((x − x̄)/s)³; with `kurtosis`. Without the two the result says what
+            was assumed: yes/no values are seen by their variance, others are taken to be as skewed as their variances
+            follow their means.
+        kurtosis: The column of kurtoses, mean of ((x − x̄)/s)⁴: 3 for normal values.
 
     Returns:
         The names, for `difference`, `lift`, `mean` and `rate`.
@@ -58,10 +65,15 @@ def aggregated(
             "only one of the two is needed",
             "Name the column of variances or of sums of squares.",
         )
-    for name, column in (("n", n), ("mean", mean), ("sum", sum), ("variance", variance), ("sum_squares", sum_squares)):
-        if column is not None or name == "n":
-            checked_column(name, column)
-    return Aggregated(n, mean, sum, variance, sum_squares)
+    if (skewness is None) != (kurtosis is None):
+        given = f"skewness={shorten(skewness)}, kurtosis={shorten(kurtosis)}"
+        raise InputError(given, "both or none are needed", "Name both columns, or leave both out.")
+    made = Aggregated(n, mean, sum, variance, sum_squares, skewness, kurtosis)
+    for field in fields(made):
+        column = getattr(made, field.name)
+        if column is not None or field.name == "n":
+            checked_column(field.name, column)
+    return made
 
 
 def with_variance(value: Aggregated) -> Aggregated:
@@ -280,6 +292,8 @@ class _Options:
             size_unit="units" if self.unit else "rows",
             centred={"centre": "x"} if self.weight is not None and denom is None else {},
             scale=scale,
+            shaped=shaped_of(inputs),
+            products=((0, 1, 2),) if self.weight is not None and denom is None else (),
         )
 
     def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:

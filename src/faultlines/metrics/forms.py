@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     Form = Callable[[Columns], Any]
 
 
+FEW = 5  # rows a rate needs: Anscombe's scale keeps its variance down to a handful
+
+
 def weight_input(weight: str) -> Input:
     """The input of a column of weights."""
     return Input(weight, "weight", per_unit=True, parameter="weight")
@@ -33,18 +36,43 @@ def mean_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | No
     inputs = {**inputs, "w": weight_input(weight)}
     if set(inputs) == {"x", "w"}:
         formula = partial(of_population, weighted=True)
-        return Metric(name, inputs, value_variables, formula, centred={"centre": "x"})
-    return Metric(name, inputs, partial(_weighted, form=form), partial(of_population, ratio=True, weighted=True))
+        return Metric(
+            name,
+            inputs,
+            value_variables,
+            formula,
+            centred={"centre": "x"},
+            shaped=shaped_of(inputs),
+            products=((0, 1, 2),),
+        )
+    formula = partial(of_population, ratio=True, weighted=True)
+    return Metric(name, inputs, partial(_weighted, form=form), formula, shaped=(0, 1))
 
 
 def rate_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | None, size_unit: str = "rows") -> Metric:
     """The share of rows for which something is 1 among those for which it is not null; `size_unit` names those."""
     if weight is None:
         variables = partial(_plain, form=form)
-        return Metric(name, inputs, variables, of_rate, scale=ANSCOMBE, needs_covariance=False, size_unit=size_unit)
+        return Metric(
+            name,
+            inputs,
+            variables,
+            of_rate,
+            scale=ANSCOMBE,
+            needs_covariance=False,
+            size_unit=size_unit,
+            min_size=FEW,
+        )
     inputs = {**inputs, "w": weight_input(weight)}
-    formula = partial(of_rate, weighted=True)
-    return Metric(name, inputs, partial(_weighted_share, form=form), formula, scale=ANSCOMBE, size_unit=size_unit)
+    formula, variables = partial(of_rate, weighted=True), partial(_weighted_share, form=form)
+    return Metric(name, inputs, variables, formula, scale=ANSCOMBE, size_unit=size_unit, shaped=())
+
+
+def shaped_of(inputs: Mapping[str, Input]) -> tuple[int, ...]:
+    """Places of the variables of `value_variables` whose shape makes that of the terms: x, y or w, covariate."""
+    places = (0, 1) if "y" in inputs or "w" in inputs else (0,)
+    last = 3 if "w" in inputs else 2 if "y" in inputs else 1
+    return (*places, last) if "z" in inputs else places
 
 
 def value(c: Columns) -> Any:

@@ -13,13 +13,12 @@ from faultlines.estimates.scales import Scales
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.moments import mark, reasons
 from faultlines.rows.expressions import formed
-from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from faultlines.metrics.base import FloatArray
-    from faultlines.rows.request import Columns, Input
+    from faultlines.rows.request import Columns, Input, Moments
 
 _OF = "__"  # stands between a metric's number and its roles
 
@@ -65,7 +64,18 @@ def joint(*metrics: Metric) -> Metric:
         parts=names,
         pairs=(*layout.within, *layout.copies),
         size_variables=tuple(range(layout.total)),
+        shaped=tuple(places[i] for m, places in zip(metrics, layout.own, strict=True) for i in _shaped(m, len(places))),
+        min_size=max(metric.min_size for metric in metrics),
+        products=tuple(
+            (own[a], own[b], own[c]) for m, own in zip(metrics, layout.own, strict=True) for a, b, c in m.products
+        ),
     )
+
+
+def _shaped(metric: Metric, count: int) -> tuple[int, ...]:
+    if not metric.needs_covariance:
+        return ()
+    return tuple(range(count)) if metric.shaped is None else metric.shaped
 
 
 def _check(metrics: tuple[Metric, ...]) -> None:
@@ -149,8 +159,8 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured
     derivatives are taken by moving a mean a little, so that any metric has them. The standard errors stay those of the
     metrics.
     """
-    own = [list(places) for places in layout.own]
-    moments = [Moments(m.n[..., p], m.mean[..., p], m.cov[..., p, :][..., p]) for p in own]
+    own = layout.own
+    moments = [m.of_variables(places) for places in own]
     parts = [metric.measured(moment) for metric, moment in zip(metrics, moments, strict=True)]
     reason = reasons(len(m.n))
     for metric, part in zip(metrics, parts, strict=True):
@@ -159,6 +169,7 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured
     theta, se, natural = (
         np.stack([getattr(part, name) for part in parts], axis=1) for name in ("theta", "se", "natural")
     )
+    compared = np.stack([part.theta if part.compared is None else part.compared for part in parts], axis=1)
     with np.errstate(all="ignore"):
         slopes = [_slopes(metric, moment) for metric, moment in zip(metrics, moments, strict=True)]
         slope = np.concatenate(slopes, axis=2)  # (K, arms, variables)
@@ -183,6 +194,7 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured
         natural,
         reason,
         correlation * (se[:, :, None] * se[:, None, :]),
+        compared,
     )
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of, some_of
-from faultlines.metrics.base import Metric
+from faultlines.metrics.base import Measured, Metric
+from faultlines.metrics.readout import Readout
+from faultlines.metrics.variances import assumed_shape
+from faultlines.metrics.warnings import warnings
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Split
 
@@ -19,16 +24,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from faultlines.metrics.base import FloatArray, Measured
+    from faultlines.metrics.base import FloatArray
     from faultlines.rows.bins import Bins
     from faultlines.rows.request import Grouped, Moments
 
     By = str | Bins | Sequence[str | Bins]
     Reasons = npt.NDArray[np.object_]
 
-__all__ = ["MIN_SIZE", "Measurement", "Split", "measure", "measure_all", "measure_parts"]
-
-MIN_SIZE = 20  # rows (units) a group needs in every arm, unless the user says otherwise
+__all__ = ["Measurement", "Split", "measure", "measure_all", "measure_parts"]
 
 
 class Measurement(NamedTuple):
@@ -39,12 +42,14 @@ class Measurement(NamedTuple):
         excluded: The other groups, each with its reason.
         dropped: How many rows were not used, by reason.
         by: What the groups are; quantiles have become the edges they were in these rows.
+        readout: The moments behind the estimates, and what a reader must know about the rows.
     """
 
     estimates: Estimates
     excluded: tuple[Excluded, ...]
     dropped: Mapping[str, int]
     by: tuple[str | Bins, ...]
+    readout: Readout | None = None
 
 
 def measure(data: object, by: By, metric: Metric, *, min_size: float | None = None) -> Measurement:
@@ -55,7 +60,8 @@ def measure(data: object, by: By, metric: Metric, *, min_size: float | None = No
         by: The column, or the columns, whose combinations are the groups; `fl.bins(...)` cuts a numeric one.
         metric: What to measure.
         min_size: Groups with fewer than this are left out, counted where the estimate comes from: rows or units in each
-            arm, positives for a true positive rate, and so on. Default: 20.
+            arm, positives for a true positive rate, and so on. Default: that of the metric: 20, for rates 5, for areas
+            under the curve 10.
 
     Returns:
         Estimates, and what was left out.
@@ -129,21 +135,25 @@ def measure_all(
                 f"metric={shorten(metric)}", "is not a metric", 'Use for example fl.rate("converted") or fl.lift(...).'
             )
     attributes = checked_by(by)
-    least = checked_size(MIN_SIZE if min_size is None else min_size)
+    least = None if min_size is None else checked_size(min_size)
     found = read(data, attributes, metrics, split)
     names = attribute_names(attributes)
     measured = []
     for metric, parts in zip(metrics, found.grouped, strict=True):
         if not len(parts[0].keys):
             raise InputError("data", "has no rows", "Give at least one row for each group.")
-        measured.append(_measurements(parts, names, metric, least, found.by))
+        wanted = metric.min_size if least is None else least
+        measured.append(measurements(parts, names, metric, wanted, found.by))
     return measured
 
 
-def _measurements(
+def measurements(
     parts: Sequence[Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
 ) -> tuple[Measurement, ...]:
-    measured = [metric.measured(part.moments) for part in parts]
+    """Groups with their moments as estimates, those that cannot be used left out; once for each part of the rows."""
+    shaped = [_shaped(part, metric) for part in parts]
+    parts = [part for part, _ in shaped]
+    measured = [_measured(part.moments, metric, least) for part in parts]
     keys = parts[0].keys
     reason = np.full(len(keys), "", dtype=object)
     for part, grouped in zip(measured, parts, strict=True):
@@ -164,9 +174,47 @@ def _measurements(
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))
     excluded = _excluded(keys, reason, measured, metric)
     dropped = {why: count for why, count in parts[0].dropped.items() if count}
-    return tuple(
-        Measurement(_estimates(part, places, labels, names, metric), excluded, dropped, by) for part in measured
-    )
+    made = []
+    for part, grouped, (_, assumed) in zip(measured, parts, shaped, strict=True):
+        estimates = _estimates(part, places, labels, names, metric)
+        told = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
+        by_arm = None if part.by_arm is None else part.by_arm[places]
+        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, told)
+        made.append(Measurement(estimates, excluded, dropped, by, readout))
+    return tuple(made)
+
+
+def _measured(moments: Moments, metric: Metric, least: float) -> Measured:
+    """What the metric is in every group; groups too small to be compared have no say in the variances of the others."""
+    everyone = metric.measured(moments)
+    large = np.flatnonzero(_sizes(moments, metric) >= least)
+    if large.size in {0, len(moments.n)}:
+        return everyone
+    compared = metric.measured(moments.of_groups(large))
+    return Measured(*(_put(of_all, of_large, large) for of_all, of_large in zip(everyone, compared, strict=True)))
+
+
+def _put(of_all: Any, of_large: Any, large: Any) -> Any:
+    """The numbers of all groups, with others for some of them."""
+    if of_all is None or of_large is None:
+        return None
+    made = of_all.copy()
+    made[large] = of_large
+    return made
+
+
+def _sizes(moments: Moments, metric: Metric) -> FloatArray:
+    """What is compared with `min_size`."""
+    sizes = moments.n if metric.size_variables is None else moments.n[:, :, list(metric.size_variables)]
+    return np.asarray(sizes.min(axis=(1, 2)))
+
+
+def _shaped(grouped: Grouped, metric: Metric) -> tuple[Grouped, tuple[str, ...]]:
+    """Groups of a table that does not say how its values are distributed, with what it suggests, in words too."""
+    if metric.aggregated is None or not metric.needs_covariance or grouped.moments.skewness is not None:
+        return grouped, ()
+    moments, words = assumed_shape(grouped.moments)
+    return replace(grouped, moments=moments), (words,)
 
 
 def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...], metric: Metric) -> Estimates:
@@ -182,6 +230,7 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
         measure=metric.name,
         cov=None if part.cov is None else part.cov[places],
         parts=metric.parts or None,
+        compared=None if part.compared is None else part.compared[places],
     )
 
 
@@ -194,6 +243,7 @@ def _excluded(
         return ()
     sizes: FloatArray = np.sum([part.n[places] for part in measured], axis=0)
     known: list[tuple[float | None, float | None]] = [(None, None)] * places.size
+    intervals: list[_Interval] = [_Interval()] * places.size
     if len(measured) == 1 and measured[0].theta.reshape(len(keys), -1).shape[1] == 1:
         part = measured[0]
         theta, natural, se = (column.reshape(-1)[places] for column in (part.theta, part.natural, part.se))
@@ -203,22 +253,54 @@ def _excluded(
             (_known(value), _known(error) if np.isfinite(value) and error > 0 else None)
             for value, error in zip(natural.tolist(), errors.tolist(), strict=True)
         ]
+        dof = None if part.dof is None else part.dof[places]
+        intervals = _intervals(natural, theta, se, dof, sizes, metric)
     labels = labels_of(some_of(keys, places))
     return tuple(
-        Excluded(label, str(why), estimate, se, _known(n))
-        for label, why, (estimate, se), n in zip(labels, reason[places], known, sizes.tolist(), strict=True)
+        Excluded(label, str(why), estimate, se, _known(n), *interval)
+        for label, why, (estimate, se), n, interval in zip(
+            labels, reason[places], known, sizes.tolist(), intervals, strict=True
+        )
     )
 
 
+class _Interval(NamedTuple):
+    """Events and the ends of a 95% interval, of a group that is left out."""
+
+    events: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+
+def _intervals(
+    natural: FloatArray, theta: FloatArray, se: FloatArray, dof: FloatArray | None, n: FloatArray, metric: Metric
+) -> list[_Interval]:
+    """Exact intervals of shares, those of Student of other estimates."""
+    with np.errstate(all="ignore"):
+        if metric.scale.is_share:
+            events = natural * n
+            lower = np.where(events > 0, betaincinv(np.maximum(events, 1e-9), n - events + 1, 0.025), 0.0)
+            upper = np.where(events < n, betaincinv(events + 1, np.maximum(n - events, 1e-9), 0.975), 1.0)
+            whole = np.abs(events - np.round(events)) < 1e-6
+            counts = [
+                float(round(e)) if w else None for e, w in zip(np.nan_to_num(events).tolist(), whole, strict=True)
+            ]
+            counts = [count if np.isfinite(value) else None for count, value in zip(counts, natural, strict=True)]
+        else:
+            reach = (-stdtrit(dof, 0.025) if dof is not None else -ndtri(0.025)) * se
+            lower, upper = (metric.scale.natural(theta + side * reach) for side in (-1, 1))
+            counts = [None] * n.size
+    return [_Interval(c, _known(a), _known(b)) for c, a, b in zip(counts, lower, upper, strict=True)]
+
+
 def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    return float(value) if np.isfinite(value) else None
 
 
 def _unusable(measured: Measured, moments: Moments, metric: Metric, least: float) -> Reasons:
     """Why each group cannot be used; "" where it can."""
     reason = measured.reason
-    sizes = moments.n if metric.size_variables is None else moments.n[:, :, list(metric.size_variables)]
-    small = sizes.min(axis=(1, 2)) < least
+    small = _sizes(moments, metric) < least
     words = f"fewer than {least:g} {metric.size_unit}" + (" in an arm" if metric.arms else "")
     reason[(reason == "") & small] = words
     for part in (measured.theta, measured.se, measured.natural):

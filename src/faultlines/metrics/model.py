@@ -11,7 +11,7 @@ from faultlines.checks import number
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Metric
-from faultlines.metrics.forms import mean_of, rate_of
+from faultlines.metrics.forms import FEW, mean_of, rate_of
 from faultlines.metrics.moments import of_area, of_both_rates
 from faultlines.rows.request import Input
 
@@ -285,6 +285,7 @@ def equalized_odds(
         needs_covariance=False,
         size_unit=_SIDES,
         parts=("true positive rate", "false positive rate"),
+        min_size=FEW,
     )
 
 
@@ -296,8 +297,14 @@ def _both_rates(c: Columns, threshold: float | None) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------------------- scores
 
 
+_EITHER_SIDE = 10  # positives and negatives an area needs: with fewer, claims rise to twice the level
+
+
 def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) -> Metric:
     """Area under the curve within each group (Mann–Whitney), with DeLong's variance.
+
+    In small groups DeLong's variance falls to zero where the area comes out near 1, and areas near 1 are skewed. The
+    variances of the placements are therefore steadied as those of any other values are.
 
     Args:
         y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
@@ -324,7 +331,9 @@ def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) ->
     kind = "probability" if bins else "number"
     inputs = _truth(y_true, positive) | {"s": Input(score, kind, parameter="score")}  # type: ignore[arg-type]
     name = f"auc of {score}" + (f" (scores in {bins} bins)" if bins else "")
-    return Metric(name, inputs, _truth_and_score, of_area, ranking=int(bins), size_unit=_SIDES)
+    return Metric(
+        name, inputs, _truth_and_score, of_area, ranking=int(bins), size_unit=_SIDES, shaped=(), min_size=_EITHER_SIDE
+    )
 
 
 def _truth_and_score(c: Columns) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Measured
+from faultlines.metrics.variances import Cumulants, noise_of_arms, steady, straightened
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import FloatArray
     from faultlines.rows.request import Moments
 
+_APART = np.array([-1.0, 1.0])  # treatment less control
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
 
@@ -37,52 +39,126 @@ class _Linear(NamedTuple):
     n: FloatArray
     freedom: FloatArray  # degrees of freedom of the variance
     empty: npt.NDArray[np.bool_]  # whether it is divided by nothing
+    likely: FloatArray  # the value without what is taken for noise
+    skewness: FloatArray  # of the terms, (arms,)
+    excess: FloatArray  # kurtosis of the terms less 3, (arms,)
+    plain: FloatArray  # the value before a covariate
+
+
+class _Terms(NamedTuple):
+    """The terms before a covariate explains some of them, and what it takes to see whether they cancel."""
+
+    value: FloatArray
+    variance: FloatArray
+    positive: FloatArray  # sum of the parts that were added, against which the variance may be rounding
+    shape: Cumulants
+    effective: FloatArray  # the number of equally weighted rows that know as much
+    ratio: FloatArray | None  # x/y, where the terms are (x − r y)/ȳ
+    below: FloatArray  # ȳ
 
 
 def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Linear:
-    """Mean, ratio or weighted mean of every arm, with CUPED when there is a covariate.
-
-    A ratio r = X̄/Ȳ is linear up to second order: its terms are (x − r y)/Ȳ (delta method). A weighted mean is the ratio
-    of w(x − c) and w, plus c, where c is the group's plain mean; a weighted ratio is the ratio of w x and w y. Unequal
-    weights leave Kish's effective number of rows, (Σw)²/Σw², to estimate the variance from.
-    """
+    """Mean, ratio or weighted mean of every arm, with CUPED when there is a covariate; variances are steady."""
     n = m.n[..., 0]
-    x, cov = m.mean[..., 0], m.cov
-    effective, empty = n, np.zeros(n.shape, dtype=bool)
-    if ratio or weighted:
-        y = np.where(m.mean[..., 1] == 0, np.nan, m.mean[..., 1])
-        r, empty = x / y, np.isnan(y)
-        value = r + (m.mean[..., 2] if weighted and not ratio else 0.0)
-        positive = (cov[..., 0, 0] + r**2 * cov[..., 1, 1]) / y**2
-        variance = positive - 2 * r * cov[..., 0, 1] / y**2
-        if weighted:
-            place = 2 if ratio else 1
-            effective = _kish(n, m.mean[..., place], cov[..., place, place])
-            variance = variance * (n - 1) / n * effective / (effective - 1)
-            positive = positive + 1e-12 * value**2
-    else:
-        value, variance = x, cov[..., 0, 0]
-        positive = variance + 1e-12 * value**2
+    terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
+    value, variance, positive, shape = terms.value, terms.variance, terms.positive, terms.shape
     lost = 1
     if covariate:
         lost = 2
-        last = cov.shape[-1] - 1
-        with_z = cov[..., 0, last] if not (ratio or weighted) else (cov[..., 0, last] - r * cov[..., 1, last]) / y
-        of_z, inner = cov[..., last, last], np.maximum(n - 1, 0)
-        sum_z = np.sum(inner * of_z, axis=1, keepdims=True)
-        slope = np.sum(inner * with_z, axis=1, keepdims=True) / np.where(sum_z > 0, sum_z, np.nan)
-        slope = np.nan_to_num(slope)  # a covariate without variance explains nothing
-        z, total = m.mean[..., last], np.sum(n, axis=1, keepdims=True)
-        value = value - slope * (z - np.sum(n * z, axis=1, keepdims=True) / total)
-        positive = positive + slope**2 * of_z
-        variance = (variance - 2 * slope * with_z + slope**2 * of_z) * (total - 2) / (total - 3)
-        # The slope is estimated too; what that adds to the difference of the arms is shared between them.
-        pooled = np.sum(inner * variance, axis=1, keepdims=True) / (total - 2)
-        apart = (z.max(axis=1, keepdims=True) - z.min(axis=1, keepdims=True)) ** 2
-        variance = variance + n / 2 * np.nan_to_num(pooled * apart / sum_z)
+        value, variance, positive, shape = _explained(m, terms)
     # What is left of terms that cancel is rounding, not variance.
     rounding = np.isfinite(variance) & (variance <= 1e-12 * positive)
-    return _Linear(value, np.where(rounding, 0.0, variance), n, effective - lost, empty)
+    variance, freedom = np.where(rounding, 0.0, variance), terms.effective - lost
+    return _steadied(value, variance, n, freedom, shape, np.isnan(terms.below))._replace(plain=terms.value)
+
+
+def _steadied(
+    value: FloatArray,
+    variance: FloatArray,
+    n: FloatArray,
+    freedom: FloatArray,
+    shape: Cumulants,
+    empty: npt.NDArray[np.bool_],
+) -> _Linear:
+    """The same with variances that do not follow the values, arm by arm.
+
+    With two arms there are two rounds: first each by itself, then with what their difference says about the noise.
+    """
+    arms = range(n.shape[1])
+    # Groups that cannot be used for want of rows have no say in the variances of the others.
+    known = np.where(freedom >= 1, variance, np.nan)
+    shapes = [Cumulants(*(part[:, arm] for part in shape)) for arm in arms]
+    made = [steady(n[:, arm], value[:, arm], known[:, arm], shapes[arm]) for arm in arms]
+    if n.shape[1] == 2 and not np.array_equal(value[:, 0], value[:, 1], equal_nan=True):
+        of_means = np.stack([made[arm].variance / n[:, arm] for arm in arms], axis=1)
+        noise = noise_of_arms(value, of_means)
+        made = [steady(n[:, arm], value[:, arm], known[:, arm], shapes[arm], noise[:, arm]) for arm in arms]
+    steadied, made_freedom, of_noise = (
+        np.stack([getattr(one, name) for one in made], axis=1) for name in ("variance", "freedom", "noise")
+    )
+    is_made = np.isfinite(made_freedom)
+    return _Linear(
+        value,
+        np.where(is_made, steadied, variance),
+        n,
+        np.where(is_made, np.maximum(made_freedom, freedom), freedom),
+        empty,
+        value - of_noise,
+        np.array([one.skewness for one in made]),
+        np.array([one.excess for one in made]),
+        value,
+    )
+
+
+def _mean(m: Moments) -> _Terms:
+    value, variance = m.mean[..., 0], m.cov[..., 0, 0]
+    shape, n = Cumulants.of(m, 0), m.n[..., 0]
+    return _Terms(value, variance, variance + 1e-12 * value**2, shape, n, None, np.ones(n.shape))
+
+
+def _ratio(m: Moments, *, weighted: bool, plain: bool) -> _Terms:
+    """A ratio r = X̄/Ȳ is linear up to second order: its terms are (x − r y)/Ȳ (delta method).
+
+    A weighted mean (`plain`) is the ratio of w(x − c) and w, plus c, where c is the group's plain mean; a weighted
+    ratio is the ratio of w x and w y. Unequal weights leave Kish's effective number of rows, (Σw)²/Σw², to estimate
+    the variance from.
+    """
+    n, x, cov = m.n[..., 0], m.mean[..., 0], m.cov
+    y = np.where(m.mean[..., 1] == 0, np.nan, m.mean[..., 1])
+    r = x / y
+    value = r + (m.mean[..., 2] if weighted and plain else 0.0)
+    positive = (cov[..., 0, 0] + r**2 * cov[..., 1, 1]) / y**2
+    variance = positive - 2 * r * cov[..., 0, 1] / y**2
+    made = Cumulants.of(m, 0).less(Cumulants.of(m, 1), cov[..., 0, 1], r)
+    shape = Cumulants(made.variance / y**2, made.third / np.abs(y) ** 3, made.fourth / y**4)
+    effective = n
+    if weighted:
+        place = 1 if plain else 2
+        effective = _kish(n, m.mean[..., place], cov[..., place, place])
+        variance = variance * (n - 1) / n * effective / (effective - 1)
+        positive = positive + 1e-12 * value**2
+    return _Terms(value, variance, positive, shape, effective, r, y)
+
+
+def _explained(m: Moments, terms: _Terms) -> tuple[FloatArray, FloatArray, FloatArray, Cumulants]:
+    """Value, variance, its positive parts and shape once a covariate has explained what it can (CUPED)."""
+    n, cov = m.n[..., 0], m.cov
+    last, r, y = cov.shape[-1] - 1, terms.ratio, terms.below
+    with_z = cov[..., 0, last] if r is None else (cov[..., 0, last] - r * cov[..., 1, last]) / y
+    of_z, inner = cov[..., last, last], np.maximum(n - 1, 0)
+    sum_z = np.sum(inner * of_z, axis=1, keepdims=True)
+    slope = np.sum(inner * with_z, axis=1, keepdims=True) / np.where(sum_z > 0, sum_z, np.nan)
+    slope = np.nan_to_num(slope)  # a covariate without variance explains nothing
+    z, total = m.mean[..., last], np.sum(n, axis=1, keepdims=True)
+    value = terms.value - slope * (z - np.sum(n * z, axis=1, keepdims=True) / total)
+    positive = terms.positive + slope**2 * of_z
+    variance = (terms.variance - 2 * slope * with_z + slope**2 * of_z) * (total - 2) / (total - 3)
+    # The slope is estimated too; what that adds to the difference of the arms is shared between them.
+    pooled = np.sum(inner * variance, axis=1, keepdims=True) / (total - 2)
+    apart = (z.max(axis=1, keepdims=True) - z.min(axis=1, keepdims=True)) ** 2
+    variance = variance + n / 2 * np.nan_to_num(pooled * apart / sum_z)
+    shape = terms.shape.less(Cumulants.of(m, last), with_z, np.broadcast_to(slope, with_z.shape))
+    return value, variance, positive, shape
 
 
 def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
@@ -101,13 +177,35 @@ def _check_arms(arm: _Linear, reason: npt.NDArray[np.object_]) -> None:
         mark(reason, ~finite, f"numbers too large{where}")
 
 
-def _finish(arm: _Linear, theta: FloatArray, parts: FloatArray, reason: npt.NDArray[np.object_]) -> Measured:
-    """Estimate with the variances its arms contribute: standard error and Welch–Satterthwaite degrees of freedom."""
+def _finish(
+    arm: _Linear,
+    theta: FloatArray,
+    parts: FloatArray,
+    third: FloatArray,
+    fourth: FloatArray,
+    reason: npt.NDArray[np.object_],
+) -> Measured:
+    """Estimate with what its arms contribute to its variance, and its third and fourth cumulant.
+
+    Standard errors come with Welch–Satterthwaite degrees of freedom. Skewed noise is straightened where groups are
+    compared; what people read is the estimate as it is.
+    """
     variance = parts.sum(axis=1)
     mark(reason, ~(variance > 0), "zero variance")
-    with np.errstate(all="ignore"):
-        dof = np.maximum(variance**2 / np.sum(parts**2 / arm.freedom, axis=1), 1.0)
-    return Measured(theta, np.sqrt(variance), dof, arm.n.sum(axis=1), theta, reason)
+    dof = np.maximum(variance**2 / np.sum(parts**2 / arm.freedom, axis=1), 1.0)
+    compared, usable = theta.copy(), reason == ""
+    compared[usable] = straightened(theta[usable], variance[usable], third[usable], fourth[usable])
+    return Measured(theta, np.sqrt(variance), dof, arm.n.sum(axis=1), theta, reason, compared=compared)
+
+
+def _third(arm: _Linear) -> FloatArray:
+    """Third cumulants of the values of the arms."""
+    return np.asarray(arm.skewness * arm.variance**1.5 / arm.n**2)
+
+
+def _fourth(arm: _Linear, unit: FloatArray | float = 1.0) -> FloatArray:
+    """Fourth cumulant of the sum or difference of the values of the arms, each in some unit."""
+    return np.asarray((arm.excess * arm.variance**2 / arm.n**3 / unit**4).sum(axis=1))
 
 
 def of_population(m: Moments, *, ratio: bool = False, weighted: bool = False) -> Measured:
@@ -116,7 +214,7 @@ def of_population(m: Moments, *, ratio: bool = False, weighted: bool = False) ->
         arm = _linear(m, ratio=ratio, weighted=weighted, covariate=False)
         reason = reasons(len(m.n))
         _check_arms(arm, reason)
-        return _finish(arm, arm.value[:, 0], arm.variance / arm.n, reason)
+        return _finish(arm, arm.value[:, 0], arm.variance / arm.n, _third(arm)[:, 0], _fourth(arm), reason)
 
 
 def of_difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
@@ -125,7 +223,10 @@ def of_difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -
         arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate)
         reason = reasons(len(m.n))
         _check_arms(arm, reason)
-        return _finish(arm, arm.value[:, 1] - arm.value[:, 0], arm.variance / arm.n, reason)
+        effect = arm.value[:, 1] - arm.value[:, 0]
+        return _finish(arm, effect, arm.variance / arm.n, _third(arm) @ _APART, _fourth(arm), reason)._replace(
+            by_arm=arm.plain
+        )
 
 
 def of_lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
@@ -146,8 +247,11 @@ def of_lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Meas
             mark(reason, mean < 0, f"{name} mean below zero")
         together = control + treated <= _BOTH_NEAR_ZERO * np.sqrt(of_mean.sum(axis=1))
         mark(reason, together, f"both means together within {_BOTH_NEAR_ZERO:g} standard errors of zero")
-        made = _finish(arm, np.log(treated / control), of_mean / arm.value**2, reason)
-        return made._replace(natural=treated / control - 1)
+        # Means that happen to be low would make their own logarithms look uncertain, so noise is taken off them too.
+        fourth = _fourth(arm, arm.likely)
+        third = (_third(arm) - 3 * of_mean**2 / arm.likely) / arm.likely**3  # of the logarithms, to second order
+        made = _finish(arm, np.log(treated / control), of_mean / arm.likely**2, third @ _APART, fourth, reason)
+        return made._replace(natural=treated / control - 1, by_arm=arm.plain)
 
 
 def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measured:
@@ -191,15 +295,19 @@ def of_both_rates(m: Moments) -> Measured:
 
 
 def of_area(m: Moments) -> Measured:
-    """Area under the curve with DeLong's variance: n = positives and negatives; mean, cov of their placements."""
+    """Area under the curve: n = positives and negatives; mean, cov and shape of their placements.
+
+    The area is the mean of the placements of the positives, and of those of the negatives; DeLong's variance is
+    v₁/n₊ + v₂/n₋, as that of a difference of two arms.
+    """
     with np.errstate(all="ignore"):
-        positives, negatives = m.n[:, 0, 0], m.n[:, 0, 1]
-        reason = reasons(len(positives))
-        mark(reason, positives < 2, "fewer than two positives")
-        mark(reason, negatives < 2, "fewer than two negatives")
-        parts = np.stack([m.cov[:, 0, 0, 0] / positives, m.cov[:, 0, 1, 1] / negatives], axis=1)
-        variance = parts.sum(axis=1)
-        theta = m.mean[:, 0, 0]
-        mark(reason, ~(variance > 1e-24), "zero variance")
-        dof = variance**2 / (parts[:, 0] ** 2 / (positives - 1) + parts[:, 1] ** 2 / (negatives - 1))
-        return Measured(theta, np.sqrt(variance), np.maximum(dof, 1.0), positives + negatives, theta, reason)
+        n, area = m.n[:, 0, :2], m.mean[:, 0, 0]
+        reason = reasons(len(n))
+        for i, name in enumerate(("positives", "negatives")):
+            mark(reason, n[:, i] < 2, f"fewer than two {name}")
+        placements = [Cumulants.of(m, i) for i in (0, 1)]
+        shape = Cumulants(*(np.concatenate(parts, axis=1) for parts in zip(*placements, strict=True)))
+        value = np.stack([area, area], axis=1)
+        sides = _steadied(value, shape.variance, n, n - 1, shape, np.zeros(n.shape, dtype=bool))
+        # A placement goes up where the area does, on either side.
+        return _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)

@@ -9,7 +9,7 @@ from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Metric
 from faultlines.metrics.experiment import with_variance
-from faultlines.metrics.forms import mean_of, no_variables, rate_of, value_variables, weight_input
+from faultlines.metrics.forms import FEW, mean_of, no_variables, rate_of, shaped_of, value_variables, weight_input
 from faultlines.metrics.forms import value as value_itself
 from faultlines.metrics.moments import of_population, of_rate
 from faultlines.rows.request import Aggregated, Input
@@ -69,7 +69,9 @@ def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | No
     if isinstance(value, Aggregated):
         _need_rows(weight=weight, positive=positive)
         name = f"rate of {value.mean or value.sum}"
-        return Metric(name, {}, no_variables, of_rate, aggregated=value, scale=ANSCOMBE, needs_covariance=False)
+        return Metric(
+            name, {}, no_variables, of_rate, aggregated=value, scale=ANSCOMBE, needs_covariance=False, min_size=FEW
+        )
     binary = Input(value, "binary", positive, parameter="value")
     return rate_of(f"rate of {value}", {"x": binary}, value_itself, weight)
 
@@ -96,7 +98,7 @@ def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
     inputs = {"x": Input(numer, parameter="numer"), "y": Input(denom, parameter="denom")}
     inputs |= {} if weight is None else {"w": weight_input(weight)}
     formula = partial(of_population, ratio=True, weighted=weight is not None)
-    return Metric(f"ratio of {numer}/{denom}", inputs, value_variables, formula)
+    return Metric(f"ratio of {numer}/{denom}", inputs, value_variables, formula, shaped=shaped_of(inputs))
 
 
 def _need_rows(**options: object) -> None:

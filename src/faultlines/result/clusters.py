@@ -12,24 +12,17 @@ from faultlines import text
 from faultlines.comparison.base import Levels
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of, name_of
-from faultlines.result.rules import Population
+from faultlines.result.effects import Effect
+from faultlines.result.observed import observed_effects
+from faultlines.result.rules import Partition, Population
 
 if TYPE_CHECKING:
     from faultlines.comparison.base import Comparison
     from faultlines.estimates.estimates import Estimates, IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray, Scale
+    from faultlines.metrics.readout import Readout
     from faultlines.result.rules import Rule
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One effect of a cluster as people read it: pooled estimate, standard error, interval."""
-
-    estimate: float
-    se: float
-    lower: float
-    upper: float
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,14 +32,19 @@ class Cluster:
     Attributes:
         members: Labels of its groups, by rising estimate.
         effects: What is known of each effect; none for a comparison that has no estimates.
+        observed_effects: Each effect on its people, as a plain readout of their rows gives it; none where neither rows
+            nor sizes are known.
         n: Total size, when the sizes of the groups are known.
-        population: All groups, which its rule tells it from.
+        number: Its number, from 1 on.
+        partition: The clusters it is one of, which its rule tells it from.
     """
 
     members: tuple[Label, ...]
     effects: tuple[Effect, ...]
+    observed_effects: tuple[Effect, ...]
     n: float | None
-    population: Population = field(compare=False)
+    number: int
+    partition: Partition = field(compare=False)
 
     def __repr__(self) -> str:
         members = text.members(self.members, name_of, 60)
@@ -73,12 +71,33 @@ class Cluster:
         return plain(ends) if ends else None
 
     @property
+    def observed(self) -> float | tuple[float, ...] | None:
+        """The effect on its people: that of all its rows together, or the groups' effects weighted by their sizes.
+
+        It is what a dashboard shows for these people. Where the same data chose the groups it exaggerates, as
+        `estimate` does.
+        """
+        return plain([effect.estimate for effect in self.observed_effects]) if self.observed_effects else None
+
+    @property
+    def observed_ci(self) -> tuple[float, float] | tuple[tuple[float, float], ...] | None:
+        """Its interval at the level 1 − α."""
+        ends = [(effect.lower, effect.upper) for effect in self.observed_effects]
+        return plain(ends) if ends else None
+
+    @property
     def rule(self) -> Rule:
         """What its groups have in common: the shortest exact rule over their attributes, or the best short one.
 
-        It is text, and knows its `precision` and `recall`.
+        It is text that knows how well it fits: of the people it describes, a share `matches` is in the cluster, and it
+        `covers` a share of the people in the cluster. No two clusters of a result are described by rules that overlap.
         """
-        return self.population.rule(self.members)
+        return self.partition.rules[self.number - 1]
+
+    @property
+    def population(self) -> Population:
+        """All groups."""
+        return self.partition.population
 
 
 def numbered(groups: Comparison, labels: IntArray) -> IntArray:
@@ -100,7 +119,11 @@ def _by_effect(groups: Comparison, labels: IntArray) -> tuple[IntArray, Levels |
 
 
 def clusters_of(
-    groups: Comparison, labels: IntArray, alpha: float, population: Population | None = None
+    groups: Comparison,
+    labels: IntArray,
+    alpha: float,
+    population: Population | None = None,
+    readout: Readout | None = None,
 ) -> tuple[IntArray, tuple[Cluster, ...]]:
     """Labels numbered from the lowest to the highest effect, and the clusters in that order."""
     labels, levels = _by_effect(groups, labels)
@@ -114,11 +137,17 @@ def clusters_of(
     order = order[np.argsort(labels[order], kind="stable")]
     ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
     sizes = None if groups.n is None else np.bincount(labels - 1, groups.n, count).tolist()
+    observed = observed_effects(estimates, labels - 1, count, alpha, readout)
     names, ordered = labels_of(groups.keys), order.tolist()
-    population = population or Population(groups.keys, groups.attributes)
+    partition = Partition(population or Population(groups.keys, groups.attributes, groups.n), labels)
     return labels, tuple(
         Cluster(
-            tuple(names[i] for i in ordered[start:end]), effects[c], None if sizes is None else sizes[c], population
+            tuple(names[i] for i in ordered[start:end]),
+            effects[c],
+            observed[c],
+            None if sizes is None else sizes[c],
+            c + 1,
+            partition,
         )
         for c, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
     )

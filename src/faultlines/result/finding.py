@@ -16,6 +16,7 @@ from faultlines.estimates.labels import labels_of, name_of, reading
 from faultlines.metrics.measure import Split, measure_all
 from faultlines.result.clusters import clusters_of, numbered
 from faultlines.result.explained import explained
+from faultlines.result.rest import against_rest
 from faultlines.tree.path import clusters_at
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from faultlines.guarantees.base import Guarantee, Judged
     from faultlines.metrics.base import Metric
     from faultlines.metrics.measure import Measurement
+    from faultlines.metrics.readout import Readout
     from faultlines.result.clusters import Cluster
     from faultlines.result.explained import Explained
+    from faultlines.result.multiplicity import Correction
+    from faultlines.result.rest import AgainstRest
     from faultlines.result.rules import Population
     from faultlines.rows.bins import Bins
     from faultlines.tree.hierarchy import Hierarchy
@@ -79,6 +83,7 @@ class Finding:
         by: What the groups are, for other rows.
         labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
         clusters: The clusters, in that same order.
+        readout: The moments behind the estimates, where rows were given.
     """
 
     judged: Judged
@@ -90,6 +95,7 @@ class Finding:
     by: tuple[str | Bins, ...]
     labels: IntArray
     clusters: tuple[Cluster, ...]
+    readout: Readout | None = None
 
     @classmethod
     def of(
@@ -101,11 +107,13 @@ class Finding:
         excluded: tuple[Excluded, ...] = (),
         dropped: Mapping[str, int] | None = None,
         by: tuple[str | Bins, ...] | None = None,
+        readout: Readout | None = None,
     ) -> Self:
         """The result that follows from judged groups, cut at a level."""
         names = judged.reported.attributes if by is None else by
         none = np.empty(0, dtype=np.int64)
-        return cls(judged, guarantee, alpha, refine, excluded, dropped or {}, names, none, ()).cut(alpha)
+        read = readout if readout is not None and len(readout.moments.n) == len(judged.reported) else None
+        return cls(judged, guarantee, alpha, refine, excluded, dropped or {}, names, none, (), read).cut(alpha)
 
     @property
     def groups(self) -> Comparison:
@@ -131,8 +139,13 @@ class Finding:
 
     @property
     def overall(self) -> Cluster:
-        """All groups as one cluster: their pooled effect with its interval."""
-        return clusters_of(self.groups, np.ones_like(self.labels), self.alpha, self.population)[1][0]
+        """All groups as one cluster: the plain effect in all their rows with its interval, as a readout gives it.
+
+        Without rows or sizes it is the groups' effects weighted by their precision.
+        """
+        one = np.ones_like(self.labels)
+        made = clusters_of(self.groups, one, self.alpha, self.population, self.readout)[1][0]
+        return replace(made, effects=made.observed_effects or made.effects)
 
     @property
     def tolerance(self) -> float:
@@ -177,7 +190,7 @@ class Finding:
         path = self.judged.path
         partition = path.labels(clusters_at(path, float(np.log(alpha))))
         known = self.population if self.clusters else None
-        labels, clusters = clusters_of(self.groups, partition, alpha, known)
+        labels, clusters = clusters_of(self.groups, partition, alpha, known, self.readout)
         return replace(self, alpha=alpha, labels=labels, clusters=clusters)
 
     def path(self) -> tuple[Level, ...]:
@@ -185,6 +198,27 @@ class Finding:
         path = self.judged.path
         reached = [0.0, *(probability(value) for value in path.log_pvalues)]
         return tuple(Level(i + 1, p, path, self.groups) for i, p in enumerate(reached))
+
+    def against_rest(self, correction: Correction = "holm") -> tuple[AgainstRest, ...]:
+        """Every group against all the others together, with p adjusted for the number of groups.
+
+        Args:
+            correction: ``"holm"``: the chance of any false claim is kept. ``"bh"`` (Benjamini and Hochberg): the share
+                of false ones among the claims is.
+
+        Returns:
+            For each group its difference from the others, an interval that holds for all groups together, and its p.
+
+        Raises:
+            InputError: If the correction is not known, or there are no estimates.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> [one.label for one in found.against_rest("bh") if one.pvalue < 0.05]
+            ['DE', 'FR', 'IN']
+        """
+        return against_rest(self.estimates, self.alpha, correction)
 
     def explained(self) -> tuple[Explained, ...]:
         """How much of the variation between groups each attribute explains; nothing where there is only one."""
@@ -225,6 +259,7 @@ class Groups(NamedTuple):
     excluded: tuple[Excluded, ...]
     dropped: Mapping[str, int]
     by: tuple[str | Bins, ...]
+    readout: Readout | None = None
 
 
 def groups_of(
@@ -269,18 +304,21 @@ def measured(
 
 
 def _whole(found: Measurement, tolerance: float) -> Groups:
-    return Groups(comparison_of(found.estimates, tolerance), (), found.excluded, found.dropped, found.by)
+    comparison = comparison_of(found.estimates, tolerance)
+    return Groups(comparison, (), found.excluded, found.dropped, found.by, found.readout)
 
 
 def _in_parts(several: Sequence[Measurement], whole: Measurement | None, tolerance: float) -> Groups:
     found = several[0]
     parts = tuple(comparison_of(part.estimates, tolerance) for part in several)
-    comparison = parts[0]
+    # Of rows in two parts the last is the one that is held out and reported.
+    comparison, readout = parts[0], several[-1].readout
     if whole is not None:
         known = set(found.estimates.labels)
         keep = np.array([label in known for label in whole.estimates.labels])
         comparison = comparison_of(whole.estimates, tolerance).subset(keep)
-    return Groups(comparison, parts, found.excluded, found.dropped, found.by)
+        readout = None if whole.readout is None else whole.readout.subset(keep)
+    return Groups(comparison, parts, found.excluded, found.dropped, found.by, readout)
 
 
 def is_rows(data: object) -> bool:
@@ -307,7 +345,7 @@ def _large_enough(comparison: Comparison, min_size: float) -> tuple[Comparison, 
     for i in np.flatnonzero(~keep).tolist():
         known: tuple[float | None, float | None] = (None, None)
         if estimates is not None and estimates.dims == 1:
-            error = estimates.readable_errors(estimates.values[i], estimates.errors[i])
+            error = estimates.readable_errors(estimates.given[i], estimates.errors[i])
             known = (float(estimates.shown[i, 0]), float(error[0]))
         left.append(Excluded(labels[i], f"fewer than {least:g} in the group", *known, float(comparison.n[i])))
     return comparison.subset(keep), tuple(left)

@@ -10,6 +10,10 @@ import numpy as np
 
 from faultlines import text
 from faultlines.estimates.labels import labels_of, name_of
+from faultlines.result.explained import explained_notes, explained_words
+from faultlines.result.leftout import left_out_by_value, left_out_words
+from faultlines.result.rest import rest_of
+from faultlines.result.rules import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +22,18 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Estimates, Excluded, IntArray
     from faultlines.estimates.labels import Label
     from faultlines.guarantees.base import Guarantee, Judged
+    from faultlines.metrics.readout import Readout
     from faultlines.result.clusters import Cluster
     from faultlines.result.explained import Explained
     from faultlines.result.finding import Finding
+    from faultlines.result.leftout import LeftOut
+    from faultlines.result.rest import Rest
     from faultlines.result.rules import Population, Rule
 
+_SEVERAL = 6  # groups from which on one of them can be said to stand apart from the others
 _MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
-_LISTED = 56  # characters of a list of groups left out
 
-NoteKind = Literal["method", "intervals", "left out"]
+NoteKind = Literal["method", "warning", "intervals", "attributes", "left out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Summary:
     """
 
     verdict: str
-    notes: tuple[Note, ...]
+    _notes: tuple[Note, ...]
     alpha: float
     log_pvalue: float
     clusters: tuple[Cluster, ...]
@@ -57,6 +64,7 @@ class Summary:
     refine: bool
     excluded: tuple[Excluded, ...]
     dropped: Mapping[str, int]
+    readout: Readout | None
     fingerprint: Callable[[], str]
     _overall: Callable[[], Cluster]
     _explained: Callable[[], tuple[Explained, ...]]
@@ -116,6 +124,18 @@ class Summary:
         return self._overall()
 
     @cached_property
+    def rest(self) -> Rest | None:
+        """Every group against all the others together, where there are several groups with estimates."""
+        if self.estimates is None or len(self.groups) < 2:
+            return None
+        return rest_of(self.estimates, self.alpha)
+
+    @cached_property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """How many people are in groups left out, by the values of the attributes."""
+        return left_out_by_value(self.groups, self.excluded)
+
+    @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The rule of every cluster."""
         return tuple(cluster.rule for cluster in self.clusters)
@@ -126,9 +146,22 @@ class Summary:
         return self._explained()
 
     @cached_property
+    def explained_words(self) -> tuple[str, ...]:
+        """The same in words, where there are differences to explain."""
+        return tuple(explained_words(self.explained)) if self.rejected else ()
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """What a reader must know beside the table."""
+        if self.estimates is None:
+            return self._notes
+        told = explained_notes(self.estimates, self.population, self.explained, self.alpha, rejected=self.rejected)
+        return (*(Note("attributes", words) for words in told), *self._notes)
+
+    @cached_property
     def has_rules(self) -> bool:
         """Whether rules say more than lists of names."""
-        return self.population.reads_better_as_rules([cluster.members for cluster in self.clusters])
+        return self.population.reads_better_as_rules(self.labels)
 
     @cached_property
     def contrast(self) -> str:
@@ -151,6 +184,7 @@ def summarize(found: Finding) -> Summary:
         found.refine,
         found.excluded,
         found.dropped,
+        found.readout,
         lambda: found.fingerprint,
         lambda: found.overall,
         found.explained,
@@ -171,6 +205,11 @@ def _verdict(found: Finding) -> str:
     basis = f"{text.p_is(found.log_pvalue)}, {found.guarantee.name}, α = {found.alpha:.3g}"
     if len(groups) == 1:
         return f"There is only one group, so there is nothing to compare (p = 1, α = {found.alpha:.3g})."
+    alone = [cluster for cluster in found.clusters if len(cluster.members) == 1]
+    if found.n_clusters == 2 and alone and len(groups) >= _SEVERAL:
+        others = f"{text.count(len(groups) - 1)} others" + ("" if by == "group" else f" by {by}")
+        name = name_of(alone[0].members[0])
+        return f"{name} stands apart from {others}{what} ({basis}); the others do not differ detectably."
     if found.rejected:
         return f"{found.n_clusters} clusters of {named} differ{what} ({basis})."
     return f"No difference{what} between {named} can be claimed ({basis})."
@@ -181,14 +220,28 @@ def _notes(found: Finding) -> list[Note]:
     notes = [Note("method", words) for words in found.guarantee.notes(found.groups, found.judged.facts)]
     if found.rejected and not found.guarantee.intervals_hold and found.groups.estimates is not None:
         notes.append(Note("intervals", "Intervals are descriptive: the same data chose the clusters."))
+    if found.rejected and _overlap(found):
+        notes.append(
+            Note(
+                "method",
+                "Clusters overlap along the effect: a precise group can be told apart where an imprecise one cannot.",
+            )
+        )
+    if found.readout is not None:
+        notes += [Note("warning", words) for words in found.readout.warnings]
     notes += [Note("left out", f"Left out: {count:,} {reason}.") for reason, count in found.dropped.items()]
-    reasons: dict[str, list[Label]] = {}
-    for left in found.excluded:
-        reasons.setdefault(left.reason, []).append(left.label)
-    for reason, labels in reasons.items():
-        names = text.members(labels, name_of, _LISTED)
-        notes.append(Note("left out", f"Left out, {reason}: {names} ({text.count(len(labels))})."))
+    unit = "people" if found.readout is None else found.readout.metric.size_unit
+    notes += [Note("left out", words) for words in left_out_words(found.groups, found.excluded, unit)]
     return notes
+
+
+def _overlap(found: Finding) -> bool:
+    """Whether some cluster is no interval of estimates."""
+    estimates = found.groups.estimates
+    if estimates is None or estimates.dims > 1:
+        return False
+    along = found.labels[np.argsort(estimates.values[:, 0], kind="stable")]
+    return bool(np.any(np.diff(along) < 0))
 
 
 # ------------------------------------------------------------------------------------------------------- in few words
@@ -226,9 +279,9 @@ def _described(summary: Summary, cluster: Cluster, *, highest: bool) -> str:
         return text.members(cluster.members[::-1] if highest else cluster.members, name_of, 40)
     number = len(summary.clusters) if highest else 1
     rule = summary.rules[number - 1]
-    if rule.exact and len(rule) <= 80:
+    named = rule.fits and not rule.startswith(OTHERS)  # others than which, a sentence about two clusters cannot say
+    if named and rule.exact and len(rule) <= 80:
         return str(rule)
-    fits = 2 * rule.precision * rule.recall >= _MOSTLY * (rule.precision + rule.recall)
-    if fits and len(rule) <= 110:
+    if named and 2 * rule.matches * rule.covers >= _MOSTLY * (rule.matches + rule.covers) and len(rule) <= 110:
         return f"mostly {rule}"
     return f"{text.count(len(cluster.members))} groups (cluster {number})"

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 Columns = dict[str, list[Any]]
 Rows = Literal["groups", "clusters"]
+ARMS = ("control", "treatment")
 _GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "excluded")
+_REST_COLUMNS = ("pvalue_rest", "rest_difference", "rest_lower", "rest_upper")
+_ARM_COLUMNS = tuple(f"{of}_{arm}" for of in ("n", "mean") for arm in ARMS)
 
 
 class Tabular(ABC):
@@ -70,15 +73,20 @@ def columns_of(summary: Summary, rows: Rows) -> Columns:
 def _of_clusters(summary: Summary) -> Columns:
     clusters, rules = summary.clusters, summary.rules
     made: Columns = {"cluster": list(range(1, len(clusters) + 1))}
-    for name, field in (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper")):
-        values = [plain([getattr(e, field) for e in c.effects]) if c.effects else None for c in clusters]
-        made |= _spread(summary, name, values)
+    for whose, names in (
+        ("effects", (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper"))),
+        ("observed_effects", (("observed", "estimate"), ("observed_lower", "lower"), ("observed_upper", "upper"))),
+    ):
+        for name, field in names:
+            effects = [getattr(cluster, whose) for cluster in clusters]
+            values = [plain([getattr(one, field) for one in several]) if several else None for several in effects]
+            made |= _spread(summary, name, values)
     return made | {
         "groups": [len(c.members) for c in clusters],
         "n": [_whole(c.n) for c in clusters],
-        "rule": [str(rule) for rule in rules],
-        "rule_precision": [rule.precision for rule in rules],
-        "rule_recall": [rule.recall for rule in rules],
+        "rule": [str(rule) if rule.fits else None for rule in rules],
+        "rule_matches": [rule.matches for rule in rules],
+        "rule_covers": [rule.covers for rule in rules],
     }
 
 
@@ -90,7 +98,7 @@ def _of_groups(summary: Summary) -> Columns:
     errors: list[Any] = [None] * count
     if estimates is not None:
         values = [plain(row) for row in estimates.shown.tolist()]
-        errors = [plain(row) for row in estimates.readable_errors(estimates.values, estimates.errors).tolist()]
+        errors = [plain(row) for row in estimates.readable_errors(estimates.given, estimates.errors).tolist()]
     sizes = [None] * count if kept.n is None else kept.n.tolist()
     of_cluster = [cluster.estimate for cluster in summary.clusters]
     return {
@@ -98,15 +106,48 @@ def _of_groups(summary: Summary) -> Columns:
         **_spread(summary, "estimate", values + [left.estimate for left in out]),
         **_spread(summary, "se", errors + [left.se for left in out]),
         "n": [_whole(n) for n in [*sizes, *(left.n for left in out)]],
+        **_of_arms(summary),
+        **_of_rest(summary),
         "cluster": labels + blank,
         **_spread(summary, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
         "excluded": [None] * count + [left.reason for left in out],
     }
 
 
+def _of_rest(summary: Summary) -> Columns:
+    """Every group against all the others together."""
+    rest = summary.rest
+    if rest is None:
+        return {}
+    blank: list[Any] = [None] * len(summary.excluded)
+    made: Columns = {"pvalue_rest": [probability(p) for p in rest.log_pvalues.tolist()] + blank}
+    for name in ("difference", "lower", "upper"):
+        values = [plain(row) for row in getattr(rest, name).tolist()]
+        made |= _spread(summary, f"rest_{name}", values + blank)
+    return made
+
+
+def _of_arms(summary: Summary) -> Columns:
+    """Sizes and plain values of control and treatment, where they are compared."""
+    readout = summary.readout
+    if readout is None or readout.by_arm is None or readout.arm_sizes is None:
+        return {}
+    blank: list[Any] = [None] * len(summary.excluded)
+    made: Columns = {}
+    for i, arm in enumerate(ARMS):
+        made[f"n_{arm}"] = [_whole(n) for n in readout.arm_sizes[:, i].tolist()] + blank
+    for i, arm in enumerate(ARMS):
+        made[f"mean_{arm}"] = readout.by_arm[:, i].tolist() + blank
+    return made
+
+
 def _of_attributes(summary: Summary) -> Columns:
     """A column for each attribute; one that is called like a column of ours gets a longer name."""
-    taken = {name for column in _GROUP_COLUMNS for name in (column, *_spread(summary, column, []))}
+    taken = {
+        name
+        for column in (*_GROUP_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
+        for name in (column, *_spread(summary, column, []))
+    }
     keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]
     named: Columns = {}
     for i, attribute in enumerate(summary.groups.attributes):

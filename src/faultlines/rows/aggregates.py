@@ -27,6 +27,7 @@ def from_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
     """Counts, means and variances of a table, pooled by group and arm."""
     arms, schema = request.arms, by.schema
     wanted = {"n": columns.n, "m": columns.mean or columns.sum, "v": columns.variance or columns.sum_squares}
+    wanted |= {"s": columns.skewness, "k": columns.kurtosis}
     picked = by.expressions()
     if arms:
         picked.append(not_nan(rows.keys[arms.column], schema[rows.keys[arms.column]]).alias("arm"))
@@ -53,7 +54,12 @@ def from_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
     gone = places.dropped(np.ones(n.size), good.astype(float), found, arms)
     used = good & (found.arms >= 0)
     at = (where.groups[used], found.arms[used])
-    moments = _pooled(n[used], mean[used], np.maximum(variance[used], 0.0), at, (len(where.keys), 2 if arms else 1))
+    shape = (len(where.keys), 2 if arms else 1)
+    spread = np.maximum(variance[used], 0.0)
+    moments = _pooled(n[used], mean[used], spread, at, shape)
+    if "s" in table:
+        given = floats(table["s"])[used], floats(table["k"])[used]
+        moments = _with_shape(moments, n[used], mean[used], spread, given, at)
     return Grouped(where.keys, moments, gone)
 
 
@@ -98,3 +104,25 @@ def _pooled(
         np.add.at(spread, at, within + n * (mean - centre[at]) ** 2)
         spread = spread / (total - 1)
     return Moments(total[..., None], centre[..., None], spread[..., None, None])
+
+
+def _with_shape(
+    pooled: Moments,
+    n: FloatArray,
+    mean: FloatArray,
+    variance: FloatArray,
+    shape: tuple[FloatArray, FloatArray],
+    at: tuple[places.IntArray, places.IntArray],
+) -> Moments:
+    """Pooled moments with skewness and kurtosis, from those of their rows about the common mean."""
+    third, fourth = np.zeros(pooled.n.shape[:2]), np.zeros(pooled.n.shape[:2])
+    with np.errstate(all="ignore"):
+        within = np.where(n > 1, variance * (n - 1) / n, 0.0)
+        own = [np.where(within > 0, part * within**power, 0.0) for part, power in zip(shape, (1.5, 2.0), strict=True)]
+        away = mean - pooled.mean[..., 0][at]
+        np.add.at(third, at, n * (own[0] + 3 * away * within + away**3))
+        np.add.at(fourth, at, n * (own[1] + 4 * away * own[0] + 6 * away**2 * within + away**4))
+        total = pooled.n[..., 0]
+        spread = pooled.cov[..., 0, 0] * (total - 1) / total
+        skewness, kurtosis = third / total / spread**1.5, fourth / total / spread**2
+    return pooled._replace(skewness=skewness[..., None], kurtosis=kurtosis[..., None])

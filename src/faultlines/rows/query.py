@@ -8,6 +8,7 @@ in one table, from which come the moments, the counts, and the check for units i
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from faultlines.rows.expressions import formed
 from faultlines.rows.inputs import check, cleaned, source
 from faultlines.rows.keys import not_nan
 from faultlines.rows.request import Grouped, Moments
+from faultlines.rows.shapes import with_shapes
 from faultlines.sources.fetch import fetch, floats
 from faultlines.sources.hashing import part_of_hash, with_hash
 from faultlines.sources.kept import kept
@@ -194,7 +196,7 @@ class Query:
         """Counts, and the moments of all variables, by group, part and arm; what two requests share is taken once."""
         import narwhals as nw
 
-        centres, variables, wanted = [], [], dict[str, Any]()
+        centres, variables, wanted, shaped = [], [], dict[str, Any](), dict[str, None]()
         for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
             names = {role: used.name for role, used in roles.items()}
             for centre, role in request.centred.items():
@@ -211,8 +213,11 @@ class Query:
                 wanted |= {f"c_{column}": value.var()} if request.needs_covariance else {}
             for i, j in _pairs(request, len(columns)) if request.needs_covariance else []:
                 wanted[f"c_{columns[i]}_{columns[j]}"] = nw.cov(columns[i], columns[j])
+            shaped |= dict.fromkeys(columns[i] for i in _shaped(request, len(columns)))
         frame = frame.with_columns(*centres) if centres else frame
         frame = frame.with_columns(*variables) if variables else frame
+        frame, shapes = with_shapes(frame, list(shaped), self.keyed)
+        wanted |= shapes
         if self.unit is None:
             wanted |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
         aggregates = [expression.alias(name) for name, expression in wanted.items()]
@@ -248,7 +253,10 @@ class Query:
             arms = places.compared(table, request.arms, rows.size)
             gone = places.dropped(rows, usable, arms, request.arms)
             parts = places.in_part(table, len(self.split.shares) if self.split else 0)
-            found.append([self._grouped(k, request, table, where, arms.arms, part, gone) for part in parts])
+            of_parts = [self._grouped(k, request, table, where, arms.arms, part, gone) for part in parts]
+            lost = [_placed(rows - usable, where, arms.arms, part, request) for part in parts]
+            every = [_placed(rows, where, arms.arms, part, request) for part in parts]
+            found.append([replace(o, rows=n, lost=m) for o, n, m in zip(of_parts, every, lost, strict=True)])
         return found
 
     def _grouped(
@@ -276,7 +284,13 @@ class Query:
                 cov[(*at, i, i)] = floats(table[f"c_{column}"])[kept_rows]
             for i, j in _pairs(request, count):
                 cov[(*at, i, j)] = cov[(*at, j, i)] = floats(table[f"c_{columns[i]}_{columns[j]}"])[kept_rows]
-        return Grouped(where.keys, Moments(n, mean, cov), gone)
+        shapes = []
+        for prefix in ("s", "k"):
+            shape_of = np.full((*shape, count), np.nan)
+            for i in _shaped(request, count):
+                shape_of[(*at, i)] = floats(table[f"{prefix}_{columns[i]}"])[kept_rows]
+            shapes.append(shape_of)
+        return Grouped(where.keys, Moments(n, mean, cov, shapes[0], shapes[1] + 3), gone)
 
     def _check_values(self, table: Mapping[str, Column], counts: Any) -> None:
         for wanted, place in self.inputs.items():
@@ -325,3 +339,18 @@ class Query:
 def _pairs(request: Request, count: int) -> list[tuple[int, int]]:
     """Pairs of variables whose covariance is needed."""
     return list(itertools.combinations(range(count), 2) if request.pairs is None else request.pairs)
+
+
+def _placed(counts: Any, where: places.Placed, arms: Any, part: Any, request: Request) -> Any:
+    """Counts of fetched rows by group and arm."""
+    kept_rows = (arms >= 0) & part
+    made = np.zeros((len(where.keys), 2 if request.arms else 1))
+    np.add.at(made, (where.groups[kept_rows], arms[kept_rows]), counts[kept_rows])
+    return made
+
+
+def _shaped(request: Request, count: int) -> tuple[int, ...]:
+    """Variables whose skewness and kurtosis are needed."""
+    if not request.needs_covariance:
+        return ()
+    return tuple(range(count)) if request.shaped is None else request.shaped

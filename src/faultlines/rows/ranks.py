@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from faultlines.sources.fetch import Column
     from faultlines.sources.frames import Rows
 
-_SUMMED = ("pos", "neg", "pa", "paa", "nbb")
+_POWERS = (2, 3, 4)
+_SUMMED = ("pos", "neg", "p1", *(f"{side}{power}" for side in "pn" for power in _POWERS))
 
 
 def ranked(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[Grouped]:
@@ -111,11 +112,10 @@ def _placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int) -> nw.Lazy
         nw.when(nw.col("all_neg") > 0).then(below / nw.col("all_neg")).alias("a"),
         nw.when(nw.col("all_pos") > 0).then(above / nw.col("all_pos")).alias("b"),
     )
-    counted = counted.with_columns(
-        (pos * nw.col("a")).alias("pa"),
-        (pos * nw.col("a") * nw.col("a")).alias("paa"),
-        (neg * nw.col("b") * nw.col("b")).alias("nbb"),
-    )
+    placed = {"p1": pos * nw.col("a")}
+    for side, count, place in (("p", pos, nw.col("a")), ("n", neg, nw.col("b"))):
+        placed |= {f"{side}{power}": count * place**power for power in _POWERS}
+    counted = counted.with_columns(*(expression.alias(name) for name, expression in placed.items()))
     return counted.group_by(*keyed).agg(*(nw.col(name).sum() for name in _SUMMED))
 
 
@@ -136,11 +136,17 @@ def _listed(column: Column) -> list[Any]:
 
 def _moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) -> Moments:
     at = groups[part]
-    positives, negatives, pa, paa, nbb = (floats(summed[name])[part] for name in _SUMMED)
+    sums = {name: floats(summed[name])[part] for name in _SUMMED}
     n, mean, cov = np.zeros((size, 1, 2)), np.full((size, 1, 2), np.nan), np.full((size, 1, 2, 2), np.nan)
+    skewness, kurtosis = np.full((size, 1, 2), np.nan), np.full((size, 1, 2), np.nan)
     with np.errstate(all="ignore"):
-        area = pa / positives
-        n[at, 0, 0], n[at, 0, 1], mean[at, 0, 0] = positives, negatives, area
-        cov[at, 0, 0, 0] = np.maximum(paa - positives * area**2, 0) / (positives - 1)
-        cov[at, 0, 1, 1] = np.maximum(nbb - negatives * area**2, 0) / (negatives - 1)
-    return Moments(n, mean, cov)
+        area = sums["p1"] / sums["pos"]
+        mean[at, 0, 0] = area
+        for i, (side, count) in enumerate((("p", sums["pos"]), ("n", sums["neg"]))):
+            n[at, 0, i] = count
+            second, third, fourth = (sums[f"{side}{power}"] / count for power in _POWERS)
+            spread = np.maximum(second - area**2, 0)
+            cov[at, 0, i, i] = spread * count / (count - 1)
+            skewness[at, 0, i] = (third - 3 * area * second + 2 * area**3) / spread**1.5
+            kurtosis[at, 0, i] = (fourth - 4 * area * third + 6 * area**2 * second - 3 * area**4) / spread**2
+    return Moments(n, mean, cov, skewness, kurtosis)

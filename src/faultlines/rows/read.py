@@ -58,7 +58,7 @@ def read(data: object, by: tuple[str | Bins, ...], requests: Sequence[Request], 
     Raises:
         InputError: If the rows cannot be read or do not hold what is asked.
     """
-    with scan(data, _wanted(by, requests, split)) as rows, working("reading rows"):
+    with scan(data, wanted_columns(by, requests, split)) as rows, working("reading rows"):
         keys = Keys(rows, by)
         grouped = _grouped(rows, keys, requests, split)
         return Read(grouped, keys.resolved())
@@ -80,7 +80,7 @@ def _grouped(rows: Rows, keys: Keys, requests: Sequence[Request], split: Split |
     return [found[i] for i in range(len(requests))]
 
 
-def _wanted(by: tuple[str | Bins, ...], requests: Sequence[Request], split: Split | None) -> list[Wanted]:
+def wanted_columns(by: tuple[str | Bins, ...], requests: Sequence[Request], split: Split | None) -> list[Wanted]:
     """Every column that is read, with what it is read as."""
     wanted = []
     for i, attribute in enumerate(by):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Key
 
     FloatArray = npt.NDArray[np.float64]
+    IntArray = npt.NDArray[np.int64]
 
 Kind = Literal["number", "binary", "probability", "weight"]
 KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight")
@@ -47,11 +48,32 @@ class Columns(Protocol):
 
 
 class Moments(NamedTuple):
-    """Moments of a metric's variables: K groups × A arms (control first; one arm for a population) × V variables."""
+    """Moments of a metric's variables: K groups × A arms (control first; one arm for a population) × V variables.
+
+    Attributes:
+        n: Numbers of values.
+        mean: Their means.
+        cov: Their sample covariances, (K, A, V, V).
+        skewness: Mean of ((x − x̄)/s)³ with the population's s; None where no shape is known, NaN for single variables.
+        kurtosis: Mean of ((x − x̄)/s)⁴ likewise: 3 for normal values.
+    """
 
     n: FloatArray
     mean: FloatArray
     cov: FloatArray
+    skewness: FloatArray | None = None
+    kurtosis: FloatArray | None = None
+
+    def of_variables(self, places: Sequence[int]) -> Moments:
+        """Those of some of the variables."""
+        chosen = list(places)
+        shapes = [None if shape is None else shape[..., chosen] for shape in (self.skewness, self.kurtosis)]
+        cov = self.cov[..., chosen, :][..., chosen]
+        return Moments(self.n[..., chosen], self.mean[..., chosen], cov, *shapes)
+
+    def of_groups(self, places: IntArray) -> Moments:
+        """Those of some of the groups."""
+        return Moments(*(None if part is None else part[places] for part in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +163,12 @@ class Aggregated:
     sum: str | None
     variance: str | None
     sum_squares: str | None
+    skewness: str | None = None
+    kurtosis: str | None = None
 
     def columns(self) -> dict[str, str]:
         """Every column it names, by parameter."""
-        return {
-            name: column for name in ("n", "mean", "sum", "variance", "sum_squares") if (column := getattr(self, name))
-        }
+        return {field.name: column for field in fields(self) if (column := getattr(self, field.name))}
 
 
 class Request(Protocol):
@@ -188,6 +210,10 @@ class Request(Protocol):
     def pairs(self) -> tuple[tuple[int, int], ...] | None:
         """Pairs of variables whose covariance is needed; None for all."""
 
+    @property
+    def shaped(self) -> tuple[int, ...] | None:
+        """Variables whose skewness and kurtosis are needed; None for all, where covariances are."""
+
     def variables(self, columns: Columns, /) -> Mapping[str, Any]:
         """From input columns to variables."""
 
@@ -217,3 +243,5 @@ class Grouped:
     keys: Sequence[Key]
     moments: Moments
     dropped: dict[str, int]
+    rows: FloatArray | None = None  # of every group and arm, (K, A), where they were counted
+    lost: FloatArray | None = None  # those of them without some input

@@ -19,7 +19,7 @@ from faultlines.result.clusters import clusters_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
     from faultlines.estimates.scales import FloatArray
     from faultlines.result.summary import Summary
 
@@ -372,7 +372,7 @@ def _regions(s: Summary, estimates: Estimates, frame: Frame) -> tuple[list[Float
         return clusters, []
     cov = estimates.cov if estimates.cov is not None else np.einsum("ki,ij->kij", estimates.errors**2, np.eye(2))
     dof = np.full(len(estimates), np.inf) if estimates.dof is None else estimates.dof
-    return clusters, [outline(estimates.values[i], cov[i], float(dof[i])) for i in frame.order.tolist()]
+    return clusters, [outline(estimates.given[i], cov[i], float(dof[i])) for i in frame.order.tolist()]
 
 
 def _plane(s: Summary, estimates: Estimates, frame: Frame) -> Picture:
@@ -467,16 +467,34 @@ def _where_there_is_room(points: Sequence[Row], taken: Sequence[Row], x: Axis, y
 # ------------------------------------------------------------------------------------------------------------ the tree
 
 
+def _tree_gaps(s: Summary) -> BoolArray:
+    """Where the tree is cut: into as many branches as there are clusters, if each branch then is mostly one of them.
+
+    Clusters need not be branches: groups at the borders were moved, and a lone group can stand anywhere.
+    """
+    tree, count = s.judged.hierarchy, len(s.clusters)
+    cut = tree.merge_rank() >= len(tree) - count
+    labels = s.labels[tree.order]
+    starts = tree.starts(cut)
+    ends = [*starts[1:].tolist(), len(tree)]
+    mostly = {int(np.bincount(labels[a:b]).argmax()) for a, b in zip(starts.tolist(), ends, strict=True)}
+    return cut if len(mostly) == count else s.judged.path.open_gaps(count)
+
+
 def _tree(s: Summary) -> Picture:
     """The merges from the leaves to the root, with the cut; of very many groups only the topmost."""
-    tree, path = s.judged.hierarchy, s.judged.path
+    tree = s.judged.hierarchy
     groups = len(tree)
     size = np.sqrt(np.maximum(tree.gap_heights, 0.0))
-    is_open = path.open_gaps(len(s.clusters))
+    is_open = _tree_gaps(s)
     whole = groups <= ROWS
     kept = np.arange(groups - 1)
     if not whole:  # gaps that close last; what closes before is a leaf
         kept = np.sort(tree.merge_order()[-(_LEAVES - 1) :])
+        # Each border is drawn at the nearest gap that is shown.
+        nearest = kept[np.abs(kept[:, None] - np.flatnonzero(is_open)).argmin(axis=0)]
+        is_open = np.zeros_like(is_open)
+        is_open[nearest] = True
     first = [0, *(kept + 1).tolist()]
     last = [*kept.tolist(), groups - 1]
     # A branch has the colour of most of its groups: some at the borders were moved.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,23 +21,32 @@ from markupsafe import Markup
 from faultlines import text
 from faultlines.estimates.labels import key_of, name_of
 from faultlines.progress import progress
+from faultlines.result.tables import ARMS
 from faultlines.show.geometry import Frame, pictures
 from faultlines.show.palette import PALETTE
 from faultlines.show.redraw import live
 from faultlines.show.script import script_json
 from faultlines.show.vega import caption, svg
-from faultlines.show.written import effect_cells, effect_headers
+from faultlines.show.written import (
+    effect_cells,
+    effect_headers,
+    measured_from,
+    observed_cells,
+    observed_headers,
+    rule_or_members,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.estimates import Estimates, Excluded, IntArray
     from faultlines.result.clusters import Cluster
     from faultlines.result.summary import Summary
 
 TABS = 20  # results with a part of their own on one page
 _LISTED = 5_000  # groups up to which all are listed
 _ENDS = 500  # groups listed from either end where there are more
+_NAMED = 160  # characters of members beside a cluster without a rule
 _MEMBERS = 200  # members named in a cluster where not all are
 _MATRIX = 300  # groups up to which results are laid beside each other group by group
 
@@ -49,12 +59,14 @@ class Part(NamedTuple):
         levels: Its summaries at the levels of the slider, from the strictest.
         now: Which of them is the result itself.
         skipped: How many levels were left out.
+        self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
     """
 
     name: str
     levels: Sequence[Summary]
     now: int
     skipped: int
+    self_check: str = ""
 
 
 def page(
@@ -137,7 +149,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "rejected": s.rejected,
         "alpha": alpha_text(s.alpha),
         "caution": _caution(s),
-        "notes": [one.text for one in s.notes if one.kind != "intervals"],
+        "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes"}],
         "pictures": [
             {"kind": kind, "about": one.about, "caption": caption(s, kind), "svg": Markup(svg(one))}  # type: ignore[arg-type]
             for kind, several in drawn.items()
@@ -158,13 +170,31 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "skipped": part.skipped,
         "groups": _group_table(s, order, whole=whole),
         "explained": s.explained,
-        "excluded": [(name_of(left.label), left.reason) for left in s.excluded[:_LISTED]],
+        "explained_p": ["–" if row.pvalue is None else text.pvalue(math.log(row.pvalue)) for row in s.explained],
+        "explained_words": [*s.explained_words, *(one.text for one in s.notes if one.kind == "attributes")],
+        "excluded": [_left_out(s, left) for left in s.excluded[:_LISTED]],
+        "left_out": [
+            (one.attribute, one.value, text.count(one.n), text.share(one.share, 1)) for one in s.left_out[:_MEMBERS]
+        ],
         "n_excluded": len(s.excluded),
         "dropped": list(s.dropped.items()),
-        "facts": _facts(s, command),
+        "facts": _facts(s, command, part.self_check),
         "reading": _reading(s, note),
         "data": Markup(script_json(live(part.levels, part.now, tables, frame, drawn, order, whole=whole))),
     }
+
+
+def _left_out(s: Summary, left: Excluded) -> tuple[str, str, str]:
+    """A group that was left out: its name, why, and what is known of it."""
+    told = ""
+    if left.events is not None and left.n is not None:
+        told = f"{text.count(left.events)} of {text.count(left.n)}"
+    elif left.n is not None:
+        told = f"n = {text.count(left.n)}"
+    if left.estimate is not None and left.lower is not None and left.upper is not None and len(s.numbers) == 1:
+        number = s.number_for([max((left.upper - left.lower) / 4, 1e-300)], [left.lower, left.upper], 0)
+        told += f": {number(left.estimate)} ({number(left.lower)} … {number(left.upper)})"
+    return name_of(left.label), left.reason, told
 
 
 def alpha_text(alpha: float) -> str:
@@ -177,6 +207,7 @@ def level_table(s: Summary, *, whole: bool) -> dict[str, Any]:
     header = [
         "cluster",
         *effect_headers(s),
+        *observed_headers(s),
         "groups",
         "share",
         *(["n", "share of n"] if s.groups.n is not None else []),
@@ -185,13 +216,14 @@ def level_table(s: Summary, *, whole: bool) -> dict[str, Any]:
         "header": header,
         "rows": [[str(i + 1), *_cells(s, cluster)] for i, cluster in enumerate(s.clusters)],
         "overall": ["all", *_cells(s, s.overall)],
-        "rules": [str(rule) for rule in s.rules],
+        "rules": [rule_or_members(s, i, _NAMED) for i in range(len(s.clusters))],
         "members": [] if whole else [text.members(one.members, name_of, 80) for one in s.clusters],
     }
 
 
 def _cells(s: Summary, cluster: Cluster) -> list[str]:
-    cells = [*effect_cells(s, cluster), text.count(len(cluster.members)), f"{len(cluster.members) / len(s.groups):.1%}"]
+    cells = [*effect_cells(s, cluster), *observed_cells(s, cluster)]
+    cells += [text.count(len(cluster.members)), f"{len(cluster.members) / len(s.groups):.1%}"]
     if cluster.n is not None and s.groups.n is not None:
         cells += [text.count(cluster.n), f"{cluster.n / float(np.sum(s.groups.n)):.1%}"]
     return cells
@@ -217,6 +249,7 @@ def _group_table(s: Summary, order: IntArray, *, whole: bool) -> dict[str, Any]:
             columns.append((s.interval_name, ends))
     if s.groups.n is not None:
         columns.append(("n", [(text.count(size), repr(size)) for size in s.groups.n[order].tolist()]))
+    columns += _arm_columns(s, order)
     columns.append(("cluster", [(str(cluster), str(cluster)) for cluster in s.labels[order].tolist()]))
     keys = [key_of(s.group_labels[i]) for i in order.tolist()]
     return {
@@ -233,6 +266,22 @@ def _group_table(s: Summary, order: IntArray, *, whole: bool) -> dict[str, Any]:
     }
 
 
+def _arm_columns(s: Summary, order: IntArray) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Sizes and plain values of control and treatment, where they are compared."""
+    readout = s.readout
+    if readout is None or readout.by_arm is None or readout.arm_sizes is None:
+        return []
+    made = []
+    spread = float(np.nanstd(readout.by_arm)) or 1.0
+    for i, arm in enumerate(ARMS):
+        values, sizes = readout.by_arm[order, i].tolist(), readout.arm_sizes[order, i].tolist()
+        number = text.decimals([spread / 10], values, False, False)
+        # In one column, so that the table fits on a page.
+        cells = [(f"{number(v)} ({text.count(n)})", repr(v)) for v, n in zip(values, sizes, strict=True)]
+        made.append((f"{arm} (n)", cells))
+    return made
+
+
 def _listed(frame: Frame, *, whole: bool) -> IntArray:
     """The groups that are listed, in the order of the picture."""
     return frame.order if whole else np.concatenate([frame.order[:_ENDS], frame.order[-_ENDS:]])
@@ -240,7 +289,7 @@ def _listed(frame: Frame, *, whole: bool) -> IntArray:
 
 def _small_error(estimates: Estimates, part: int) -> list[float]:
     """A small standard error, for the digits that are shown."""
-    errors = estimates.readable_errors(estimates.values, estimates.errors)[:, part]
+    errors = estimates.readable_errors(estimates.given, estimates.errors)[:, part]
     positive = errors[errors > 0]
     return [float(np.quantile(positive, 0.1))] if positive.size else [1.0]
 
@@ -248,13 +297,14 @@ def _small_error(estimates: Estimates, part: int) -> list[float]:
 # ----------------------------------------------------------------------------------------------- words of the page
 
 
-def _facts(s: Summary, command: str | None) -> list[tuple[str, str]]:
+def _facts(s: Summary, command: str | None, self_check: str = "") -> list[tuple[str, str]]:
     """How it was computed."""
     facts, tolerance = s.judged.facts, s.groups.tolerance
     seed = f", seed={facts['seed']}" if "seed" in facts else ""
     allowed = f", tolerance={tolerance:g}" if tolerance else ""
     call = f"fl.cluster(…, alpha={s.alpha!r}, guarantee=fl.{s.guarantee!r}{allowed}, refine={s.refine}{seed})"
     told = [("Measured", s.groups.measure), ("Groups by", " × ".join(s.groups.attributes))]
+    told += [(name.replace("_", " ").capitalize(), column) for name, column in measured_from(s).items()]
     if s.estimates is not None and s.estimates.scale.name != "identity":
         told.append(("Compared on the scale", s.estimates.scale.name))
     told += [("Level α", f"{s.alpha:g}"), ("Guarantee", s.guarantee.explanation)]
@@ -264,6 +314,7 @@ def _facts(s: Summary, command: str | None) -> list[tuple[str, str]]:
     ]
     told += [("Border groups", "moved to the nearest cluster" if s.refine else "left where the merges put them")]
     told += [("Tolerance", f"{tolerance:g}")] if tolerance else []
+    told += [("Self-check", self_check)] if self_check else []
     told += [("faultlines", version("faultlines")), ("Fingerprint of data and settings", s.fingerprint())]
     return [*told, ("Reproduce with", command or f"{call}.report(…)")]
 
@@ -303,8 +354,9 @@ def _reading(s: Summary, note: str | None) -> dict[str, list[str]]:
             "The effect of a cluster pools its groups, weighted by their precision. Its interval is from data that "
             + from_data
         )
-    rules = "A rule says in short which groups a cluster holds; where it is not exact, it says how well it fits."
-    read.append(rules + (" It does not speak of groups that were left out." if s.excluded else ""))
+        if observed_headers(s):
+            read.append(_about_observed(s))
+    read.append(_about_rules(s))
     dont = [
         "That groups in one cluster are equal. A difference may be there and be too small to be seen in these data.",
         "That every group is where it belongs. Groups near a fault line may well belong to the other side.",
@@ -318,6 +370,26 @@ def _reading(s: Summary, note: str | None) -> dict[str, list[str]]:
             "That there is no difference. None can be claimed; how large a one can be missed, `faultlines power` says.",
         )
     return {"read": read, "dont": dont}
+
+
+def _about_observed(s: Summary) -> str:
+    if s.readout is None or s.readout.metric.ranking is not None:
+        return "Observed is the effect on the people of a cluster: those of its groups, weighted by their sizes."
+    return (
+        "Observed is the effect on the people of a cluster: that of all their rows together, as a dashboard would "
+        "show it. The line of all groups has this one, too."
+    )
+
+
+def _about_rules(s: Summary) -> str:
+    counted = s.population.counted
+    rules = (
+        "A rule says in short which groups a cluster holds; no group is in two rules. Where it is not exact, it "
+        f"matches a share of its {counted}: of the {counted} it describes, so many are in the cluster. And it covers a "
+        f"share of the cluster: of the {counted} in the cluster, so many are described. Where either is less than "
+        "half, no rule is shown."
+    )
+    return rules + (" It does not speak of groups that were left out." if s.excluded else "")
 
 
 # --------------------------------------------------------------------------------------------------- several results

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines import text
+from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
 from faultlines.result.finding import probability
 from faultlines.result.tables import columns_of, dicts_of, path_of
@@ -36,7 +37,7 @@ def terminal(s: Summary) -> str:
 
 def markdown(s: Summary) -> str:
     """The same as Markdown, with all members."""
-    notes = ["\n".join(text.markdown(note.text) for note in s.notes)] if s.notes else []
+    notes = ["\n".join(text.markdown(line) for line in words.split("\n")) for words in _paragraph(s)]
     return "\n\n".join([text.markdown(s.verdict), text.markdown_table(*_table(s, whole=True)), *notes]) + "\n"
 
 
@@ -48,7 +49,8 @@ def notebook(s: Summary, picture: str = "") -> str:
 
 
 def _paragraph(s: Summary) -> list[str]:
-    return ["\n".join(note.text for note in s.notes)] if s.notes else []
+    lines = [*s.explained_words, *(note.text for note in s.notes)]
+    return ["\n".join(lines)] if lines else []
 
 
 def plain_data(s: Summary) -> dict[str, Any]:
@@ -74,14 +76,50 @@ def plain_data(s: Summary) -> dict[str, Any]:
             {**row, "members": [name_of(label) for label in cluster.members]}
             for row, cluster in zip(rows["clusters"], s.clusters, strict=True)
         ],
+        "explained": [
+            {"attribute": row.attribute, "part": row.part, "values": row.values}
+            | {"share": row.alone, "beyond": row.beyond, "pvalue": row.pvalue}
+            for row in s.explained
+        ],
         "groups": rows["groups"],
         "excluded": [
             {"group": name_of(left.label), "reason": left.reason, "n": left.n, "estimate": left.estimate}
+            | {"events": left.events, "lower": left.lower, "upper": left.upper}
             for left in s.excluded
         ],
+        "left_out": [
+            {"attribute": one.attribute, "value": one.value, "n": one.n, "total": one.total, "share": one.share}
+            for one in s.left_out
+        ],
+        "warnings": [note.text for note in s.notes if note.kind == "warning"],
+        "overall": _overall(s),
+        "measured": measured_from(s),
         "dropped": dict(s.dropped),
         "path": path_of(s.judged.path.log_pvalues.tolist()),
     }
+
+
+def _overall(s: Summary) -> dict[str, Any] | None:
+    """The plain effect in all rows."""
+    effects = s.overall.effects
+    if not effects:
+        return None
+    return {
+        name: plain([getattr(effect, field) for effect in effects])
+        for name, field in (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper"))
+    }
+
+
+def measured_from(s: Summary) -> dict[str, str]:
+    """The columns that were measured, by the parameter that named them, with control and treatment."""
+    if s.readout is None:
+        return {}
+    metric = s.readout.metric
+    named = metric.columns()
+    if metric.arms is not None:
+        named["control"] = str(metric.arms.control)
+        named |= {} if metric.arms.treatment is None else {"treatment": str(metric.arms.treatment)}
+    return named
 
 
 # --------------------------------------------------------------------------------------------------- table of clusters
@@ -93,6 +131,26 @@ def effect_cells(s: Summary, cluster: Cluster) -> list[str]:
     for number, effect in zip(s.numbers, cluster.effects, strict=True):
         cells += [number(effect.estimate), f"{number(effect.lower)} … {number(effect.upper)}"]
     return cells
+
+
+def observed_cells(s: Summary, cluster: Cluster) -> list[str]:
+    """The effect on the people of a cluster and its interval, as text; dashes where it is not known."""
+    if not observed_headers(s):
+        return []
+    if not cluster.observed_effects:
+        return ["–", "–"] * len(s.effect_names)
+    cells = []
+    for number, effect in zip(s.numbers, cluster.observed_effects, strict=True):
+        cells += [number(effect.estimate), f"{number(effect.lower)} … {number(effect.upper)}"]
+    return cells
+
+
+def observed_headers(s: Summary) -> list[str]:
+    """Their headers; none where effects on people are not known."""
+    if not any(cluster.observed_effects for cluster in s.clusters):
+        return []
+    several = len(s.effect_names) > 1
+    return [h for name in s.effect_names for h in (f"observed {name}" if several else "observed", s.interval_name)]
 
 
 def effect_headers(s: Summary) -> list[str]:
@@ -126,6 +184,14 @@ def _table(s: Summary, *, whole: bool = False) -> Table:
     return Table(header, rows, set(range(width)) - ({3} if bars else set()))
 
 
+def rule_or_members(s: Summary, i: int, room: int) -> str:
+    """The rule of a cluster; some of its members where no short rule fits it."""
+    rule = s.rules[i]
+    if rule.fits:
+        return str(rule)
+    return f"{rule}: {text.members(s.clusters[i].members, name_of, max(room - len(rule) - 2, 30))}"
+
+
 def _bars(s: Summary) -> list[str]:
     """Intervals of the clusters as small drawings on one scale."""
     effects = [cluster.effects[0] for cluster in s.clusters]
@@ -140,6 +206,7 @@ def _described(s: Summary, rows: list[list[str]], shown: list[int], header: list
     told += ["members"] if whole or not told else []
     room = 10**9 if whole else max(_LINE - used, 30)
     for row, i in zip(rows, shown, strict=True):
-        row.extend([str(s.rules[i])] if "rule" in told else [])
+        if "rule" in told:
+            row.append(str(s.rules[i]) if whole else rule_or_members(s, i, room))
         row.extend([text.members(s.clusters[i].members, name_of, room)] if "members" in told else [])
     return told

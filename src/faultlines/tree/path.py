@@ -18,6 +18,10 @@ class Path(Protocol):
     """Partitions from one cluster to many."""
 
     @property
+    def log_pvalue(self) -> float:
+        """Log of the p at which there is more than one cluster; 0 where there never is."""
+
+    @property
     def log_pvalues(self) -> FloatArray:
         """Log of the p at which the partition into 2, 3, … clusters appears, never falling."""
 
@@ -51,6 +55,11 @@ class Cuts:
     log_pvalues: FloatArray
     refine: bool
 
+    @property
+    def log_pvalue(self) -> float:
+        """Log of the smallest p."""
+        return float(self.log_pvalues.min(initial=0.0))
+
     def labels(self, clusters: int) -> IntArray:
         """Cluster numbers of the groups; borders moved, if asked for."""
         cut = self.hierarchy.labels(self.hierarchy.starts(self.open_gaps(clusters)))
@@ -81,4 +90,6 @@ def cuts(comparison: Comparison, hierarchy: Hierarchy, by_gap: FloatArray, *, re
 
 def clusters_at(path: Path, log_alpha: float) -> int:
     """How many clusters are claimed at a level."""
+    if path.log_pvalue >= log_alpha:
+        return 1
     return 1 + int(np.searchsorted(path.log_pvalues, log_alpha))

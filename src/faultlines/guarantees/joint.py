@@ -1,0 +1,423 @@
+"""Are these groups alike? One test with power for halves and for a lone group: top merge, scan and Cochran's Q at once.
+
+The top merge sees clusters of many groups; one group far apart drowns in it. The scan orders groups by their distance
+from the common effect in standard errors and asks of every j how unlikely the j most extreme are against the rest. Q
+sees differences of no particular kind. Each is measured in units of what noise does to it, and the largest counts.
+Given the direction of the noise all rise with its length, whose law is known, so only directions are drawn
+(docs/method.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import chdtri, gammaln
+
+from faultlines.comparison import kernels
+from faultlines.comparison.base import AS_GOOD_AS_KNOWN, BLOCK, NORMAL, generator
+from faultlines.comparison.line import line_tops
+from faultlines.comparison.precision import true_scales, unit_of
+from faultlines.comparison.tails import log_chi_square_tail, log_t_tail
+from faultlines.guarantees.null import with_heavier_tail
+from faultlines.guarantees.parallel import in_order
+from faultlines.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from faultlines.comparison.base import Comparison
+    from faultlines.estimates.estimates import BoolArray, IntArray
+    from faultlines.estimates.scales import FloatArray
+
+_LEARNT = 0.25  # as many draws as this share of the others show what noise does to each statistic
+LOOK = 64  # draws after which a p that is clearly large or clearly small is taken
+_CLEAR, _TINY = 0.2, 1e-8
+_FEW = 64  # groups up to which draws are sorted by counting
+_KEPT = 2**18  # numbers of draws that are kept for the next test with the same standard errors
+_TAIL = 0.95  # where the two statistics are made equally strict
+_WELL_KNOWN = 1e4  # degrees of freedom from which on a standard error counts as known: it is off by under 1%
+_FIRST = 1 << 20  # number of the first stream that shows what noise does: apart from those of the test
+
+
+class Effects(NamedTuple):
+    """One effect per group: estimates, standard errors, and the degrees of freedom behind those, if estimated."""
+
+    theta: FloatArray
+    se: FloatArray
+    dof: FloatArray | None
+
+    def of(self, members: IntArray) -> Effects:
+        """Those of some groups."""
+        return Effects(self.theta[members], self.se[members], None if self.dof is None else self.dof[members])
+
+
+def effects_of(comparison: Comparison) -> Effects:
+    """The one effect of every group of a comparison of estimates."""
+    estimates = comparison.estimates
+    if estimates is None:
+        raise TypeError("a scan needs estimates")
+    theta, se = estimates.values[:, 0], estimates.errors[:, 0]
+    unit = unit_of(se)  # a power of two, which keeps weights far from overflow and changes nothing else
+    dof = None if estimates.dof is None or estimates.dof.min() >= _WELL_KNOWN else estimates.dof
+    return Effects((theta - theta[theta.size // 2]) / unit, se / unit, dof)
+
+
+class Tested(NamedTuple):
+    """What the test says of some groups.
+
+    Attributes:
+        log_p: Log p of "they are all alike".
+        apart: Which of them the strongest evidence sets apart from the others.
+        scanned: Whether that is the scan's evidence, not the top merge's.
+        draws: How many draws it rests on.
+    """
+
+    log_p: float
+    apart: BoolArray
+    scanned: bool
+    draws: int
+
+
+class _Block(NamedTuple):
+    """Draws of groups that are alike: top merges, sorted scores with weights for the scan, squared lengths."""
+
+    top: FloatArray
+    scores: FloatArray
+    weight: FloatArray
+    radius: FloatArray
+
+    def heterogeneity(self) -> FloatArray:
+        """Cochran's Q with the standard errors that are seen: the squared length itself where they are known."""
+        return np.asarray(np.einsum("rk,rk->r", self.scores, self.scores))
+
+
+def _learnt(draws: int) -> int:
+    """How many draws show what noise does."""
+    return int(np.clip(_LEARNT * draws, 15, 2000))
+
+
+def usual_draws(groups: int) -> int:
+    """How many directions are worth their time: a thousand, fewer for very many groups, whose noise varies less."""
+    return int(np.clip(1000 * (100 / groups) ** 0.4, 20, 1000))
+
+
+@dataclass(eq=False)
+class Null:
+    """What groups with these standard errors show when they are all alike.
+
+    Args:
+        scale: Their true standard errors, as far as they are known, in rising order; their geometric mean is 1.
+        dof: Degrees of freedom behind the estimated ones, in the same order.
+        draws: Directions that a test may use.
+        seed: Of the draws.
+        cores: How many to use; all by default.
+    """
+
+    scale: FloatArray
+    dof: FloatArray | None
+    draws: int
+    seed: int
+    cores: int | None = None
+    _blocks: dict[int, _Block] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = _learnt(self.draws)
+        if self.scale.size <= _FEW and self.dof is None:
+            learnt = learnt_few(self.scale[None], self.draws, self.seed)[0]
+            self._take(learnt)
+            return
+        groups = self.scale.size
+        sums, squares, tops, lengths = np.zeros(groups - 1), np.zeros(groups - 1), [], []
+        for block in self._drawn(_FIRST, count):
+            kernels.scan_sums(block.scores, block.weight, sums, squares)
+            tops.append(np.sqrt(block.top))
+            lengths.append(np.sqrt(block.heterogeneity()))
+        mean = sums / count
+        spread = np.sqrt(np.maximum(squares / count - mean**2, 1e-12 * mean**2) + 1e-300)
+        self.mean, self.spread = mean, spread
+        top = np.concatenate(tops)
+        peaks = np.concatenate([self._peaks(block)[0] for block in self._drawn(_FIRST, count)])
+        place = min(int(_TAIL * count), count - 1)
+        high = [float(np.partition(part, place)[place]) for part in (top, peaks)]
+        self._take(np.concatenate([mean, spread, [top.mean(), max(top.std(), 1e-6 * top.mean(), 1e-300), *high]]))
+        if self.dof is not None:  # with estimated standard errors the law of Q is not known
+            length = np.concatenate(lengths)
+            self.length_mean, self.length_spread = float(length.mean()), float(max(length.std(), 1e-300))
+            rare = (float(np.partition(length, place)[place]) - self.length_mean) / self.length_spread
+            self.length_stretch = max(high[1], 0.1) / max(rare, 0.1)
+
+    def _take(self, learnt: FloatArray) -> None:
+        """What noise does, as `kernels.learn_few` lays it out."""
+        count = self.scale.size - 1
+        self.mean, self.spread = learnt[:count].copy(), learnt[count : 2 * count].copy()
+        self.top_mean, self.top_spread, top, peak = learnt[2 * count :].tolist()
+        # Each counts from where noise rarely gets: the scan is the largest of many numbers, the others are one each.
+        self.length_mean, self.length_spread, reached = law_of_length(count).tolist()
+        self.stretch = max(peak, 0.1) / max((top - self.top_mean) / self.top_spread, 0.1)
+        self.length_stretch = max(peak, 0.1) / reached
+
+    def _drawn(self, first: int, count: int) -> Iterator[_Block]:
+        """Blocks of draws from a stream on, in their order: the first for a look; those of few groups are kept."""
+        most = max(1, BLOCK // self.scale.size)
+        edges = [0] if first else [0, min(LOOK, most)]
+        edges = [*(e for e in edges if e < count), *range(edges[-1] + most, count, most), count]
+        keeps = count * self.scale.size <= _KEPT
+
+        def made(number: int) -> _Block:
+            known = self._blocks.get(first + number)
+            if known is None:
+                known = self._made(first + number, edges[number + 1] - edges[number])
+                if keeps:
+                    self._blocks[first + number] = known
+            return known
+
+        total = len(edges) - 1
+        if keeps:
+            yield from (made(number) for number in range(total))
+            return
+        with progress("drawing groups that are all alike", count) as advance:
+            for block in in_order(made, total, self.cores):
+                advance(block.top.size)
+                yield block
+
+    def _made(self, number: int, count: int) -> _Block:
+        groups = self.scale.size
+        weight = (1 / self.scale**2)[None, :]
+        radius, top, scores = np.empty(count), np.empty(count), np.empty((count, groups))
+        if groups <= _FEW and self.dof is None:
+            kernels.draw_few(_normals(self.seed, number, count, groups), self.scale, top, scores, radius)
+            return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny))
+        rng = generator(self.seed, number)
+        normal = rng.standard_normal((count, groups))
+        if self.dof is not None:
+            half = np.minimum(self.dof, AS_GOOD_AS_KNOWN) / 2
+            weight = weight / (rng.standard_gamma(half, size=normal.shape) / half)
+        kernels.pack_scores(normal * self.scale, weight, scores)
+        kernels.pack(normal, self.scale, radius)
+        normal.sort(axis=1)
+        scores.sort(axis=1)
+        kernels.top_heights(normal, weight, top, 0)
+        return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny))
+
+    def _peaks(self, block: _Block) -> tuple[FloatArray, IntArray]:
+        peak, place = np.empty(len(block.scores)), np.empty(len(block.scores), dtype=np.int64)
+        kernels.scan_peaks(block.scores, block.weight, self.mean, self.spread, peak, place)
+        return peak, place
+
+    def test(self, effects: Effects) -> Tested:
+        """Log p of these groups, in the order of `scale`, and what its strongest evidence sets apart."""
+        groups = effects.theta.size
+        weight = 1 / effects.se**2
+        scores = np.empty((1, groups))
+        centred = effects.theta - effects.theta[groups // 2]
+        kernels.pack_scores(centred[None], weight[None], scores)
+        by_score = np.argsort(scores[0], kind="stable")
+        scores.sort(axis=1)
+        peak, place = self._peaks(_Block(np.empty(1), scores, weight[None], np.empty(1)))
+        by_effect = np.lexsort((effects.se, centred))
+        heights = np.empty(groups - 1)
+        kernels.merge_line(centred[by_effect], weight[by_effect], heights, NORMAL, 0.0)
+        cut = int(heights.argmax())
+        of_top = self.stretch * (float(np.sqrt(heights[cut])) - self.top_mean) / self.top_spread
+        scanned = bool(peak[0] > of_top)
+        apart = np.zeros(groups, dtype=bool)
+        apart[by_score[: int(place[0])] if scanned else by_effect[: cut + 1]] = True
+        apart = apart if apart.sum() <= groups / 2 else ~apart
+        scale = true_scales(effects.se, effects.dof)
+        centre = np.average(centred, weights=(scale.min() / scale) ** 2)
+        own = float(np.sum(((centred - centre) / scale) ** 2))
+        seen = float(np.sum(scores**2))
+        of_length = self.length_stretch * (np.sqrt(seen) - self.length_mean) / self.length_spread
+        log_p, drawn = self._log_p(max(float(peak[0]), of_top, float(of_length)), own)
+        if effects.dof is not None:
+            log_p = float(with_heavier_tail(np.array([log_p]), drawn + 1, float(effects.dof.min()))[0])
+        return Tested(log_p, apart, scanned, drawn)
+
+    def values(self, theta: FloatArray, se: FloatArray) -> FloatArray:
+        """What the test looks at, in every row of effects with these standard errors."""
+        weight = se[None] ** -2.0
+        scores = np.empty(theta.shape)
+        kernels.pack_scores(np.ascontiguousarray(theta), weight, scores)
+        scores.sort(axis=1)
+        block = _Block(line_tops(theta, weight[0], NORMAL), scores, weight, np.empty(0))
+        of_top = self.stretch * (np.sqrt(block.top) - self.top_mean) / self.top_spread
+        lengths = np.sqrt(block.heterogeneity())
+        of_length = self.length_stretch * (lengths - self.length_mean) / self.length_spread
+        return np.asarray(np.maximum(np.maximum(self._peaks(block)[0], of_top), of_length))
+
+    def critical(self, alpha: float) -> float:
+        """The value that noise exceeds with chance α."""
+        low, high = 0.0, 1.0
+        while self._log_p(high, None)[0] > np.log(alpha):
+            low, high = high, 2 * high
+        for _ in range(20):
+            middle = (low + high) / 2
+            above = self._log_p(middle, None)[0] > np.log(alpha)
+            low, high = (middle, high) if above else (low, middle)
+        return high
+
+    def _log_p(self, critical: float, own: float | None) -> tuple[float, int]:
+        """Average over directions, the data's own included, of the chance that the length makes it critical.
+
+        One look after the first draws: what is clearly large is taken, which keeps p valid at every level below; what
+        is clearly tiny is taken doubled, for the second chance it had.
+        """
+        needed = [] if own is None else [np.array([own])]
+        top = (self.top_mean + critical / self.stretch * self.top_spread) ** 2
+        length = max(self.length_mean + critical / self.length_stretch * self.length_spread, 0.0) ** 2
+        drawn = 0
+        for block in self._drawn(0, self.draws):
+            reach = np.empty(block.top.size)
+            kernels.scan_reach(block.scores, block.weight, block.radius, self.mean, self.spread, critical, reach)
+            with np.errstate(divide="ignore"):
+                reach = np.minimum(reach, top / (block.top / block.radius))
+                of_q = length if self.dof is None else length / (block.heterogeneity() / block.radius)
+                needed.append(np.minimum(reach, of_q))
+            is_first, drawn = drawn == 0, drawn + block.top.size
+            if own is not None and is_first and drawn < self.draws:
+                log_p = _average(np.concatenate(needed), self.scale.size - 1)
+                if log_p > np.log(_CLEAR):
+                    return log_p, drawn
+                if log_p < np.log(_TINY) and self.dof is None:
+                    return log_p + np.log(2), drawn
+        return _average(np.concatenate(needed), self.scale.size - 1), drawn
+
+
+def _average(needed: FloatArray, freedom: int) -> float:
+    """Log of the average chance that a squared length reaches what each direction needs."""
+    return float(_averages(needed[None], freedom)[0])
+
+
+def _averages(needed: FloatArray, freedom: int) -> FloatArray:
+    """The same for every row."""
+    each = log_chi_square_tail(needed, freedom)
+    most = each.max(axis=1, keepdims=True)
+    return np.asarray(np.minimum(most[:, 0] + np.log(np.mean(np.exp(each - most), axis=1)), 0.0))
+
+
+def _of_two(effects: Effects) -> float:
+    """Log p of two groups: normal, or Welch's t."""
+    gap = np.abs(effects.theta[1:] - effects.theta[:1]) / np.hypot(*effects.se)
+    if effects.dof is None:
+        return float(log_chi_square_tail(gap**2, 1)[0])
+    share = effects.se**2 / np.sum(effects.se**2)
+    return float(log_t_tail(gap, float(1 / np.sum(share**2 / effects.dof)))[0]) if gap[0] > 0 else 0.0
+
+
+class Tests:
+    """The test of any set of the groups, each set tested once, and what noise does to like sets learnt once.
+
+    Args:
+        effects: All groups.
+        draws: Directions a test may use; the usual number if None.
+        seed: Of the draws.
+        cores: How many to use; all by default.
+    """
+
+    def __init__(self, effects: Effects, draws: int | None, seed: int, cores: int | None = None) -> None:
+        self.effects, self.draws, self.seed, self.cores = effects, draws, seed, cores
+        self._same = float(np.ptp(effects.se)) == 0 and (effects.dof is None or float(np.ptp(effects.dof)) == 0)
+        self.most_draws = 0
+        self._known: dict[bytes, Tested] = {}
+
+    def of(self, members: IntArray) -> Tested:
+        """What the test says of these groups."""
+        key = members.tobytes()
+        if key not in self._known:
+            self._known[key] = self._tested(members)
+            self.most_draws = max(self.most_draws, self._known[key].draws)
+        return self._known[key]
+
+    def detector(self, alpha: float, se: FloatArray) -> Callable[[FloatArray], BoolArray]:
+        """Whether rows of other effects of all groups, in the units of `se`, would be claimed to differ."""
+        scale = np.sort(self.effects.se)
+        null = self._null(scale, None)
+        critical = null.critical(alpha)
+        return lambda theta: null.values(theta - theta[:, :1], se) >= critical
+
+    def _tested(self, members: IntArray) -> Tested:
+        effects = self.effects.of(members)
+        size = members.size
+        if size < 2:
+            return Tested(0.0, np.zeros(size, dtype=bool), False, 0)
+        if size == 2:
+            return Tested(_of_two(effects), np.array([False, True]), False, 0)
+        if not np.any(effects.theta != effects.theta[0]):
+            return Tested(0.0, np.arange(size) == 0, False, 0)
+        scale = true_scales(effects.se, effects.dof)
+        # In an order of their own, so that the order of the groups does not change the answer.
+        order = np.lexsort((effects.theta, scale) if effects.dof is None else (effects.theta, effects.dof, scale))
+        found = self._null(scale[order], None if effects.dof is None else effects.dof[order]).test(effects.of(order))
+        apart = np.empty(size, dtype=bool)
+        apart[order] = found.apart
+        return found._replace(apart=apart)
+
+    def _null(self, scale: FloatArray, dof: FloatArray | None) -> Null:
+        draws = usual_draws(scale.size) if self.draws is None else self.draws
+        made = scale / np.exp(np.log(scale).mean())
+        if self._same:
+            made = np.ones(scale.size)
+        if draws * scale.size > _KEPT:
+            return Null(made, dof, draws, self.seed, self.cores)
+        return _remembered(made.tobytes(), None if dof is None else dof.tobytes(), draws, self.seed)
+
+
+@lru_cache(maxsize=32)
+def _normals(seed: int, number: int, count: int, groups: int) -> FloatArray:
+    """The standard normals behind a block, which many tests share."""
+    return generator(seed, number).standard_normal((count, groups))
+
+
+@lru_cache(maxsize=256)
+def law_of_length(freedom: int) -> FloatArray:
+    """Mean and spread of the root of a χ² number, and a high quantile in units of both."""
+    mean = float(np.sqrt(2) * np.exp(gammaln((freedom + 1) / 2) - gammaln(freedom / 2)))
+    spread = float(np.sqrt(max(freedom - mean**2, 1e-6)))
+    return np.array([mean, spread, (float(np.sqrt(chdtri(freedom, 1 - _TAIL))) - mean) / spread])
+
+
+def learnt_few(scales: FloatArray, draws: int, seed: int) -> FloatArray:
+    """What noise does to some dozens of groups, for each row of scales."""
+    learnt = np.empty((len(scales), 2 * scales.shape[1] + 2))
+    normal = _normals(seed, _FIRST, _learnt(draws), scales.shape[1])
+    kernels.learn_few(normal, scales, _TAIL, learnt)
+    return learnt
+
+
+def tested_many(many: Sequence[Effects], draws: int, seed: int) -> tuple[FloatArray, IntArray]:
+    """Log p of many sets of the same number of groups, some dozens, and their draws: those of `Tests` of each."""
+    groups = many[0].theta.size
+    unit = [np.exp(np.log(one.se).mean()) for one in many]
+    order = [np.lexsort((one.theta, one.se)) for one in many]
+    scales = np.stack([one.se[o] / u for one, u, o in zip(many, unit, order, strict=True)])
+    effects = np.stack([one.theta[o] / u for one, u, o in zip(many, unit, order, strict=True)])
+    learnt, length = learnt_few(scales, draws, seed), law_of_length(groups - 1)
+
+    def needed(number: int, count: int, places: IntArray) -> FloatArray:
+        made = np.empty((places.size, count + 1))
+        kernels.test_few(
+            _normals(seed, number, count, groups), effects[places], scales[places], learnt[places], length, made
+        )
+        return made
+
+    look = min(LOOK, draws)
+    first = needed(0, look, np.arange(len(many)))
+    log_p, drawn = _averages(first, groups - 1), np.full(len(many), look)
+    tiny = log_p < np.log(_TINY)
+    open_question = np.flatnonzero((log_p <= np.log(_CLEAR)) & ~tiny) if look < draws else np.empty(0, dtype=np.int64)
+    if look < draws:
+        log_p[tiny] += np.log(2)
+    if open_question.size:
+        rest = needed(1, draws - look, open_question)[:, 1:]
+        log_p[open_question] = _averages(np.concatenate([first[open_question], rest], axis=1), groups - 1)
+        drawn[open_question] = draws
+    return log_p, drawn
+
+
+@lru_cache(maxsize=64)
+def _remembered(scale: bytes, dof: bytes | None, draws: int, seed: int) -> Null:
+    """What noise does to groups with these standard errors: the same for all tests of like groups."""
+    return Null(np.frombuffer(scale), None if dof is None else np.frombuffer(dof), draws, seed)

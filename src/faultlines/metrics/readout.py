@@ -1,0 +1,92 @@
+"""The moments behind estimates: from them any groups can be read as one, as a plain readout of their rows would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from faultlines.rows.request import Moments
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from faultlines.metrics.base import FloatArray, Measured, Metric
+
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """What was measured in the rows of each group.
+
+    Attributes:
+        metric: What was measured.
+        moments: Moments of the groups that are compared, in their order.
+        by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
+        warnings: What a reader must know about these rows.
+    """
+
+    metric: Metric
+    moments: Moments
+    by_arm: FloatArray | None
+    warnings: tuple[str, ...]
+
+    @property
+    def arm_sizes(self) -> FloatArray | None:
+        """Rows (units) of every arm, (K, arms); None where nothing is compared."""
+        return self.moments.n[:, :, 0] if self.metric.arms else None
+
+    def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
+        """The same for some of the groups."""
+        places = np.flatnonzero(keep)
+        by_arm = None if self.by_arm is None else self.by_arm[places]
+        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm)
+
+    def together(self, clusters: IntArray, count: int) -> Measured | None:
+        """What the metric is in the rows of each cluster, as if it were one group; None where there is no such sum.
+
+        Args:
+            clusters: The cluster of each group, from 0 on.
+            count: How many there are.
+        """
+        metric = self.metric
+        if metric.ranking is not None or (metric.centred and not metric.products):
+            return None
+        moments = self.moments
+        for product, weight, centre in metric.products:
+            moments = _recentred(moments, product, weight, centre)
+        return metric.measured(_summed(moments, clusters, count))
+
+
+def _recentred(m: Moments, product: int, weight: int, centre: int) -> Moments:
+    """The same where w(x − c) is taken about one c for all groups, and not about the mean of each."""
+    with np.errstate(all="ignore"):
+        size = np.nan_to_num(m.n[..., product])
+        common = float(np.sum(size * np.nan_to_num(m.mean[..., centre])) / max(np.sum(size), 1.0))
+        away = m.mean[..., centre] - common
+        mean, cov = m.mean.copy(), m.cov.copy()
+        mean[..., product] += away * mean[..., weight]
+        mean[..., centre] = np.where(np.isnan(away), np.nan, common)
+        # Cov(w(x − c) + a w, v) = Cov(w(x − c), v) + a Cov(w, v), first for one side, then for the other.
+        cov[..., product, :] += away[..., None] * cov[..., weight, :]
+        cov[..., :, product] += away[..., None] * cov[..., :, weight]
+    return m._replace(mean=mean, cov=cov)
+
+
+def _summed(m: Moments, clusters: IntArray, count: int) -> Moments:
+    """Moments of clusters from those of their groups, exactly; their shape is not needed."""
+    n = np.zeros((count, *m.n.shape[1:]))
+    mean, cov = np.zeros(n.shape), np.zeros((*n.shape, n.shape[-1]))
+    known = np.where(m.n > 0, m.mean, 0.0)
+    np.add.at(n, clusters, m.n)
+    np.add.at(mean, clusters, m.n * known)
+    with np.errstate(all="ignore"):
+        mean = mean / n
+        away = np.where(m.n > 0, known - mean[clusters], 0.0)
+        rows = np.sqrt(m.n[..., :, None] * m.n[..., None, :])  # the same for both variables wherever it is used
+        inner = np.where(rows > 1, (rows - 1) * m.cov, 0.0)
+        np.add.at(cov, clusters, inner + rows * away[..., :, None] * away[..., None, :])
+        cov = cov / (np.sqrt(n[..., :, None] * n[..., None, :]) - 1)
+    return Moments(n, mean, cov)
