@@ -204,7 +204,7 @@ def test_what_is_left_out_keeps_what_is_known() -> None:
     assert small.estimate == pytest.approx((data.x[100:110] > 0.5).mean())
     assert small.se is not None
     assert 0 < small.se < 0.3
-    pair = fl.measure(data.assign(y=rng.random(111)), "g", fl.joint(fl.mean("x"), fl.mean("y")))
+    pair = fl.measure(data.assign(y=rng.random(111)), "g", fl.joint(fl.mean("x"), fl.mean("y")), min_size=20)
     assert {one.label: (one.n, one.estimate) for one in pair.excluded}["small"] == (10, None)
 
 

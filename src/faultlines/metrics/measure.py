@@ -60,8 +60,7 @@ def measure(data: object, by: By, metric: Metric, *, min_size: float | None = No
         by: The column, or the columns, whose combinations are the groups; `fl.bins(...)` cuts a numeric one.
         metric: What to measure.
         min_size: Groups with fewer than this are left out, counted where the estimate comes from: rows or units in each
-            arm, positives for a true positive rate, and so on. Default: that of the metric: 20, for rates 5, for areas
-            under the curve 10.
+            arm, positives for a true positive rate, and so on. Default: that of the metric: 10, for rates 5.
 
     Returns:
         Estimates, and what was left out.
