@@ -64,9 +64,7 @@ class Rows:
         list[str],
         _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups."),
     ]
-    min_size: Annotated[
-        float | None, _number(DATA, "Rows a group needs in every arm. Default: 10; rates 5.")
-    ] = None
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs in every arm. Default: 10; rates 5.")] = None
 
 
 # --------------------------------------------------------------------------------------- metric
