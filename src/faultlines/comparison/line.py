@@ -257,7 +257,7 @@ class Line(OfEstimates):
         low, high = order[:-1], order[1:]
         beyond, apart = self._beyond_centred(theta[low], theta[high]), theta[high] - theta[low]
         freedom, variance = self._with_freedom(clusters, variance)
-        log_p = _two_sided(beyond, variance[low], variance[high], freedom, low, high)
+        log_p = two_sided(beyond, variance[low], variance[high], freedom, low, high)
         nearest = int(np.lexsort((apart**2 / (variance[low] + variance[high]), -log_p))[0])
         found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
         return found if freedom is None else self._farther(found, order, theta, variance, freedom)
@@ -273,7 +273,7 @@ class Line(OfEstimates):
             near = gap <= farthest * np.sqrt(variance[a] + variance[others])
             if near.any():
                 b = others[near]
-                log_p = _two_sided(gap[near], variance[a], variance[b], freedom, np.full(b.size, a), b)
+                log_p = two_sided(gap[near], variance[a], variance[b], freedom, np.full(b.size, a), b)
                 at = int(np.argmax(log_p))
                 if log_p[at] > found.log_p:
                     found = Pair(a, int(b[at]), float(log_p[at]))
@@ -354,7 +354,7 @@ def _blocks(
     return rows, block
 
 
-def _two_sided(
+def two_sided(
     gap: FloatArray, var_a: FloatArray | float, var_b: FloatArray, freedom: FloatArray | None, a: IntArray, b: IntArray
 ) -> FloatArray:
     """Log p of a difference: normal, or Welch's t where the degrees of freedom are known."""

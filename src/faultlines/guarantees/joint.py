@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri, gammaln
 
 from faultlines.comparison import kernels
 from faultlines.comparison.base import AS_GOOD_AS_KNOWN, BLOCK, NORMAL, generator
-from faultlines.comparison.line import line_tops
+from faultlines.comparison.line import line_tops, two_sided
 from faultlines.comparison.precision import true_scales, unit_of
-from faultlines.comparison.tails import log_chi_square_tail, log_t_tail
+from faultlines.comparison.tails import log_chi_square_tail
 from faultlines.guarantees.null import with_heavier_tail
 from faultlines.guarantees.parallel import in_order
 from faultlines.progress import progress
@@ -71,13 +71,11 @@ class Tested(NamedTuple):
     Attributes:
         log_p: Log p of "they are all alike".
         apart: Which of them the strongest evidence sets apart from the others.
-        scanned: Whether that is the scan's evidence, not the top merge's.
         draws: How many draws it rests on.
     """
 
     log_p: float
     apart: BoolArray
-    scanned: bool
     draws: int
 
 
@@ -221,20 +219,26 @@ class Null:
         heights = np.empty(groups - 1)
         kernels.merge_line(centred[by_effect], weight[by_effect], heights, NORMAL, 0.0)
         cut = int(heights.argmax())
-        of_top = self.stretch * (float(np.sqrt(heights[cut])) - self.top_mean) / self.top_spread
-        scanned = bool(peak[0] > of_top)
+        of_top = self._of_top(heights[cut])
         apart = np.zeros(groups, dtype=bool)
-        apart[by_score[: int(place[0])] if scanned else by_effect[: cut + 1]] = True
+        apart[by_score[: int(place[0])] if peak[0] > of_top else by_effect[: cut + 1]] = True
         apart = apart if apart.sum() <= groups / 2 else ~apart
         scale = true_scales(effects.se, effects.dof)
         centre = np.average(centred, weights=(scale.min() / scale) ** 2)
         own = float(np.sum(((centred - centre) / scale) ** 2))
-        seen = float(np.sum(scores**2))
-        of_length = self.length_stretch * (np.sqrt(seen) - self.length_mean) / self.length_spread
-        log_p, drawn = self._log_p(max(float(peak[0]), of_top, float(of_length)), own)
+        of_length = self._of_length(np.sum(scores**2))
+        log_p, drawn = self._log_p(float(max(peak[0], of_top, of_length)), own)
         if effects.dof is not None:
             log_p = float(with_heavier_tail(np.array([log_p]), drawn + 1, float(effects.dof.min()))[0])
-        return Tested(log_p, apart, scanned, drawn)
+        return Tested(log_p, apart, drawn)
+
+    def _of_top(self, height: Any) -> Any:
+        """A top merge in the units of the scan."""
+        return self.stretch * (np.sqrt(height) - self.top_mean) / self.top_spread
+
+    def _of_length(self, heterogeneity: Any) -> Any:
+        """Cochran's Q in the units of the scan."""
+        return self.length_stretch * (np.sqrt(heterogeneity) - self.length_mean) / self.length_spread
 
     def values(self, theta: FloatArray, se: FloatArray) -> FloatArray:
         """What the test looks at, in every row of effects with these standard errors."""
@@ -243,10 +247,8 @@ class Null:
         kernels.pack_scores(np.ascontiguousarray(theta), weight, scores)
         scores.sort(axis=1)
         block = _Block(line_tops(theta, weight[0], NORMAL), scores, weight, np.empty(0))
-        of_top = self.stretch * (np.sqrt(block.top) - self.top_mean) / self.top_spread
-        lengths = np.sqrt(block.heterogeneity())
-        of_length = self.length_stretch * (lengths - self.length_mean) / self.length_spread
-        return np.asarray(np.maximum(np.maximum(self._peaks(block)[0], of_top), of_length))
+        others = np.maximum(self._of_top(block.top), self._of_length(block.heterogeneity()))
+        return np.asarray(np.maximum(self._peaks(block)[0], others))
 
     def critical(self, alpha: float) -> float:
         """The value that noise exceeds with chance α."""
@@ -300,11 +302,9 @@ def _averages(needed: FloatArray, freedom: int) -> FloatArray:
 
 def _of_two(effects: Effects) -> float:
     """Log p of two groups: normal, or Welch's t."""
-    gap = np.abs(effects.theta[1:] - effects.theta[:1]) / np.hypot(*effects.se)
-    if effects.dof is None:
-        return float(log_chi_square_tail(gap**2, 1)[0])
-    share = effects.se**2 / np.sum(effects.se**2)
-    return float(log_t_tail(gap, float(1 / np.sum(share**2 / effects.dof)))[0]) if gap[0] > 0 else 0.0
+    variance, first, second = effects.se**2, np.array([0]), np.array([1])
+    gap = np.abs(effects.theta[1:] - effects.theta[:1])
+    return float(two_sided(gap, variance[first], variance[second], effects.dof, first, second)[0])
 
 
 class Tests:
@@ -342,11 +342,11 @@ class Tests:
         effects = self.effects.of(members)
         size = members.size
         if size < 2:
-            return Tested(0.0, np.zeros(size, dtype=bool), False, 0)
+            return Tested(0.0, np.zeros(size, dtype=bool), 0)
         if size == 2:
-            return Tested(_of_two(effects), np.array([False, True]), False, 0)
+            return Tested(_of_two(effects), np.array([False, True]), 0)
         if not np.any(effects.theta != effects.theta[0]):
-            return Tested(0.0, np.arange(size) == 0, False, 0)
+            return Tested(0.0, np.arange(size) == 0, 0)
         scale = true_scales(effects.se, effects.dof)
         # In an order of their own, so that the order of the groups does not change the answer.
         order = np.lexsort((effects.theta, scale) if effects.dof is None else (effects.theta, effects.dof, scale))

@@ -15,7 +15,10 @@ from faultlines.result.finding import probability
 from faultlines.result.tables import columns_of, dicts_of, path_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from faultlines.result.clusters import Cluster
+    from faultlines.result.effects import Effect
     from faultlines.result.summary import Summary
 
 _LINE = 112  # characters in a line of text output
@@ -127,8 +130,12 @@ def measured_from(s: Summary) -> dict[str, str]:
 
 def effect_cells(s: Summary, cluster: Cluster) -> list[str]:
     """Estimate and interval of each effect, as text."""
+    return _cells(s, cluster.effects)
+
+
+def _cells(s: Summary, effects: Sequence[Effect]) -> list[str]:
     cells = []
-    for number, effect in zip(s.numbers, cluster.effects, strict=True):
+    for number, effect in zip(s.numbers, effects, strict=bool(effects)):
         cells += [number(effect.estimate), f"{number(effect.lower)} … {number(effect.upper)}"]
     return cells
 
@@ -137,12 +144,7 @@ def observed_cells(s: Summary, cluster: Cluster) -> list[str]:
     """The effect on the people of a cluster and its interval, as text; dashes where it is not known."""
     if not observed_headers(s):
         return []
-    if not cluster.observed_effects:
-        return ["–", "–"] * len(s.effect_names)
-    cells = []
-    for number, effect in zip(s.numbers, cluster.observed_effects, strict=True):
-        cells += [number(effect.estimate), f"{number(effect.lower)} … {number(effect.upper)}"]
-    return cells
+    return _cells(s, cluster.observed_effects) or ["–", "–"] * len(s.effect_names)
 
 
 def observed_headers(s: Summary) -> list[str]:
