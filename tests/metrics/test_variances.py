@@ -13,6 +13,7 @@ from scipy import stats
 
 import faultlines as fl
 from faultlines.metrics.variances import Cumulants, steady, straightened
+from faultlines.rows.request import Moments
 
 quick = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
@@ -191,3 +192,22 @@ def test_cumulants_of_a_difference_are_those_of_its_values(own: float, slope: fl
     for found, exact in zip(made, cumulants(x - slope * y), strict=True):
         np.testing.assert_allclose(found, exact, rtol=0.06, atol=0.06)
     np.testing.assert_allclose(made.variance, np.var(x - slope * y, ddof=1), rtol=1e-9)
+
+
+def test_equal_values_whose_variance_is_rounding_are_flat_and_not_unknown() -> None:
+    rng = np.random.default_rng(3)
+    values = [(rng.random(50) < 0.05) * 1.0 + 0.1 for _ in range(40)]
+    values[0] = np.full(50, 0.1)  # its mean is not quite 0.1, so its variance is not quite 0
+    raw = [v - v.mean() for v in values]
+    moments = Moments(
+        np.full((40, 1, 1), 50.0),
+        np.array([v.mean() for v in values])[:, None, None],
+        np.array([np.sum(a**2) / 49 for a in raw])[:, None, None, None],
+        np.array([np.sum(a**3) / 50 / max(np.mean(a**2), 1e-40) ** 1.5 for a in raw])[:, None, None],
+        np.array([np.sum(a**4) / 50 / max(np.mean(a**2), 1e-40) ** 2 for a in raw])[:, None, None],
+    )
+    shape = Cumulants.of(moments, 0)
+    assert shape.third[0, 0] == shape.fourth[0, 0] == 0
+    made = fl.mean("x").measured(moments)
+    assert made.reason[0] == ""
+    assert made.se[0] > 0.2 * np.median(made.se)

@@ -29,6 +29,7 @@ _ALIKE = 1e-3  # spread of variances, relative, below which they are taken as eq
 _DOUBT = 1e-3  # chance of a spread of the means up to which all of it is taken for noise
 _FARTHEST = 4.0  # standard errors that a mean may be off by chance
 _STRAIGHT = 1e-4  # skewness and excess kurtosis that are none
+_ROUNDING = 1e-24  # variance of equal values, beside their square
 _MOST = 1e6  # degrees of freedom of a common variance
 
 
@@ -65,8 +66,8 @@ class Cumulants(NamedTuple):
             unknown = np.full(variance.shape, np.nan)
             return cls(variance, unknown, unknown)
         skewness, kurtosis = m.skewness[..., place], m.kurtosis[..., place]
-        # Values that are all the same have no shape, and no part in that of the others.
-        flat = (variance == 0) & np.isnan(skewness)
+        # Values that are all the same have no shape, and no part in that of the others; their variance may be rounding.
+        flat = variance <= _ROUNDING * m.mean[..., place] ** 2
         # No values at all have a kurtosis below γ² + 1: an engine that adds up plain powers lost its digits.
         known = flat | (kurtosis >= skewness**2 + 1 - 1e-6)
         third = np.where(flat, 0.0, skewness * variance**1.5)
