@@ -46,8 +46,10 @@ def test_labels_rise_with_the_effect_and_clusters_are_theta_intervals() -> None:
     assert sum(len(cluster.members) for cluster in found.clusters) == 41
 
 
-def test_cluster_numbers_are_those_of_inverse_variance_pooling() -> None:
-    found = fl.cluster(three_clusters(), alpha=0.1)
+def test_clusters_that_are_beyond_doubt_are_pooled_by_inverse_variance() -> None:
+    made = three_clusters()
+    found = fl.cluster(made.replaced(made.values + 40 * np.sign(np.round(made.values / 5))), alpha=0.1)
+    assert found.n_clusters == 3
     for i, cluster in enumerate(found.clusters):
         inside = found.labels == i + 1
         theta, weight = found.estimates.theta[inside], found.estimates.se[inside] ** -2.0
@@ -235,7 +237,8 @@ def test_text_says_verdict_clusters_and_basis() -> None:
     assert "… +" in lines[4]
     assert max(map(len, lines)) <= 112
     assert "Looked at halves and at lone groups; calibrated on 64 draws, seed 0." in lines
-    assert "Intervals are descriptive: the same data chose the clusters." in lines
+    assert "Effects are levels of the clusters; their intervals hold where the number of clusters is right." in lines
+    assert any(line.startswith("Could be in another cluster too (18 of 40 groups, at 95%): ") for line in lines)
     assert repr(found).startswith("<Clustering: 3 of 40 groups, p < 1e-10")
 
 
@@ -262,7 +265,8 @@ def test_json_markdown_and_frames_agree() -> None:
     for frame in frames:
         assert list(frame.columns) == [
             *("country", "estimate", "se", "n", "pvalue_rest", "rest_difference", "rest_lower", "rest_upper"),
-            *("cluster", "cluster_estimate", "excluded"),
+            *("cluster", "cluster_estimate", "membership", "possible"),
+            *("shrunken", "shrunken_lower", "shrunken_upper", "excluded"),
         ]
         assert frame["cluster"].tolist() == found.labels.tolist()
         assert frame["country"].tolist() == list(found.estimates.labels)
@@ -287,6 +291,10 @@ def test_several_attributes_become_several_columns() -> None:
             "excluded": None,
         }
     )
+    believed = {name: row.pop(name) for name in ("membership", "possible", "shrunken_lower", "shrunken_upper")}
+    assert believed["membership"] == pytest.approx(1.0)
+    assert believed["possible"] == [1]
+    assert believed["shrunken_lower"] < row.pop("shrunken") < believed["shrunken_upper"]
     assert {name: value for name, value in row.items() if "rest" not in name} == expected
     assert {"pvalue_rest", "rest_difference", "rest_lower", "rest_upper"} < set(row)
     assert "country = DE" in str(found)

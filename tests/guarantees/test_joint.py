@@ -16,7 +16,6 @@ from faultlines.comparison import kernels
 from faultlines.comparison.choose import one_effect
 from faultlines.guarantees import joint
 from faultlines.guarantees.joint import Effects, Null
-from faultlines.guarantees.search import fitted_mixture
 
 
 def effects_of(theta: object, se: object, dof: object = None) -> Effects:
@@ -132,24 +131,6 @@ def test_many_at_once_are_judged_as_each_alone() -> None:
         assert alone.log_p == pytest.approx(p, rel=1e-9, abs=1e-12)
         assert alone.draws == count
     assert set(drawn.tolist()) == {64, 1000}
-
-
-def test_the_mixture_is_that_of_plain_em() -> None:
-    rng = np.random.default_rng(1)
-    labels = np.repeat([0, 1, 2], [30, 20, 10])
-    se = rng.lognormal(0, 0.3, 60)
-    theta = np.array([0.0, 3.0, 9.0])[labels] + se * rng.standard_normal(60)
-    found = fitted_mixture(effects_of(theta, se), labels, free=True)
-    levels, shares = found.levels, found.shares
-    density = shares * stats.norm.pdf(theta[:, None], levels, se[:, None])
-    np.testing.assert_allclose(found.posterior, density / density.sum(axis=1, keepdims=True), rtol=1e-2, atol=1e-3)
-    weight = found.posterior / se[:, None] ** 2
-    np.testing.assert_allclose(levels, (weight * theta[:, None]).sum(axis=0) / weight.sum(axis=0), atol=1e-2)
-    constant = -np.sum(np.log(se)) - 30 * np.log(2 * np.pi)
-    assert found.log_likelihood == pytest.approx(np.log(density.sum(axis=1)).sum() - constant, abs=1e-2)
-    equal = fitted_mixture(effects_of(theta, se), labels, free=False)
-    assert equal.shares.tolist() == [1 / 3] * 3
-    assert equal.log_likelihood < found.log_likelihood
 
 
 # ------------------------------------------------------------------------------------------------------------- results

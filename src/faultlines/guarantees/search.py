@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from faultlines.comparison import kernels
+from faultlines.comparison.mixture import fitted_mixture
 from faultlines.progress import progress
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _FINEST = float(np.log(0.2))  # levels above this are not told apart: what is cl
 _USUAL = float(np.log(0.05))  # partitions that pass here may be told apart by their likelihood
 _SURE = float(np.log(1e-12))  # log p of partitions that need no test
 _BEYOND = 12.0
-_ROUNDS, _ENOUGH = 80, 1e-7  # of EM
-_MANY = 20_000  # groups from which on fewer partitions are tried and EM is cut short
+_MANY = 20_000  # groups from which on fewer partitions are tried
 _EXTENDED = 2  # partitions of m clusters from which those of m + 1 are made
 
 
@@ -226,44 +225,14 @@ def _chosen(effects: Effects, candidates: tuple[IntArray, ...], *, refine: bool)
     """The likeliest of some partitions as a mixture; every group where it most likely belongs, if asked for."""
     if len(candidates) == 1 and (not refine or candidates[0].max() == 0):
         return candidates[0]
-    fitted = [fitted_mixture(effects, labels, free=True) for labels in candidates]
+    fitted = [fitted_mixture(effects.theta, effects.se, labels, free=True) for labels in candidates]
     best = int(np.argmax([one.log_likelihood for one in fitted]))
     labels = candidates[best]
     if not refine:
         return labels
     free, count = fitted[best], int(labels.max()) + 1
-    equal = fitted_mixture(effects, labels, free=False)
+    equal = fitted_mixture(effects.theta, effects.se, labels, free=False)
     # Shares of the clusters are taken as equal unless others fit clearly better (Akaike).
     chosen = free if free.log_likelihood - equal.log_likelihood > count - 1 else equal
     assigned = chosen.posterior.argmax(axis=1)
     return assigned if np.unique(assigned).size == count else labels
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Mixture:
-    """Clusters as a mixture with known standard errors: levels, shares, and where each group comes from."""
-
-    levels: FloatArray
-    shares: FloatArray
-    posterior: FloatArray
-    log_likelihood: float
-
-
-def fitted_mixture(effects: Effects, labels: IntArray, *, free: bool) -> Mixture:
-    """The mixture that EM finds from a partition, whose clusters are numbered from 0.
-
-    Args:
-        effects: The groups.
-        labels: Their clusters.
-        free: Whether clusters may have shares of their own; equal ones otherwise.
-    """
-    weight, count = effects.se**-2.0, int(labels.max()) + 1
-    unit = float(weight.max())
-    theta, weight = (effects.theta - effects.theta[0]) * np.sqrt(unit), weight / unit
-    levels = np.bincount(labels, weight * theta, count) / np.bincount(labels, weight, count)
-    sizes = np.bincount(labels, minlength=count) if free else np.ones(count)
-    shares = sizes / sizes.sum()
-    posterior = np.empty((labels.size, count))
-    rounds = _ROUNDS if labels.size <= _MANY else _ROUNDS // 5
-    found = kernels.fit_mixture(theta, weight, levels, shares, posterior, int(free), rounds, _ENOUGH)
-    return Mixture(levels / np.sqrt(unit) + effects.theta[0], shares, posterior, float(found))

@@ -6,22 +6,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from faultlines import text
-from faultlines.comparison.base import Levels
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of, name_of
-from faultlines.result.effects import Effect
-from faultlines.result.observed import observed_effects
+from faultlines.result.pooled import Pooled
 from faultlines.result.rules import Partition, Population
 
 if TYPE_CHECKING:
     from faultlines.comparison.base import Comparison
-    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Label
-    from faultlines.estimates.scales import FloatArray, Scale
     from faultlines.metrics.readout import Readout
+    from faultlines.result.effects import Effect
     from faultlines.result.rules import Rule
 
 
@@ -31,59 +28,78 @@ class Cluster:
 
     Attributes:
         members: Labels of its groups, by rising estimate.
-        effects: What is known of each effect; none for a comparison that has no estimates.
-        observed_effects: Each effect on its people, as a plain readout of their rows gives it; none where neither rows
-            nor sizes are known.
         n: Total size, when the sizes of the groups are known.
         number: Its number, from 1 on.
         partition: The clusters it is one of, which its rule tells it from.
+        pooled: What is known of the effects of these clusters.
     """
 
     members: tuple[Label, ...]
-    effects: tuple[Effect, ...]
-    observed_effects: tuple[Effect, ...]
     n: float | None
     number: int
     partition: Partition = field(compare=False)
+    pooled: Pooled = field(compare=False)
 
     def __repr__(self) -> str:
         members = text.members(self.members, name_of, 60)
         return f"Cluster({members}; estimate={self.estimate}, se={self.se}, ci={self.ci}, n={self.n})"
 
     @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What is known of each effect; none for a comparison that has no estimates."""
+        return self.pooled.effects[self.number - 1]
+
+    @property
+    def observed_effects(self) -> tuple[Effect, ...]:
+        """Each effect on its people, as a plain readout gives it; none where neither rows nor sizes are known."""
+        return self.pooled.observed[self.number - 1]
+
+    @property
+    def simultaneous_effects(self) -> tuple[Effect, ...]:
+        """Each effect as the plain mean of its groups, with the interval that holds however the cluster was chosen."""
+        return self.pooled.simultaneous[self.number - 1]
+
+    @property
     def estimate(self) -> float | tuple[float, ...] | None:
-        """The precision-weighted mean of its groups; a tuple where several effects are measured together."""
+        """Its level: what its groups have in common; a tuple where several effects are measured together.
+
+        It is that of a mixture: a group at the border of two clusters counts for both, as likely as it belongs to each,
+        so clusters are not pushed apart by the data that chose them. Where other data chose them (`fl.Holdout`), where
+        there is a tolerance, and where all groups are one, it is the precision-weighted mean of its groups.
+        """
         return plain([effect.estimate for effect in self.effects]) if self.effects else None
 
     @property
     def se(self) -> float | tuple[float, ...] | None:
-        """Its standard error; where `dof` is known, with allowance for weights that are estimated."""
+        """Its standard error."""
         return plain([effect.se for effect in self.effects]) if self.effects else None
 
     @property
     def ci(self) -> tuple[float, float] | tuple[tuple[float, float], ...] | None:
-        """Interval at the level 1 − α.
+        """Interval of the level at 1 − α. It holds where the number of clusters is right."""
+        return _ends(self.effects)
 
-        Descriptive unless the guarantee is a holdout: the same data chose the members, so two clusters' intervals are
-        farther apart than fresh data would put them.
+    @property
+    def simultaneous_ci(self) -> tuple[float, float] | tuple[tuple[float, float], ...] | None:
+        """Interval of the precision-weighted mean effect of its groups that holds however they were chosen.
+
+        It allows for the most misleading choice of groups that the data could have made, so it holds also where the
+        number of clusters is wrong; it is wide, the wider the more groups there are.
         """
-        ends = [(effect.lower, effect.upper) for effect in self.effects]
-        return plain(ends) if ends else None
+        return _ends(self.simultaneous_effects)
 
     @property
     def observed(self) -> float | tuple[float, ...] | None:
         """The effect on its people: that of all its rows together, or the groups' effects weighted by their sizes.
 
-        It is what a dashboard shows for these people. Where the same data chose the groups it exaggerates, as
-        `estimate` does.
+        It is what a dashboard shows for these people. Where the same data chose the groups it exaggerates.
         """
         return plain([effect.estimate for effect in self.observed_effects]) if self.observed_effects else None
 
     @property
     def observed_ci(self) -> tuple[float, float] | tuple[tuple[float, float], ...] | None:
-        """Its interval at the level 1 − α."""
-        ends = [(effect.lower, effect.upper) for effect in self.observed_effects]
-        return plain(ends) if ends else None
+        """Its interval at the level 1 − α, descriptive where the same data chose the groups."""
+        return _ends(self.observed_effects)
 
     @property
     def rule(self) -> Rule:
@@ -100,22 +116,20 @@ class Cluster:
         return self.partition.population
 
 
+def _ends(effects: tuple[Effect, ...]) -> tuple[float, float] | tuple[tuple[float, float], ...] | None:
+    """Intervals of effects; none without any."""
+    return plain([(effect.lower, effect.upper) for effect in effects]) if effects else None
+
+
 def numbered(groups: Comparison, labels: IntArray) -> IntArray:
     """Cluster numbers 1 … m from the lowest to the highest effect; of several effects, the first."""
-    return _by_effect(groups, labels)[0]
-
-
-def _by_effect(groups: Comparison, labels: IntArray) -> tuple[IntArray, Levels | None]:
-    """Numbered labels, and the pooled effects in that order."""
     levels = groups.levels(labels - 1)
     if levels is None:
-        return labels, None
+        return labels
     order = np.argsort(levels.values[:, 0], kind="stable")
     rank = np.empty(order.size, dtype=np.int64)
     rank[order] = np.arange(1, order.size + 1)
-    dof = None if levels.dof is None else levels.dof[order]
-    ordered = Levels(levels.values[order], levels.errors[order], levels.cov[order], dof)
-    return np.asarray(rank[labels - 1]), ordered
+    return np.asarray(rank[labels - 1])
 
 
 def clusters_of(
@@ -124,58 +138,36 @@ def clusters_of(
     alpha: float,
     population: Population | None = None,
     readout: Readout | None = None,
+    *,
+    fixed: bool = False,
+    all_people: bool = False,
 ) -> tuple[IntArray, tuple[Cluster, ...]]:
-    """Labels numbered from the lowest to the highest effect, and the clusters in that order."""
-    labels, levels = _by_effect(groups, labels)
+    """Labels numbered from the lowest to the highest effect, and the clusters in that order.
+
+    Args:
+        groups: The groups.
+        labels: Cluster numbers from 1 on, in any order.
+        alpha: One less the level of intervals.
+        population: The groups by the values of their attributes, if that is known already.
+        readout: The moments behind the estimates.
+        fixed: Whether other data chose the clusters.
+        all_people: Whether it is all groups as one, with the effect on all their people.
+    """
+    labels = numbered(groups, labels)
     labels.setflags(write=False)
-    estimates, count = groups.estimates, int(labels.max())
-    effects: list[tuple[Effect, ...]] = [()] * count
+    count = int(labels.max())
     order = np.arange(len(groups))
-    if estimates is not None and levels is not None:
-        order = np.argsort(estimates.values[:, 0], kind="stable")
-        effects = _effects(estimates, levels, labels - 1, alpha)
+    if groups.estimates is not None:
+        order = np.argsort(groups.estimates.values[:, 0], kind="stable")
     order = order[np.argsort(labels[order], kind="stable")]
     ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
     sizes = None if groups.n is None else np.bincount(labels - 1, groups.n, count).tolist()
-    observed = observed_effects(estimates, labels - 1, count, alpha, readout)
     names, ordered = labels_of(groups.keys), order.tolist()
     partition = Partition(population or Population(groups.keys, groups.attributes, groups.n), labels)
+    pooled = Pooled(groups, labels - 1, alpha, readout, fixed, all_people)
     return labels, tuple(
         Cluster(
-            tuple(names[i] for i in ordered[start:end]),
-            effects[c],
-            observed[c],
-            None if sizes is None else sizes[c],
-            c + 1,
-            partition,
+            tuple(names[i] for i in ordered[start:end]), None if sizes is None else sizes[c], c + 1, partition, pooled
         )
         for c, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
     )
-
-
-def _effects(estimates: Estimates, levels: Levels, clusters: IntArray, alpha: float) -> list[tuple[Effect, ...]]:
-    """Every effect of every cluster; each interval has the level on its own."""
-    reach = np.asarray(-ndtri(alpha / 2) if levels.dof is None else -stdtrit(levels.dof, alpha / 2))
-    columns = []
-    for i, scale in enumerate(estimates.scales):
-        values, shown = levels.values[:, i], scale.natural(levels.values[:, i])
-        if scale.is_share:
-            values, shown = _shares(estimates, i, scale, clusters)
-        errors = levels.errors[:, i]
-        # Where there are no events at all, the interval of the scale begins a little above their share of zero.
-        lower = np.minimum(scale.natural(values - reach * errors), shown)
-        upper = np.maximum(scale.natural(values + reach * errors), shown)
-        arrays = (shown, errors * scale.slope(values), lower, upper)
-        columns.append([Effect(*numbers) for numbers in zip(*(array.tolist() for array in arrays), strict=True)])
-    return list(zip(*columns, strict=True))
-
-
-def _shares(estimates: Estimates, effect: int, scale: Scale, clusters: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Events over trials of each cluster, on the scale and as people read them.
-
-    The mean on the scale is not the scale's value of the pooled share, so intervals are laid around the latter.
-    """
-    trials, count = scale.mass(estimates.errors[:, effect]), int(clusters.max()) + 1
-    total = np.asarray(np.bincount(clusters, trials, count), dtype=np.float64)
-    shown = np.bincount(clusters, trials * estimates.shown[:, effect], count) / total
-    return scale.pooled(shown, total), shown

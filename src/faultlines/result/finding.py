@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
     from faultlines.metrics.measure import Measurement
     from faultlines.metrics.readout import Readout
+    from faultlines.result.belief import Belief
     from faultlines.result.clusters import Cluster
     from faultlines.result.explained import Explained
     from faultlines.result.multiplicity import Correction
@@ -144,8 +145,12 @@ class Finding:
         Without rows or sizes it is the groups' effects weighted by their precision.
         """
         one = np.ones_like(self.labels)
-        made = clusters_of(self.groups, one, self.alpha, self.population, self.readout)[1][0]
-        return replace(made, effects=made.observed_effects or made.effects)
+        return clusters_of(self.groups, one, self.alpha, self.population, self.readout, all_people=True)[1][0]
+
+    @property
+    def belief(self) -> Belief | None:
+        """What to believe of each group: its cluster and its effect; none without estimates."""
+        return self.clusters[0].pooled.belief
 
     @property
     def tolerance(self) -> float:
@@ -190,7 +195,8 @@ class Finding:
         path = self.judged.path
         partition = path.labels(clusters_at(path, float(np.log(alpha))))
         known = self.population if self.clusters else None
-        labels, clusters = clusters_of(self.groups, partition, alpha, known, self.readout)
+        fixed = self.guarantee.intervals_hold
+        labels, clusters = clusters_of(self.groups, partition, alpha, known, self.readout, fixed=fixed)
         return replace(self, alpha=alpha, labels=labels, clusters=clusters)
 
     def path(self) -> tuple[Level, ...]:

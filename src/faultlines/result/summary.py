@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
     from faultlines.guarantees.base import Guarantee, Judged
     from faultlines.metrics.readout import Readout
+    from faultlines.result.belief import Belief
     from faultlines.result.clusters import Cluster
     from faultlines.result.explained import Explained
     from faultlines.result.finding import Finding
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _SEVERAL = 6  # groups from which on one of them can be said to stand apart from the others
 _MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
 
-NoteKind = Literal["method", "warning", "intervals", "attributes", "left out"]
+NoteKind = Literal["method", "warning", "intervals", "membership", "attributes", "left out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,11 @@ class Summary:
         """All groups as one cluster."""
         return self._overall()
 
+    @property
+    def belief(self) -> Belief | None:
+        """What to believe of each group, where there are estimates."""
+        return self.clusters[0].pooled.belief
+
     @cached_property
     def rest(self) -> Rest | None:
         """Every group against all the others together, where there are several groups with estimates."""
@@ -156,7 +162,10 @@ class Summary:
         if self.estimates is None:
             return self._notes
         told = explained_notes(self.estimates, self.population, self.explained, self.alpha, rejected=self.rejected)
-        return (*(Note("attributes", words) for words in told), *self._notes)
+        notes = [Note("attributes", words) for words in told]
+        if self.rejected:
+            notes += [Note("intervals", _reading(self)), *(Note("membership", words) for words in _unsure(self))]
+        return (*notes, *self._notes)
 
     @cached_property
     def has_rules(self) -> bool:
@@ -218,8 +227,6 @@ def _verdict(found: Finding) -> str:
 def _notes(found: Finding) -> list[Note]:
     """What a reader must know beside the table."""
     notes = [Note("method", words) for words in found.guarantee.notes(found.groups, found.judged.facts)]
-    if found.rejected and not found.guarantee.intervals_hold and found.groups.estimates is not None:
-        notes.append(Note("intervals", "Intervals are descriptive: the same data chose the clusters."))
     if found.rejected and _overlap(found):
         notes.append(
             Note(
@@ -233,6 +240,32 @@ def _notes(found: Finding) -> list[Note]:
     unit = "people" if found.readout is None else found.readout.metric.size_unit
     notes += [Note("left out", words) for words in left_out_words(found.groups, found.excluded, unit)]
     return notes
+
+
+def _reading(summary: Summary) -> str:
+    """What the effects and intervals of the clusters are."""
+    if summary.guarantee.intervals_hold:
+        return "Effects are those of the held-out data, which did not choose the clusters."
+    if summary.groups.tolerance > 0:
+        return "Intervals are descriptive: the same data chose the clusters."
+    return "Effects are levels of the clusters; their intervals hold where the number of clusters is right."
+
+
+def _unsure(summary: Summary) -> list[str]:
+    """Which groups could belong to another cluster than the one they are shown in."""
+    belief = summary.belief
+    if belief is None:
+        return []
+    unsure = np.flatnonzero(~belief.sure)
+    if not unsure.size:
+        return [f"Every group is in its cluster with a chance of {text.level(summary.alpha)} or more."]
+    # The largest come first: they are what a decision is about.
+    sizes = np.ones(len(summary.groups)) if summary.groups.n is None else summary.groups.n
+    ordered = unsure[np.argsort(-sizes[unsure], kind="stable")].tolist()
+    labels = summary.group_labels
+    names = text.members([labels[i] for i in ordered], name_of, 48)
+    of_all = f"{text.count(unsure.size)} of {text.count(len(summary.groups))} groups"
+    return [f"Could be in another cluster too ({of_all}, at {text.level(summary.alpha)}): {names}."]
 
 
 def _overlap(found: Finding) -> bool:

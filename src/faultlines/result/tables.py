@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Columns = dict[str, list[Any]]
 Rows = Literal["groups", "clusters"]
 ARMS = ("control", "treatment")
-_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "excluded")
+_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible", "excluded")
+_BELIEF_COLUMNS = ("shrunken", "shrunken_lower", "shrunken_upper")
 _REST_COLUMNS = ("pvalue_rest", "rest_difference", "rest_lower", "rest_upper")
 _ARM_COLUMNS = tuple(f"{of}_{arm}" for of in ("n", "mean") for arm in ARMS)
 
@@ -76,6 +77,7 @@ def _of_clusters(summary: Summary) -> Columns:
     for whose, names in (
         ("effects", (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper"))),
         ("observed_effects", (("observed", "estimate"), ("observed_lower", "lower"), ("observed_upper", "upper"))),
+        ("simultaneous_effects", (("simultaneous_lower", "lower"), ("simultaneous_upper", "upper"))),
     ):
         for name, field in names:
             effects = [getattr(cluster, whose) for cluster in clusters]
@@ -110,8 +112,24 @@ def _of_groups(summary: Summary) -> Columns:
         **_of_rest(summary),
         "cluster": labels + blank,
         **_spread(summary, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
+        **_of_belief(summary),
         "excluded": [None] * count + [left.reason for left in out],
     }
+
+
+def _of_belief(summary: Summary) -> Columns:
+    """Which clusters every group may belong to, and its effect with what the others teach."""
+    belief = summary.belief
+    if belief is None:
+        return {}
+    blank: list[Any] = [None] * len(summary.excluded)
+    clusters = range(1, len(summary.clusters) + 1)
+    possible = [[c for c, may in zip(clusters, row, strict=True) if may] for row in belief.possible.tolist()]
+    made: Columns = {"membership": belief.membership.tolist() + blank, "possible": possible + blank}
+    for name in _BELIEF_COLUMNS:
+        values = getattr(belief, name.removeprefix("shrunken_"))
+        made |= _spread(summary, name, [plain(row) for row in values.tolist()] + blank)
+    return made
 
 
 def _of_rest(summary: Summary) -> Columns:
@@ -145,7 +163,7 @@ def _of_attributes(summary: Summary) -> Columns:
     """A column for each attribute; one that is called like a column of ours gets a longer name."""
     taken = {
         name
-        for column in (*_GROUP_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
+        for column in (*_GROUP_COLUMNS, *_BELIEF_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
         for name in (column, *_spread(summary, column, []))
     }
     keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]

@@ -14,7 +14,6 @@ from scipy.special import chdtri
 
 from faultlines import text
 from faultlines.estimates.labels import name_of
-from faultlines.result.clusters import clusters_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -163,10 +162,8 @@ def _effect(s: Summary, estimates: Estimates, frame: Frame, part: int) -> _Effec
     at = (frame.order, part)
     lower, upper = (end[at] for end in estimates.interval_ends(frame.level))
     values = estimates.shown[at]
-    clusters = s.clusters
-    if s.alpha != frame.level:  # another cut, drawn into a picture whose intervals have the level of the first
-        clusters = clusters_of(s.groups, s.labels, frame.level, s.population)[1]
-    effects = [cluster.effects[part] for cluster in clusters]
+    # Another cut is drawn into a picture whose intervals have the level of the first.
+    effects = [effects[part] for effects in s.clusters[0].pooled.at(frame.level).effects]
     ends = [(effect.lower, effect.estimate, effect.upper) for effect in effects]
     title = text.printable(estimates.parts[part] if estimates.parts else s.groups.measure)
     # A few groups with huge intervals must not press all others together: theirs run out of the picture, and of very
