@@ -58,8 +58,11 @@ ARRANGED = (
 
 def cells() -> list[Cell]:
     """Two to four clusters 2 to 6 standard errors apart, equal and unequal shares and standard errors."""
-    made = [Cell(*arranged, k, profile) for arranged, k, profile in product(ARRANGED, (20, 40, 102, 300), _PROFILES)]
-    return made + [Cell(*arranged, 40, "equal", 10.0) for arranged in ARRANGED[2:]]
+    made = [
+        Cell(levels, shares, groups, profile)
+        for (levels, shares), groups, profile in product(ARRANGED, (20, 40, 102, 300), _PROFILES)
+    ]
+    return made + [Cell(levels, shares, 40, "equal", 10.0) for levels, shares in ARRANGED[2:]]
 
 
 _PROFILES = ("equal", "mild")
@@ -237,11 +240,11 @@ def shrinkage(cell: Cell, runs: int) -> dict[str, Any]:
 
 
 def _levels(cell: Cell) -> dict[str, Any]:
-    return described(cell, 300)
+    return described(cell, 200)
 
 
 def _shrinkage(cell: Cell) -> dict[str, Any]:
-    return shrinkage(cell, 200)
+    return shrinkage(cell, 100)
 
 
 def main() -> None:

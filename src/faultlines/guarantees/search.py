@@ -99,6 +99,7 @@ def _search(effects: Effects, hierarchy: Hierarchy, tests: Tests, reached: float
     everyone = np.zeros(groups, dtype=np.int64)
     found: list[tuple[IntArray, ...]] = [(everyone,)]
     before: list[IntArray] = [everyone]
+    chain = everyone  # always divided by the strongest evidence: two groups far out on either side are on no other way
     if reached > _FINEST:
         return _Searched(log_p, tuple(found))
     sure = _surely_apart(hierarchy) if reached < _SURE else 1
@@ -106,6 +107,7 @@ def _search(effects: Effects, hierarchy: Hierarchy, tests: Tests, reached: float
         log_p[clusters - 1] = reached = max(reached, _SURE)
         found.append(())
         before = [_cut(hierarchy, clusters)]
+        chain = before[0]
     with progress("judging clusters by their own groups", groups - 1) as advance:
         for clusters in range(max(2, sure), groups + 1):
             candidates = _candidates(effects, hierarchy, tests, before, clusters, refine=refine)
@@ -121,7 +123,8 @@ def _search(effects: Effects, hierarchy: Hierarchy, tests: Tests, reached: float
                 break
             log_p[clusters - 1] = reached
             ranked = np.argsort(scores, kind="stable")[::-1][:_EXTENDED]
-            before = [candidates[i] for i in ranked.tolist()]
+            chain = _divided(tests, chain)
+            before = [*(candidates[i] for i in ranked.tolist()), chain]
             advance(1)
     log_p.setflags(write=False)
     return _Searched(log_p, tuple(found))
@@ -149,17 +152,7 @@ def _candidates(
 ) -> list[IntArray]:
     """Partitions into so many clusters: the tree's, and those before with their least plausible cluster divided."""
     made = [_cut(hierarchy, clusters)]
-    for labels in before:
-        if int(labels.max()) + 2 != clusters:
-            continue
-        sets = [np.flatnonzero(labels == j) for j in range(clusters - 1)]
-        tested = [_adjusted(members, tests, labels.size) if members.size > 1 else np.inf for members in sets]
-        worst = sets[int(np.argmin(tested))]
-        if worst.size < 2:
-            continue
-        divided = labels.copy()
-        divided[worst[tests.of(worst).apart]] = clusters - 1
-        made.append(divided)
+    made += [_divided(tests, labels) for labels in before]
     if refine:
         plain = made[:1] if effects.theta.size > _MANY else made
         made += [_moved(effects, labels, by_size=by_size) for labels in plain for by_size in (False, True)]
@@ -169,6 +162,17 @@ def _candidates(
         if int(numbered.max()) + 1 == clusters:
             unique.setdefault(numbered.tobytes(), numbered)
     return list(unique.values())
+
+
+def _divided(tests: Tests, labels: IntArray) -> IntArray:
+    """A partition whose least plausible cluster is divided in two by the strongest evidence."""
+    sets = [np.flatnonzero(labels == j) for j in range(int(labels.max()) + 1)]
+    tested = [_adjusted(members, tests, labels.size) if members.size > 1 else np.inf for members in sets]
+    worst = sets[int(np.argmin(tested))]
+    divided = labels.copy()
+    if worst.size > 1:
+        divided[worst[tests.of(worst).apart]] = len(sets)
+    return divided
 
 
 def _renumbered(labels: IntArray) -> IntArray:
