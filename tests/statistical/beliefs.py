@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import zlib
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -249,8 +251,9 @@ def _shrinkage(cell: Cell) -> dict[str, Any]:
 
 def main() -> None:
     """Run all cells and write their file."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # processes must not wait for each other
     made: dict[str, list[dict[str, Any]]] = {}
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         for name, work, todo in (("levels", _levels, cells()), ("shrinkage", _shrinkage, shrinkage_cells())):
             made[name] = []
             for row in pool.map(work, todo):

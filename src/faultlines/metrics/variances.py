@@ -29,6 +29,7 @@ _ALIKE = 1e-3  # spread of variances, relative, below which they are taken as eq
 _DOUBT = 1e-3  # chance of a spread of the means up to which all of it is taken for noise
 _FARTHEST = 4.0  # standard errors that a mean may be off by chance
 _STRAIGHT = 1e-4  # skewness and excess kurtosis that are none
+_ROOT = 0.2  # power of the variances on which they are pulled together
 _ROUNDING = 1e-24  # variance of equal values, beside their square
 _MOST = 1e6  # degrees of freedom of a common variance
 
@@ -151,7 +152,9 @@ def _pulled(variance: FloatArray, target: FloatArray, own: FloatArray) -> tuple[
     """
     spread = np.average((variance / target - 1) ** 2, weights=own) - np.average(2 / own, weights=own)
     prior = 2 / spread if spread > _ALIKE else _MOST
-    return np.asarray((prior * target + own * variance) / (prior + own)), np.asarray(prior + own)
+    # On the scale of a root: a variance that is clearly a hundredth of the common one is not lifted by a share of that.
+    together = (prior * target**_ROOT + own * variance**_ROOT) / (prior + own)
+    return np.asarray(together ** (1 / _ROOT)), np.asarray(prior + own)
 
 
 def _noise(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
