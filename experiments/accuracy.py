@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
+from scipy.special import ndtr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
@@ -18,10 +19,11 @@ from faultlines import simulate
 SEED = 7
 ON_A_LINE = ("optimal partition, BIC", "k-means, silhouette", "CHAID-style merging", "fused effects")
 METHODS = [
-    *("literal", "calibrated", "calibrated, not refined", "calibrated, step-down", "holdout"),
+    *("literal", "calibrated", "calibrated, not refined", "top merge", "holdout"),
     *("mixture, BIC", "mixture, AIC"),
     *ON_A_LINE,
 ]
+CLOSEST = ("calibrated", "top merge", "mixture, BIC")  # shown kind by kind
 APART = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0]  # typical standard errors between clusters; 0: nothing to find
 
 
@@ -65,7 +67,7 @@ def scores(task: tuple[Cell, range]) -> dict[str, list[Score]]:
 
 
 def measure(run: Run) -> Numbers:
-    runs, step = run.either((100, 25), (5, 5))
+    runs, step = run.either((400, 25), (5, 5))
     cells = [
         Cell(groups, profile, clusters, apart)
         for groups in (102, 21)
@@ -146,12 +148,25 @@ def tables(numbers: Numbers) -> dict[str, str]:
             best = max(ahead, key=lambda row: row["lead"], default=None)
             most = f"{best['lead']:.2f}: {described(best)}" if best else "–"
             against.append([method, str(len(ahead)), str(len(behind)), most])
+    kinds = sorted({(row["groups"], row["profile"], row["clusters"]) for row in numbers["rows"] if row["apart"] > 0})
+    by_kind = [
+        [
+            f"K = {k}, {profile} se, {clusters} clusters",
+            *(
+                " / ".join(share(mean_of(numbers, "rand_index", method, **place, apart=gap)) for method in CLOSEST)
+                for gap in apart[1:]
+            ),
+        ]
+        for k, profile, clusters in kinds
+        for place in [{"groups": k, "profile": profile, "clusters": clusters}]
+    ]
     gaps, seen = (
         [f"K = {k}: {gap:g} se" if gap == own[0][1] else f"{gap:g} se" for k, gap in own] for own in (places, faint)
     )
     most_apart = f"clusters found of 3, {apart[-1]:g} se"
     return {
         "": markdown(["adjusted Rand index", *gaps], by_gap),
+        "-kinds": markdown([" / ".join(CLOSEST), *(f"{gap:g} se" for gap in apart[1:])], by_kind),
         "-detection": markdown(["share with claims", *seen, f"{most_apart}, K = 21", f"{most_apart}, K = 102"], counts),
         "-wins": markdown(
             ["against calibrated, by more than two standard errors", "ahead", "behind", "largest lead"], against
@@ -161,12 +176,13 @@ def tables(numbers: Numbers) -> dict[str, str]:
 
 def facts(numbers: Numbers) -> dict[str, str]:
     real = len({(r["groups"], r["profile"], r["clusters"], r["apart"]) for r in numbers["rows"] if r["apart"] > 0})
-    made = {"data_sets": str(numbers["data_sets"]), "cells": str(real)}
+    made = {"data_sets": str(numbers["data_sets"]), "cells": str(real), "by_chance": f"{real * ndtr(-2):.1f}"}
     for key, method in (
         ("bic", "mixture, BIC"),
         ("aic", "mixture, AIC"),
         ("not_refined", "calibrated, not refined"),
-        ("stepdown", "calibrated, step-down"),
+        ("top_merge", "top merge"),
+        ("holdout", "holdout"),
         ("kmeans", "k-means, silhouette"),
         ("optimal", "optimal partition, BIC"),
         ("chaid", "CHAID-style merging"),
@@ -175,13 +191,15 @@ def facts(numbers: Numbers) -> dict[str, str]:
     ):
         ahead, behind = wins(numbers, method)
         made |= {f"{key}_ahead": str(len(ahead)), f"{key}_behind": str(len(behind))}
+        made[f"{key}_not_ahead"] = str(real - len(ahead))
+        made[f"{key}_lead"] = f"{max((row['lead'] for row in ahead), default=0):.2f}"
         made[f"{key}_null_102"] = share(mean_of(numbers, "detected", method, groups=102, apart=0.0))
         made[f"{key}_null_21"] = share(mean_of(numbers, "detected", method, groups=21, apart=0.0))
     return made
 
 
 def figure(numbers: Numbers) -> Any:
-    drawn = ["calibrated", "literal", "holdout", "mixture, BIC", *ON_A_LINE]
+    drawn = ["calibrated", "top merge", "literal", "holdout", "mixture, BIC", *ON_A_LINE]
     others = dict(zip(ON_A_LINE, ("#000000", "#E69F00", "#8A8A8A", "#CC79A7"), strict=True))
 
     def panel(groups: int, profile: str, width: int = 330) -> Any:

@@ -148,6 +148,7 @@ def times(ratio: float) -> str:
 # Okabe and Ito's colours, which everyone can tell apart, for the methods that appear in several figures.
 COLOURS = {
     "calibrated": "#0072B2",
+    "top merge": "#7B3F00",
     "holdout": "#56B4E9",
     "literal": "#D55E00",
     "mixture, BIC": "#009E73",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.baselines import Fit
 
 SEED = 0  # of the experiment in the figure; the others follow
-METHODS = ["literal", "calibrated", "calibrated, step-down", "holdout", "mixture, BIC", "mixture, AIC"]
+METHODS = ["literal", "calibrated", "top merge", "holdout", "mixture, BIC", "mixture, AIC"]
 
 
 def fits(seeds: range) -> dict[str, list[Fit]]:

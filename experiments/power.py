@@ -27,7 +27,10 @@ PAPER_GRID = [float(mu) for mu in np.linspace(0, 1, 20)]  # the paper's 20 value
 FINE_GRID = [float(mu) for mu in np.linspace(0, 0.25, 21)]  # where everything happens
 PEOPLE, SD = 100, 0.1**0.5
 
-ON_ESTIMATES = ("literal", "calibrated", "calibrated, not refined", "holdout", "mixture, BIC", "mixture, AIC")
+ON_ESTIMATES = (
+    *("literal", "calibrated", "calibrated, not refined", "top merge", "holdout"),
+    *("mixture, BIC", "mixture, AIC"),
+)
 METHODS = [*ON_ESTIMATES, *baselines.TREES]
 OTHER_COLOURS = {
     "causal tree, encoded": "#F0E442",
