@@ -167,6 +167,18 @@ def test_ours_never_interleave_and_the_word_means_what_it_says() -> None:
         assert not baselines.interleaved(fl.cluster(estimates, guarantee=fl.Calibrated(199)).labels, estimates.theta)
 
 
+def test_tests_of_homogeneity_are_those_of_independent_computations() -> None:
+    several = [three_clusters(seed, apart=0.3 * seed) for seed in range(6)]
+    theta, se = np.array([one.theta for one in several]), np.array([one.se for one in several])
+    together = baselines.cochran_q(theta, se), baselines.one_against_the_rest(theta, se)
+    for i, one in enumerate(several):
+        # Weighted least squares with one mean leaves Q as its residual sum of squares.
+        fitted = np.linalg.lstsq(1 / one.se[:, None], one.theta / one.se, rcond=None)
+        assert together[0][i] == pytest.approx(stats.chi2.sf(float(fitted[1][0]), len(one) - 1), abs=1e-12)
+        rest = fl.cluster(one, guarantee=fl.Calibrated(199)).against_rest("holm")
+        assert together[1][i] == pytest.approx(min(group.pvalue for group in rest), rel=1e-9)
+
+
 def test_rows_and_estimates_of_the_papers_example_are_the_same_people() -> None:
     one = experiment(0.3, [5, 6])
     assert len(one.rows.outcome) == 102 * 200
@@ -232,7 +244,7 @@ def test_what_the_page_says_in_words_is_so() -> None:
 
 def test_the_library_knows_none_of_the_rivals() -> None:
     rivals = r"^\s*(import|from) (sklearn|causalml|econml|joblib|experiments|benchmarks)\b"
-    for path in (ROOT / "src" / "faultlines").glob("*.py"):
+    for path in (ROOT / "src" / "faultlines").rglob("*.py"):
         assert not re.search(rivals, path.read_text(encoding="utf-8"), re.M), path.name
 
 

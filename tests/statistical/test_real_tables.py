@@ -120,7 +120,7 @@ def usual_tests(theta: np.ndarray[Any, Any], se: np.ndarray[Any, Any]) -> tuple[
 
 
 def test_nothing_is_claimed_where_usual_tests_find_nothing() -> None:
-    """Measured: 4 of 279 tables, the top merge alone 5; of tables of noise with the same standard errors 10 of 2,506."""
+    """Measured: 4 of 279 tables, the top merge alone 5; of noise with the same standard errors 10 of 2,506."""
     quiet = gained = 0
     for name, source in SOURCES.items():
         tables = [one for one in source() if one[0].size >= 3]
