@@ -161,11 +161,12 @@ def facts(numbers: Numbers) -> dict[str, str]:
     for key in ("fused", "fused_plain"):
         made[f"{key}_null"] = " and ".join(share(r[key]) for r in reversed(level) if r["profile"] == "equal")
     differing = [row for row in numbers["rows"] if row["truth"] != "nothing differs"]
-    worst = max(differing, key=deficit)
+    outside = [row for row in differing if deficit(row) > MARGIN]
     return made | {
         "kinds": str(len(differing)),
-        "within_margin": str(sum(deficit(row) <= MARGIN + 1e-9 for row in differing)),
-        "worst": f"{name(worst)}, K = {worst['groups']}, {worst['profile']} se",
+        "margin": share(MARGIN),
+        "within_margin": str(len(differing) - len(outside)),
+        "outside": "; ".join(f"{name(row)}, K = {row['groups']}, {row['profile']} se" for row in outside),
         **{f"deficit_{_SHORT[test]}": share(max(deficit(row, test) for row in differing)) for test in TESTS},
     }
 

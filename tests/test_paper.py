@@ -16,7 +16,7 @@ from scipy.optimize import Bounds, minimize
 from scipy.special import logsumexp
 
 import faultlines as fl
-from experiments import baselines, common
+from experiments import accuracy, baselines, common, homogeneity
 from experiments.__main__ import STUDIES, texts
 from experiments.power import experiment
 from faultlines import simulate
@@ -157,14 +157,15 @@ def test_kmeans_is_not_worse_than_a_usual_one() -> None:
         assert costs[k - 1] <= usual + 1e-9
 
 
-def test_ours_never_interleave_and_the_word_means_what_it_says() -> None:
+def test_the_top_merge_never_interleaves_and_the_word_means_what_it_says() -> None:
     theta = np.array([0.0, 1.0, 2.0, 3.0])
     assert not baselines.interleaved(np.array([1, 1, 2, 2]), theta)
     assert baselines.interleaved(np.array([1, 2, 1, 2]), theta)
     assert not baselines.interleaved(np.array([2, 1, 1, 1]), theta[::-1])
     for seed in range(20):
         estimates = three_clusters(seed, apart=3.0)
-        assert not baselines.interleaved(fl.cluster(estimates, guarantee=fl.Calibrated(199)).labels, estimates.theta)
+        found = fl.cluster(estimates, guarantee=fl.Calibrated(199, scan=False))
+        assert not baselines.interleaved(found.labels, estimates.theta)
 
 
 def test_tests_of_homogeneity_are_those_of_independent_computations() -> None:
@@ -234,12 +235,48 @@ def test_what_the_page_says_in_words_is_so() -> None:
     assert 100 < took["causal tree, one-hot"] / took["literal"] < 1000
     rows = kept["mixture"]["interleaving"]
     assert rows["equal"]["mixture_interleaves"] == 0
-    assert {row["calibrated_interleaves"] for row in rows.values()} == {0}
+    assert max(row["calibrated_interleaves"] for row in rows.values()) < 0.01
+    onboarding = kept["onboarding"]["methods"]
+    assert {onboarding[method]["interleaved"] for method in ("literal", "top merge")} == {0}
+    assert onboarding["calibrated"]["interleaved"] == pytest.approx(onboarding["mixture, BIC"]["interleaved"], abs=0.02)
     for point in kept["false_positives"]["along_groups"]:
         if point["method"] == "literal" and point["groups"] >= (50 if point["profile"] == "equal" else 102):
             assert point["rate"] > 0.98
-        if point["method"] == "calibrated":
+        if point["method"] in {"calibrated", "top merge"}:
             assert point["rate"] == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / 1000) ** 0.5)
+
+
+def test_what_the_page_says_of_tests_of_homogeneity_is_so() -> None:
+    """Where each is at its worst, and what ours pays for being blind nowhere."""
+    differing = [row for row in homogeneity.STUDY.kept()["rows"] if row["truth"] != "nothing differs"]
+    blind = {"top merge": "one group apart", "Cochran's Q": "one group apart", "one against the rest": "two halves"}
+    for test, truth in blind.items():
+        worst = max(differing, key=lambda row: homogeneity.deficit(row, test))
+        assert worst["truth"] == truth
+        assert homogeneity.deficit(worst, test) > 0.4
+    assert max(homogeneity.deficit(row) for row in differing) < 0.15
+    assert {row["truth"] for row in differing if homogeneity.deficit(row) > homogeneity.MARGIN} == {"one group apart"}
+    ahead = {
+        (row["truth"], row["profile"])
+        for row in differing
+        if row["Cochran's Q"] > row["calibrated"] + 0.03 and row["truth"] != "one in ten apart"
+    }
+    assert ahead == {("two halves", "equal"), ("every group its own effect", "equal")}
+
+
+def test_what_the_page_says_of_accuracy_is_so() -> None:
+    numbers = accuracy.STUDY.kept()
+    ahead, behind = accuracy.wins(numbers, "top merge")
+    assert max(row["lead"] for row in ahead) < 0.025
+    assert abs(len(ahead) - len(behind)) < 4
+    faint = [
+        row["apart"] <= 2
+        for method in ("optimal partition, BIC", "literal", "k-means, silhouette", "fused effects")
+        for row in accuracy.wins(numbers, method)[0]
+    ]
+    assert np.mean(faint) > 0.9
+    _, behind = accuracy.wins(numbers, "mixture, BIC")
+    assert min(behind, key=lambda row: row["lead"])["apart"] <= 2
 
 
 def test_the_library_knows_none_of_the_rivals() -> None:
