@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from faultlines.comparison.invariance import Invariance as Invariance
     from faultlines.comparison.invariance import check_merge_invariance as check_merge_invariance
     from faultlines.comparison.welch import welch as welch
+    from faultlines.decide.certificate import Certificate as Certificate
+    from faultlines.decide.certificate import Standing as Standing
+    from faultlines.decide.certify import certify as certify
     from faultlines.decide.power import Power as Power
     from faultlines.decide.power import Reach as Reach
     from faultlines.decide.power import power as power
@@ -90,6 +93,8 @@ _HOMES = {
     "result.finding": "Level",
     "result.rules": "Rule",
     "result.selfcheck": "SelfCheck",
+    "decide.certificate": "Certificate Standing",
+    "decide.certify": "certify",
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",
