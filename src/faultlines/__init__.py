@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from faultlines.result.rest import AgainstRest as AgainstRest
     from faultlines.result.rules import Rule as Rule
     from faultlines.result.selfcheck import SelfCheck as SelfCheck
+    from faultlines.result.unseen import Unseen as Unseen
     from faultlines.rows.bins import Bins as Bins
     from faultlines.rows.bins import bins as bins
     from faultlines.rows.request import Aggregated as Aggregated
@@ -93,6 +94,7 @@ _HOMES = {
     "result.finding": "Level",
     "result.rules": "Rule",
     "result.selfcheck": "SelfCheck",
+    "result.unseen": "Unseen",
     "decide.certificate": "Certificate Standing",
     "decide.certify": "certify",
     "decide.power": "Power Reach power",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from faultlines import checks, files, text
+from faultlines.decide.unseen import unseen_of
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import match
 from faultlines.guarantees.choose import guarantee_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.result.finding import By, Groups
+    from faultlines.result.unseen import Unseen
     from faultlines.show.chart import Chart, Charts
     from faultlines.show.geometry import Kind
     from faultlines.show.page import Part
@@ -47,7 +49,7 @@ class Clustering(Finding, Tabular):
 
     @cached_property
     def _summary(self) -> Summary:
-        return summarize(self)
+        return summarize(self, lambda: unseen_of(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """What it is made of; the summary is made again when it is asked for."""
@@ -57,6 +59,14 @@ class Clustering(Finding, Tabular):
     def verdict(self) -> str:
         """The result in one sentence."""
         return self._summary.verdict
+
+    @property
+    def unseen(self) -> tuple[Unseen, ...]:
+        """What is left possible where no difference can be claimed, effect by effect: how far a group may still be.
+
+        Nothing where clusters differ. It takes a moment, and is computed when it is first asked for.
+        """
+        return self._summary.unseen
 
     def __str__(self) -> str:
         return written.terminal(self._summary)

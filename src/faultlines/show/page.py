@@ -149,7 +149,8 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "rejected": s.rejected,
         "alpha": alpha_text(s.alpha),
         "caution": _caution(s),
-        "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes"}],
+        "reach": [one.text for one in s.notes if one.kind == "reach"],
+        "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes", "reach"}],
         "pictures": [
             {"kind": kind, "about": one.about, "caption": caption(s, kind), "svg": Markup(svg(one))}  # type: ignore[arg-type]
             for kind, several in drawn.items()
@@ -367,7 +368,7 @@ def _reading(s: Summary, note: str | None) -> dict[str, list[str]]:
     if not s.rejected:
         dont.insert(
             0,
-            "That there is no difference. None can be claimed; how large a one can be missed, `faultlines power` says.",
+            "That there is no difference. None can be claimed; how large a one is not excluded is said at the top.",
         )
     return {"read": read, "dont": dont}
 
