@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from faultlines import checks, files, text
+from faultlines.decide.certificate import Certificate
 from faultlines.decide.unseen import unseen_of
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import match
@@ -190,6 +191,7 @@ class Clustering(Finding, Tabular):
         note: str | None = None,
         command: str | None = None,
         self_check: SelfCheck | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
 
@@ -201,6 +203,7 @@ class Clustering(Finding, Tabular):
             note: How they were corrected for their number, if they were.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
             self_check: What `fl.self_check` found in the same rows, to be said beside this result.
+            certificate: What `fl.certify` says about the same groups, to stand beside this result.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
@@ -219,8 +222,19 @@ class Clustering(Finding, Tabular):
         if self_check is not None and not isinstance(self_check, SelfCheck):
             given = f"self_check={shorten(self_check)}"
             raise InputError(given, "is not a self-check", "Give what fl.self_check returns.")
-        said = () if self_check is None else (self_check,)
-        write_page(results, called, path, title=title, note=note, command=command, self_checks=said)
+        if certificate is not None and not isinstance(certificate, Certificate):
+            given = f"certificate={shorten(certificate)}"
+            raise InputError(given, "is not a certificate", "Give what fl.certify returns.")
+        write_page(
+            results,
+            called,
+            path,
+            title=title,
+            note=note,
+            command=command,
+            self_checks=() if self_check is None else (self_check,),
+            certificates=() if certificate is None else (certificate,),
+        )
 
 
 def write_page(
@@ -234,13 +248,14 @@ def write_page(
     left: int = 0,
     rejected: int | None = None,
     self_checks: Sequence[SelfCheck] = (),
+    certificates: Sequence[Certificate | None] = (),
 ) -> None:
     """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
     target = files.target("report", path, (".html", ".htm"))
-    said = [*self_checks, *[None] * len(results)]
-    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, strict=False)]
+    said, signed = ([*some, *[None] * len(results)] for some in (self_checks, certificates))
+    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, strict=False)]
     made = page.page(
         [result._summary for result in results],
         names,
@@ -254,13 +269,13 @@ def write_page(
     files.write("report", target, made)
 
 
-def _part(result: Clustering, name: str, self_check: SelfCheck | None) -> Part:
+def _part(result: Clustering, name: str, self_check: SelfCheck | None, certificate: Certificate | None) -> Part:
     """What the page needs of a result: the summary of every level its slider stops at, each cut once."""
     from faultlines.show.page import Part
 
     levels, now, skipped = levels_of(result)
     said = "" if self_check is None else self_check.verdict
-    return Part(name, [level._summary for level in levels], now, skipped, said)
+    return Part(name, [level._summary for level in levels], now, skipped, said, certificate)
 
 
 def cluster(

@@ -192,6 +192,20 @@ class Certificate:
             return f"Cannot tell: {text.count(left)} {'group was' if left == 1 else 'groups were'} left out. {so_far}"
         return f"Cannot tell whether any of {groups} is {self._beyond(self.gap)}{what}. {so_far}"
 
+    @property
+    def doubt(self) -> str:
+        """Why it cannot be told, in few words; "" where it can."""
+        if self.verdict != "cannot tell":
+            return ""
+        said = []
+        if self.undecided:
+            may = f"{text.count(len(self.undecided))} of {text.count(len(self.groups))} groups may be"
+            said.append(f"{may} {self._beyond(self.gap)}: {text.members(self.undecided, name_of, _NAMED)}")
+        if left := len(self.excluded):
+            names = text.members([one.label for one in self.excluded], name_of, _NAMED)
+            said.append(f"{text.count(left)} {'group was' if left == 1 else 'groups were'} left out: {names}")
+        return "; ".join(said)
+
     def _groups_named(self) -> str:
         by = " × ".join(self.attributes)
         return f"{text.count(len(self.groups))} groups" + ("" if by == "group" else f" by {by}")
@@ -201,13 +215,19 @@ class Certificate:
         from_what = {OVERALL: "the overall", ALL_PAIRS: "another"}.get(self.against, self.against)
         gaps = gap if self.parts else (gap,)
         if self.ratio:
-            low, high = (_several([f"{one:.3g}" for one in some]) for some in (gaps, [_over(one) for one in gaps]))
+            low, high = (self._several([f"{one:.3g}" for one in some]) for some in (gaps, map(_over, gaps)))
             if self.adverse == "high":
                 return f"above {high} times {from_what}"
             return f"below {low} {'' if self.adverse else f'or above {high} '}times {from_what}"
-        size = _several([self._size(one, i) for i, one in enumerate(gaps)])
+        size = self._several([self._size(one, i) for i, one in enumerate(gaps)])
         where = {None: "from", "low": "below", "high": "above"}[self.adverse]
         return f"more than {size} {where} {from_what}"
+
+    def _several(self, words: Sequence[str]) -> str:
+        """One for all effects, or one for each."""
+        if len(set(words)) == 1:
+            return words[0]
+        return " and ".join(f"{word} ({part})" for word, part in zip(words, self.parts, strict=True))
 
     def _size(self, gap: float, part: int) -> str:
         """A gap with its unit."""
@@ -216,15 +236,15 @@ class Certificate:
         return f"{100 * gap:.3g} point" + ("" if f"{100 * gap:.3g}" == "1" else "s")
 
     def __str__(self) -> str:
-        table = text.table(*self._table())
+        table = text.table(*self.table())
         return text.printable_lines("\n\n".join([self._sentence(), table, "\n".join(self.notes)]))
 
     def __repr__(self) -> str:
         counts = f"{len(self.certified)} within, {len(self.differs)} differ, {len(self.undecided)} undecided"
         return f"<Certificate: {self.verdict}, gap={self.gap}, smallest={self.smallest}, {counts}, α = {self.alpha:g}>"
 
-    def _table(self) -> tuple[list[str], list[list[str]], set[int]]:
-        """Groups from the one that differs most to the one that is surest to be within."""
+    def table(self) -> tuple[list[str], list[list[str]], set[int]]:
+        """Header, rows and right-aligned columns: groups from the one that differs most to the surest to be within."""
         ranked = sorted(self.groups, key=lambda one: (_ORDER[one.status], -self._reach(one)))
         shown = ranked[:_ROWS]
         header, columns = ["group"], [[text.members([one.label], name_of, 30) for one in shown]]
@@ -280,11 +300,6 @@ def _number(widths: Sequence[float], values: Sequence[float], factor: float, *, 
 
 def _over(ratio: float) -> float:
     return 1 / ratio if ratio > 0 else np.inf
-
-
-def _several(words: Sequence[str]) -> str:
-    """One for all effects, or one for each."""
-    return words[0] if len(set(words)) == 1 else " and ".join(words)
 
 
 def _finite(value: Any) -> Any:

@@ -88,8 +88,7 @@ def certify(
         ('certified', 0.039)
     """
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
-    if adverse is not None:
-        checks.choice("adverse", adverse, ("low", "high"), "Use 'low' where low values are harmful, or 'high'.")
+    adverse = checked_adverse(adverse)
     groups = _groups(data, by, metric, min_size)
     estimates = groups.comparison.estimates
     if estimates is None:
@@ -131,6 +130,25 @@ def _groups(data: object, by: By | None, metric: Metric | None, min_size: float 
     return groups_of(data, by, metric, min_size, Calibrated(), 0.0)
 
 
+def checked_adverse(adverse: Any) -> Adverse | None:
+    """The harmful direction, if one was given."""
+    if adverse is None:
+        return None
+    made: Adverse = checks.choice(  # type: ignore[assignment]
+        "adverse", adverse, ("low", "high"), "Use 'low' where low values are harmful, or 'high'."
+    )
+    return made
+
+
+def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
+    """A gap that can be asked about."""
+    if ratio:
+        problem, remedy = "must be a ratio between 0 and 1", "0.8 is the four-fifths rule; above the overall, 1/0.8."
+        return checks.number(name, gap, problem, remedy, low=0, high=1, ends="()")
+    remedy = "Give it in the units of the metric: 0.02 is two points of a rate."
+    return checks.number(name, gap, "must be a number, 0 or more", remedy, low=0)
+
+
 def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
     """The gap of each effect."""
     dims = estimates.dims
@@ -141,16 +159,10 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
     if not several and len({scale.name for scale in estimates.scales}) > 1:
         problem = f"cannot mean the same for {' and '.join(estimates.parts)}"
         raise InputError(f"gap={shorten(gap)}", problem, f"Give {dims} gaps, one for each.")
-    given = list(gap) if several else [gap] * dims
-    if ratio:
-        problem, remedy = "must be a ratio between 0 and 1", "0.8 is the four-fifths rule; above the overall, 1/0.8."
-        return tuple(checks.number("gap", one, problem, remedy, low=0, high=1, ends="()") for one in given)
-    made = []
-    for one, scale in zip(given, estimates.scales, strict=True):
-        problem, remedy = "must be a number, 0 or more", "Give it in the units of the metric: 0.02 is two points."
-        made.append(checks.number("gap", one, problem, remedy, low=0))
-        if made[-1] >= 1 and scale.bends:
-            raise InputError(f"gap={made[-1]:g}", "rates differ by less than 1 in any case", "0.02 is two points.")
+    made = [checked_gap("gap", one, ratio=ratio) for one in (list(gap) if several else [gap] * dims)]
+    for one, scale in zip(made, estimates.scales, strict=True):
+        if one >= scale.largest_gap(upwards=True):
+            raise InputError(f"gap={one:g}", "rates differ by less than 1 in any case", "0.02 is two points.")
     return tuple(made)
 
 
@@ -338,8 +350,8 @@ def _plain_rows(columns: Sequence[FloatArray], places: IntArray) -> list[Any]:
 def _notes(groups: Groups, how: _Question, *, is_precision: bool) -> Iterator[str]:
     """What a reader must know beside the table."""
     yield (
-        "That all groups are within the gap is claimed by the bound of the farthest one, which needs no correction for "
-        "their number; intervals and claims about single groups hold for all of them together."
+        "The claim about all groups rests on the farthest one's own bound, which needs no correction for their number; "
+        "intervals and claims about single groups hold for all groups together."
     )
     if is_precision and how.against == OVERALL:
         yield "Sizes of the groups are not known: the overall weighs them by their precision."
