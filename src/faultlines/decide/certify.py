@@ -66,7 +66,7 @@ def certify(
         by: As for `fl.cluster`.
         metric: As for `fl.cluster`.
         gap: How far is too far, in the units of the metric: 0.02 is two points of a rate. With ``ratio=True`` a ratio
-            below 1: 0.8 is the four-fifths rule. For several effects one for all, or one for each.
+            below 1: 0.8 is the four-fifths rule. For several effects one for each, or one for all of several rates.
         against: ``"overall"``; ``"all pairs"``: every group with every other; or the label of a reference group.
         ratio: Compare ratios, not differences: effects must be above zero.
         adverse: ``"low"`` where only groups below the overall (the reference) count, ``"high"`` for those above.
@@ -156,7 +156,8 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
     if several and len(gap) != dims:
         effects = f"there {'is one effect' if dims == 1 else f'are {dims} effects'}"
         raise InputError(f"gap={shorten(gap)}", effects, "Give one gap for each.")
-    if not several and len({scale.name for scale in estimates.scales}) > 1:
+    alike = len(set(estimates.scales)) == 1 and estimates.scales[0].is_percent
+    if not several and dims > 1 and not alike and not ratio:
         problem = f"cannot mean the same for {' and '.join(estimates.parts)}"
         raise InputError(f"gap={shorten(gap)}", problem, f"Give {dims} gaps, one for each.")
     made = [checked_gap("gap", one, ratio=ratio) for one in (list(gap) if several else [gap] * dims)]
