@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from faultlines.comparison.invariance import Invariance as Invariance
     from faultlines.comparison.invariance import check_merge_invariance as check_merge_invariance
     from faultlines.comparison.welch import welch as welch
+    from faultlines.decide.certificate import Certificate as Certificate
+    from faultlines.decide.certificate import Standing as Standing
+    from faultlines.decide.certify import certify as certify
     from faultlines.decide.power import Power as Power
     from faultlines.decide.power import Reach as Reach
     from faultlines.decide.power import power as power
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from faultlines.result.rest import AgainstRest as AgainstRest
     from faultlines.result.rules import Rule as Rule
     from faultlines.result.selfcheck import SelfCheck as SelfCheck
+    from faultlines.result.unseen import Unseen as Unseen
     from faultlines.rows.bins import Bins as Bins
     from faultlines.rows.bins import bins as bins
     from faultlines.rows.request import Aggregated as Aggregated
@@ -90,6 +94,9 @@ _HOMES = {
     "result.finding": "Level",
     "result.rules": "Rule",
     "result.selfcheck": "SelfCheck",
+    "result.unseen": "Unseen",
+    "decide.certificate": "Certificate Standing",
+    "decide.certify": "certify",
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",

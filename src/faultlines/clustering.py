@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import fields
 from functools import cached_property
 from importlib.util import find_spec
@@ -12,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from faultlines import checks, files, text
+from faultlines.decide.certificate import Certificate
+from faultlines.decide.unseen import unseen_of
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import match
 from faultlines.guarantees.choose import guarantee_of
@@ -20,7 +20,7 @@ from faultlines.result.levels import levels_of
 from faultlines.result.multiplicity import corrected
 from faultlines.result.selfcheck import SelfCheck
 from faultlines.result.summary import Summary, summarize
-from faultlines.result.tables import Columns, Rows, Tabular, columns_of
+from faultlines.result.tables import Columns, Rows, Tabular, columns_of, json_text
 from faultlines.rows.attach import attach
 from faultlines.show import written
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.result.finding import By, Groups
+    from faultlines.result.unseen import Unseen
     from faultlines.show.chart import Chart, Charts
     from faultlines.show.geometry import Kind
     from faultlines.show.page import Part
@@ -49,7 +50,7 @@ class Clustering(Finding, Tabular):
 
     @cached_property
     def _summary(self) -> Summary:
-        return summarize(self)
+        return summarize(self, lambda: unseen_of(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """What it is made of; the summary is made again when it is asked for."""
@@ -59,6 +60,14 @@ class Clustering(Finding, Tabular):
     def verdict(self) -> str:
         """The result in one sentence."""
         return self._summary.verdict
+
+    @property
+    def unseen(self) -> tuple[Unseen, ...]:
+        """What is left possible where no difference can be claimed, effect by effect: how far a group may still be.
+
+        Nothing where clusters differ. It takes a moment, and is computed when it is first asked for.
+        """
+        return self._summary.unseen
 
     def __str__(self) -> str:
         return written.terminal(self._summary)
@@ -86,11 +95,7 @@ class Clustering(Finding, Tabular):
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The whole result: verdict, clusters, groups, what was left out, the path over α, how it was computed."""
-        if indent is not None:
-            problem = "must be a whole number from 0 to 100, or None"
-            checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
-        made = json.dumps(self.summary(), indent=indent, ensure_ascii=False, allow_nan=False, default=str)
-        return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
+        return json_text(self.summary(), indent)
 
     def to_markdown(self) -> str:
         """Verdict, table of clusters and what was left out, as Markdown."""
@@ -186,6 +191,7 @@ class Clustering(Finding, Tabular):
         note: str | None = None,
         command: str | None = None,
         self_check: SelfCheck | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
 
@@ -197,6 +203,7 @@ class Clustering(Finding, Tabular):
             note: How they were corrected for their number, if they were.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
             self_check: What `fl.self_check` found in the same rows, to be said beside this result.
+            certificate: What `fl.certify` says about the same groups, to stand beside this result.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
@@ -215,8 +222,19 @@ class Clustering(Finding, Tabular):
         if self_check is not None and not isinstance(self_check, SelfCheck):
             given = f"self_check={shorten(self_check)}"
             raise InputError(given, "is not a self-check", "Give what fl.self_check returns.")
-        said = () if self_check is None else (self_check,)
-        write_page(results, called, path, title=title, note=note, command=command, self_checks=said)
+        if certificate is not None and not isinstance(certificate, Certificate):
+            given = f"certificate={shorten(certificate)}"
+            raise InputError(given, "is not a certificate", "Give what fl.certify returns.")
+        write_page(
+            results,
+            called,
+            path,
+            title=title,
+            note=note,
+            command=command,
+            self_checks=() if self_check is None else (self_check,),
+            certificates=() if certificate is None else (certificate,),
+        )
 
 
 def write_page(
@@ -230,13 +248,14 @@ def write_page(
     left: int = 0,
     rejected: int | None = None,
     self_checks: Sequence[SelfCheck] = (),
+    certificates: Sequence[Certificate | None] = (),
 ) -> None:
     """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
     target = files.target("report", path, (".html", ".htm"))
-    said = [*self_checks, *[None] * len(results)]
-    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, strict=False)]
+    said, signed = ([*some, *[None] * len(results)] for some in (self_checks, certificates))
+    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, strict=False)]
     made = page.page(
         [result._summary for result in results],
         names,
@@ -250,13 +269,13 @@ def write_page(
     files.write("report", target, made)
 
 
-def _part(result: Clustering, name: str, self_check: SelfCheck | None) -> Part:
+def _part(result: Clustering, name: str, self_check: SelfCheck | None, certificate: Certificate | None) -> Part:
     """What the page needs of a result: the summary of every level its slider stops at, each cut once."""
     from faultlines.show.page import Part
 
     levels, now, skipped = levels_of(result)
     said = "" if self_check is None else self_check.verdict
-    return Part(name, [level._summary for level in levels], now, skipped, said)
+    return Part(name, [level._summary for level in levels], now, skipped, said, certificate)
 
 
 def cluster(

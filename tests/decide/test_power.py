@@ -140,7 +140,9 @@ def test_tolerance_and_degrees_of_freedom_cost_power() -> None:
         ({"data": [1.0]}, "has one group"),
         ({"data": [1.0, -1.0]}, "se=-1"),
         ({"data": "wide"}, "data='wide'"),
-        ({"data": fl.Estimates(np.ones((3, 2)), np.ones((3, 2)))}, "2 effects at once"),
+        ({"data": fl.Estimates(np.ones((3, 2)), np.ones((3, 2)), n=9), "spread": 1.0}, "nothing for 2 effects at once"),
+        ({"by": "g"}, "rows need by= and metric="),
+        ({"min_size": 5}, "min_size=5: goes with rows"),
         ({"data": fl.Estimates([0, 1], [1, 1]), "spread": 1.0}, "these have none"),
     ],
 )

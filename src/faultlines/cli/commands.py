@@ -9,6 +9,7 @@ import typer
 
 from faultlines.cli import options as opt
 from faultlines.cli import outputs, streams
+from faultlines.cli.attributes import attribute
 from faultlines.cli.help import EXIT_CODES, Command, epilog
 from faultlines.cli.metrics import model_usage
 from faultlines.errors import InputError
@@ -16,7 +17,6 @@ from faultlines.errors import InputError
 if TYPE_CHECKING:
     from faultlines.clustering import Clustering
     from faultlines.metrics.base import Metric
-    from faultlines.rows.bins import Bins
     from faultlines.simulate import Simulated
 
 _ABOUT = "Find where a population splits: the clusters of groups that really differ, and how sure that is."
@@ -117,6 +117,7 @@ def _against_the_truth(found: "Clustering", simulated: "Simulated") -> str:
 @_command(
     "faultlines estimates lifts.csv --by country --estimate lift --se se",
     "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --report out.html --fail-on-split",
+    "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --n users --certify 0.05",
 )
 def estimates(
     *,
@@ -124,24 +125,26 @@ def estimates(
     claim: opt.Claim,
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
+    signed: opt.Certify,
     output: opt.Output,
 ) -> None:
     """Cluster a table of estimates and standard errors."""
+    from faultlines.cli.certify import Certificates
     from faultlines.cli.gate import answer, gate
     from faultlines.cli.guarantees import chosen_guarantee
     from faultlines.clustering import cluster
     from faultlines.estimates.estimates import Estimates
 
-    guarantee = chosen_guarantee(claim)
+    guarantee, wanted = chosen_guarantee(claim), Certificates.of(signed)
     targets = outputs.checked(output, [table.file])
     by = table.by[0] if len(table.by) == 1 else table.by
     read = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
-    with gate(fail_on_split):
+    with gate(fail_on_split or wanted.asked):
         found = cluster(read, guarantee=guarantee, **_settings(claim, refine, table.min_size))
-    targets.say(str(found))
-    targets.write([found], claim.alpha)
-    if fail_on_split:
-        answer([found])
+        certificates = wanted.run([found], claim.alpha, claim.seed)
+    targets.say("\n\n".join([str(found), *wanted.lines(certificates)]))
+    targets.write([found], claim.alpha, (), certificates)
+    answer([found], certificates, fail_on_split=fail_on_split)
 
 
 def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[str, Any]:
@@ -176,6 +179,7 @@ def experiment(
     split_unit: opt.SplitUnit = None,
     tried: opt.SelfCheck,
     fail_on_split: opt.FailOnSplit = False,
+    signed: opt.Certify,
     output: opt.Output,
 ) -> None:
     """Which groups react differently to the treatment? From the rows of an experiment."""
@@ -183,7 +187,7 @@ def experiment(
 
     made = experiment_metrics(metric, arms)
     how = _settings(claim, refine, rows.min_size)
-    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split)
+    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split, signed)
 
 
 @_command(
@@ -191,6 +195,8 @@ def experiment(
     "      --metric true_positive_rate --y-true label --score s --threshold 0.5",
     "faultlines model scored.csv --by country --metric false_positive_rate \\\n"
     "      --y-true label --y-pred predicted --positive yes --fail-on-split",
+    "faultlines model scored.csv --by group --metric selection_rate --y-pred predicted \\\n"
+    "      --certify 0.8 --ratio --reference A --adverse low",
     notes=[model_usage()],
 )
 def model(
@@ -204,6 +210,7 @@ def model(
     split_unit: opt.SplitUnit = None,
     self_check: opt.SelfCheckRuns = None,
     fail_on_split: opt.FailOnSplit = False,
+    signed: opt.Certify,
     output: opt.Output,
 ) -> None:
     """Which groups does the model serve worse? From its predictions and the truth."""
@@ -212,7 +219,7 @@ def model(
     made = model_metrics(metric, predictions)
     how = _settings(claim, refine, rows.min_size)
     tried = opt.SelfCheck(self_check=self_check)
-    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split)
+    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split, signed)
 
 
 def _clustered(
@@ -224,32 +231,35 @@ def _clustered(
     tried: opt.SelfCheck,
     output: opt.Output,
     fail_on_split: bool,
+    signed: opt.Certify,
 ) -> None:
     """Cluster rows by each metric, correct for their number, and say what was found."""
+    from faultlines.cli.certify import Certificates
     from faultlines.cli.gate import answer, gate
     from faultlines.cli.guarantees import chosen_guarantee
     from faultlines.cli.selfcheck import SelfChecks
     from faultlines.clustering import cluster_metrics, holm
 
     guarantee = chosen_guarantee(claim, split_unit)
-    self_checks = SelfChecks.of(tried, made, guarantee)
+    self_checks, wanted = SelfChecks.of(tried, made, guarantee), Certificates.of(signed)
     if "-" in rows.files:
         remedy = "Give files, or a table with one row per group to: faultlines estimates -."
         raise InputError("file='-'", "rows are not read from standard input", remedy)
     targets = outputs.checked(output, rows.files, len(made))
-    by = [_attribute(given) for given in rows.by]
-    with gate(fail_on_split):
+    by = [attribute(given) for given in rows.by]
+    with gate(fail_on_split or wanted.asked):
         found = cluster_metrics(rows.files, by, made, guarantee=guarantee, **how)
     if len(found) > 1:
         found = holm(found, claim.alpha)
+    certificates = wanted.run(found, claim.alpha, claim.seed)
+    if len(found) > 1:
         targets.say(f"{len(found)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
-    targets.say("\n\n".join(str(one) for one in found))
+    targets.say("\n\n".join([*map(str, found), *wanted.lines(certificates)]))
     results = self_checks.run(rows.files, by, how)
     for line in self_checks.lines(results):
         targets.say(f"\n{line}")
-    targets.write(found, claim.alpha, results)
-    if fail_on_split:
-        answer(found)
+    targets.write(found, claim.alpha, results, certificates)
+    answer(found, certificates, fail_on_split=fail_on_split)
 
 
 def _joint(made: "list[Metric]") -> "list[Metric]":
@@ -260,35 +270,29 @@ def _joint(made: "list[Metric]") -> "list[Metric]":
     return [joint(*made)]
 
 
-def _attribute(given: str) -> "str | Bins":
-    """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
-    from faultlines.rows.bins import bins
-
-    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given, flags=re.DOTALL)
-    if cut is None:
-        return given
-    column, size = cut.groups()
-    return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
-
-
 # ------------------------------------------------------------------------------------------------------------ power
 
 
 @_command(
     "faultlines power --groups 40 --size 5000 --spread 1.2 --gap 0.1",
     "faultlines power lifts.csv --by country --se se --only DE --only AT",
+    "faultlines power visits.csv --by country --metric lift:revenue \\\n      --variant arm --control A --gap 0.05",
+    "faultlines power scored.csv --by group --metric equalized_odds \\\n      --y-true label --y-pred predicted",
 )
-def power(planned: opt.Planned, question: opt.Question, claim: opt.Claim, json: opt.Json = None) -> None:
+def power(
+    planned: opt.Planned, predictions: opt.Predictions, question: opt.Question, claim: opt.Claim, json: opt.Json = None
+) -> None:
     """What will an experiment be able to see, or what would one have seen that found nothing?"""
     from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.cli.plan import to_plan_with
     from faultlines.decide import power as planning
 
     if question.only and question.share is not None:
         raise InputError("--share, --only", "both say who differs", "Leave one of them out.")
     guarantee = chosen_guarantee(claim)
-    targets = outputs.checked(opt.Output(json=json), [] if planned.file is None else [planned.file])
+    targets = outputs.checked(opt.Output(json=json), planned.files or [])
     found = planning.power(
-        _to_plan_with(planned),
+        **to_plan_with(planned, predictions),
         gap=question.gap,
         split=question.only or (0.5 if question.share is None else question.share),
         spread=planned.spread,
@@ -303,41 +307,3 @@ def power(planned: opt.Planned, question: opt.Question, claim: opt.Claim, json: 
     targets.say(str(found))
     if json is not None:
         targets.write_json(outputs.dumped(found.to_dict()))
-
-
-def _to_plan_with(planned: opt.Planned) -> Any:
-    """Groups of a file, with their standard errors or sizes; or so many of one size."""
-    if planned.file is not None:
-        return _of_file(planned, planned.file)
-    if planned.by or planned.se or planned.n:
-        raise InputError("--by, --se, --n", "name columns of a file", "Give the file, or leave them out.")
-    groups, size = planned.groups, planned.size
-    if groups is None or size is None or planned.spread is None:
-        raise InputError("FILE", "is missing", "Give a file, or --groups, --size and --spread.")
-    if not 2 <= groups <= 1_000_000:
-        raise InputError(f"groups={groups}", "must be from 2 to a million", "Use for example --groups 40.")
-    if not size > 0:
-        raise InputError(f"size={size:g}", "must be above zero", "Use for example --size 5000.")
-    return [size] * groups
-
-
-def _of_file(planned: opt.Planned, file: Path) -> Any:
-    from faultlines.estimates.estimates import Estimates
-    from faultlines.estimates.labels import part_of
-    from faultlines.sources.tables import read_table
-
-    by, se, n, spread = planned.by, planned.se, planned.n, planned.spread
-    if planned.groups is not None or planned.size is not None:
-        raise InputError("--groups, --size", "go without a file", "Leave them out, or the file.")
-    if not by or (se is None) == (n is None):
-        raise InputError(f"file={str(file)!r}", "needs --by and either --se or --n with --spread", "Name them.")
-    if se is not None and spread is not None:
-        raise InputError(f"spread={spread:g}", "goes with --n, not with --se", "Leave one of them out.")
-    if n is not None and spread is None:
-        raise InputError(f"n={n!r}", "needs --spread", "Give the standard deviation of the metric.")
-    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
-    read = read_table(file, keys=keys, numbers={"se": se} if se is not None else {"n": n or ""})
-    named = [[part_of(value) for value in column] for column in read.keys]
-    labels = named[0] if len(by) == 1 else list(zip(*named, strict=True))
-    count = len(labels)
-    return Estimates([0.0] * count, read.numbers.get("se", [1.0] * count), labels, read.numbers.get("n"), attributes=by)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from faultlines.clustering import Clustering
+    from faultlines.decide.certificate import Certificate
 
 _SHOWN = 3
 
@@ -32,13 +33,25 @@ def gate(asked: bool) -> Iterator[None]:
         raise typer.Exit(CANNOT_TELL) from error
 
 
-def answer(found: Sequence[Clustering]) -> None:
-    """End with the gate's exit code: 1 when clusters differ, 3 when not every group was compared."""
-    if any(one.rejected for one in found):
+def answer(
+    found: Sequence[Clustering], certificates: Sequence[Certificate | None] = (), *, fail_on_split: bool
+) -> None:
+    """End with the exit code of the gates that were asked for: 1 when one of them says no, 3 when one cannot tell.
+
+    Args:
+        found: The results.
+        certificates: One for each, if they were asked for; none for a result that has only one group.
+        fail_on_split: Whether clusters must not differ.
+    """
+    signed = [one for one in certificates if one is not None]
+    found = [one for one in found if fail_on_split or (certificates and len(one.groups) < 2)]
+    if any(one.rejected for one in found) or any(one.verdict == "differs" for one in signed):
         raise typer.Exit(SPLIT)
     doubts = [(one.groups.measure, doubt) for one in found if (doubt := _doubt(one))]
+    several = max(len(found), len(certificates)) > 1
+    doubts += [(one.measure, one.doubt) for one in signed if one.doubt]
     if doubts:
-        told = [f"{measure}: {doubt}" if len(found) > 1 else doubt for measure, doubt in doubts]
+        told = [f"{measure}: {doubt}" if several else doubt for measure, doubt in doubts]
         streams.tell(f"cannot tell: {'; '.join(told)}")
         raise typer.Exit(CANNOT_TELL)
 

@@ -33,8 +33,9 @@ def epilog(examples: Sequence[str], *notes: str) -> str:
 EXIT_CODES = """\b
 Exit codes:
   0    done; with --fail-on-split: all groups were compared, none differ
-  1    --fail-on-split: clusters differ
+       with --certify: all groups are within the gap
+  1    --fail-on-split: clusters differ; --certify: some group does by more
   2    something given cannot be used, or there is not enough memory
-  3    --fail-on-split: cannot tell, because groups were left out
+  3    --fail-on-split, --certify: cannot tell, for want of data or groups
   70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where
   130  interrupted"""

@@ -171,6 +171,34 @@ FailOnSplit = Annotated[
         GATE, "Exit 1 when clusters differ; exit 3 when groups were left out or only one is left.", "--fail-on-split"
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certify:
+    """What may be signed off."""
+
+    certify: Annotated[
+        float | None,
+        _option(
+            GATE,
+            "Certify that no group is farther than this from the overall, in units of the metric: exit 0 if so, 1 when "
+            "some group is, 3 when neither can be told.",
+            "--certify",
+            metavar="GAP",
+        ),
+    ] = None
+    reference: Annotated[
+        str | None,
+        _option(GATE, "For --certify: compare with this group; 'all pairs': each with each.", metavar="LABEL"),
+    ] = None
+    ratio: Annotated[
+        bool, _option(GATE, "For --certify: ratios instead of differences; 0.8 is the four-fifths rule.", "--ratio")
+    ] = False
+    adverse: Annotated[
+        str | None, _option(GATE, "For --certify: only groups that are low (or high) count.", metavar="low|high")
+    ] = None
+
+
 Json = Annotated[
     Path | None, _option(OUTPUT, "Write the whole result to this file; - for stdout.", "--json", metavar="FILE")
 ]
@@ -200,10 +228,11 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
-    """Groups to plan with: of a file, or so many of one size."""
+    """Groups to plan with: of a table, of the rows of an experiment or a model, or so many of one size."""
 
-    file: Annotated[
-        Path | None, _file("A csv or parquet file with one row per group; or give --groups and --size.")
+    files: Annotated[
+        list[str] | None,
+        _file("A csv or parquet file with one row per group; with --metric, rows; or give --groups and --size."),
     ] = None
     by: Annotated[list[str] | None, _column(DATA, _TABLE_BY)] = None
     se: Annotated[str | None, _column(DATA, "Column of standard errors; or --n with --spread.")] = None
@@ -212,6 +241,18 @@ class Planned:
     size: Annotated[float | None, _number(DATA, "Without a file: units in each of them.")] = None
     spread: Annotated[float | None, _number(DATA, "Standard deviation of the metric between units.")] = None
     arms: Annotated[int, _number(DATA, "2: sizes are shared by two arms; 1: a plain mean.")] = 2
+    min_size: Annotated[float | None, _number(DATA, "For rows: how many a group needs in every arm.")] = None
+    metric: Annotated[
+        str | None,
+        _option(METRIC, "For rows: a metric of an experiment (lift:x) or of a model (auc).", metavar="NAME"),
+    ] = None
+    variant: Annotated[str | None, _column(METRIC, "Of an experiment: column of variants.")] = None
+    control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
+    treatment: Annotated[
+        str | None, _option(METRIC, "Its value for the treatment, if there are more than two.", metavar="VALUE")
+    ] = None
+    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
+    covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from faultlines.cli.options import Output
     from faultlines.clustering import Clustering
+    from faultlines.decide.certificate import Certificate
     from faultlines.result.selfcheck import SelfCheck
 
 # JSON lets these stand as they are, and terminals act on some of them; escaped they are the same data.
@@ -52,12 +53,20 @@ class Targets:
         elif self.json is not None:
             files.write("json", self.json, safe + "\n")
 
-    def write(self, found: Sequence[Clustering], alpha: float, self_checks: Sequence[SelfCheck] = ()) -> None:
+    def write(
+        self,
+        found: Sequence[Clustering],
+        alpha: float,
+        self_checks: Sequence[SelfCheck] = (),
+        certificates: Sequence[Certificate | None] = (),
+    ) -> None:
         """JSON, page and pictures of results; several are one list, one page, and numbered pictures."""
         if self.json is not None or self.json_to_stdout:
             plain = [one.summary() for one in found]
             for told, check in zip(plain, self_checks, strict=False):
                 told["self_check"] = check.to_dict()
+            for told, certificate in zip(plain, certificates, strict=False):
+                told["certificate"] = None if certificate is None else certificate.to_dict()
             self.write_json(dumped(plain[0] if len(plain) == 1 else _together(plain, alpha)))
         if self.report is not None:
             from faultlines.clustering import write_page
@@ -67,7 +76,14 @@ class Targets:
             names = [one.groups.measure for one in found]
             several = note if len(found) > 1 else None
             write_page(
-                found, names, self.report, title=self.title, note=several, command=command, self_checks=self_checks
+                found,
+                names,
+                self.report,
+                title=self.title,
+                note=several,
+                command=command,
+                self_checks=self_checks,
+                certificates=certificates,
             )
         for one, path in zip(found, self.plots, strict=False):
             from faultlines.show import chart

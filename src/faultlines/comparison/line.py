@@ -150,7 +150,8 @@ class Line(OfEstimates):
         return order, theta, se, unit
 
     def tops(self, theta: FloatArray) -> FloatArray:
-        """The highest merge of every row of other effects, (r, K), of the same groups."""
+        """The highest merge of every row of other effects, (r, K, 1), of the same groups."""
+        theta = theta[:, :, 0]
         shifted = theta if self._kernel == WITHIN_RATES else theta - np.average(self._theta, weights=self._weight())
         return line_tops(shifted, self._se**-2.0, self._kernel, self.distance)
 

@@ -94,6 +94,19 @@ class Plane(OfEstimates):
             return merged(PLANE, np.ascontiguousarray(np.vstack([theta, (unit / estimates.errors.T) ** 2])))
         return merged(CORRELATED, correlated_state(theta, estimates.cov / unit**2))
 
+    def tops(self, theta: FloatArray) -> FloatArray:
+        """The highest merge of every row of other effects, (r, K, d), of the same groups."""
+        estimates = self.estimates
+        unit = unit_of(estimates.errors)
+        means = np.swapaxes((theta - theta[:, :1]) / unit, 1, 2)
+        kind, below = PLANE, (unit / estimates.errors.T) ** 2
+        if estimates.cov is not None:
+            kind, below = CORRELATED, correlated_state(np.empty((0, len(self))), estimates.cov / unit**2)
+        rows = np.broadcast_to(below, (len(theta), *below.shape))
+        top = np.empty(len(theta))
+        kernels.top_plane(kind, np.ascontiguousarray(np.concatenate([means, rows], axis=1)), top)
+        return top
+
     # ----------------------------------------------------------------------------------------------------- null
 
     def null_draws(self, top: float, draws: int, seed: int) -> Null:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from faultlines import checks
-from faultlines.comparison.choose import one_effect
+from faultlines.comparison.choose import equal_effects
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.estimates import Estimates, numbers
+from faultlines.estimates.estimates import Estimates, numbers, plain
 from faultlines.estimates.labels import Range, name_of
+from faultlines.guarantees.calibrated import Calibrated
 from faultlines.guarantees.choose import guarantee_of
 from faultlines.progress import progress
 from faultlines.result.clusters import numbered
-from faultlines.result.finding import Finding
+from faultlines.result.finding import Finding, measured
 from faultlines.tree.path import clusters_at
 
 if TYPE_CHECKING:
@@ -24,14 +26,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.comparison.line import Line
+    from faultlines.comparison.plane import Plane
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.base import Guarantee
+    from faultlines.metrics.base import Metric
+    from faultlines.result.finding import By
 
 _FOLLOWED = 200  # experiments that are followed to their clusters
 _HALVINGS = 12
 _DOUBLINGS = 40
+_ROUGHLY = 0.03  # of a gap: precise enough for a sentence
 
 Direction = Literal["lower", "higher"]
 _SIGNS: dict[Direction, float] = {"lower": -1.0, "higher": 1.0}  # harm first
@@ -39,19 +45,21 @@ _SIGNS: dict[Direction, float] = {"lower": -1.0, "higher": 1.0}  # harm first
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What can be seen in one direction.
+    """What can be seen of one effect in one direction.
 
     Attributes:
         direction: Whether the groups that differ are lower or higher than the others.
         detected: The chance that the gap asked about is detected; None if none was.
         recovered: The chance that the clusters found are exactly the planned ones.
         smallest: The smallest difference that is detected with the target chance.
+        part: The effect that differs, where several are measured together; the others are alike.
     """
 
     direction: Direction
     detected: float | None
     recovered: float | None
     smallest: float
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +67,28 @@ class Power:
     """What an experiment can see, by simulation.
 
     Rates and lifts have more room on one side than on the other, so a drop is not seen as easily as a rise of the same
-    size. `detected`, `recovered` and `smallest` hold in both directions: they are those of the harder one.
+    size. `detected`, `recovered` and `smallest` hold in both directions: they are those of the harder one. Of several
+    effects measured together one differs at a time: the two chances are those of the hardest, and `smallest` has a
+    number for each.
 
     Attributes:
         gap: The difference that was asked about; None if only the smallest was wanted.
         detected: The chance that it is detected: that "all groups are alike" is rejected.
         recovered: The chance that the clusters found are exactly the planned ones.
-        smallest: The smallest difference detected with chance `target`.
+        smallest: The smallest difference detected with chance `target`; a tuple for several effects.
         target: That chance.
         alpha: Level of significance.
         guarantee: What the claims rest on.
         planned: How many groups are planned at each level, the lowest first.
         runs: Simulated experiments behind each figure.
-        directions: The same figures for groups that are lower and for groups that are higher, in this order.
+        directions: The same figures for groups that are lower and for groups that are higher, in this order; for each
+            of several effects.
     """
 
     gap: float | None
     detected: float | None
     recovered: float | None
-    smallest: float
+    smallest: Any
     target: float
     alpha: float
     guarantee: str
@@ -105,15 +116,22 @@ class Power:
                 f"{steps} of {self.gap:.4g} between {groups}: detected with chance {self.detected:.2f}, "
                 f"recovered exactly with chance {self.recovered:.2f}."
             )
-        lines.append(f"Smallest gap detected with chance {self.target:.0%}, between {groups}: {self.smallest:.3g}.")
-        if len({reach.smallest for reach in self.directions}) > 1:
-            each = ", ".join(f"{reach.smallest:.3g} where they are {reach.direction}" for reach in self.directions)
-            lines.append(f"By direction of the groups that differ: {each}.")
+        for part in dict.fromkeys(reach.part for reach in self.directions):
+            several = [reach for reach in self.directions if reach.part == part]
+            smallest, of_part = max(reach.smallest for reach in several), f" in {part}" if part else ""
+            lines.append(
+                f"Smallest gap{of_part} detected with chance {self.target:.0%}, between {groups}: {smallest:.3g}."
+            )
+            if len({reach.smallest for reach in several}) > 1:
+                each = ", ".join(f"{reach.smallest:.3g} where they are {reach.direction}" for reach in several)
+                lines.append(f"By direction of the groups that differ: {each}.")
         return "\n".join([*lines, f"({basis})"])
 
 
 def power(
-    data: Estimates | Finding | npt.ArrayLike,
+    data: object,
+    by: By | None = None,
+    metric: Metric | None = None,
     *,
     gap: float | None = None,
     split: float | Sequence[Label] | npt.ArrayLike = 0.5,
@@ -124,14 +142,19 @@ def power(
     tolerance: float = 0.0,
     target: float = 0.8,
     runs: int = 1000,
+    min_size: float | None = None,
     seed: int = 0,
 ) -> Power:
     """The chance of detecting a planned split and of recovering it exactly, and the smallest gap one would detect.
 
     Args:
         data: Standard errors of the groups; with `spread`, sizes of the groups. Or the estimates, or the result, of an
-            experiment that is over: their standard errors count (with `spread`, their sizes).
+            experiment that is over: their standard errors count (with `spread`, their sizes). Or its rows, as for
+            `fl.cluster`, with `by` and `metric`.
+        by: For rows: as for `fl.cluster`.
+        metric: For rows: as for `fl.cluster`.
         gap: The difference asked about, in the units of the metric. Left out, only the smallest detectable is found.
+            Of several effects, in each of them on its own.
         split: Which groups differ: the share of the groups that are apart by `gap`, chosen anew in every simulated
             experiment; or the labels of those groups; or one number per group, the planned effect in units of the gap
             (0, 0, 1, 2).
@@ -142,6 +165,7 @@ def power(
         tolerance: See `fl.cluster`.
         target: The chance with which the smallest gap shall be detected.
         runs: Simulated experiments behind each figure.
+        min_size: For rows: as for `fl.cluster`.
         seed: Of the simulation.
 
     Returns:
@@ -156,8 +180,8 @@ def power(
         True
     """
     alpha, seed, chosen = checks.alpha(alpha), checks.seed(seed), guarantee_of(guarantee)
-    estimates = _planned_estimates(data, spread, arms)
-    line = one_effect(estimates, tolerance)
+    estimates = _planned_estimates(_measured(data, by, metric, min_size), spread, arms)
+    groups = equal_effects(estimates, tolerance)
     runs = checks.runs(runs, 20, 1000)
     likely = (1 + alpha) / 2 if alpha >= 0.8 else 0.8
     problem = f"must lie between alpha={alpha:g} and 1"
@@ -165,22 +189,18 @@ def power(
     if gap is not None:
         problem = "must be a number above zero"
         gap = checks.number("gap", gap, problem, "Give it in the units of the metric.", low=0, ends="()")
-        if gap >= estimates.scales[0].largest_gap(upwards=True):
+        if gap >= min(scale.largest_gap(upwards=True) for scale in estimates.scales):
             raise InputError(f"gap={gap:g}", "rates differ by less than 1 in any case", "0.01 is one point.")
     pattern, planned = _pattern(split, estimates)
-    trial = _Trial(line, pattern, chosen, alpha, tolerance, seed)
-    # On a straight scale a drop is a rise seen in a mirror.
-    straight = estimates.scales[0].is_straight
-    directions: list[Direction] = ["higher"] if straight else ["lower", "higher"]
-    with progress("simulating experiments", len(directions) * (_HALVINGS + 8) * runs) as advance:
-        reaches = [_reach(trial, direction, gap, runs, target, advance) for direction in directions]
-    if straight:
-        reaches.insert(0, replace(reaches[0], direction="lower"))
+    trial = Trial(groups, pattern, chosen, alpha, tolerance, seed)
+    steps = sum(1 if scale.is_straight else 2 for scale in estimates.scales)
+    with progress("simulating experiments", steps * (_HALVINGS + 8) * runs) as advance:
+        reaches = [one for part in range(estimates.dims) for one in _reaches(trial, part, gap, runs, target, advance)]
     return Power(
         gap,
         None if gap is None else min(reach.detected or 0.0 for reach in reaches),
         None if gap is None else min(reach.recovered or 0.0 for reach in reaches),
-        max(reach.smallest for reach in reaches),
+        plain([max(low.smallest, high.smallest) for low, high in zip(reaches[::2], reaches[1::2], strict=True)]),
         target,
         alpha,
         chosen.name,
@@ -190,16 +210,41 @@ def power(
     )
 
 
-def _reach(
-    trial: _Trial, direction: Direction, gap: float | None, runs: int, target: float, advance: Callable[[int], None]
-) -> Reach:
-    sign = _SIGNS[direction]
-    detected, recovered = (None, None) if gap is None else trial.run(sign * gap, runs, advance)
-    smallest = _smallest(lambda size: trial.chance(sign * size, runs, advance), trial, target, upwards=sign > 0)
-    return Reach(direction, detected, recovered, smallest)
+def _reaches(
+    trial: Trial, part: int, gap: float | None, runs: int, target: float, advance: Callable[[int], None]
+) -> list[Reach]:
+    """What can be seen of one effect, lower and higher."""
+    # On a straight scale a drop is a rise seen in a mirror.
+    straight = trial.estimates.scales[part].is_straight
+    name = trial.estimates.parts[part] if trial.estimates.parts else ""
+    made = []
+    directions: list[Direction] = ["higher"] if straight else ["lower", "higher"]
+    for direction in directions:
+        sign = _SIGNS[direction]
+        detected, recovered = (None, None) if gap is None else trial.run(part, sign * gap, runs, advance)
+        smallest = smallest_gap(trial, part, runs, target, upwards=sign > 0, advance=advance)
+        if smallest is None:
+            raise InputError(
+                f"target={target:g}",
+                "is not reached by any gap, however large",
+                "Plan more groups that differ, or larger ones.",
+            )
+        made.append(Reach(direction, detected, recovered, smallest, name))
+    return [replace(made[0], direction="lower"), *made] if straight else made
 
 
 # ------------------------------------------------------------------------------------------------------- the plan
+
+
+def _measured(data: object, by: By | None, metric: Metric | None, min_size: float | None) -> object:
+    """What rows are measured to be; anything else as it is."""
+    if by is None and metric is None:
+        if min_size is not None:
+            raise InputError(f"min_size={shorten(min_size)}", "goes with rows", "Leave it out, or give by and metric.")
+        return data
+    return measured(data, by, [] if metric is None else [metric], min_size, Calibrated(), 0.0, 0)[
+        0
+    ].comparison.estimates
 
 
 def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
@@ -215,8 +260,6 @@ def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
         flat = False
     if not flat:
         raise InputError(f"data={shorten(data)}", "is not one number per group", "Give standard errors or estimates.")
-    if known is not None and known.dims > 1:
-        raise InputError(f"{known.dims} effects at once", "cannot be planned", "Plan each of them on its own.")
     if spread is not None:
         planned = _from_sizes(known, data, spread, arms)
     else:
@@ -230,6 +273,9 @@ def _from_sizes(known: Estimates | None, data: Any, spread: float, arms: int) ->
     """Standard errors that follow from group sizes."""
     if known is not None and known.n is None:
         raise InputError(f"spread={shorten(spread)}", "goes with sizes, and these have none", "Give n as well.")
+    if known is not None and known.dims > 1:
+        problem = f"means nothing for {known.dims} effects at once"
+        raise InputError(f"spread={shorten(spread)}", problem, "Leave it out: their standard errors count.")
     problem = "must be a number above zero"
     spread = checks.number("spread", spread, problem, "Give a standard deviation.", low=0, ends="()")
     arms = int(
@@ -297,72 +343,106 @@ def _levels(split: Any, estimates: Estimates) -> FloatArray:
 # ------------------------------------------------------------------------------------------------- the simulation
 
 
-class _Trial:
+class Trial:
     """Simulated experiments with the same standard errors and, for every gap, the same noise: chances rise with it."""
 
     def __init__(
         self,
-        line: Line,
+        groups: Line | Plane,
         pattern: Callable[[np.random.Generator], FloatArray],
         guarantee: Guarantee,
         alpha: float,
         tolerance: float,
         seed: int,
     ) -> None:
-        self.line, self.pattern, self.guarantee = line, pattern, guarantee
+        self.pattern, self.guarantee = pattern, guarantee
         self.alpha, self.tolerance, self.seed = alpha, tolerance, seed
-        self.scale = line.estimates.scales[0]
-        self.theta, self.se = line.estimates.values[:, 0], line.estimates.errors[:, 0]
-        self.centre = float(np.average(self.theta, weights=(self.se.min() / self.se) ** 2))
-        self.detects = guarantee.detector(line, alpha, seed)
+        self.estimates = groups.estimates
+        errors = self.estimates.errors
+        weights = (errors.min(axis=0) / errors) ** 2
+        self.centre = np.sum(weights * self.estimates.values, axis=0) / np.sum(weights, axis=0)
+        self.root = None if self.estimates.cov is None else np.linalg.cholesky(self.estimates.cov)
+        self.detects = guarantee.detector(groups, alpha, seed)
 
-    def chance(self, gap: float, runs: int, advance: Callable[[int], None]) -> float:
-        """Share of experiments in which the split is detected."""
+    def with_share(self, share: float) -> Trial:
+        """The same experiments where another share of the groups differs, any of them."""
+        made = copy(self)
+        made.pattern = _pattern(share, self.estimates)[0]
+        return made
+
+    def smallest(self, part: int, runs: int, target: float) -> float | None:
+        """The smallest gap of an effect that is detected with the target chance, roughly; None where none is."""
+        ways = [True] if self.estimates.scales[part].is_straight else [False, True]
+        found = [
+            smallest_gap(self, part, runs, target, upwards=upwards, advance=lambda _: None, precise=_ROUGHLY)
+            for upwards in ways
+        ]
+        known = [one for one in found if one is not None]
+        return max(known) if len(known) == len(ways) else None
+
+    def chance(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> float:
+        """Share of experiments in which the split of one effect is detected."""
         if self.detects is None:
-            return self.run(gap, runs, advance)[0]
+            return self.run(part, gap, runs, advance)[0]
         detected = 0
-        for levels, noise, _ in self._plans(runs):
-            detected += int(np.sum(self.detects(self._truth(gap * levels) + self.se * noise)))
+        for levels, noise, seen in self._plans(runs):
+            errors = None if seen is None else seen * self.estimates.errors
+            detected += int(np.sum(self.detects(self._effects(part, gap * levels, noise), errors)))
             advance(len(levels))
         return detected / runs
 
-    def run(self, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
+    def run(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
         """Shares of experiments in which the split is detected, and recovered exactly; this from the first ones."""
         if self.detects is None:
-            return self._followed(gap, runs, advance)
-        return self.chance(gap, runs, advance), self._followed(gap, min(runs, _FOLLOWED), advance)[1]
+            return self._followed(part, gap, runs, advance)
+        return self.chance(part, gap, runs, advance), self._followed(part, gap, min(runs, _FOLLOWED), advance)[1]
 
-    def _followed(self, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
+    def _followed(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
         """The same, every experiment followed to its clusters."""
         detected = recovered = number = 0
-        dof = self.line.estimates.dof
-        known = None if dof is None else np.minimum(dof, 1e9)
-        for all_levels, all_noise, rng in self._plans(runs):
-            for levels, noise in zip(all_levels, all_noise, strict=True):
-                seen = self.se if known is None else self.se * np.sqrt(rng.chisquare(known) / known)
-                theta = self._truth(gap * levels) + self.se * noise
-                labels = self._clustered(Estimates(theta, seen, dof=dof, scale=self.scale), number)
+        cov, errors = self.estimates.cov, self.estimates.errors
+        for all_levels, noise, all_seen in self._plans(runs):
+            effects = self._effects(part, gap * all_levels, noise)
+            for i, levels in enumerate(all_levels):
+                seen = np.ones((len(levels), 1)) if all_seen is None else all_seen[i]
+                errors_of: dict[str, Any] = (
+                    {"se": errors * seen} if cov is None else {"cov": cov * seen[:, :, None] ** 2}
+                )
+                labels = self._clustered(self.estimates.replaced(effects[i], **errors_of), number)
                 if labels is not None:
                     detected += 1
-                    planned = np.unique(np.sign(gap) * levels, return_inverse=True)[1] + 1
-                    recovered += np.array_equal(labels, planned)
+                    recovered += _same_partition(labels, np.unique(levels, return_inverse=True)[1])
                 number += 1
                 advance(1)
         return detected / runs, recovered / runs
 
-    def _plans(self, runs: int) -> Iterator[tuple[FloatArray, FloatArray, np.random.Generator]]:
-        """Levels and noise of the simulated experiments, some at a time; every time the same."""
-        rng = np.random.default_rng(self.seed)
-        some = max(1, min(runs, 2**20 // len(self.line)))
+    def _plans(self, runs: int) -> Iterator[tuple[FloatArray, FloatArray, FloatArray | None]]:
+        """Levels (r, K), noise (r, K, d) and standard errors as seen over the true ones, (r, K, 1), where estimated.
+
+        Some experiments at a time; every time the same.
+        """
+        rng, (groups, dims), dof = np.random.default_rng(self.seed), self.estimates.values.shape, self.estimates.dof
+        some = max(1, min(runs, 2**20 // (groups * dims)))
         for start in range(0, runs, some):
             count = min(some, runs - start)
             levels = np.stack([self.pattern(rng) for _ in range(count)])
-            yield levels, rng.standard_normal(levels.shape), rng
+            noise, seen = rng.standard_normal((count, groups, dims)), None
+            if dof is not None:
+                known = np.minimum(dof, 1e9)
+                seen = np.sqrt(rng.chisquare(known, size=(count, groups)) / known)[:, :, None]
+            yield levels, noise, seen
 
-    def _truth(self, effects: FloatArray) -> FloatArray:
-        """True values on the scale that is compared on."""
-        shown = float(self.scale.natural(np.array([self.centre]))[0])
-        return self.scale.place(self.scale.room(shown, float(effects.min()), float(effects.max())) + effects)
+    def _effects(self, part: int, gaps: FloatArray, noise: FloatArray) -> FloatArray:
+        """Simulated estimates, (r, K, d): all at their centre but for the one effect that differs."""
+        effects = (
+            np.einsum("kij,rkj->rki", self.root, noise) if self.root is not None else noise * self.estimates.errors
+        )
+        for i, scale in enumerate(self.estimates.scales):
+            shown = float(scale.natural(np.array([self.centre[i]]))[0])
+            away = gaps if i == part else np.zeros(1)
+            room = scale.room(shown, float(away.min()), float(away.max()))
+            effects[:, :, i] += scale.place(room + away)
+        return np.asarray(effects)
 
     def _clustered(self, estimates: Estimates, number: int) -> IntArray | None:
         """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
@@ -371,32 +451,47 @@ class _Trial:
             guarantee = replace(guarantee, draws=max(499, int(5 / self.alpha)))  # type: ignore[type-var]
         # The draws are the same for all: what they show follows from the standard errors, and is learnt once.
         seed = self.seed if self.detects is not None else self.seed + number
-        judged = guarantee.judge(one_effect(estimates, self.tolerance), seed, refine=True)
+        judged = guarantee.judge(equal_effects(estimates, self.tolerance), seed, refine=True)
         clusters = clusters_at(judged.path, float(np.log(self.alpha)))
         return numbered(judged.reported, judged.path.labels(clusters)) if clusters > 1 else None
 
 
-def _smallest(chance: Callable[[float], float], trial: _Trial, target: float, *, upwards: bool) -> float:
+def _same_partition(one: IntArray, other: IntArray) -> bool:
+    """Whether two labellings put the same groups together."""
+    pairs = len(set(zip(one.tolist(), other.tolist(), strict=True)))
+    return pairs == np.unique(one).size == np.unique(other).size
+
+
+def smallest_gap(
+    trial: Trial,
+    part: int,
+    runs: int,
+    target: float,
+    *,
+    upwards: bool,
+    advance: Callable[[int], None],
+    precise: float = 0.01,
+) -> float | None:
     """The gap at which the chance of detection reaches the target: doubled until it does, then halved in."""
-    estimates = trial.line.estimates
-    natural = estimates.readable_errors(estimates.given, estimates.errors)
-    most = trial.scale.largest_gap(upwards)
+    estimates, scale = trial.estimates, trial.estimates.scales[part]
+
+    def reaches(size: float) -> bool:
+        return trial.chance(part, size if upwards else -size, runs, advance) >= target
+
+    natural = estimates.readable_errors(estimates.given, estimates.errors)[:, part]
+    most = scale.largest_gap(upwards)
     low = trial.tolerance
-    high = low + float(np.median(natural if natural.min() > 0 else estimates.errors))
+    high = low + float(np.median(natural if natural.min() > 0 else estimates.errors[:, part]))
     for _ in range(_DOUBLINGS):
         high = min(high, (low + most) / 2)
-        if chance(high) >= target:
+        if reaches(high):
             break
         low, high = high, high * 2
     else:
-        raise InputError(
-            f"target={target:g}",
-            "is not reached by any gap, however large",
-            "Plan more groups that differ, or larger ones.",
-        )
+        return None
     for _ in range(_HALVINGS):
-        if high - low < 0.01 * high:
+        if high - low < precise * high:
             break
         middle = (low + high) / 2
-        low, high = (low, middle) if chance(middle) >= target else (middle, high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
     return high

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri, stdtrit
 
 from faultlines.errors import InputError
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     FloatArray = npt.NDArray[np.float64]
+
+_FEWEST = 1e-9  # events that a beta or gamma law needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,25 @@ class Scale:
     def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
         """From pooled natural values and their total mass to the scale, for intervals around them."""
         return self.place(natural)
+
+    def ends(
+        self, shown: FloatArray, theta: FloatArray, se: FloatArray, tail: float, dof: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Intervals as people read them, with the chance `tail` beyond either end.
+
+        Args:
+            shown: Estimates as people read them.
+            theta: The same on the scale.
+            se: Standard errors on the scale.
+            tail: The chance beyond each end.
+            dof: Degrees of freedom behind the standard errors; None where they are known.
+        """
+        reach = np.asarray(-ndtri(tail) if dof is None else -stdtrit(dof, tail)) * se
+        return np.minimum(self.natural(theta - reach), shown), np.maximum(self.natural(theta + reach), shown)
+
+    def effective(self, natural: FloatArray, variance: FloatArray) -> FloatArray:
+        """The standard error on the scale of a value whose own variance is known."""
+        return np.sqrt(variance)
 
     def room(self, natural: float, lowest: float, highest: float) -> float:
         """The nearest value to `natural` with room for `lowest` (below zero) and `highest` added to it."""
@@ -105,6 +127,21 @@ class Anscombe(Scale):
         """The angle of so many successes in all trials."""
         return self.forward(natural * mass, mass)
 
+    def ends(
+        self, shown: FloatArray, theta: FloatArray, se: FloatArray, tail: float, dof: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """The exact ones of Clopper and Pearson: the scale itself is too sure where there are no events, or few."""
+        trials = self.mass(se)
+        events = np.clip(shown, 0.0, 1.0) * trials
+        misses = trials - events
+        lower = betaincinv(np.maximum(events, _FEWEST), misses + 1, tail)
+        upper = 1 - betaincinv(np.maximum(misses, _FEWEST), events + 1, tail)
+        return np.where(events > _FEWEST, lower, 0.0), np.where(misses > _FEWEST, upper, 1.0)
+
+    def effective(self, natural: FloatArray, variance: FloatArray) -> FloatArray:
+        """That of as many trials as would vary so much."""
+        return np.asarray(1 / np.sqrt(4 * natural * (1 - natural) / variance + 2))
+
     def room(self, natural: float, lowest: float, highest: float) -> float:
         """Rates stay between 0 and 1."""
         return float(np.clip(natural, -lowest, max(1 - highest, -lowest)))
@@ -154,6 +191,19 @@ class Counts(Scale):
     def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
         """The root of so many events in the whole exposure."""
         return self.forward(natural * mass, mass)
+
+    def ends(
+        self, shown: FloatArray, theta: FloatArray, se: FloatArray, tail: float, dof: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """The exact ones of Garwood."""
+        exposure = self.mass(se)
+        events = np.maximum(shown, 0.0) * exposure
+        lower = np.where(events > _FEWEST, gammaincinv(np.maximum(events, _FEWEST), tail), 0.0)
+        return lower / exposure, np.asarray(gammainccinv(events + 1, tail) / exposure)
+
+    def effective(self, natural: FloatArray, variance: FloatArray) -> FloatArray:
+        """That of as long an exposure as would vary so much."""
+        return np.asarray(np.sqrt(variance / (4 * natural)))
 
     def distance(self, tolerance: float) -> float:
         """A distance between roots says nothing about the distance of the rates."""

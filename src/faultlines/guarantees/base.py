@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from faultlines.comparison.base import Comparison
     from faultlines.comparison.line import Line
+    from faultlines.comparison.plane import Plane
     from faultlines.estimates.estimates import BoolArray
     from faultlines.estimates.scales import FloatArray
     from faultlines.tree.hierarchy import Hierarchy
     from faultlines.tree.path import Path
 
-    Detector = Callable[[FloatArray], BoolArray]
+    Detector = Callable[[FloatArray, FloatArray | None], BoolArray]
 
 EVEN = float(np.log(0.5))  # nobody asks for a level above one half: p beyond it are not told apart
 
@@ -105,10 +106,11 @@ class Guarantee(Protocol):
     ) -> list[Judged] | None:
         """Many plain comparisons with the same number of groups in one pass; None where there is no such pass."""
 
-    def detector(self, line: Line, alpha: float, seed: int) -> Detector | None:
+    def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
         """From rows of other effects of the same groups to whether clusters are claimed; None without a short way.
 
-        What is critical follows from the standard errors alone, where they are known.
+        Effects are (r, K, d), and so are the standard errors that are seen with them, where those are estimates. What
+        is critical follows from the standard errors of the groups, not from their effects.
         """
 
 
@@ -131,7 +133,7 @@ class Defaults:
         """Each experiment is judged on its own."""
         return None
 
-    def detector(self, line: Line, alpha: float, seed: int) -> Detector | None:
+    def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
         """There is no short way."""
         return None
 

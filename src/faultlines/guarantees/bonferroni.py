@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.special import chdtri
 
 from faultlines.guarantees.base import Defaults, Facts, Judged
 from faultlines.tree.hierarchy import tree_of
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from faultlines.comparison.base import Comparison
+    from faultlines.comparison.line import Line
+    from faultlines.comparison.plane import Plane
+    from faultlines.guarantees.base import Detector
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,14 @@ class Bonferroni(Defaults):
         log_p = comparison.log_pointwise(hierarchy.gap_heights) + 2 * np.log(len(comparison))
         path = cuts(comparison, hierarchy, np.minimum(log_p, 0.0), refine=refine)
         return Judged(path, hierarchy, comparison, comparison, Facts(), comparison.height_name)
+
+    def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
+        """The height of a merge whose p is α/K², where standard errors are known."""
+        estimates, least = groups.estimates, alpha / len(groups) ** 2
+        if len(groups) < 2 or estimates.dof is not None or not least > 0:
+            return None
+        height = float(chdtri(estimates.dims, least))
+        return lambda effects, _: groups.tops(effects) > height
 
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
         """That it does not hold, where that was measured, and that it does not know about estimated errors."""

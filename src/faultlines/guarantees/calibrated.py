@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 
 from faultlines import checks
 from faultlines.errors import InputError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from faultlines.comparison.base import Comparison
     from faultlines.comparison.line import Line
+    from faultlines.comparison.plane import Plane
     from faultlines.guarantees.base import Detector
 
 
@@ -162,17 +162,16 @@ class Calibrated(Defaults):
             advance(len(done))
         return found
 
-    def detector(self, line: Line, alpha: float, seed: int) -> Detector | None:
-        """One threshold for all effects, where standard errors are known."""
-        if line.estimates.dof is not None or len(line) < 2:
+    def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
+        """One threshold for all effects; without a scan, only where standard errors are known."""
+        if len(groups) < 2:
             return None
-        if self._scans(line) and len(line) == 2:
-            apart = -float(ndtri(alpha / 2)) * float(np.hypot(*line.estimates.errors[:, 0]))
-            return lambda theta: np.abs(theta[:, 1] - theta[:, 0]) >= apart
-        if self._scans(line):
-            return Tests(effects_of(line), self.draws, seed).detector(alpha, line.estimates.errors[:, 0])
-        height = critical_height(line, alpha, self._draws(line), seed)
-        return lambda theta: line.tops(theta) > height
+        if self._scans(groups):
+            return Tests(effects_of(groups), self.draws, seed).detector(alpha, groups.estimates.errors[:, 0])
+        if groups.estimates.dof is not None:
+            return None
+        height = critical_height(groups, alpha, self._draws(groups), seed)
+        return lambda effects, _: groups.tops(effects) > height
 
     def _draws(self, comparison: Comparison) -> int:
         return comparison.default_draws if self.draws is None else int(self.draws)

@@ -26,11 +26,12 @@ from faultlines.guarantees.parallel import in_order
 from faultlines.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from faultlines.comparison.base import Comparison
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.base import Detector
 
 _LEARNT = 0.25  # as many draws as this share of the others show what noise does to each statistic
 LOOK = 64  # draws after which a p that is clearly large or clearly small is taken
@@ -241,12 +242,12 @@ class Null:
         return self.length_stretch * (np.sqrt(heterogeneity) - self.length_mean) / self.length_spread
 
     def values(self, theta: FloatArray, se: FloatArray) -> FloatArray:
-        """What the test looks at, in every row of effects with these standard errors."""
-        weight = se[None] ** -2.0
+        """What the test looks at, in every row of effects; one row of standard errors is that of all."""
+        weight = np.ascontiguousarray(se**-2.0)
         scores = np.empty(theta.shape)
         kernels.pack_scores(np.ascontiguousarray(theta), weight, scores)
         scores.sort(axis=1)
-        block = _Block(line_tops(theta, weight[0], NORMAL), scores, weight, np.empty(0))
+        block = _Block(line_tops(theta, weight, NORMAL), scores, weight, np.empty(0))
         others = np.maximum(self._of_top(block.top), self._of_length(block.heterogeneity()))
         return np.asarray(np.maximum(self._peaks(block)[0], others))
 
@@ -307,6 +308,16 @@ def _of_two(effects: Effects) -> float:
     return float(two_sided(gap, variance[first], variance[second], effects.dof, first, second)[0])
 
 
+def _two_apart(
+    theta: FloatArray, se: FloatArray, seen: FloatArray | None, dof: FloatArray | None, alpha: float
+) -> BoolArray:
+    """Whether two groups would be claimed to differ, in every row of effects."""
+    variance = np.broadcast_to(se, theta.shape) ** 2 if seen is None else seen[:, :, 0] ** 2
+    first = np.zeros(len(theta), dtype=np.int64)
+    gap = np.abs(theta[:, 1] - theta[:, 0])
+    return np.asarray(two_sided(gap, variance[:, 0], variance[:, 1], dof, first, first + 1) <= np.log(alpha))
+
+
 class Tests:
     """The test of any set of the groups, each set tested once, and what noise does to like sets learnt once.
 
@@ -331,12 +342,20 @@ class Tests:
             self.most_draws = max(self.most_draws, self._known[key].draws)
         return self._known[key]
 
-    def detector(self, alpha: float, se: FloatArray) -> Callable[[FloatArray], BoolArray]:
+    def detector(self, alpha: float, se: FloatArray) -> Detector:
         """Whether rows of other effects of all groups, in the units of `se`, would be claimed to differ."""
-        scale = np.sort(self.effects.se)
-        null = self._null(scale, None)
+        if se.size == 2:
+            return lambda effects, seen: _two_apart(effects[:, :, 0], se, seen, self.effects.dof, alpha)
+        scale, dof = true_scales(self.effects.se, self.effects.dof), self.effects.dof
+        order = np.lexsort((scale,) if dof is None else (dof, scale))
+        null = self._null(scale[order], None if dof is None else dof[order])
         critical = null.critical(alpha)
-        return lambda theta: null.values(theta - theta[:, :1], se) >= critical
+
+        def detects(effects: FloatArray, seen: FloatArray | None) -> BoolArray:
+            theta = effects[:, :, 0] - effects[:, :1, 0]
+            return null.values(theta, se[None] if seen is None else seen[:, :, 0]) >= critical
+
+        return detects
 
     def _tested(self, members: IntArray) -> Tested:
         effects = self.effects.of(members)

@@ -45,6 +45,8 @@ class Measured(NamedTuple):
         cov: Covariance matrices of several effects, (K, d, d); None where they are independent.
         compared: The estimates as groups are compared by them, where skewed noise was straightened; `theta` if None.
         by_arm: The plain value of every arm, (K, arms), control first; None where there are no arms.
+        mass: What each group weighs in the value of all groups together: its rows, the sum of their weights, or their
+            denominator; in the shape of `theta`. None: `n`.
     """
 
     theta: FloatArray
@@ -56,6 +58,7 @@ class Measured(NamedTuple):
     cov: FloatArray | None = None
     compared: FloatArray | None = None
     by_arm: FloatArray | None = None
+    mass: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,7 @@ class Metric:
             cov,
             None if made.compared is None else self._array("compared", made.compared, theta.shape),
             None if made.by_arm is None else self._array("by_arm", made.by_arm, (groups, 2)),
+            None if made.mass is None else self._array("mass", made.mass, theta.shape),
         )
 
     def _array(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> FloatArray:

@@ -195,6 +195,7 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured
         reason,
         correlation * (se[:, :, None] * se[:, None, :]),
         compared,
+        mass=np.stack([part.n if part.mass is None else part.mass for part in parts], axis=1),
     )
 
 

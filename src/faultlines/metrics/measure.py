@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, ndtri, stdtrit
 
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError, shorten
@@ -177,8 +176,8 @@ def measurements(
     for part, grouped, (_, assumed) in zip(measured, parts, shaped, strict=True):
         estimates = _estimates(part, places, labels, names, metric)
         told = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
-        by_arm = None if part.by_arm is None else part.by_arm[places]
-        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, told)
+        by_arm, mass = (None if one is None else one[places] for one in (part.by_arm, part.mass))
+        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, told, mass)
         made.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(made)
 
@@ -275,20 +274,13 @@ def _intervals(
     natural: FloatArray, theta: FloatArray, se: FloatArray, dof: FloatArray | None, n: FloatArray, metric: Metric
 ) -> list[_Interval]:
     """Exact intervals of shares, those of Student of other estimates."""
+    counts: list[float | None] = [None] * n.size
     with np.errstate(all="ignore"):
-        if metric.scale.is_share:
-            events = natural * n
-            lower = np.where(events > 0, betaincinv(np.maximum(events, 1e-9), n - events + 1, 0.025), 0.0)
-            upper = np.where(events < n, betaincinv(events + 1, np.maximum(n - events, 1e-9), 0.975), 1.0)
-            whole = np.abs(events - np.round(events)) < 1e-6
-            counts = [
-                float(round(e)) if w else None for e, w in zip(np.nan_to_num(events).tolist(), whole, strict=True)
-            ]
-            counts = [count if np.isfinite(value) else None for count, value in zip(counts, natural, strict=True)]
-        else:
-            reach = (-stdtrit(dof, 0.025) if dof is not None else -ndtri(0.025)) * se
-            lower, upper = (metric.scale.natural(theta + side * reach) for side in (-1, 1))
-            counts = [None] * n.size
+        lower, upper = metric.scale.ends(natural, theta, se, 0.025, dof)
+    if metric.scale.is_share:
+        events = np.nan_to_num(natural * n)
+        whole = (np.abs(events - np.round(events)) < 1e-6) & np.isfinite(natural)
+        counts = [float(round(e)) if w else None for e, w in zip(events.tolist(), whole, strict=True)]
     return [_Interval(c, _known(a), _known(b)) for c, a, b in zip(counts, lower, upper, strict=True)]
 
 

@@ -43,6 +43,7 @@ class _Linear(NamedTuple):
     skewness: FloatArray  # of the terms, (arms,)
     excess: FloatArray  # kurtosis of the terms less 3, (arms,)
     plain: FloatArray  # the value before a covariate
+    mass: FloatArray  # what the value is divided by, summed over rows: their number, weights or denominators
 
 
 class _Terms(NamedTuple):
@@ -69,7 +70,8 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Lin
     # What is left of terms that cancel is rounding, not variance.
     rounding = np.isfinite(variance) & (variance <= 1e-12 * positive)
     variance, freedom = np.where(rounding, 0.0, variance), terms.effective - lost
-    return _steadied(value, variance, n, freedom, shape, np.isnan(terms.below))._replace(plain=terms.value)
+    made = _steadied(value, variance, n, freedom, shape, np.isnan(terms.below))
+    return made._replace(plain=terms.value, mass=n * terms.below)
 
 
 def _steadied(
@@ -107,6 +109,7 @@ def _steadied(
         np.array([one.skewness for one in made]),
         np.array([one.excess for one in made]),
         value,
+        n,
     )
 
 
@@ -195,7 +198,8 @@ def _finish(
     dof = np.maximum(variance**2 / np.sum(parts**2 / arm.freedom, axis=1), 1.0)
     compared, usable = theta.copy(), reason == ""
     compared[usable] = straightened(theta[usable], variance[usable], third[usable], fourth[usable])
-    return Measured(theta, np.sqrt(variance), dof, arm.n.sum(axis=1), theta, reason, compared=compared)
+    sizes, mass = arm.n.sum(axis=1), arm.mass.sum(axis=1)
+    return Measured(theta, np.sqrt(variance), dof, sizes, theta, reason, compared=compared, mass=mass)
 
 
 def _third(arm: _Linear) -> FloatArray:
@@ -251,7 +255,9 @@ def of_lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Meas
         fourth = _fourth(arm, arm.likely)
         third = (_third(arm) - 3 * of_mean**2 / arm.likely) / arm.likely**3  # of the logarithms, to second order
         made = _finish(arm, np.log(treated / control), of_mean / arm.likely**2, third @ _APART, fourth, reason)
-        return made._replace(natural=treated / control - 1, by_arm=arm.plain)
+        # The lift of all rows is a mean of lifts weighted by what the control would have made of them.
+        mass = arm.mass.sum(axis=1) * arm.plain[:, 0]
+        return made._replace(natural=treated / control - 1, by_arm=arm.plain, mass=mass)
 
 
 def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measured:
@@ -263,11 +269,11 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
     """
     with np.errstate(all="ignore"):
         n, mean = m.n[:, 0, variable], m.mean[:, 0, variable]
-        rows, empty = n, (n == 0) | np.isnan(mean)
+        rows, mass, empty = n, n, (n == 0) | np.isnan(mean)
         if weighted:
             weight, cov = m.mean[:, 0, 1], m.cov[:, 0]
             empty = (n == 0) | np.isnan(weight) | (weight == 0)
-            mean = mean / weight
+            mean, mass = mean / weight, rows * weight
             variance = (cov[:, 0, 0] - 2 * mean * cov[:, 0, 1] + mean**2 * cov[:, 1, 1]) / (rows * weight**2)
             n = np.fmin(_kish(n, weight, cov[:, 1, 1]), np.where(variance > 0, mean * (1 - mean) / variance, np.inf))
         reason = reasons(len(n))
@@ -275,7 +281,7 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
         mark(reason, ~np.isfinite(mean), "numbers too large")
         mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), "share below 0 or above 1")
         theta, se = ANSCOMBE.forward(mean * n, n), 1 / np.sqrt(4 * n + 2)
-    return Measured(theta, se, None, rows, mean, reason)
+    return Measured(theta, se, None, rows, mean, reason, mass=mass)
 
 
 def of_both_rates(m: Moments) -> Measured:
@@ -291,6 +297,7 @@ def of_both_rates(m: Moments) -> Measured:
         parts[0].n + parts[1].n,
         np.stack([part.natural for part in parts], axis=1),
         reason,
+        mass=np.stack([part.n for part in parts], axis=1),
     )
 
 

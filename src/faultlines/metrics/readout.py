@@ -26,12 +26,14 @@ class Readout:
         moments: Moments of the groups that are compared, in their order.
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
         warnings: What a reader must know about these rows.
+        mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
     """
 
     metric: Metric
     moments: Moments
     by_arm: FloatArray | None
     warnings: tuple[str, ...]
+    mass: FloatArray | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
@@ -41,8 +43,8 @@ class Readout:
     def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
         """The same for some of the groups."""
         places = np.flatnonzero(keep)
-        by_arm = None if self.by_arm is None else self.by_arm[places]
-        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm)
+        by_arm, mass = (None if one is None else one[places] for one in (self.by_arm, self.mass))
+        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass)
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:
         """What the metric is in the rows of each cluster, as if it were one group; None where there is no such sum.

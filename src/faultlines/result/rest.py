@@ -107,17 +107,18 @@ def _others(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     values = estimates.values - centre
     weight: FloatArray = np.asarray(np.linalg.inv(_variances(estimates)), dtype=np.float64)
     moment: FloatArray = np.einsum("kij,kj->ki", weight, values)
-    # Sums from both sides, not the total less one: where one group holds nearly all weight, that would be rounding.
-    before_w, before_m = (_before(part) for part in (weight, moment))
-    after_w, after_m = (_before(part[::-1])[::-1] for part in (weight, moment))
-    covariance: FloatArray = np.asarray(np.linalg.inv(before_w + after_w), dtype=np.float64)
-    return np.einsum("kij,kj->ki", covariance, before_m + after_m) + centre, covariance
+    covariance: FloatArray = np.asarray(np.linalg.inv(of_others(weight)), dtype=np.float64)
+    return np.einsum("kij,kj->ki", covariance, of_others(moment)) + centre, covariance
 
 
-def _before(parts: FloatArray) -> FloatArray:
-    """For each part, the sum of those before it."""
+def of_others(parts: FloatArray) -> FloatArray:
+    """For each part, the sum of all the others.
+
+    Sums from both sides, not the total less one: where one group holds nearly all weight, that would be rounding.
+    """
     made = np.zeros(parts.shape)
     np.cumsum(parts[:-1], axis=0, out=made[1:])
+    made[:-1] += np.cumsum(parts[:0:-1], axis=0)[::-1]
     return made
 
 

@@ -14,6 +14,7 @@ from faultlines.result.explained import explained_notes, explained_words
 from faultlines.result.leftout import left_out_by_value, left_out_words
 from faultlines.result.rest import rest_of
 from faultlines.result.rules import OTHERS
+from faultlines.result.unseen import unseen_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from faultlines.result.leftout import LeftOut
     from faultlines.result.rest import Rest
     from faultlines.result.rules import Population, Rule
+    from faultlines.result.unseen import Unseen
 
 _SEVERAL = 6  # groups from which on one of them can be said to stand apart from the others
 _MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
 
-NoteKind = Literal["method", "warning", "intervals", "membership", "attributes", "left out"]
+NoteKind = Literal["method", "warning", "intervals", "membership", "attributes", "reach", "left out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,8 @@ class Note:
 class Summary:
     """Everything the outputs say about one result at one level.
 
-    What takes time and is not in every output (rules, explained attributes, the overall effect) is computed when first
-    asked for, and once.
+    What takes time and is not in every output (rules, explained attributes, the overall effect, what would have been
+    seen) is computed when first asked for, and once.
     """
 
     verdict: str
@@ -69,6 +71,7 @@ class Summary:
     fingerprint: Callable[[], str]
     _overall: Callable[[], Cluster]
     _explained: Callable[[], tuple[Explained, ...]]
+    _unseen: Callable[[], tuple[Unseen, ...]]
 
     @property
     def rejected(self) -> bool:
@@ -165,7 +168,14 @@ class Summary:
         notes = [Note("attributes", words) for words in told]
         if self.rejected:
             notes += [Note("intervals", _reading(self)), *(Note("membership", words) for words in _unsure(self))]
+        reach = unseen_words(self.unseen, lambda part, size: _gap(self, part, size))
+        notes += [Note("reach", text.printable(words)) for words in reach]
         return (*notes, *self._notes)
+
+    @cached_property
+    def unseen(self) -> tuple[Unseen, ...]:
+        """What is left possible where no difference can be claimed, effect by effect."""
+        return self._unseen()
 
     @cached_property
     def has_rules(self) -> bool:
@@ -178,8 +188,8 @@ class Summary:
         return _contrast(self)
 
 
-def summarize(found: Finding) -> Summary:
-    """The summary of a result at its level."""
+def summarize(found: Finding, unseen: Callable[[], tuple[Unseen, ...]]) -> Summary:
+    """The summary of a result at its level; `unseen` says what it leaves possible, if it is asked."""
     return Summary(
         verdict(found),
         tuple(_notes(found)),
@@ -197,6 +207,7 @@ def summarize(found: Finding) -> Summary:
         lambda: found.fingerprint,
         lambda: found.overall,
         found.explained,
+        unseen,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from importlib import import_module
@@ -14,12 +15,13 @@ from faultlines.estimates.labels import key_of
 from faultlines.result.finding import probability
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
+    from faultlines.estimates.labels import Key
     from faultlines.result.summary import Summary
 
 Columns = dict[str, list[Any]]
@@ -167,8 +169,13 @@ def _of_attributes(summary: Summary) -> Columns:
         for name in (column, *_spread(summary, column, []))
     }
     keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]
+    return attribute_columns(summary.groups.attributes, keys, taken)
+
+
+def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], taken: Set[str]) -> Columns:
+    """A column for each attribute of some keys; one whose name is taken gets a longer one."""
     named: Columns = {}
-    for i, attribute in enumerate(summary.groups.attributes):
+    for i, attribute in enumerate(attributes):
         column = _encodable(attribute)
         while column in taken or column in named:
             column += "_"
@@ -177,8 +184,11 @@ def _of_attributes(summary: Summary) -> Columns:
 
 
 def _spread(summary: Summary, name: str, values: list[Any]) -> Columns:
+    return spread(summary.estimates.parts if summary.estimates is not None else (), name, values)
+
+
+def spread(parts: Sequence[str], name: str, values: list[Any]) -> Columns:
     """One column, or one for each of several effects: ``estimate_true_positive_rate``."""
-    parts = summary.estimates.parts if summary.estimates is not None else ()
     if not parts:
         return {name: values}
     slugs = [re.sub(r"\W+", "_", part).strip("_") or "part" for part in parts]
@@ -216,6 +226,15 @@ def _encodable(words: str) -> str:
 def _whole(size: float | None) -> float | int | None:
     """A size as a whole number, where it is one."""
     return int(size) if size is not None and size == int(size) else size
+
+
+def json_text(plain: dict[str, Any], indent: int | None) -> str:
+    """Plain data as JSON."""
+    if indent is not None:
+        problem = "must be a whole number from 0 to 100, or None"
+        checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
+    made = json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+    return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
 
 
 def _library(name: str) -> Any:

@@ -39,6 +39,7 @@ from faultlines.show.written import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from faultlines.decide.certificate import Certificate
     from faultlines.estimates.estimates import Estimates, Excluded, IntArray
     from faultlines.result.clusters import Cluster
     from faultlines.result.summary import Summary
@@ -60,6 +61,7 @@ class Part(NamedTuple):
         now: Which of them is the result itself.
         skipped: How many levels were left out.
         self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
+        certificate: Whether all groups are within a gap, if that was asked.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Part(NamedTuple):
     now: int
     skipped: int
     self_check: str = ""
+    certificate: Certificate | None = None
 
 
 def page(
@@ -149,7 +152,9 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "rejected": s.rejected,
         "alpha": alpha_text(s.alpha),
         "caution": _caution(s),
-        "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes"}],
+        "certificate": _certificate(part.certificate),
+        "reach": [one.text for one in s.notes if one.kind == "reach"],
+        "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes", "reach"}],
         "pictures": [
             {"kind": kind, "about": one.about, "caption": caption(s, kind), "svg": Markup(svg(one))}  # type: ignore[arg-type]
             for kind, several in drawn.items()
@@ -181,6 +186,19 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "facts": _facts(s, command, part.self_check),
         "reading": _reading(s, note),
         "data": Markup(script_json(live(part.levels, part.now, tables, frame, drawn, order, whole=whole))),
+    }
+
+
+def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:
+    """A certificate as a sentence and a table."""
+    if certificate is None:
+        return None
+    header, rows, right = certificate.table()
+    return {
+        "sentence": certificate.sentence,
+        "header": [{"name": name, "is_number": i in right} for i, name in enumerate(header)],
+        "rows": rows,
+        "notes": certificate.notes[:1],
     }
 
 
@@ -367,7 +385,7 @@ def _reading(s: Summary, note: str | None) -> dict[str, list[str]]:
     if not s.rejected:
         dont.insert(
             0,
-            "That there is no difference. None can be claimed; how large a one can be missed, `faultlines power` says.",
+            "That there is no difference. None can be claimed; how large a one is not excluded is said at the top.",
         )
     return {"read": read, "dont": dont}
 

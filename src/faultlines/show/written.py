@@ -96,6 +96,7 @@ def plain_data(s: Summary) -> dict[str, Any]:
         ],
         "warnings": [note.text for note in s.notes if note.kind == "warning"],
         "overall": _overall(s),
+        "reach": [one.to_dict(s.group_labels) for one in s.unseen],
         "measured": measured_from(s),
         "dropped": dict(s.dropped),
         "path": path_of(s.judged.path.log_pvalues.tolist()),

@@ -1,0 +1,272 @@
+"""Groups against the overall, a reference or each other: intervals of differences and ratios, as people read them.
+
+Every comparison is one of two independent estimates: a group, and what it is compared with; of the overall, that is all
+the other groups together. Each has an interval of its own (exact for rates and counts, Student's where standard errors
+are estimated, on the logarithmic scale for lifts), and the two make the interval of their difference or ratio (MOVER:
+Zou and Donner, 2008; Donner and Zou, 2012). Where both are normal with known standard errors that is the usual interval
+of a difference, and Fieller's of a ratio; where these are estimated it is that of Cochran and Cox, which holds in the
+far tails too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from faultlines.comparison.base import AS_GOOD_AS_KNOWN
+from faultlines.decide.critical import AgainstMean, AllPairs, critical_value
+from faultlines.result.rest import of_others
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from faultlines.decide.critical import Contrasts
+    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.scales import FloatArray, Scale
+
+Adverse = Literal["low", "high"]
+
+_AT_ONCE = 2**20  # pairs that are compared in one go
+_KEPT = 2**14  # numbers in covariances whose critical value is remembered
+
+
+class Side(NamedTuple):
+    """Estimates and the ends of their own intervals."""
+
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def of(self, places: IntArray | slice) -> Side:
+        """Those at some places, to be compared with all of another side."""
+        return Side(*(array[places, None] for array in self))
+
+
+class Interval(NamedTuple):
+    """Differences or ratios with the ends of their intervals."""
+
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+def difference(one: Side, other: Side) -> Interval:
+    """One less the other."""
+    value = one.value - other.value
+    return Interval(
+        value,
+        value - np.hypot(one.value - one.lower, other.upper - other.value),
+        value + np.hypot(one.upper - one.value, other.value - other.lower),
+    )
+
+
+def ratio(one: Side, other: Side) -> Interval:
+    """One over the other, which is not below zero; an end that is not known is 0 or infinite.
+
+    The lower end is where one − r · other, with its own interval, could be zero: r solves
+    (e − r o)² = (e − l)² + r² (u − o)². The upper end likewise.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        product = one.value * other.value
+        head, foot = one.lower * (2 * one.value - one.lower), other.upper * (2 * other.value - other.upper)
+        lower = head / (product + np.sqrt(np.maximum(product**2 - foot * head, 0.0)))
+        head, foot = one.upper * (2 * one.value - one.upper), other.lower * (2 * other.value - other.lower)
+        upper = (product + np.sqrt(np.maximum(product**2 - foot * head, 0.0))) / foot
+        value = one.value / other.value
+    upper = np.where(foot > 0, upper, np.inf)
+    return Interval(np.where(np.isnan(value), 1.0, value), np.maximum(np.nan_to_num(lower), 0.0), upper)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneEffect:
+    """One effect of all groups.
+
+    Attributes:
+        shown: Estimates as people read them.
+        theta: The same on their scale.
+        se: Standard errors there.
+        dof: Degrees of freedom behind them; None where they are known.
+        scale: The scale.
+        share: The share of each group in the overall; they add up to 1.
+        variance: Variances of what people read (delta method).
+    """
+
+    shown: FloatArray
+    theta: FloatArray
+    se: FloatArray
+    dof: FloatArray | None
+    scale: Scale
+    share: FloatArray
+    variance: FloatArray
+
+    @property
+    def overall(self) -> float:
+        """The effect on all people: the mean of the groups' effects, weighted by their shares."""
+        return float(self.share @ self.shown)
+
+    def side(self, tail: float) -> Side:
+        """The groups, with the chance `tail` beyond each end of their intervals."""
+        with np.errstate(over="ignore"):
+            return Side(self.shown, *self.scale.ends(self.shown, self.theta, self.se, tail, self.dof))
+
+    def rest(self, tail: float) -> Side:
+        """For each group, all the others together."""
+        left = of_others(self.share)
+        value = of_others(self.share * self.shown) / left
+        if self.scale.is_share:  # many exact intervals of few events would add up to one that is far too wide
+            likely = of_others(self.share * self.scale.natural(self.theta)) / left
+            se = self.scale.effective(likely, of_others(self.share**2 * self.variance) / left**2)
+            return Side(value, *self.scale.ends(value, self.scale.place(value), se, tail))
+        side = self.side(tail)
+        below, above = (
+            np.sqrt(of_others((self.share * (end - side.value)) ** 2)) / left for end in (side.lower, side.upper)
+        )
+        return Side(value, value - below, value + above)
+
+    def of_all(self, tail: float) -> Side:
+        """The overall itself."""
+        level = np.array([self.overall])
+        if self.scale.is_share:
+            likely, variance = self.share @ self.scale.natural(self.theta), self.share**2 @ self.variance
+            se = self.scale.effective(np.array([likely]), np.array([variance]))
+            return Side(level, *self.scale.ends(level, self.scale.place(level), se, tail))
+        side = self.side(tail)
+        ends = [np.sqrt(np.sum((self.share * (end - side.value)) ** 2)) for end in (side.lower, side.upper)]
+        return Side(level, level - ends[0], level + ends[1])
+
+    def against_overall(self, tail: float, *, as_ratio: bool) -> Interval:
+        """Every group against the overall, by way of all the other groups."""
+        side, rest = self.side(tail), self.rest(tail)
+        left = of_others(self.share)
+        if not as_ratio:
+            return Interval(*(left * part for part in difference(side, rest)))
+        own = 1 - left
+        with np.errstate(divide="ignore"):  # over the overall, which has the group in it: at most 1/share
+            return Interval(*(1 / (own + left / part) for part in ratio(side, rest)))
+
+    def against_group(self, place: int, tail: float, *, as_ratio: bool) -> Interval:
+        """Every group against one of them."""
+        side = self.side(tail)
+        other = Side(*(array[place : place + 1] for array in side))
+        return ratio(side, other) if as_ratio else difference(side, other)
+
+    def pairs(self, tail: float, *, as_ratio: bool) -> Iterator[tuple[IntArray, Interval]]:
+        """Some groups at a time, each against every other: intervals (r, K), and nothing is known of one itself."""
+        side, groups = self.side(tail), self.shown.size
+        some = max(1, _AT_ONCE // groups)
+        for start in range(0, groups, some):
+            places = np.arange(start, min(start + some, groups))
+            yield places, (ratio if as_ratio else difference)(side.of(places), side)
+
+
+def effects_of(estimates: Estimates, share: FloatArray) -> list[OneEffect]:
+    """Each effect of estimates; `share` is (K, d)."""
+    dof = None if estimates.dof is None else np.minimum(estimates.dof, AS_GOOD_AS_KNOWN)
+    errors = natural_errors(estimates)
+    return [
+        OneEffect(
+            estimates.shown[:, i],
+            estimates.given[:, i],
+            estimates.errors[:, i],
+            dof,
+            scale,
+            share[:, i],
+            errors[:, i] ** 2,
+        )
+        for i, scale in enumerate(estimates.scales)
+    ]
+
+
+def natural_errors(estimates: Estimates) -> FloatArray:
+    """Standard errors of what people read, (K, d), above zero also where a scale ends."""
+    errors = estimates.readable_errors(estimates.given, estimates.errors)
+    return np.where(errors > 0, errors, estimates.errors**2)
+
+
+def critical_of(estimates: Estimates, share: FloatArray | None, alpha: float, seed: int, *, sides: int) -> float:
+    """The critical value of all comparisons at once: with a mean by these shares, (K, d), or of all pairs."""
+    errors = natural_errors(estimates)
+    errors = errors / np.exp(np.log(errors).mean(axis=0))  # comparisons have no unit
+    correlation = np.broadcast_to(np.eye(estimates.dims), (len(estimates), estimates.dims, estimates.dims))
+    if estimates.cov is not None:
+        correlation = estimates.cov / (estimates.errors[:, :, None] * estimates.errors[:, None, :])
+    cov = correlation * errors[:, :, None] * errors[:, None, :]
+    if cov.size > _KEPT:
+        return critical_value(AllPairs(cov) if share is None else AgainstMean(cov, share), alpha, seed, sides=sides)
+    return _remembered(cov.shape, cov.tobytes(), None if share is None else share.tobytes(), alpha, seed, sides)
+
+
+@lru_cache(maxsize=64)
+def _remembered(
+    shape: tuple[int, int, int], cov: bytes, share: bytes | None, alpha: float, seed: int, sides: int
+) -> float:
+    """The same, remembered: it does not depend on the effects."""
+    matrices = np.frombuffer(cov).reshape(shape)
+    contrasts: Contrasts = AllPairs(matrices)
+    if share is not None:
+        contrasts = AgainstMean(matrices, np.frombuffer(share).reshape(shape[:2]))
+    return critical_value(contrasts, alpha, seed, sides=sides)
+
+
+# ------------------------------------------------------------------------------------------------------ how far apart
+
+
+class Distances(NamedTuple):
+    """How far apart two may be at most (`far`), and are at least (`near`), in the direction that matters.
+
+    Differences count from 0 and ratios from 1, turned round where they are below it.
+    """
+
+    far: FloatArray
+    near: FloatArray
+
+
+def distances(interval: Interval, adverse: Adverse | None, *, as_ratio: bool) -> Distances:
+    """The distances that intervals leave possible."""
+    down = Interval(*(_turned(part, as_ratio=as_ratio) for part in interval))
+    if adverse == "high":
+        return Distances(interval.upper, interval.lower)
+    if adverse == "low":
+        return Distances(down.lower, down.upper)
+    return Distances(np.maximum(interval.upper, down.lower), np.maximum(interval.lower, down.upper))
+
+
+def _turned(values: FloatArray, *, as_ratio: bool) -> FloatArray:
+    """The other way round: −d of a difference, 1/r of a ratio."""
+    if not as_ratio:
+        return -values
+    return np.asarray(np.divide(1.0, values, out=np.full(values.shape, np.inf), where=values > 0))
+
+
+class Farthest(NamedTuple):
+    """Of every group, the other one that decides: from which it certainly differs, else which it may be farthest from.
+
+    Attributes:
+        interval: Of the two.
+        distances: The farthest of all pairs of the group, and the one that is surely there.
+        other: The other group.
+    """
+
+    interval: Interval
+    distances: Distances
+    other: IntArray
+
+
+def farthest(effect: OneEffect, tail: float, limit: float, *, as_ratio: bool) -> Farthest:
+    """All pairs of every group, by the pair that decides about it."""
+    groups = effect.shown.size
+    value, lower, upper, far, near = np.empty((5, groups))
+    other = np.empty(groups, dtype=np.int64)
+    for places, interval in effect.pairs(tail, as_ratio=as_ratio):
+        rows, found = np.arange(places.size), distances(interval, None, as_ratio=as_ratio)
+        for array in found:
+            array[rows, places] = -np.inf
+        at_far, at_near = found.far.argmax(axis=1), found.near.argmax(axis=1)
+        far[places], near[places] = found.far[rows, at_far], found.near[rows, at_near]
+        other[places] = np.where(near[places] > limit, at_near, at_far)
+        for array, part in zip((value, lower, upper), interval, strict=True):
+            array[places] = part[rows, other[places]]
+    return Farthest(Interval(value, lower, upper), Distances(far, near), other)
