@@ -63,7 +63,7 @@ class Targets:
             from faultlines.clustering import write_page
 
             command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
-            note = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}: each has a threshold of its own."
+            note = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}: clusters differ where adjusted p is below α."
             names = [one.groups.measure for one in found]
             several = note if len(found) > 1 else None
             write_page(

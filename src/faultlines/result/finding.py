@@ -16,6 +16,7 @@ from faultlines.estimates.labels import labels_of, name_of, reading
 from faultlines.metrics.measure import Split, measure_all
 from faultlines.result.clusters import clusters_of, numbered
 from faultlines.result.explained import explained
+from faultlines.result.multiplicity import AdjustedPath
 from faultlines.result.rest import against_rest
 from faultlines.tree.path import clusters_at
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.readout import Readout
     from faultlines.result.clusters import Cluster
     from faultlines.result.explained import Explained
-    from faultlines.result.multiplicity import Correction
+    from faultlines.result.multiplicity import Adjustment, Correction
     from faultlines.result.rest import AgainstRest
     from faultlines.result.rules import Population
     from faultlines.rows.bins import Bins
@@ -53,10 +54,12 @@ class Level:
         n_clusters: How many clusters it has.
         pvalue: The smallest α above which at least so many clusters are reported: the adjusted p of its faintest
             split. Zero for the single cluster, which needs no evidence.
+        pvalue_adj: The same, adjusted for the number of results where several were corrected.
     """
 
     n_clusters: int
     pvalue: float
+    pvalue_adj: float
     _path: Path
     _groups: Comparison
 
@@ -84,6 +87,7 @@ class Finding:
         labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
         clusters: The clusters, in that same order.
         readout: The moments behind the estimates, where rows were given.
+        adjustment: How p are adjusted, where this is one of several results that were corrected for their number.
     """
 
     judged: Judged
@@ -96,6 +100,7 @@ class Finding:
     labels: IntArray
     clusters: tuple[Cluster, ...]
     readout: Readout | None = None
+    adjustment: Adjustment | None = None
 
     @classmethod
     def of(
@@ -108,12 +113,14 @@ class Finding:
         dropped: Mapping[str, int] | None = None,
         by: tuple[str | Bins, ...] | None = None,
         readout: Readout | None = None,
+        adjustment: Adjustment | None = None,
     ) -> Self:
         """The result that follows from judged groups, cut at a level."""
         names = judged.reported.attributes if by is None else by
         none = np.empty(0, dtype=np.int64)
         read = readout if readout is not None and len(readout.moments.n) == len(judged.reported) else None
-        return cls(judged, guarantee, alpha, refine, excluded, dropped or {}, names, none, (), read).cut(alpha)
+        made = cls(judged, guarantee, alpha, refine, excluded, dropped or {}, names, none, (), read, adjustment)
+        return made.cut(alpha)
 
     @property
     def groups(self) -> Comparison:
@@ -169,8 +176,24 @@ class Finding:
 
     @property
     def pvalue(self) -> float:
-        """Adjusted p of "all groups are alike"; never zero."""
+        """The p of "all groups are alike" in this result; never zero."""
         return probability(self.log_pvalue)
+
+    @property
+    def log_pvalue_adj(self) -> float:
+        """Natural logarithm of `pvalue_adj`."""
+        return self.claims.log_pvalue
+
+    @property
+    def pvalue_adj(self) -> float:
+        """The same adjusted for the number of results, where several were corrected: below α where clusters differ."""
+        return probability(self.log_pvalue_adj)
+
+    @property
+    def claims(self) -> Path:
+        """The path of partitions with the p that claims are made by: adjusted, where several results were corrected."""
+        path = self.judged.path
+        return path if self.adjustment is None else AdjustedPath(path, self.adjustment)
 
     def at(self, alpha: float) -> Self:
         """The clusters at another level of significance, without computing anything again: O(K).
@@ -186,8 +209,8 @@ class Finding:
         return self.cut(alpha)
 
     def cut(self, alpha: float) -> Self:
-        """The same for a level that follows from another one, as those of many experiments do."""
-        path = self.judged.path
+        """The same for a level that was checked before."""
+        path = self.claims
         partition = path.labels(clusters_at(path, float(np.log(alpha))))
         known = self.population if self.clusters else None
         labels, clusters = clusters_of(self.groups, partition, alpha, known, self.readout)
@@ -196,8 +219,8 @@ class Finding:
     def path(self) -> tuple[Level, ...]:
         """Every partition from one cluster to K, each with the p at which it appears."""
         path = self.judged.path
-        reached = [0.0, *(probability(value) for value in path.log_pvalues)]
-        return tuple(Level(i + 1, p, path, self.groups) for i, p in enumerate(reached))
+        own, adjusted = ([0.0, *map(probability, one.log_pvalues.tolist())] for one in (path, self.claims))
+        return tuple(Level(i + 1, *p, path, self.groups) for i, p in enumerate(zip(own, adjusted, strict=True)))
 
     def against_rest(self, correction: Correction = "holm") -> tuple[AgainstRest, ...]:
         """Every group against all the others together, with p adjusted for the number of groups.
@@ -237,6 +260,9 @@ class Finding:
                 made.update(b"-" if array is None else _nine_digits(array))
         settings = (self.guarantee, self.alpha, self.tolerance, self.refine, self.judged.facts.get("seed"))
         made.update(repr(settings).encode())
+        if self.adjustment is not None:
+            made.update(repr((self.adjustment.correction, self.adjustment.results)).encode())
+            made.update(_nine_digits(np.array([self.log_pvalue_adj])))
         return made.hexdigest()[:16]
 
 

@@ -171,12 +171,13 @@ def _spread(summary: Summary, name: str, values: list[Any]) -> Columns:
     }
 
 
-def path_of(log_pvalues: Sequence[float]) -> list[dict[str, float]]:
-    """Partitions with the p at which they appear, as far as there is evidence for them."""
-    levels = [{"n_clusters": 1, "pvalue": 0.0}]
-    for i, log_p in enumerate(log_pvalues):
+def path_of(log_pvalues: Sequence[float], adjusted: Sequence[float]) -> list[dict[str, float]]:
+    """Partitions with the p at which they appear, their own and adjusted, as far as there is evidence for them."""
+    levels = [{"n_clusters": 1, "pvalue": 0.0, "pvalue_adj": 0.0}]
+    for i, (log_p, log_adjusted) in enumerate(zip(log_pvalues, adjusted, strict=True)):
         if probability(log_p) < 1:
-            levels.append({"n_clusters": i + 2, "pvalue": probability(log_p)})
+            p, p_adj = probability(log_p), probability(log_adjusted)
+            levels.append({"n_clusters": i + 2, "pvalue": p, "pvalue_adj": p_adj})
     return levels
 
 

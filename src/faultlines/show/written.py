@@ -66,6 +66,8 @@ def plain_data(s: Summary) -> dict[str, Any]:
         "rejected": s.rejected,
         "pvalue": probability(s.log_pvalue),
         "log10_pvalue": s.log_pvalue / np.log(10),
+        "pvalue_adj": probability(s.claims.log_pvalue),
+        "correction": None if s.adjustment is None else s.adjustment.correction,
         "alpha": s.alpha,
         "n_clusters": len(s.clusters),
         "n_groups": len(s.groups),
@@ -98,7 +100,7 @@ def plain_data(s: Summary) -> dict[str, Any]:
         "overall": _overall(s),
         "measured": measured_from(s),
         "dropped": dict(s.dropped),
-        "path": path_of(s.judged.path.log_pvalues.tolist()),
+        "path": path_of(s.judged.path.log_pvalues.tolist(), s.claims.log_pvalues.tolist()),
     }
 
 
