@@ -85,10 +85,8 @@ class Many(Tabular):
         first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
         names = [self.names[i] for i in first]
         how = CORRECTIONS[self.correction]
-        note = (
-            f"{len(self):,} experiments, corrected by {how} at α = {self.alpha:g}: clusters differ where the adjusted p "
-            "is below α."
-        )
+        corrected_by = f"{len(self):,} experiments, corrected by {how} at α = {self.alpha:g}"
+        note = f"{corrected_by}: clusters differ where the adjusted p is below α."
         write_page(
             [self[name] for name in names],
             names,

@@ -63,7 +63,8 @@ class Targets:
             from faultlines.clustering import write_page
 
             command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
-            note = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}: clusters differ where adjusted p is below α."
+            how = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}"
+            note = f"{how}: clusters differ where the adjusted p is below α."
             names = [one.groups.measure for one in found]
             several = note if len(found) > 1 else None
             write_page(
