@@ -339,7 +339,8 @@ def cluster_metrics(
 def _clustered(groups: Groups, guarantee: Guarantee, alpha: float, refine: bool, seed: int) -> Clustering:
     guarantee.check(alpha, groups.comparison)
     judged = guarantee.judge(groups.comparison, seed, refine=refine, parts=groups.parts)
-    return Clustering.of(judged, guarantee, alpha, refine, groups.excluded, groups.dropped, groups.by, groups.readout)
+    shown = groups.reported(judged)
+    return Clustering.of(judged, guarantee, alpha, refine, shown.excluded, shown.dropped, shown.by, shown.readout)
 
 
 def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:

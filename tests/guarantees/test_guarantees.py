@@ -241,7 +241,7 @@ def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -
     """Written out: the tree of one part, all pairs of each level on the other, the running maximum of the largest p."""
     for seed in range(12):
         estimates = simulate.planted([0, 4], [6, 7], profile="lognormal", seed=seed).estimates
-        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4), refine=refine, seed=seed)
+        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4, splits=1), refine=refine, seed=seed)
         explored, held = equal_effects(estimates).divided((0.6, 0.4), splitter(seed))
         assert held.estimates.theta.tolist() == found.estimates.theta.tolist()
         tree = fl.cluster(explored.estimates, guarantee=TOP_MERGE, refine=refine)
@@ -262,6 +262,32 @@ def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -
             if reached >= 0.5:
                 break
             assert oracles.partition_of(level.labels.tolist()) == oracles.partition_of(labels.tolist())
+
+
+@pytest.mark.parametrize("splits", [1, 2, 5, 6, 25])
+def test_several_splits_are_combined_by_their_quantile(splits: int) -> None:
+    """Written out: every split judged on its own, the k-th smallest p times S/k, clusters of the median split."""
+    for seed in range(4):
+        estimates = simulate.planted([0, 4], [6, 7], profile="lognormal", seed=seed).estimates
+        whole = equal_effects(estimates)
+        alone = [
+            fl.Holdout(fraction=0.4).judge(
+                whole, 99, refine=True, parts=whole.divided((0.6, 0.4), splitter(seed, number))
+            )
+            for number in range(splits)
+        ]
+        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4, splits=splits), seed=seed)
+        k = math.ceil(splits / 5)
+        for level in found.path()[1:]:
+            every = sorted(math.exp(one.path.log_pvalues[level.n_clusters - 2]) for one in alone)
+            assert level.pvalue == pytest.approx(min(1.0, every[k - 1] * splits / k))
+        by_p = sorted(range(splits), key=lambda number: alone[number].log_pvalue)
+        median = by_p[(splits - 1) // 2]
+        assert found.estimates.theta.tolist() == alone[median].reported.estimates.theta.tolist()  # type: ignore[union-attr]
+        cut = alone[median].path.labels(2).tolist()
+        assert oracles.partition_of(found.path()[1].labels.tolist()) == oracles.partition_of(cut)
+        assert found.judged.facts.get("shown split", 1) == median + 1
+        assert ("split with the median p" in str(found)) == (splits > 1)
 
 
 def test_holdout_reports_the_held_out_part() -> None:
@@ -458,6 +484,10 @@ def test_counted_p_values() -> None:
     [
         (lambda: fl.Holdout(fraction=0), "fraction=0: must lie strictly between 0 and 1"),
         (lambda: fl.Holdout(fraction=1.0), "fraction="),
+        (lambda: fl.Holdout(splits=0), "splits=0: must be a whole number from 1 to 10,000"),
+        (lambda: fl.Holdout(splits=2.5), "splits=2.5"),  # type: ignore[arg-type]
+        (lambda: fl.Holdout(splits=True), "splits=True"),
+        (lambda: fl.Holdout(splits=10**6), "splits=1000000"),
         (lambda: fl.Holdout(fraction=-0.5), "fraction="),
         (lambda: fl.Holdout(fraction="half"), "fraction="),  # type: ignore[arg-type]
         (lambda: fl.Holdout(fraction=float("nan")), "fraction=nan"),

@@ -127,6 +127,9 @@ class Claim:
             metavar="NAME",
         ),
     ] = "calibrated"
+    splits: Annotated[
+        int | None, _number(GUARANTEE, "For holdout: random splits that are combined. Default: 25; 1 is the paper's.")
+    ] = None
     draws: Annotated[
         int | None,
         _number(GUARANTEE, "For calibrated and topmerge: draws. Default: 1,000 and 10,000, fewer for many groups."),

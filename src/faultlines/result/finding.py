@@ -286,6 +286,14 @@ class Groups(NamedTuple):
     dropped: Mapping[str, int]
     by: tuple[str | Bins, ...]
     readout: Readout | None = None
+    of_parts: tuple[Measurement, ...] = ()
+
+    def reported(self, judged: Judged) -> Groups:
+        """The same with what was left out of, and what is known about, the part of the data that is reported."""
+        if judged.part is None:
+            return self
+        shown = self.of_parts[judged.part]
+        return self._replace(excluded=shown.excluded, dropped=shown.dropped, readout=shown.readout)
 
 
 def groups_of(
@@ -319,13 +327,16 @@ def measured(
     unit = guarantee.unit or getattr(metrics[0], "unit", None)
     if not guarantee.shares(1) or unit is None:
         return [_whole(parts[0], tolerance) for parts in measure_all(data, by, metrics, min_size=min_size)]
-    whole = measure_all(data, by, metrics, min_size=min_size) if guarantee.reports_all_data else None
+    if not guarantee.reports_all_data:
+        split = Split(unit, guarantee.shares(0), seed, guarantee.splits)
+        found = measure_all(data, by, metrics, min_size=min_size, split=split)
+        return [_in_parts(parts, None, tolerance) for parts in found]
     made = []
-    for i, metric in enumerate(metrics):
-        shares = guarantee.shares(0 if whole is None else len(whole[i][0].estimates))
-        split = Split(unit, shares, seed)
+    whole = measure_all(data, by, metrics, min_size=min_size)
+    for metric, (everyone, *_) in zip(metrics, whole, strict=True):
+        split = Split(unit, guarantee.shares(len(everyone.estimates)), seed)
         parts = measure_all(data, by, [metric], min_size=min_size, split=split)[0]
-        made.append(_in_parts(parts, None if whole is None else whole[i][0], tolerance))
+        made.append(_in_parts(parts, everyone, tolerance))
     return made
 
 
@@ -337,14 +348,13 @@ def _whole(found: Measurement, tolerance: float) -> Groups:
 def _in_parts(several: Sequence[Measurement], whole: Measurement | None, tolerance: float) -> Groups:
     found = several[0]
     parts = tuple(comparison_of(part.estimates, tolerance) for part in several)
-    # Of rows in two parts the last is the one that is held out and reported.
-    comparison, readout = parts[0], several[-1].readout
+    comparison, readout = parts[0], found.readout
     if whole is not None:
         known = set(found.estimates.labels)
         keep = np.array([label in known for label in whole.estimates.labels])
         comparison = comparison_of(whole.estimates, tolerance).subset(keep)
         readout = None if whole.readout is None else whole.readout.subset(keep)
-    return Groups(comparison, parts, found.excluded, found.dropped, found.by, readout)
+    return Groups(comparison, parts, found.excluded, found.dropped, found.by, readout, tuple(several))
 
 
 def is_rows(data: object) -> bool:
