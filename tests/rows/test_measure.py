@@ -136,7 +136,7 @@ def test_holdout_of_rows_by_unit() -> None:
     assert folds.judged.facts["split"] == "units"
     assert folds.estimates.n is not None
     assert folds.estimates.n.sum() == 8000
-    named = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user"))
+    named = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=2))
     assert named.judged.facts["split"] == "units"
     thinned = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee="holdout")
     assert thinned.judged.facts["split"] == "thinning"
@@ -193,11 +193,11 @@ def test_rows_that_cannot_be_divided() -> None:
     few = table.head(300)
     with pytest.raises(fl.InputError, match="in a part of the data"):
         fl.cluster(few, by="country", metric=fl.mean("revenue"), guarantee=fl.Folds(n=60, unit="user"))
-    held = fl.Holdout(0.15, unit="user")
+    held = fl.Holdout(0.15, unit="user", splits=2)
     some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=held, min_size=20)
     assert any("in a part of the data" in left.reason for left in some.excluded)
     gaps = table.assign(user=table.user.where(table.user % 3 > 0))
-    found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user"))
+    found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user", splits=2))
     assert found.dropped["rows with a missing value"] > 1000
     with pytest.raises(fl.InputError, match="unit='usr'"):
         fl.cluster(table, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="usr"))
