@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from faultlines.comparison.invariance import Invariance as Invariance
     from faultlines.comparison.invariance import check_merge_invariance as check_merge_invariance
     from faultlines.comparison.welch import welch as welch
+    from faultlines.decide.confirm import Confirmation as Confirmation
+    from faultlines.decide.confirm import ConfirmedCluster as ConfirmedCluster
+    from faultlines.decide.confirm import ConfirmedPair as ConfirmedPair
+    from faultlines.decide.confirm import confirm as confirm
     from faultlines.decide.power import Power as Power
     from faultlines.decide.power import Reach as Reach
     from faultlines.decide.power import power as power
@@ -90,6 +94,7 @@ _HOMES = {
     "result.finding": "Level",
     "result.rules": "Rule",
     "result.selfcheck": "SelfCheck",
+    "decide.confirm": "Confirmation ConfirmedCluster ConfirmedPair confirm",
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",

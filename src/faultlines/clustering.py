@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import fields, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -20,7 +18,7 @@ from faultlines.result.levels import levels_of
 from faultlines.result.multiplicity import adjustments
 from faultlines.result.selfcheck import SelfCheck
 from faultlines.result.summary import Summary, summarize
-from faultlines.result.tables import Columns, Rows, Tabular, columns_of
+from faultlines.result.tables import Columns, Rows, Tabular, columns_of, json_text
 from faultlines.rows.attach import attach
 from faultlines.show import written
 
@@ -86,11 +84,7 @@ class Clustering(Finding, Tabular):
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The whole result: verdict, clusters, groups, what was left out, the path over α, how it was computed."""
-        if indent is not None:
-            problem = "must be a whole number from 0 to 100, or None"
-            checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
-        made = json.dumps(self.summary(), indent=indent, ensure_ascii=False, allow_nan=False, default=str)
-        return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
+        return json_text(self.summary(), indent)
 
     def to_markdown(self) -> str:
         """Verdict, table of clusters and what was left out, as Markdown."""

@@ -1,8 +1,9 @@
 """Exit codes, for scripts and launch gates; `faultlines --help` lists them.
 
-0: done; with a gate, every group was compared and no difference can be claimed. 1: the gate, clusters differ; nothing
-else ends with 1. 2: something given cannot be used, or is too large for this machine's memory or disk. 3: cannot tell;
-a gate was asked for, and groups were left out or only one was left. 70: a defect of faultlines. 130: interrupted.
+0: done; with a gate, every group was compared and no difference can be claimed, or clusters are confirmed. 1: the gate,
+clusters differ, or are not confirmed; nothing else ends with 1. 2: something given cannot be used, or is too large for
+this machine's memory or disk. 3: cannot tell; a gate was asked for, and groups were left out, only one was left, or the
+fresh data are too few. 70: a defect of faultlines. 130: interrupted.
 """
 
 DONE = 0

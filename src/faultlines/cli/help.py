@@ -32,9 +32,11 @@ def epilog(examples: Sequence[str], *notes: str) -> str:
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done; with --fail-on-split: all groups were compared, none differ
-  1    --fail-on-split: clusters differ
+  0    done; with --fail-on-split: all groups were compared, none differ;
+       with --fail-unless-confirmed: clusters are confirmed
+  1    --fail-on-split: clusters differ;
+       --fail-unless-confirmed: clusters are not confirmed
   2    something given cannot be used, or there is not enough memory
-  3    --fail-on-split: cannot tell, because groups were left out
+  3    a gate cannot tell: groups were left out, or data are too few
   70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where
   130  interrupted"""

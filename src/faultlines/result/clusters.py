@@ -133,7 +133,7 @@ def clusters_of(
     order = np.arange(len(groups))
     if estimates is not None and levels is not None:
         order = np.argsort(estimates.values[:, 0], kind="stable")
-        effects = _effects(estimates, levels, labels - 1, alpha)
+        effects = pooled_effects(estimates, levels, labels - 1, alpha)
     order = order[np.argsort(labels[order], kind="stable")]
     ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
     sizes = None if groups.n is None else np.bincount(labels - 1, groups.n, count).tolist()
@@ -153,7 +153,7 @@ def clusters_of(
     )
 
 
-def _effects(estimates: Estimates, levels: Levels, clusters: IntArray, alpha: float) -> list[tuple[Effect, ...]]:
+def pooled_effects(estimates: Estimates, levels: Levels, clusters: IntArray, alpha: float) -> list[tuple[Effect, ...]]:
     """Every effect of every cluster; each interval has the level on its own."""
     reach = np.asarray(-ndtri(alpha / 2) if levels.dof is None else -stdtrit(levels.dof, alpha / 2))
     columns = []

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from faultlines.result.multiplicity import Adjustment
     from faultlines.result.rest import Rest
     from faultlines.result.rules import Population, Rule
+    from faultlines.rows.bins import Bins
     from faultlines.tree.path import Path
 
 _SEVERAL = 6  # groups from which on one of them can be said to stand apart from the others
@@ -70,6 +71,7 @@ class Summary:
     excluded: tuple[Excluded, ...]
     dropped: Mapping[str, int]
     readout: Readout | None
+    by: tuple[str | Bins, ...]
     fingerprint: Callable[[], str]
     _overall: Callable[[], Cluster]
     _explained: Callable[[], tuple[Explained, ...]]
@@ -192,6 +194,7 @@ def summarize(found: Finding) -> Summary:
         found.excluded,
         found.dropped,
         found.readout,
+        found.by,
         lambda: found.fingerprint,
         lambda: found.overall,
         found.explained,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from importlib import import_module
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from faultlines.result.summary import Summary
 
 Columns = dict[str, list[Any]]
-Rows = Literal["groups", "clusters"]
+Rows = Literal["groups", "clusters", "pairs"]
 ARMS = ("control", "treatment")
 _GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "excluded")
 _REST_COLUMNS = ("pvalue_rest", "rest_difference", "rest_lower", "rest_upper")
@@ -62,6 +63,15 @@ class Tabular(ABC):
 def dicts_of(columns: Columns) -> list[dict[str, Any]]:
     """Columns as one dictionary per row."""
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def json_text(plain: dict[str, Any], indent: int | None) -> str:
+    """Plain data as JSON."""
+    if indent is not None:
+        problem = "must be a whole number from 0 to 100, or None"
+        checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
+    made = json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+    return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
 
 
 def columns_of(summary: Summary, rows: Rows) -> Columns:
@@ -141,26 +151,34 @@ def _of_arms(summary: Summary) -> Columns:
     return made
 
 
-def _of_attributes(summary: Summary) -> Columns:
-    """A column for each attribute; one that is called like a column of ours gets a longer name."""
+def attribute_columns(summary: Summary) -> list[str]:
+    """The column of each attribute; one that is called like a column of ours gets a longer name."""
     taken = {
         name
         for column in (*_GROUP_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
         for name in (column, *_spread(summary, column, []))
     }
-    keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]
-    named: Columns = {}
-    for i, attribute in enumerate(summary.groups.attributes):
+    named: list[str] = []
+    for attribute in summary.groups.attributes:
         column = _encodable(attribute)
         while column in taken or column in named:
             column += "_"
-        named[column] = _one_type([key[i] for key in keys])
+        named.append(column)
     return named
 
 
+def _of_attributes(summary: Summary) -> Columns:
+    """A column for each attribute."""
+    keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]
+    return {name: one_type([key[i] for key in keys]) for i, name in enumerate(attribute_columns(summary))}
+
+
 def _spread(summary: Summary, name: str, values: list[Any]) -> Columns:
+    return spread(summary.estimates.parts if summary.estimates is not None else (), name, values)
+
+
+def spread(parts: Sequence[str], name: str, values: list[Any]) -> Columns:
     """One column, or one for each of several effects: ``estimate_true_positive_rate``."""
-    parts = summary.estimates.parts if summary.estimates is not None else ()
     if not parts:
         return {name: values}
     slugs = [re.sub(r"\W+", "_", part).strip("_") or "part" for part in parts]
@@ -181,7 +199,7 @@ def path_of(log_pvalues: Sequence[float], adjusted: Sequence[float]) -> list[dic
     return levels
 
 
-def _one_type(values: list[Any]) -> list[Any]:
+def one_type(values: list[Any]) -> list[Any]:
     """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
     kinds = {type(value) for value in values}
     if kinds == {str}:

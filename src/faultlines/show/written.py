@@ -11,8 +11,10 @@ import numpy as np
 from faultlines import text
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
+from faultlines.metrics.recipe import plain_recipe
 from faultlines.result.finding import probability
-from faultlines.result.tables import columns_of, dicts_of, path_of
+from faultlines.result.saved import plain_attributes, plain_by
+from faultlines.result.tables import attribute_columns, columns_of, dicts_of, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,6 +101,9 @@ def plain_data(s: Summary) -> dict[str, Any]:
         "warnings": [note.text for note in s.notes if note.kind == "warning"],
         "overall": _overall(s),
         "measured": measured_from(s),
+        "metric": None if s.readout is None else plain_recipe(s.readout.metric),
+        "by": plain_by(s.by),
+        "attributes": plain_attributes(s.groups.attributes, attribute_columns(s), s.groups.keys),
         "dropped": dict(s.dropped),
         "path": path_of(s.judged.path.log_pvalues.tolist(), s.claims.log_pvalues.tolist()),
     }
