@@ -295,7 +295,7 @@ def confirm(
     from faultlines.decide.confirm import confirm as confirmed
 
     metric = fresh_metric(measured)
-    targets = outputs.checked(opt.Output(json=json), [fresh.clusters, *fresh.files])
+    targets = outputs.checked(opt.Output(json=json), fresh.files, also=[fresh.clusters])
     by: Any = [_attribute(given) for given in fresh.by] if fresh.by else None
     data: Any = fresh.files
     if fresh.estimate is not None or fresh.se is not None:

@@ -76,7 +76,7 @@ def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
 
 
 def fresh_metric(given: Measured) -> Metric | str | None:
-    """What to measure in fresh rows: a metric of an experiment or of a model, or that of before, by its name if given."""
+    """What to measure in fresh rows: a metric of an experiment or of a model; that of before, or its name alone."""
     from faultlines.cli.options import Arms, Predictions
 
     options = asdict(given)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import chdtri, chndtr, fdtrc, fdtri
 
-from faultlines.comparison.base import AS_GOOD_AS_KNOWN, generator
+from faultlines.comparison.base import AS_GOOD_AS_KNOWN, BLOCK, generator
 from faultlines.comparison.precision import true_roots, wishart_around
 from faultlines.comparison.tails import log_chi_square_tail, log_t_tail
 
@@ -67,12 +67,8 @@ def homogeneity(values: FloatArray, cov: FloatArray, dof: FloatArray | None) -> 
     """
     count, dims = values.shape
     unit = float(np.sqrt(np.diagonal(cov, axis1=1, axis2=2).min()))
-    centred = (values - values[0]) / unit
     precision = np.asarray(np.linalg.inv(cov / unit**2), dtype=np.float64)
-    total = precision.sum(axis=0)
-    common = np.linalg.solve(total, np.einsum("kij,kj->i", precision, centred))
-    apart = centred - common
-    square = float(np.einsum("ki,kij,kj->", apart, precision, apart))
+    total, square = precision.sum(axis=0), float(_squares((values - values[0]) / unit, precision))
     effects = float(dims * (count - 1))
     if dof is None:
         return Homogeneity(square, effects, np.inf, effects)
@@ -105,17 +101,29 @@ def groups_alike(estimates: Estimates, seed: int) -> float:
     root, rng = true_roots(estimates), generator(seed, 0)
     known = np.minimum(estimates.dof, AS_GOOD_AS_KNOWN)
     draws = int(np.clip(_ROOM // (len(estimates) * estimates.dims**2), 99, _DRAWS))
-    as_far = 0
-    for _ in range(draws):
-        drawn = np.einsum("kij,kj->ki", root, rng.standard_normal(estimates.values.shape))
-        as_far += homogeneity(drawn, _drawn_covariances(root, known, estimates, rng), None).square >= found.square
+    as_far, block = 0, max(1, BLOCK // len(estimates))
+    for start in range(0, draws, block):
+        rows = min(block, draws - start)
+        drawn = np.einsum("kij,rkj->rki", root, rng.standard_normal((rows, *estimates.values.shape)))
+        precision = np.asarray(np.linalg.inv(_drawn_covariances(root, known, estimates, rows, rng)), dtype=np.float64)
+        as_far += int(np.sum(_squares(drawn, precision) >= found.square))
     return float(np.log((1 + as_far) / (1 + draws)))
 
 
-def _drawn_covariances(root: FloatArray, dof: FloatArray, estimates: Estimates, rng: np.random.Generator) -> FloatArray:
-    """Covariances of groups estimated anew; effects that are independent are so here, too."""
+def _squares(values: FloatArray, precision: FloatArray) -> FloatArray:
+    """Cochran's Q of effects, (…, m, d), with these precision matrices, (…, m, d, d)."""
+    moment = np.einsum("...kij,...kj->...i", precision, values)
+    common = np.linalg.solve(precision.sum(axis=-3), moment[..., None])[..., 0]
+    apart = values - common[..., None, :]
+    return np.asarray(np.einsum("...ki,...kij,...kj->...", apart, precision, apart))
+
+
+def _drawn_covariances(
+    root: FloatArray, dof: FloatArray, estimates: Estimates, rows: int, rng: np.random.Generator
+) -> FloatArray:
+    """Covariances of groups estimated anew, (rows, K, d, d); effects that are independent are so here, too."""
     if estimates.cov is not None:
-        return np.asarray(wishart_around(root, dof, 1, rng)[0])
+        return wishart_around(root, dof, rows, rng)
     half = dof[:, None] / 2
-    spread = rng.standard_gamma(np.broadcast_to(half, estimates.values.shape)) / half
-    return np.asarray(spread[:, :, None] * (root @ np.swapaxes(root, -1, -2)))
+    spread = rng.standard_gamma(half, size=(rows, *estimates.values.shape)) / half
+    return np.asarray(spread[..., None] * (root @ np.swapaxes(root, -1, -2)))

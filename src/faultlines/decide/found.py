@@ -13,6 +13,7 @@ import numpy as np
 
 from faultlines.errors import InputError, first_line, shorten
 from faultlines.estimates.labels import Names, key_of, match, name_of
+from faultlines.metrics.base import Metric
 from faultlines.metrics.recipe import metric_of
 from faultlines.result.finding import Finding
 from faultlines.result.saved import by_of, keys_of_rows
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Key
     from faultlines.estimates.scales import FloatArray
-    from faultlines.metrics.base import Metric
     from faultlines.rows.bins import Bins
 
 _REMEDY = "Give what fl.cluster returns, or what its to_json() or --json wrote."
@@ -76,7 +76,12 @@ def found_of(clusters: object, metric: Metric | str | None = None) -> Found:
     Raises:
         InputError: If there is no such file, it is damaged or something else, or there is one cluster only.
     """
+    if not isinstance(metric, Metric | str | None):
+        problem = "is neither a metric nor the name of one"
+        raise InputError(f"metric={shorten(metric)}", problem, 'Use for example fl.rate("converted").')
     if isinstance(clusters, Finding):
+        if isinstance(metric, str):
+            _one_of([{"measure": clusters.groups.measure}], metric, "clusters")
         return _checked(_of_result(clusters), "clusters")
     shown, data = _loaded(clusters)
     several = data["metrics"] if isinstance(data.get("metrics"), list) else [data]
@@ -116,7 +121,7 @@ def _loaded(clusters: object) -> tuple[str, Mapping[str, Any]]:
         text = _read(clusters, shown)
     try:
         data = json.loads(str(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(shown, f"is not JSON, or damaged ({first_line(error)})", _REMEDY) from error
     if not isinstance(data, Mapping):
         raise InputError(shown, "is JSON of something else", _REMEDY)
