@@ -396,6 +396,7 @@ def of_guarantees() -> Iterator[Case]:
         guarantee = lambda name=name: clustered(guarantee=fl.Holdout(NOT_A_LEVEL[name]))  # noqa: E731
         yield Case(f"Holdout judging: {name}", "", guarantee, may_hold=True)
     yield from cases("Holdout", "unit", fl.Holdout, NOT_A_COLUMN)
+    yield from cases("Holdout", "splits", fl.Holdout, NOT_A_COUNT | {"none": None, "zero": 0, "many": 10**5})
     yield from cases("Folds", "n", fl.Folds, NOT_A_COUNT | {"zero": 0, "one": 1})
     yield from cases("Folds", "unit", fl.Folds, NOT_A_COLUMN)
     too_many = fl.Folds(n=10**6)
@@ -428,6 +429,26 @@ def of_many() -> Iterator[Case]:
         yield Case(f"Many[]: {name}", "name", lambda value=value: found[value])
     yield from cases("Many.report", "report", _first(found.report), NOT_A_PATH | {"ending": "x.pdf"})
     yield from cases("Many.to_dicts", "rows", found.to_dicts, NOT_TEXT | {"none": None, "unknown": "people"})
+
+
+def of_confirm() -> Iterator[Case]:
+    found = fl.cluster(fl.Estimates([0.0, 0.1, 9.0], [1.0] * 3, ["a", "b", "c"]))
+    call = _plain(fl.confirm, clusters=found, data=three())
+    text = found.to_json()
+    damaged: dict[str, Any] = {key: value for key, value in NOT_A_PATH.items() if key != "dict"} | {
+        "half": text[: len(text) // 2], "list": "[]", "null": "{}", "other": '{"groups": [{}], "clusters": [{}]}',
+        "empty dict": {}, "estimates": three(), "one cluster": fl.cluster(fl.Estimates([1], [1])),
+        "deep": "[" * 100_000,
+    }  # fmt: skip
+    yield from cases("confirm", "clusters", call, damaged)
+    yield from cases("confirm", "alpha", call, NOT_A_LEVEL)
+    yield from cases("confirm", "seed", call, _SEEDS)
+    yield from cases("confirm", "min_size", call, NOT_A_NUMBER | {"minus": -1})
+    yield from cases("confirm", "metric", call, NOT_TEXT | {"other": "clicks"})
+    yield from cases("confirm", "by", call, NOT_TEXT | {"text": "g"})
+    yield Case("confirm data: other groups", "data", lambda: fl.confirm(found, fl.Estimates([1, 2], [1, 1])))
+    again = call()
+    yield from cases("Confirmation.to_dicts", "rows", again.to_dicts, NOT_TEXT | {"none": None, "unknown": "people"})
 
 
 def of_power() -> Iterator[Case]:
@@ -881,7 +902,7 @@ def api() -> list[Case]:
     """All cases of the Python interface."""
     sources = (
         of_estimates, of_clustering, of_guarantees, of_many, of_power, of_comparisons, of_metrics, of_results,
-        of_sequential, of_simulations, of_self_checks,
+        of_sequential, of_simulations, of_self_checks, of_confirm,
     )  # fmt: skip
     return [case for source in sources for case in source()]
 

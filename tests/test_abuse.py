@@ -467,6 +467,8 @@ def things() -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
         fl.cluster_many({"x": three(), "y": rates}, guarantee=FEW),
         lambda m: (m.to_dicts(), str(m), whole(m["x"])),
     )
+    apart = fl.cluster(fl.Estimates([0.0, 9.0], [1.0, 1.0]))
+    yield "confirmation", fl.confirm(apart, fl.Estimates([0.0, 5.0], [1.0, 1.0])), lambda c: (str(c), c.to_json())
     yield "power", fl.power([1, 1, 1], runs=20, guarantee="bonferroni"), lambda p: p.to_dict()
     yield "invariance", fl.check_merge_invariance(three(), runs=100), str
     yield "hierarchy", fl.agglomerate(three()), lambda h: h.to_linkage().tolist()

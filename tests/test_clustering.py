@@ -258,7 +258,7 @@ def test_json_markdown_and_frames_agree() -> None:
     assert data["n_clusters"] == found.n_clusters == len(data["clusters"])
     assert data["guarantee"] == {"name": "calibrated", "draws": 64, "seed": 0, "scan": 1}
     assert [row["cluster"] for row in data["groups"]] == found.labels.tolist()
-    assert data["path"][0] == {"n_clusters": 1, "pvalue": 0.0}
+    assert data["path"][0] == {"n_clusters": 1, "pvalue": 0.0, "pvalue_adj": 0.0}
     assert data["log10_pvalue"] == pytest.approx(found.log_pvalue / math.log(10))
     assert found.to_markdown().count("\n| ") == 1 + found.n_clusters
     frames = found.to_pandas(), found.to_polars().to_pandas(), found.to_arrow().to_pandas()

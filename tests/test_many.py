@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.result.multiplicity import corrected
+from faultlines.result.multiplicity import adjustments, corrected
 
 QUICK = fl.Calibrated(draws=600)
 
@@ -62,6 +62,49 @@ def test_corrections_are_those_of_statsmodels(correction: Any, name: str) -> Non
         np.testing.assert_array_equal(p < levels, rejected)
 
 
+@pytest.mark.parametrize("correction", ["holm", "bh"])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.2, 0.6])
+def test_adjusted_p_claim_what_the_levels_claim(correction: Any, alpha: float) -> None:
+    """Clusters at α by adjusted p are those one gets by comparing each result's own p with its level."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        paths = [np.sort(rng.random(6) ** float(rng.choice([1, 3, 8]))) for _ in range(int(rng.integers(1, 12)))]
+        first = np.log([path[0] for path in paths])
+        levels = corrected(first, alpha, correction)[1]
+        for own, adjustment, level in zip(paths, adjustments(first, correction), levels, strict=True):
+            adjusted = np.exp(adjustment(np.log(own)))
+            assert np.count_nonzero(adjusted < alpha) == np.count_nonzero(own < level)
+            assert np.all(np.diff(adjusted) >= 0)
+            assert np.all(adjusted >= own * (1 - 1e-12))
+            assert adjusted[0] == pytest.approx(np.exp(adjustment.log_pvalue))
+
+
+def test_adjusted_results_keep_the_level_of_the_user() -> None:
+    made = [fl.cluster(simulate.planted([0, apart], [6, 6], seed=i).estimates) for i, apart in enumerate((0, 3, 6))]
+    found = fl.holm(made, 0.1)
+    expected = multipletests([one.pvalue for one in made], 0.1, "holm")[1]
+    for before, one, adjusted in zip(made, found, expected, strict=True):
+        assert one.alpha == 0.1
+        assert one.pvalue == before.pvalue == before.pvalue_adj
+        assert one.pvalue_adj == pytest.approx(adjusted)
+        assert one.rejected == (adjusted < 0.1)
+        # The interval is that of the same clusters at the user's level.
+        if one.rejected:
+            assert before.at(0.1).n_clusters == one.n_clusters == 2
+            assert one.clusters[0].ci == before.at(0.1).clusters[0].ci
+        assert one.summary()["pvalue_adj"] == one.pvalue_adj
+        assert one.summary()["correction"] == "holm"
+        assert [level.pvalue_adj for level in one.path()[1:]] == pytest.approx(
+            np.exp(one.adjustment(one.judged.path.log_pvalues))  # type: ignore[misc]
+        )
+        assert "adjusted p" in one.verdict
+        assert "3 results (Holm)" in str(one)
+    assert before.summary()["correction"] is None
+    surest = found[2]
+    assert surest.at(surest.pvalue_adj * 1.01).rejected
+    assert not surest.at(surest.pvalue_adj * 0.99).rejected
+
+
 def test_results_as_one_tidy_frame() -> None:
     many = fl.cluster_many(experiments(), guarantee=QUICK, correction="bh")
     frame = many.to_pandas()
@@ -71,6 +114,10 @@ def test_results_as_one_tidy_frame() -> None:
     assert many.to_polars().shape == many.to_arrow().shape == frame.shape
     for name, row in zip(many, many.to_dicts(), strict=True):
         assert many[name].n_clusters == row["n_clusters"]
+        assert many[name].alpha == 0.05
+        assert many[name].pvalue_adj == row["pvalue_adj"] == row["adjusted_pvalue"]
+        assert many[name].pvalue == row["pvalue"]
+        assert row["rejected"] == (row["pvalue_adj"] < 0.05)
     assert "Benjamini–Hochberg" in str(many)
     assert "apart 0" in str(many)
     assert repr(many).startswith("<Many: ")

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from faultlines.decide.certificate import Certificate as Certificate
     from faultlines.decide.certificate import Standing as Standing
     from faultlines.decide.certify import certify as certify
+    from faultlines.decide.confirm import Confirmation as Confirmation
+    from faultlines.decide.confirm import ConfirmedCluster as ConfirmedCluster
+    from faultlines.decide.confirm import ConfirmedPair as ConfirmedPair
+    from faultlines.decide.confirm import confirm as confirm
     from faultlines.decide.power import Power as Power
     from faultlines.decide.power import Reach as Reach
     from faultlines.decide.power import power as power
@@ -97,6 +101,7 @@ _HOMES = {
     "result.unseen": "Unseen",
     "decide.certificate": "Certificate Standing",
     "decide.certify": "certify",
+    "decide.confirm": "Confirmation ConfirmedCluster ConfirmedPair confirm",
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",

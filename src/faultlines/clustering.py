@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from faultlines.estimates.labels import match
 from faultlines.guarantees.choose import guarantee_of
 from faultlines.result.finding import Finding, groups_of, is_rows, known_groups, measured
 from faultlines.result.levels import levels_of
-from faultlines.result.multiplicity import corrected
+from faultlines.result.multiplicity import adjustments
 from faultlines.result.selfcheck import SelfCheck
 from faultlines.result.summary import Summary, summarize
 from faultlines.result.tables import Columns, Rows, Tabular, columns_of, json_text
@@ -73,7 +73,7 @@ class Clustering(Finding, Tabular):
         return written.terminal(self._summary)
 
     def __repr__(self) -> str:
-        p = text.p_is(self.log_pvalue)
+        p = text.p_is(self.log_pvalue_adj)
         return f"<Clustering: {self.n_clusters} of {len(self.groups)} groups, {p}, α = {self.alpha:g}>"
 
     def _repr_html_(self) -> str:
@@ -358,26 +358,31 @@ def cluster_metrics(
 def _clustered(groups: Groups, guarantee: Guarantee, alpha: float, refine: bool, seed: int) -> Clustering:
     guarantee.check(alpha, groups.comparison)
     judged = guarantee.judge(groups.comparison, seed, refine=refine, parts=groups.parts)
-    return Clustering.of(judged, guarantee, alpha, refine, groups.excluded, groups.dropped, groups.by, groups.readout)
+    shown = groups.reported(judged)
+    return Clustering.of(judged, guarantee, alpha, refine, shown.excluded, shown.dropped, shown.by, shown.readout)
 
 
 def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
-    """Cut several results so that the chance of any false claim among them is α (Holm's step-down over their p).
+    """Correct several results for their number: the chance of any false claim among them is α (Holm's step-down).
+
+    Their own p stay as they are; `pvalue_adj` is adjusted, and below α where clusters differ. Intervals keep the level
+    1 − α.
 
     Args:
         found: Results of `fl.cluster`.
         alpha: The chance of any false claim.
 
     Returns:
-        The same results, each cut at the level that Holm's procedure gives it.
+        The same results with adjusted p, each with the clusters that stand at α.
 
     Raises:
         InputError: If `alpha` does not lie between 0 and 1.
     """
     if not isinstance(found, list | tuple) or not all(isinstance(one, Clustering) for one in found) or not found:
         raise InputError(f"found={shorten(found)}", "is not a list of results", "Give what fl.cluster returns.")
-    levels = corrected(np.array([one.log_pvalue for one in found]), checks.alpha(alpha), "holm")[1]
-    return [one.cut(float(level)) for one, level in zip(found, levels, strict=True)]
+    alpha = checks.alpha(alpha)
+    how = adjustments(np.array([one.log_pvalue for one in found]), "holm")
+    return [replace(one, adjustment=adjustment).cut(alpha) for one, adjustment in zip(found, how, strict=True)]
 
 
 def missing_for_report() -> list[str]:

@@ -18,7 +18,7 @@ from faultlines.guarantees.choose import guarantee_of
 from faultlines.guarantees.parallel import in_order
 from faultlines.progress import progress
 from faultlines.result.finding import probability
-from faultlines.result.multiplicity import CORRECTIONS, Correction, corrected
+from faultlines.result.multiplicity import CORRECTIONS, AdjustedPath, Adjustment, Correction, adjustments, corrected
 from faultlines.result.tables import Columns, Rows, Tabular
 from faultlines.tree.path import clusters_at
 
@@ -42,8 +42,8 @@ class Many(Tabular):
         names: The experiments.
         log_pvalues: Natural logarithm of each one's own p of "all groups are alike".
         log_adjusted: The same, adjusted for the number of experiments.
-        levels: The level at which each is cut.
-        alpha: The level over all of them.
+        levels: The level that each one's own p is compared with.
+        alpha: The level over all of them, of adjusted p and of intervals.
         correction: ``"holm"``: the chance of any false claim is α. ``"bh"``: of the experiments with claims, a share
             of α is false on average (for independent experiments).
     """
@@ -57,6 +57,7 @@ class Many(Tabular):
     guarantee: Guarantee
     refine: bool
     _judged: Sequence[Judged]
+    _adjustments: Sequence[Adjustment]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -65,16 +66,17 @@ class Many(Tabular):
         return iter(self.names)
 
     def __getitem__(self, name: str) -> Clustering:
-        """The whole result of one experiment, cut at its level."""
+        """The whole result of one experiment, with its adjusted p and the clusters that stand."""
         if not isinstance(name, str) or name not in self.names:
             raise InputError(f"name={shorten(name)}", "no such experiment", did_you_mean(name, self.names))
         place = self.names.index(name)
-        return Clustering.of(self._judged[place], self.guarantee, float(self.levels[place]), self.refine)
+        adjustment = self._adjustments[place]
+        return Clustering.of(self._judged[place], self.guarantee, self.alpha, self.refine, adjustment=adjustment)
 
     @property
     def rejected(self) -> tuple[str, ...]:
         """The experiments in which clusters differ, the surest first."""
-        found = np.flatnonzero(self.log_pvalues < np.log(self.levels))
+        found = np.flatnonzero(self.log_adjusted < np.log(self.alpha))
         return tuple(self.names[i] for i in found[np.argsort(self.log_pvalues[found], kind="stable")])
 
     def report(self, path: str | PathLike[str]) -> None:
@@ -83,7 +85,8 @@ class Many(Tabular):
         first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
         names = [self.names[i] for i in first]
         how = CORRECTIONS[self.correction]
-        note = f"{len(self):,} experiments, corrected by {how} at α = {self.alpha:g}: each has a threshold of its own."
+        corrected_by = f"{len(self):,} experiments, corrected by {how} at α = {self.alpha:g}"
+        note = f"{corrected_by}: clusters differ where the adjusted p is below α."
         write_page(
             [self[name] for name in names],
             names,
@@ -95,14 +98,17 @@ class Many(Tabular):
 
     def _columns(self, rows: Rows = "groups") -> Columns:
         checks.choice("rows", rows, ("groups",), "Results of many experiments have one kind of rows: leave it out.")
-        cut = np.log(self.levels)
+        level = float(np.log(self.alpha))
+        paths = [AdjustedPath(one.path, how) for one, how in zip(self._judged, self._adjustments, strict=True)]
+        adjusted = [probability(p) for p in self.log_adjusted]
         return {
             "name": list(self.names),
             "n_groups": [len(judged.reported) for judged in self._judged],
             "pvalue": [probability(p) for p in self.log_pvalues],
-            "adjusted_pvalue": [probability(p) for p in self.log_adjusted],
-            "rejected": (self.log_pvalues < cut).tolist(),
-            "n_clusters": [clusters_at(j.path, float(level)) for j, level in zip(self._judged, cut, strict=True)],
+            "pvalue_adj": adjusted,
+            "adjusted_pvalue": adjusted,
+            "rejected": (self.log_adjusted < level).tolist(),
+            "n_clusters": [clusters_at(path, level) for path in paths],
             "level": self.levels.tolist(),
         }
 
@@ -140,7 +146,7 @@ def cluster_many(
     """Cluster many experiments or metrics, each with groups of its own, and correct for their number.
 
     Every experiment gets the p it would get from `fl.cluster`; then Holm's or Benjamini and Hochberg's procedure says
-    which of them stand, and at which level each is cut. Guarantees that split data at random do so in each experiment
+    which of them stand: those with an adjusted p below α. Guarantees that split data at random do so in each experiment
     with a seed of its own, made of `seed` and its name, which its result states.
 
     Args:
@@ -184,7 +190,8 @@ def cluster_many(
     judged = judged_all(list(estimates_by_name), comparisons, chosen, refine, seed)
     log_p = np.array([one.log_pvalue for one in judged])
     adjusted, levels = corrected(log_p, alpha, correction)
-    return Many(tuple(estimates_by_name), log_p, adjusted, levels, alpha, correction, chosen, refine, judged)
+    how = adjustments(log_p, correction)
+    return Many(tuple(estimates_by_name), log_p, adjusted, levels, alpha, correction, chosen, refine, judged, how)
 
 
 def judged_all(

@@ -221,8 +221,11 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["correction"] == "holm"
     assert [one["measure"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
-    levels = sorted(one["alpha"] for one in written["metrics"])
-    assert levels[0] == pytest.approx(0.05 / 3)
+    assert [one["alpha"] for one in written["metrics"]] == [0.05] * 3
+    ranked = sorted(written["metrics"], key=lambda one: one["log10_pvalue"])
+    assert ranked[0]["pvalue_adj"] == pytest.approx(3 * ranked[0]["pvalue"])
+    assert all(one["rejected"] == (one["pvalue_adj"] < 0.05) for one in ranked)
+    assert "adjusted p" in done.stdout
     both = warm(
         "model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc"
     )

@@ -26,7 +26,7 @@ def test_two_groups_are_the_z_test() -> None:
     assert found.smallest == pytest.approx(2.80 * math.sqrt(2), rel=0.05)
 
 
-@pytest.mark.parametrize("guarantee", ["calibrated", "bonferroni", "holdout"])
+@pytest.mark.parametrize("guarantee", ["calibrated", "bonferroni", fl.Holdout(splits=3)])
 def test_detected_and_recovered_as_in_a_plain_loop(guarantee: Any) -> None:
     se, effects = np.linspace(0.5, 1.5, 12), np.repeat([0.0, 4.0], 6)
     found = fl.power(se, gap=4.0, split=effects / 4, guarantee=guarantee, runs=200)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.cluster.hierarchy import linkage
+from sklearn.metrics import adjusted_rand_score
 
 import faultlines as fl
 from faultlines import simulate
@@ -18,6 +20,9 @@ from faultlines.comparison.precision import true_scales
 from faultlines.comparison.tails import log_chi_square_tail, log_t_tail
 from faultlines.guarantees import null
 from faultlines.guarantees.base import splitter
+from faultlines.guarantees.halves import held_out_log_pvalues
+from faultlines.guarantees.holdout import agreement
+from faultlines.tree.path import clusters_at
 from tests import oracles
 
 TOP_MERGE = fl.Calibrated(scan=False)
@@ -241,7 +246,7 @@ def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -
     """Written out: the tree of one part, all pairs of each level on the other, the running maximum of the largest p."""
     for seed in range(12):
         estimates = simulate.planted([0, 4], [6, 7], profile="lognormal", seed=seed).estimates
-        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4), refine=refine, seed=seed)
+        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4, splits=1), refine=refine, seed=seed)
         explored, held = equal_effects(estimates).divided((0.6, 0.4), splitter(seed))
         assert held.estimates.theta.tolist() == found.estimates.theta.tolist()
         tree = fl.cluster(explored.estimates, guarantee=TOP_MERGE, refine=refine)
@@ -262,6 +267,72 @@ def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -
             if reached >= 0.5:
                 break
             assert oracles.partition_of(level.labels.tolist()) == oracles.partition_of(labels.tolist())
+
+
+@pytest.mark.parametrize("splits", [1, 2, 5, 6, 25])
+def test_several_splits_are_combined_by_their_quantile(splits: int) -> None:
+    """Written out: every split judged on its own, the k-th smallest p times S/k, clusters of the most typical split."""
+    for seed in range(2):
+        estimates = simulate.planted([0, 4], [6, 7], profile="lognormal", seed=seed).estimates
+        whole = equal_effects(estimates)
+        alone = [
+            fl.Holdout(fraction=0.4).judge(
+                whole, 99, refine=True, parts=whole.divided((0.6, 0.4), splitter(seed, number))
+            )
+            for number in range(splits)
+        ]
+        found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4, splits=splits), seed=seed)
+        k = math.ceil(splits / 5)
+        for level in found.path()[1:]:
+            every = sorted(math.exp(one.path.log_pvalues[level.n_clusters - 2]) for one in alone)
+            assert level.pvalue == pytest.approx(min(1.0, every[k - 1] * splits / k))
+        shown = int(found.judged.facts.get("shown split", 1)) - 1
+        assert shown == most_typical(alone)
+        assert found.estimates.theta.tolist() == alone[shown].reported.estimates.theta.tolist()  # type: ignore[union-attr]
+        cut = alone[shown].path.labels(2).tolist()
+        assert oracles.partition_of(found.path()[1].labels.tolist()) == oracles.partition_of(cut)
+        assert ("p combines all" in str(found)) == (splits > 1)
+
+
+def most_typical(alone: list[Any]) -> int:
+    """Of the splits with middling p, the one with the largest mean adjusted Rand index; ties to the median p."""
+    own = [one.path.labels(max(2, clusters_at(one.path, math.log(0.05)))) for one in alone]
+    by_p = sorted(range(len(alone)), key=lambda number: alone[number].log_pvalue)
+    middle = by_p[len(alone) // 4 : len(alone) - len(alone) // 4]
+    places = {number: place for place, number in enumerate(middle)}
+    middle.sort(key=lambda number: abs(2 * places[number] - len(places) + 1))
+    scores = [round(sum(adjusted_rand_score(own[number], other) for other in own), 9) for number in middle]
+    return middle[scores.index(max(scores))]
+
+
+def test_partitions_agree_as_the_adjusted_rand_index_says() -> None:
+    rng = np.random.default_rng(0)
+    for groups in (1, 2, 5, 40):
+        several = [
+            np.unique(rng.integers(0, int(rng.integers(1, 5)), groups), return_inverse=True)[1] for _ in range(6)
+        ]
+        several += [np.zeros(groups, dtype=np.int64), np.arange(groups)]
+        found = agreement(several)
+        for i, one in enumerate(several):
+            for j, other in enumerate(several):
+                assert found[i, j] == pytest.approx(adjusted_rand_score(one, other), abs=1e-9)
+
+
+@pytest.mark.parametrize("refine", [False, True])
+def test_rows_of_effects_are_held_out_as_one_is(refine: bool) -> None:
+    """Many effects at once against the guarantee itself, given the same parts."""
+    rng = np.random.default_rng(3)
+    se = rng.lognormal(0, 0.6, 9)
+    theta = np.repeat([0.0, 2.0], [4, 5]) + se * rng.standard_normal((40, 9))
+    found = held_out_log_pvalues(theta, se, 0.3, np.random.default_rng(1), refine=refine)
+    noise, ratio = se * np.random.default_rng(1).standard_normal(theta.shape), math.sqrt(0.3 / 0.7)
+    for i in range(40):
+        explored = fl.Estimates(theta[i] + ratio * noise[i], se / math.sqrt(0.7))
+        held = fl.Estimates(theta[i] - noise[i] / ratio, se / math.sqrt(0.3))
+        parts = [equal_effects(explored), equal_effects(held)]
+        alone = fl.Holdout(0.3, splits=1).judge(parts[0], 0, refine=refine, parts=parts)
+        assert found[i] == pytest.approx(alone.log_pvalue if found[i] < math.log(0.5) else found[i], rel=1e-9)
+        assert (alone.log_pvalue < math.log(0.5)) == (found[i] < math.log(0.5))
 
 
 def test_holdout_reports_the_held_out_part() -> None:
@@ -458,6 +529,10 @@ def test_counted_p_values() -> None:
     [
         (lambda: fl.Holdout(fraction=0), "fraction=0: must lie strictly between 0 and 1"),
         (lambda: fl.Holdout(fraction=1.0), "fraction="),
+        (lambda: fl.Holdout(splits=0), "splits=0: must be a whole number from 1 to 10,000"),
+        (lambda: fl.Holdout(splits=2.5), "splits=2.5"),  # type: ignore[arg-type]
+        (lambda: fl.Holdout(splits=True), "splits=True"),
+        (lambda: fl.Holdout(splits=10**6), "splits=1000000"),
         (lambda: fl.Holdout(fraction=-0.5), "fraction="),
         (lambda: fl.Holdout(fraction="half"), "fraction="),  # type: ignore[arg-type]
         (lambda: fl.Holdout(fraction=float("nan")), "fraction=nan"),

@@ -118,7 +118,9 @@ def test_areas_are_weighted_by_the_sizes_of_their_groups() -> None:
     assert found.overall.se == pytest.approx(np.sqrt(np.sum((share * estimates.se) ** 2)))
 
 
-@pytest.mark.parametrize("guarantee", [fl.Holdout(unit="user"), fl.Folds(n=3, unit="user")], ids=["holdout", "folds"])
+@pytest.mark.parametrize(
+    "guarantee", [fl.Holdout(unit="user", splits=3), fl.Folds(n=3, unit="user")], ids=["holdout", "folds"]
+)
 def test_rows_in_parts_have_a_readout(guarantee: Any) -> None:
     metric = fl.mean("revenue")
     found: Any = fl.cluster(ROWS, by="g", metric=metric, guarantee=guarantee)

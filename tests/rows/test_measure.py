@@ -13,7 +13,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.estimates.labels import key_of, reading
-from faultlines.metrics.measure import measure_parts
+from faultlines.metrics.measure import Split, measure_all, measure_parts
 from tests.engines import ENGINES, SPARK, in_engine, rows
 from tests.rows.spark import spark_session
 
@@ -124,7 +124,7 @@ def test_holdout_of_rows_by_unit() -> None:
     rows = users.loc[np.repeat(np.arange(8000), rng.integers(1, 4, 8000))]
     rows["x"] = rng.standard_normal(len(rows)) + (rows.arm == "B") * np.where(rows.g < 5, 0, 0.7)
     metric = fl.difference("x", unit="user", **ARMS)
-    found = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Holdout(fraction=0.3), seed=5)
+    found = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Holdout(fraction=0.3, splits=1), seed=5)
     explored, held = measure_parts(rows, "g", metric, (0.7, 0.3), unit="user", seed=5)
     np.testing.assert_allclose(found.estimates.theta, held.estimates.theta, rtol=1e-9, atol=1e-12)
     assert found.n_clusters == 2
@@ -136,10 +136,56 @@ def test_holdout_of_rows_by_unit() -> None:
     assert folds.judged.facts["split"] == "units"
     assert folds.estimates.n is not None
     assert folds.estimates.n.sum() == 8000
-    named = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user"))
+    named = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=2))
     assert named.judged.facts["split"] == "units"
     thinned = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee="holdout")
     assert thinned.judged.facts["split"] == "thinning"
+
+
+def test_rows_are_divided_anew_in_one_scan() -> None:
+    """Each time the parts are those of some users, none of whom is in both; what is shown belongs to the shown part."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"user": np.repeat(np.arange(3000), 2), "x": rng.standard_normal(6000), "y": 1.0})
+    rows["g"] = rows.user % 6
+    rows["x"] += np.where(rows.g < 3, 0, 0.5)
+    metrics = [fl.mean("x"), fl.mean("y"), fl.auc("y", "x")]
+    rows["y"] = (rows.x > rng.standard_normal(6000)).astype(float)
+    split = Split("user", (0.5, 0.5), 7, times=5)
+    for metric, parts in zip(metrics, measure_all(rows, "g", metrics, split=split), strict=True):
+        assert len(parts) == 10
+        whole = fl.measure(rows, "g", metric)
+        sizes = np.array([sized(part) for part in parts]).reshape(5, 2, 6)
+        np.testing.assert_array_equal(sizes.sum(axis=1), np.broadcast_to(sized(whole), (5, 6)))
+        assert len({tuple(size) for size in sizes[:, 0].tolist()}) == 5
+    first = measure_parts(rows, "g", metrics[0], (0.5, 0.5), unit="user", seed=7)
+    again = measure_all(rows, "g", metrics[:1], split=split)[0]
+    for one, other in zip(first, again[:2], strict=True):
+        assert one.estimates.theta.tolist() == pytest.approx(other.estimates.theta.tolist())
+    guarantee = fl.Holdout(unit="user", splits=5)
+    found = fl.cluster(rows, by="g", metric=metrics[0], guarantee=guarantee, seed=7)
+    shown = again[2 * int(found.judged.facts["shown split"]) - 1]
+    assert found.judged.facts["splits"] == 5
+    assert found.estimates.theta.tolist() == pytest.approx(shown.estimates.theta.tolist())
+    assert found.readout is not None
+    assert shown.readout is not None
+    assert found.readout.moments.mean.tolist() == shown.readout.moments.mean.tolist()
+
+
+def test_a_group_too_small_in_one_split_can_be_in_another() -> None:
+    rng = np.random.default_rng(1)
+    sizes = [200, 200, 24]
+    rows = pd.DataFrame({"g": np.repeat([0, 1, 2], sizes), "user": np.arange(424), "x": rng.standard_normal(424)})
+    split = Split("user", (0.5, 0.5), 3, times=12)
+    parts = measure_all(rows, "g", [fl.mean("x")], split=split)[0]
+    counts = {len(part.estimates) for part in parts}
+    assert counts == {2, 3}
+    found = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=12), seed=3)
+    shown = parts[2 * int(found.judged.facts["shown split"]) - 1]
+    assert len(found.groups) == len(shown.estimates)
+    assert found.excluded == shown.excluded
+    tiny = rows[rows.g == 2].assign(g=lambda frame: frame.user % 2)
+    with pytest.raises(fl.InputError, match="in a part of the data"):
+        fl.cluster(tiny, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=12))
 
 
 def test_rows_that_cannot_be_divided() -> None:
@@ -147,11 +193,11 @@ def test_rows_that_cannot_be_divided() -> None:
     few = table.head(300)
     with pytest.raises(fl.InputError, match="in a part of the data"):
         fl.cluster(few, by="country", metric=fl.mean("revenue"), guarantee=fl.Folds(n=60, unit="user"))
-    held = fl.Holdout(0.15, unit="user")
+    held = fl.Holdout(0.15, unit="user", splits=2)
     some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=held, min_size=20)
     assert any("in a part of the data" in left.reason for left in some.excluded)
     gaps = table.assign(user=table.user.where(table.user % 3 > 0))
-    found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user"))
+    found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user", splits=2))
     assert found.dropped["rows with a missing value"] > 1000
     with pytest.raises(fl.InputError, match="unit='usr'"):
         fl.cluster(table, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="usr"))

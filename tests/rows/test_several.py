@@ -79,6 +79,13 @@ def test_together_is_as_one_by_one(engine: str, tmp_path: Path, sparks: dict[str
         assert len(both) == 2
         for one, other in zip(both, alone, strict=True):
             same(one, other)
+    if engine in {"polars lazy", "ibis"}:  # the same users in the same parts, every time
+        again = Split("user", (0.4, 0.6), 3, times=2)
+        for metric in (TOGETHER["units"][0], fl.mean("revenue")):
+            there, here = (measure_all(d, "device_of_user", [metric], split=again)[0] for d in (data, rows()))
+            assert len(there) == 4
+            for one, other in zip(there, here, strict=True):
+                same(one, other)
 
 
 def test_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +104,11 @@ def test_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     measure_all(data, "device_of_user", TOGETHER["units"])
     assert len(queries) == 2  # the moments, and whether units are in several places
     assert not any("PARQUET" in query.upper() for query in queries)
+    for metrics, asked in ((TOGETHER["units"], 6), ([fl.mean("revenue")], 5)):
+        queries.clear()
+        measure_all(data, "device_of_user", metrics, split=Split("user", (0.5, 0.5), times=5))
+        assert len(queries) == asked  # every time the moments, of rows that were read once
+        assert not any("PARQUET" in query.upper() for query in queries)
 
 
 def test_arms_of_one_column_share_a_scan() -> None:

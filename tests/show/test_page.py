@@ -255,6 +255,8 @@ def test_several_results_get_an_overview(demo: fl.Clustering, tmp_path: Path) ->
     words = words_of((tmp_path / "many.html").read_text(encoding="utf-8"))
     assert "25 experiments, corrected by Holm at α = 0.05" in words
     assert "25 results, 25 of them" in words
+    assert "adjusted p" in words
+    assert "threshold" not in words
     assert "5 results are in this table only" in words
 
 

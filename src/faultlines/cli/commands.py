@@ -270,6 +270,60 @@ def _joint(made: "list[Metric]") -> "list[Metric]":
     return [joint(*made)]
 
 
+# ---------------------------------------------------------------------------------------------------------- confirm
+
+
+@_command(
+    "faultlines confirm clusters.json march/*.parquet",
+    "faultlines confirm clusters.json march.csv --by country --metric lift:revenue \\\n"
+    "      --variant arm --control A --fail-unless-confirmed",
+    "faultlines confirm clusters.json lifts.csv --by country --estimate lift --se se",
+)
+def confirm(
+    *,
+    fresh: opt.Fresh,
+    measured: opt.Measured,
+    alpha: opt.Alpha = 0.05,
+    seed: opt.Seed = 0,
+    fail_unless_confirmed: opt.FailUnlessConfirmed = False,
+    json: opt.Json = None,
+) -> None:
+    """Do clusters that were found before differ again on fresh data, and by how much?"""
+    from faultlines.cli.gate import confirmed_or_exit, gate
+    from faultlines.cli.metrics import fresh_metric
+    from faultlines.decide.confirm import confirm as confirmed
+
+    metric = fresh_metric(measured)
+    targets = outputs.checked(opt.Output(json=json), fresh.files, also=[fresh.clusters])
+    by: Any = [attribute(given) for given in fresh.by] if fresh.by else None
+    data: Any = fresh.files
+    if fresh.estimate is not None or fresh.se is not None:
+        data, by = _fresh_table(fresh, metric), None
+    elif fresh.n is not None or fresh.dof is not None:
+        raise InputError("--n, --dof", "go with --estimate and --se", "Name these, or leave them out.")
+    elif "-" in fresh.files:
+        raise InputError("file='-'", "rows are not read from standard input", "Give files.")
+    with gate(fail_unless_confirmed):
+        found = confirmed(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
+    targets.say(str(found))
+    targets.write_json(outputs.dumped(found.to_dict()))
+    if fail_unless_confirmed:
+        confirmed_or_exit(found)
+
+
+def _fresh_table(fresh: opt.Fresh, metric: "Metric | str | None") -> Any:
+    """Fresh estimates of a table with one row per group."""
+    from faultlines.estimates.estimates import Estimates
+
+    if metric is not None and not isinstance(metric, str):
+        raise InputError("--metric", "is measured in rows, not with --estimate and --se", "Leave it out.")
+    if fresh.estimate is None or fresh.se is None or not fresh.by or len(fresh.files) > 1:
+        problem = "a table with one row per group needs --by, --estimate and --se, and is one file"
+        raise InputError("--estimate, --se", problem, "Name them.")
+    by = fresh.by[0] if len(fresh.by) == 1 else fresh.by
+    return Estimates.from_frame(fresh.files[0], by=by, estimate=fresh.estimate, se=fresh.se, n=fresh.n, dof=fresh.dof)
+
+
 # ------------------------------------------------------------------------------------------------------------ power
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from faultlines.clustering import Clustering
     from faultlines.decide.certificate import Certificate
+    from faultlines.decide.confirm import Confirmation
 
 _SHOWN = 3
 
@@ -54,6 +55,15 @@ def answer(
         told = [f"{measure}: {doubt}" if several else doubt for measure, doubt in doubts]
         streams.tell(f"cannot tell: {'; '.join(told)}")
         raise typer.Exit(CANNOT_TELL)
+
+
+def confirmed_or_exit(found: Confirmation) -> None:
+    """End with the gate's exit code: 1 when clusters are not confirmed, 3 when the fresh data cannot tell."""
+    if found.verdict == "cannot tell":
+        streams.tell(f"cannot tell: {found.headline.removeprefix('Cannot tell: ')}")
+        raise typer.Exit(CANNOT_TELL)
+    if not found.confirmed:
+        raise typer.Exit(SPLIT)
 
 
 def _doubt(one: Clustering) -> str:

@@ -28,7 +28,8 @@ def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
     settings: dict[str, Any] = dict(_ALSO.get(kind, {}))
     if colon:
         settings |= _size(claim.guarantee, kind, size)
-    for option, parameter, value in (("draws", "draws", claim.draws), ("split_unit", "unit", split_unit)):
+    asked = (("draws", "draws", claim.draws), ("splits", "splits", claim.splits), ("split_unit", "unit", split_unit))
+    for option, parameter, value in asked:
         if value is None:
             continue
         takers = [name for name, made in known.items() if parameter in {field.name for field in fields(made)}]

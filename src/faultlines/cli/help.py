@@ -32,10 +32,12 @@ def epilog(examples: Sequence[str], *notes: str) -> str:
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done; with --fail-on-split: all groups were compared, none differ
-       with --certify: all groups are within the gap
-  1    --fail-on-split: clusters differ; --certify: some group does by more
+  0    done; with --fail-on-split: all groups were compared, none differ;
+       with --certify: all groups are within the gap;
+       with --fail-unless-confirmed: clusters are confirmed
+  1    --fail-on-split: clusters differ; --certify: some group does by more;
+       --fail-unless-confirmed: clusters are not confirmed
   2    something given cannot be used, or there is not enough memory
-  3    --fail-on-split, --certify: cannot tell, for want of data or groups
+  3    a gate cannot tell: groups were left out, or data are too few
   70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where
   130  interrupted"""

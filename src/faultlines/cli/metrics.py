@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import InputError, did_you_mean
@@ -13,7 +13,7 @@ from faultlines.metrics.table import METRICS, of_family
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from faultlines.cli.options import Arms, Predictions
+    from faultlines.cli.options import Arms, Measured, Predictions
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
 
@@ -73,6 +73,35 @@ def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
     options = {name: everything.pop(name) for name in _MODEL_OPTIONS}
     _check_options(entries, options)
     return [_of_model(entry, everything, options) for entry in entries]
+
+
+def fresh_metric(given: Measured) -> Metric | str | None:
+    """What to measure in fresh rows: a metric of an experiment or of a model; that of before, or its name alone."""
+    from faultlines.cli.options import Arms, Predictions
+
+    options = asdict(given)
+    word = options.pop("metric")
+    named = {name: value for name, value in options.items() if value is not None}
+    if word is None:
+        if named:
+            flags = ", ".join(map(_flag, named))
+            raise InputError(flags, "goes with --metric", "Add --metric, or leave it out to measure as before.")
+        return None
+    if not named:
+        return str(word)
+    kind = word.partition(":")[0]
+    is_experiment = ":" in word or (kind in METRICS and METRICS[kind].family == "experiment")
+    family: Any = Arms if is_experiment else Predictions
+    fields_of = {field.name for field in fields(family)}
+    for name in named:
+        if name not in fields_of:
+            raise InputError(_flag(name), f"means nothing to {word}", "Leave it out.")
+    if is_experiment:
+        for name in ("variant", "control"):
+            if name not in named:
+                raise InputError(f"metric={word!r}", f"needs {_flag(name)}", f"Add {_flag(name)}.")
+        return experiment_metrics([word], Arms(**named))[0]
+    return model_metrics([word], Predictions(**named))[0]
 
 
 def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, Any]) -> Metric:

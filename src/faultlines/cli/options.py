@@ -98,6 +98,46 @@ class Predictions:
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fresh:
+    """Fresh data for clusters that were found before, and how they are measured: as before, or as said here."""
+
+    clusters: Annotated[
+        Path,
+        typer.Argument(
+            help="The clusters: what --json wrote.", metavar="CLUSTERS", rich_help_panel=DATA, readable=False
+        ),
+    ]
+    files: Annotated[list[str], _file("Fresh data: csv or parquet files, or patterns of them.")]
+    by: Annotated[list[str] | None, _column(DATA, "Attribute, as for experiment and model. Default: as before.")] = None
+    estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
+    se: Annotated[str | None, _column(DATA, "For such a table: column of standard errors.")] = None
+    n: Annotated[str | None, _column(DATA, "For such a table: column of group sizes.")] = None
+    dof: Annotated[str | None, _column(DATA, "For such a table: column of degrees of freedom.")] = None
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs in every arm. Default: 10; rates 5.")] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """How fresh rows are measured, where that is not as before: options of experiments and of models."""
+
+    metric: Annotated[
+        str | None,
+        _option(METRIC, "As for experiment or model. Default: as before. Of several, its name alone.", metavar="KIND"),
+    ] = None
+    variant: Annotated[str | None, _column(METRIC, "Column of variants.")] = None
+    control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
+    treatment: Annotated[str | None, _option(METRIC, "Its value for the treatment.", metavar="VALUE")] = None
+    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit.")] = None
+    covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
+    y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
+    score: Annotated[str | None, _column(METRIC, "Column of scores.")] = None
+    threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
+    positive: Annotated[str | None, _option(METRIC, "The label that counts as 1.", metavar="LABEL")] = None
+    weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+
+
 _FORMS = [f"{name}:{'/'.join('xy'[: len(METRICS[name].columns)])}" for name in of_family("experiment")]
 ExperimentMetrics = Annotated[
     list[str],
@@ -111,13 +151,14 @@ Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar mean
 # ------------------------------------------------------------------------------------ guarantee
 
 Seed = Annotated[int, _number(GUARANTEE, "Seed of everything random.")]
+Alpha = Annotated[float, _number(GUARANTEE, "Accepted chance of claiming a difference where there is none.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
     """What is claimed, and how surely."""
 
-    alpha: Annotated[float, _number(GUARANTEE, "Accepted chance of claiming a difference where there is none.")] = 0.05
+    alpha: Alpha = 0.05
     guarantee: Annotated[
         str,
         _option(
@@ -127,6 +168,9 @@ class Claim:
             metavar="NAME",
         ),
     ] = "calibrated"
+    splits: Annotated[
+        int | None, _number(GUARANTEE, "For holdout: random splits that are combined. Default: 25; 1 is the paper's.")
+    ] = None
     draws: Annotated[
         int | None,
         _number(GUARANTEE, "For calibrated and topmerge: draws. Default: 1,000 and 10,000, fewer for many groups."),
@@ -165,6 +209,14 @@ class SelfCheck:
 
 # ------------------------------------------------------------------------------ gate and output
 
+FailUnlessConfirmed = Annotated[
+    bool,
+    _option(
+        GATE,
+        "Exit 1 when the clusters are not confirmed; exit 3 when the fresh data are too few to tell.",
+        "--fail-unless-confirmed",
+    ),
+]
 FailOnSplit = Annotated[
     bool,
     _option(

@@ -72,7 +72,8 @@ class Targets:
             from faultlines.clustering import write_page
 
             command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
-            note = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}: each has a threshold of its own."
+            how = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}"
+            note = f"{how}: clusters differ where the adjusted p is below α."
             names = [one.groups.measure for one in found]
             several = note if len(found) > 1 else None
             write_page(
@@ -103,13 +104,14 @@ def dumped(plain: dict[str, Any]) -> str:
 # -------------------------------------------------------------------------------------------------- before the work
 
 
-def checked(output: Output, inputs: Sequence[str | Path], results: int = 1) -> Targets:
+def checked(output: Output, inputs: Sequence[str | Path], results: int = 1, also: Sequence[Path] = ()) -> Targets:
     """Where results can go.
 
     Args:
         output: What was asked for.
         inputs: The files that will be read, or patterns of them; ``-`` is standard input.
         results: How many results there will be.
+        also: Other files that will be read.
 
     Raises:
         InputError: If something could not be written after the work, if two outputs are one file, or if an output is
@@ -130,7 +132,7 @@ def checked(output: Output, inputs: Sequence[str | Path], results: int = 1) -> T
         _check_writable(f"{option}={str(path)!r}", path)
     _check_distinct(named)
     if named:
-        _check_not_read(named, inputs)
+        _check_not_read(named, inputs, also)
     return Targets(whole, to_stdout, page, plots, output.title)
 
 
@@ -175,10 +177,10 @@ def _check_distinct(named: Sequence[tuple[str, Path]]) -> None:
                 )
 
 
-def _check_not_read(named: Sequence[tuple[str, Path]], inputs: Sequence[str | Path]) -> None:
+def _check_not_read(named: Sequence[tuple[str, Path]], inputs: Sequence[str | Path], also: Sequence[Path]) -> None:
     from faultlines.sources.paths import files as files_of
 
-    read = files_of([one for one in inputs if str(one) != "-"])
+    read = [*also, *files_of([one for one in inputs if str(one) != "-"])]
     for option, path in named:
         for one in read:
             if _same(path, one):

@@ -450,7 +450,8 @@ class Trial:
         if getattr(guarantee, "draws", 0) is None:  # a simulation needs no more than tell p from α
             guarantee = replace(guarantee, draws=max(499, int(5 / self.alpha)))  # type: ignore[type-var]
         # The draws are the same for all: what they show follows from the standard errors, and is learnt once.
-        seed = self.seed if self.detects is not None else self.seed + number
+        is_common = self.detects is not None and not guarantee.shares(1)
+        seed = self.seed if is_common else self.seed + number
         judged = guarantee.judge(equal_effects(estimates, self.tolerance), seed, refine=True)
         clusters = clusters_at(judged.path, float(np.log(self.alpha)))
         return numbered(judged.reported, judged.path.labels(clusters)) if clusters > 1 else None

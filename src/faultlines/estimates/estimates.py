@@ -269,6 +269,11 @@ class Estimates:
         return int(self.values.shape[1])
 
     @property
+    def covariances(self) -> FloatArray:
+        """The covariance of the effects of every group, (K, d, d); diagonal where they are independent."""
+        return np.asarray(self.errors[:, :, None] ** 2 * np.eye(self.dims)) if self.cov is None else self.cov
+
+    @property
     def scales(self) -> tuple[Scale, ...]:
         """The scale of each effect."""
         return scale_of_each(self.scale, self.dims)

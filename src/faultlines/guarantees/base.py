@@ -39,6 +39,7 @@ class Judged:
         explored: The groups the tree was built from; the same, unless some data were held out.
         facts: How it was found, for the reader of a result: draws, seed and the like.
         height_name: What the root of a height in the tree says.
+        part: Which of the parts of the data that were given is reported; None where none of them is.
     """
 
     path: Path
@@ -47,6 +48,7 @@ class Judged:
     explored: Comparison
     facts: Facts
     height_name: str = "how different the two merged clusters are, in standard errors"
+    part: int | None = None
 
     @property
     def log_pvalue(self) -> float:
@@ -81,6 +83,10 @@ class Guarantee(Protocol):
     def unit(self) -> str | None:
         """For rows: the column whose values stay together where rows are split."""
 
+    @property
+    def splits(self) -> int:
+        """How many times data are split anew."""
+
     def check(self, alpha: float, comparison: Comparison) -> None:
         """Refuse a level that is out of reach."""
 
@@ -96,7 +102,10 @@ class Guarantee(Protocol):
         parts: Sequence[Comparison] = (),
         cores: int | None = None,
     ) -> Judged:
-        """The path of partitions of some groups; `parts` are independent parts of their data, if rows were split."""
+        """The path of partitions of some groups.
+
+        Where rows were split, `parts` are the parts of their data: those of the first split, then those of the second.
+        """
 
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
         """What a reader must know about how it was found."""
@@ -119,6 +128,7 @@ class Defaults:
 
     __slots__ = ()
     reports_all_data: ClassVar[bool] = True
+    splits: int = 1
 
     def check(self, alpha: float, comparison: Comparison) -> None:
         """Any level can be asked."""
@@ -145,10 +155,10 @@ def split_by(facts: Mapping[str, int | float | str], comparison: Comparison) -> 
     return "thinning" if comparison.draws_are_counted else "Gaussian thinning"
 
 
-def splitter(seed: int) -> np.random.Generator:
-    """The random numbers that split data.
+def splitter(seed: int, number: int = 0) -> np.random.Generator:
+    """The random numbers that split data, the number-th time.
 
     A stream of its own: simulated data made with NumPy's plain generator and the same seed would otherwise be thinned
     with the very noise they were made of.
     """
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0x5917,)))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0x5917, number) if number else (0x5917,)))

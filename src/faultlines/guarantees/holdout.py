@@ -1,14 +1,27 @@
-"""The paper's two-part split: one part of the data makes the tree, the other says how far to believe it."""
+"""The paper's two-part split, several times over: one part of the data makes the tree, the other says what to believe.
+
+One split is a matter of luck: with another seed the same data may be claimed to differ or not. Each of S random splits
+gives a p that is valid on its own, and they are combined into one that is valid whatever their dependence:
+
+    p = (S/k) · p_(k),    the k-th smallest of the S p, k = ⌈γ S⌉,
+
+the quantile rule of Meinshausen, Meier and Bühlmann (2009) with γ fixed at 1/5. Proof: p < α says that k splits or more
+have a p below kα/S. On average at most S · kα/S = kα splits have so small a p although nothing differs, so by Markov
+the chance of k of them or more is at most α. This holds for m = 2, 3, … clusters at once, because each split tests them
+in that order.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from math import ceil
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from faultlines import checks
 from faultlines.guarantees.base import EVEN, Defaults, Facts, Judged, split_by, splitter
+from faultlines.guarantees.halves import held_out_log_pvalues
 from faultlines.progress import progress
 from faultlines.tree.hierarchy import tree_of
 from faultlines.tree.path import cuts
@@ -17,6 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from faultlines.comparison.base import Comparison
+    from faultlines.comparison.line import Line
+    from faultlines.comparison.plane import Plane
+    from faultlines.estimates.estimates import BoolArray, IntArray
+    from faultlines.estimates.labels import Key
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.base import Detector
+    from faultlines.tree.hierarchy import Hierarchy
+
+SPLITS = 25
+_AGREEING = 0.2  # share of the splits whose p counts; measured beside others in docs/guarantees.md
+_USUAL = 0.05  # the level of the clusters by which splits are compared
+_MOST_SPLITS = 10_000
+_CHUNK = 50_000  # groups at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +51,12 @@ class Holdout(Defaults):
 
     On the held-out part, "all pairs of clusters differ" is tested for m = 2, 3, … clusters in that order, each at full
     α, until one fails; the adjusted p of a level is the largest up to it. The order is fixed beforehand, so the chance
-    of any false rejection is α. Estimates and intervals of the clusters come from the held-out part, which did not
-    choose their members, and are honest.
+    of any false rejection is α. This is done for several random splits: p is five times the 20% quantile of theirs,
+    which is valid however they depend on each other, and hardly depends on the seed.
+
+    The partition, its estimates and its intervals are those of one split: of the half with middling p, the one whose
+    clusters agree best with those of all splits. Its estimates come from its held-out part, which did not choose the
+    members, and to take neither the luckiest nor the unluckiest split leaves them without bias.
 
     Rows are split by a hash of their unit, inside the engine; estimates, and rows without a unit, by Gaussian
     thinning: to each estimate noise is added in one part and taken away in the other, so that the parts are
@@ -35,9 +65,10 @@ class Holdout(Defaults):
     Args:
         fraction: The share that is held out.
         unit: For rows: the column whose values are kept together; that of the metric by default.
+        splits: How many random splits are combined; 1 is the paper's single split.
 
     Raises:
-        InputError: If the fraction does not lie between 0 and 1.
+        InputError: If the fraction does not lie between 0 and 1, or there is no split.
 
     Example:
         >>> import faultlines as fl
@@ -47,6 +78,7 @@ class Holdout(Defaults):
 
     fraction: float = 0.5
     unit: str | None = None
+    splits: int = SPLITS
     name: ClassVar[str] = "holdout"
     explanation: ClassVar[str] = "holdout: clusters found on one part of the data, tested and estimated on the other"
     intervals_hold: ClassVar[bool] = True
@@ -58,6 +90,9 @@ class Holdout(Defaults):
             checks.column("unit", self.unit)
         problem = "must lie strictly between 0 and 1"
         checks.number("fraction", self.fraction, problem, "Use fraction=0.5.", low=1e-12, high=1 - 1e-12)
+        problem = f"must be a whole number from 1 to {_MOST_SPLITS:,}"
+        remedy = f"Use for example splits={SPLITS}."
+        checks.number("splits", self.splits, problem, remedy, low=1, high=_MOST_SPLITS, whole=True)
 
     def shares(self, groups: int) -> tuple[float, ...]:
         """The part that explores, and the part that is held out."""
@@ -72,32 +107,150 @@ class Holdout(Defaults):
         parts: Sequence[Comparison] = (),
         cores: int | None = None,
     ) -> Judged:
-        """Adjusted p of m clusters = the largest, over 2 … m, of the p of their most similar pair."""
-        explored, held = parts or comparison.divided(self.shares(len(comparison)), splitter(seed))
-        held = held.weighted_by(explored)
-        hierarchy = tree_of(explored)
-        opening = hierarchy.merge_order()[::-1]
-        log_p, is_open = np.zeros(opening.size), np.zeros(opening.size, dtype=bool)
-        reached = -np.inf
-        with progress("testing on held-out data", opening.size) as advance:
-            for gap in opening.tolist():
-                is_open[gap] = True
-                clusters = hierarchy.labels(hierarchy.starts(is_open)) - 1
-                clusters = explored.refined(clusters) if refine else clusters
-                reached = max(reached, held.most_similar(clusters).log_p)
-                if reached >= EVEN:
-                    break
-                log_p[gap] = reached
+        """Adjusted p of m clusters = the largest, over 2 … m, of the p of their most similar pair; then combined."""
+        splits = len(parts) // 2 or int(self.splits)
+
+        def divided(number: int) -> Sequence[Comparison]:
+            if parts:
+                return parts[2 * number : 2 * number + 2]
+            return comparison.divided(self.shares(len(comparison)), splitter(seed, number))
+
+        reached, clusters = [], []
+        with progress("testing on held-out data", splits) as advance:
+            for number in range(splits):
+                shown = _tried(*divided(number), refine=refine)
+                reached.append(shown.log_pvalues)
+                clusters.append(shown.clusters)
                 advance(1)
+        if parts:
+            clusters = _of_common_groups([one.keys for one in parts[::2]], clusters)
+        place = _representative(reached, clusters)
+        if splits > 1:  # splits of a million groups are not kept, but made again
+            shown = _tried(*divided(place), refine=refine)
+        opening, combined = shown.hierarchy.merge_order()[::-1], _combined(reached)
+        log_p, known = np.zeros(opening.size), min(opening.size, combined.size)
+        log_p[opening[:known]] = combined[:known]
         facts: Facts = {"fraction": float(self.fraction), "split": "units" if parts else "thinning", "seed": seed}
-        path = cuts(explored, hierarchy, log_p, refine=refine)
-        return Judged(path, hierarchy, held, explored, facts, comparison.height_name)
+        facts |= {"splits": splits, "shown split": place + 1} if splits > 1 else {}
+        path = cuts(shown.explored, shown.hierarchy, log_p, refine=refine)
+        part = 2 * place + 1 if parts else None
+        return Judged(path, shown.hierarchy, shown.held, shown.explored, facts, comparison.height_name, part)
+
+    def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
+        """Every split of all effects at once, where standard errors are known and there is no tolerance."""
+        if not groups.can_scan or groups.estimates.dof is not None or len(groups) < 2:
+            return None
+        se, k = groups.estimates.errors[:, 0], _counted(self.splits)
+
+        def detects(effects: FloatArray, _: FloatArray | None) -> BoolArray:
+            small = np.zeros(len(effects), dtype=np.int64)
+            for number in range(self.splits):
+                log_p = held_out_log_pvalues(effects[..., 0], se, self.fraction, splitter(seed, number))
+                small += log_p < np.log(alpha * k / self.splits)
+            return small >= k
+
+        return detects
 
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
         """Which part did what."""
         held = float(facts["fraction"])
         how = split_by(facts, comparison)
+        parts = (
+            f"Clusters from {1 - held:.0%} of the data, tested and estimated on the other {held:.0%}; split by {how}"
+        )
+        if "splits" not in facts:
+            return [f"{parts}, seed {facts['seed']}."]
+        splits = int(facts["splits"])
         return [
-            f"Clusters from {1 - held:.0%} of the data, tested and estimated on the other {held:.0%}; "
-            f"split by {how}, seed {facts['seed']}."
+            f"{parts} {splits} times, seed {facts['seed']}. p combines all {splits} splits; clusters and intervals are "
+            "those of one split with a middling p that agrees best with all."
         ]
+
+
+class _Tried(NamedTuple):
+    """One split.
+
+    Attributes:
+        explored: The part that makes the tree.
+        held: The part that is held out.
+        hierarchy: The tree.
+        log_pvalues: Log p of 2, 3, … clusters on the held-out part, while p is below one half.
+        clusters: Its clusters at the usual level by itself, from 0 on; two, where it has none.
+    """
+
+    explored: Comparison
+    held: Comparison
+    hierarchy: Hierarchy
+    log_pvalues: list[float]
+    clusters: IntArray
+
+
+def _tried(explored: Comparison, held: Comparison, *, refine: bool) -> _Tried:
+    held = held.weighted_by(explored)
+    hierarchy = tree_of(explored)
+    opening = hierarchy.merge_order()[::-1]
+    is_open, reached = np.zeros(opening.size, dtype=bool), [-np.inf]
+    own = np.zeros(len(explored), dtype=np.int64)
+    for gap in opening.tolist():
+        is_open[gap] = True
+        clusters = hierarchy.labels(hierarchy.starts(is_open)) - 1
+        clusters = explored.refined(clusters) if refine else clusters
+        log_p = max(reached[-1], held.most_similar(clusters).log_p)
+        if log_p < np.log(_USUAL) or len(reached) == 1:
+            own = clusters
+        if log_p >= EVEN:
+            break
+        reached.append(log_p)
+    return _Tried(explored, held, hierarchy, reached[1:], own)
+
+
+def _of_common_groups(keys: Sequence[Sequence[Key]], clusters: Sequence[IntArray]) -> list[IntArray]:
+    """Clusters of the groups that are in every split: of rows, a group can be too small in some."""
+    common = set(keys[0]).intersection(*keys[1:])
+    return [
+        one[[key in common for key in own]] if len(own) > len(common) else one
+        for own, one in zip(keys, clusters, strict=True)
+    ]
+
+
+def _representative(reached: Sequence[Sequence[float]], clusters: Sequence[IntArray]) -> int:
+    """The split to show: of the half with middling p, the one whose clusters agree best with those of all splits."""
+    first = np.array([log_p[0] if log_p else 0.0 for log_p in reached])
+    by_p, splits = np.argsort(first, kind="stable"), len(reached)
+    middle = by_p[splits // 4 : splits - splits // 4]
+    # From the median outwards, so that of several that agree equally well it is the one nearest to the median.
+    middle = middle[np.argsort(np.abs(2 * np.arange(middle.size) - middle.size + 1), kind="stable")]
+    return int(middle[np.argmax(agreement(clusters)[middle].sum(axis=1))])
+
+
+def agreement(clusters: Sequence[IntArray]) -> FloatArray:
+    """The adjusted Rand index of every two partitions of the same groups, by one product of their indicators."""
+    sizes = [int(one.max(initial=0)) + 1 for one in clusters]
+    starts, groups = np.concatenate(([0], np.cumsum(sizes)[:-1])), clusters[0].size
+    common = np.zeros((sum(sizes), sum(sizes)))
+    for chunk in range(0, groups, _CHUNK):
+        part = np.stack([one[chunk : chunk + _CHUNK] for one in clusters], axis=1) + starts
+        is_in = np.zeros((len(part), sum(sizes)))
+        np.put_along_axis(is_in, part, 1.0, axis=1)
+        common += is_in.T @ is_in
+    squares = np.add.reduceat(np.add.reduceat(common**2, starts, axis=0), starts, axis=1)
+    pairs = (squares - groups) / 2  # of groups that are together in both
+    own, every = np.diag(pairs), max(groups * (groups - 1) / 2, 1.0)
+    expected, most = own[:, None] * own / every, (own[:, None] + own) / 2
+    alike = most - expected < 1e-12 * every  # all in one cluster, or each in its own, in both
+    return np.asarray(np.where(alike, 1.0, (pairs - expected) / np.where(alike, 1.0, most - expected)))
+
+
+def _counted(splits: int) -> int:
+    """How many of the smallest p the rule above looks at."""
+    return ceil(_AGREEING * splits)
+
+
+def _combined(reached: Sequence[Sequence[float]]) -> FloatArray:
+    """Log p of 2, 3, … clusters from those of all splits: the quantile rule above."""
+    splits, levels = len(reached), max(map(len, reached))
+    table = np.zeros((splits, levels))
+    for row, log_p in zip(table, reached, strict=True):
+        row[: len(log_p)] = log_p
+    k = _counted(splits)
+    return np.asarray(np.minimum(np.sort(table, axis=0)[k - 1] + np.log(splits / k), 0.0))

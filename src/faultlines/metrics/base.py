@@ -8,10 +8,12 @@ engines.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from faultlines.rows.request import Columns, Moments
 
     FloatArray = npt.NDArray[np.float64]
+
+P = ParamSpec("P")
 
 
 class Measured(NamedTuple):
@@ -61,6 +65,13 @@ class Measured(NamedTuple):
     mass: FloatArray | None = None
 
 
+class Recipe(NamedTuple):
+    """How a metric was made: the function of that name, and the arguments it was given."""
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric: input columns, the variables formed of them, and the way from moments to estimates.
@@ -86,6 +97,7 @@ class Metric:
         shaped: The variables whose skewness and kurtosis are needed; None for all, where covariances are.
         min_size: What a group needs by default, in every arm.
         products: Places of variables w(x − c), w and c, for every weighted mean about `centred`.
+        recipe: How it was made, where a function of this library made it.
 
     Raises:
         InputError: If it has no inputs, or something is not what it must be.
@@ -114,6 +126,7 @@ class Metric:
     shaped: tuple[int, ...] | None = None
     min_size: float = 10
     products: tuple[tuple[int, int, int], ...] = ()
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         for parameter in ("name", "size_unit"):
@@ -243,6 +256,19 @@ class Metric:
         named |= {"variant": self.arms.column} if self.arms else {}
         named |= {"unit": self.unit} if self.unit else {}
         return named | (self.aggregated.columns() if self.aggregated else {})
+
+
+def recorded(make: Callable[P, Metric]) -> Callable[P, Metric]:
+    """The same function, whose metrics remember what they were made with."""
+    signature = inspect.signature(make)
+
+    @wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Metric:
+        metric = make(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        return replace(metric, recipe=Recipe(make.__name__, tuple(given.items())))
+
+    return made
 
 
 def _is_place(value: object, below: int | None = None) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from faultlines.checks import column as checked_column
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
-from faultlines.metrics.base import Metric
+from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import no_variables, shaped_of, value_variables, weight_input
 from faultlines.metrics.moments import of_difference, of_lift
 from faultlines.rows.request import Aggregated, Arms, Input
@@ -87,6 +87,7 @@ def with_variance(value: Aggregated) -> Aggregated:
     return value
 
 
+@recorded
 def difference(
     value: str | Aggregated,
     *,
@@ -123,6 +124,7 @@ def difference(
     return options.metric("difference", of_difference, value, None)
 
 
+@recorded
 def lift(
     value: str | Aggregated,
     *,
@@ -162,6 +164,7 @@ def lift(
     return options.metric("lift", of_lift, value, None, LOG_RATIO)
 
 
+@recorded
 def ratio_difference(
     numer: str,
     denom: str,
@@ -200,6 +203,7 @@ def ratio_difference(
     return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
 
 
+@recorded
 def ratio_lift(
     numer: str,
     denom: str,

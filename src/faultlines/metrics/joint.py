@@ -10,7 +10,7 @@ import numpy as np
 
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import Scales
-from faultlines.metrics.base import Measured, Metric
+from faultlines.metrics.base import Measured, Metric, recorded
 from faultlines.metrics.moments import mark, reasons
 from faultlines.rows.expressions import formed
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _OF = "__"  # stands between a metric's number and its roles
 
 
+@recorded
 def joint(*metrics: Metric) -> Metric:
     """Several metrics together: groups are similar when they are equal in all of them.
 

@@ -122,7 +122,8 @@ def measure_all(
         split: How rows are divided into independent parts; not at all by default.
 
     Returns:
-        For every metric, one measurement per part.
+        For every metric, one measurement per part. Where rows are divided several times, times in which no group can
+        be used are left out.
 
     Raises:
         InputError: As for `measure`.
@@ -141,8 +142,24 @@ def measure_all(
         if not len(parts[0].keys):
             raise InputError("data", "has no rows", "Give at least one row for each group.")
         wanted = metric.min_size if least is None else least
-        measured.append(measurements(parts, names, metric, wanted, found.by))
+        times = 1 if split is None else split.times
+        measured.append(_every_time(parts, times, names, metric, wanted, found.by))
     return measured
+
+
+def _every_time(
+    parts: Sequence[Grouped], times: int, names: tuple[str, ...], metric: Metric, least: float, by: tuple[Any, ...]
+) -> tuple[Measurement, ...]:
+    """Measurements of rows that were divided several times; a group too small one time can be there the next."""
+    count, made, failed = len(parts) // times, list[Measurement](), list[NoGroupsError]()
+    for time in range(times):
+        try:
+            made += measurements(parts[time * count : (time + 1) * count], names, metric, least, by)
+        except NoGroupsError as error:
+            failed.append(error)
+    if not made:
+        raise failed[0]
+    return tuple(made)
 
 
 def measurements(

@@ -10,7 +10,7 @@ from faultlines.checks import column as checked_column
 from faultlines.checks import number
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import ANSCOMBE
-from faultlines.metrics.base import Metric
+from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import FEW, mean_of, rate_of
 from faultlines.metrics.moments import of_area, of_both_rates
 from faultlines.rows.request import Input
@@ -112,7 +112,7 @@ def _model_rate(name: str, summary: str, outcome: Outcome, size_unit: str = "row
 
     metric.__name__ = metric.__qualname__ = name
     metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=name.replace("_", " "))
-    return metric
+    return recorded(metric)
 
 
 _RATE_DOC = """{summary}
@@ -214,6 +214,7 @@ accuracy = _model_rate("accuracy", "Share of rows predicted right.", _right)
 error_rate = _model_rate("error_rate", "Share of rows predicted wrong.", _wrong)
 
 
+@recorded
 def selection_rate(
     y_pred: str | None = None,
     *,
@@ -246,6 +247,7 @@ def selection_rate(
     return rate_of("selection rate", inputs, partial(_predicted, threshold=threshold), weight)
 
 
+@recorded
 def equalized_odds(
     y_true: str,
     y_pred: str | None = None,
@@ -300,6 +302,7 @@ def _both_rates(c: Columns, threshold: float | None) -> dict[str, Any]:
 _EITHER_SIDE = 10  # positives and negatives an area needs: with fewer, claims rise to twice the level
 
 
+@recorded
 def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) -> Metric:
     """Area under the curve within each group (Mann–Whitney), with DeLong's variance.
 
@@ -340,6 +343,7 @@ def _truth_and_score(c: Columns) -> dict[str, Any]:
     return {"t": c["t"], "s": c["s"]}
 
 
+@recorded
 def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
     """Mean logarithmic loss of predicted probabilities; those of 0 and 1 are kept a double's precision away from it.
 
@@ -364,6 +368,7 @@ def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str 
     return mean_of(f"log loss of {score}", inputs, _logarithmic, weight)
 
 
+@recorded
 def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
     """Mean squared distance of predicted probability and outcome.
 
@@ -388,6 +393,7 @@ def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | N
     return mean_of(f"Brier score of {score}", inputs, _squared, weight)
 
 
+@recorded
 def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
     """Mean predicted probability less share of positives: above zero where the model promises too much.
 
@@ -433,6 +439,7 @@ def _promised(c: Columns) -> Any:
 # --------------------------------------------------------------------------------------------------------- regressions
 
 
+@recorded
 def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
     """Mean of prediction less truth (bias of a regression).
 
@@ -455,6 +462,7 @@ def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric
     return mean_of("mean error", _regression(y_true, y_pred), _error, weight)
 
 
+@recorded
 def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
     """Mean absolute distance of prediction and truth.
 
@@ -477,6 +485,7 @@ def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) 
     return mean_of("mean absolute error", _regression(y_true, y_pred), _absolute_error, weight)
 
 
+@recorded
 def mean_squared_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
     """Mean squared distance of prediction and truth.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import ANSCOMBE
-from faultlines.metrics.base import Metric
+from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.experiment import with_variance
 from faultlines.metrics.forms import FEW, mean_of, no_variables, rate_of, shaped_of, value_variables, weight_input
 from faultlines.metrics.forms import value as value_itself
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["mean", "rate", "ratio"]
 
 
+@recorded
 def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
     """Mean of a column in each group.
 
@@ -46,6 +47,7 @@ def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
     return mean_of(f"mean of {value}", {"x": number}, value_itself, weight)
 
 
+@recorded
 def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | None = None) -> Metric:
     """Share of rows in which a yes/no column is yes.
 
@@ -76,6 +78,7 @@ def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | No
     return rate_of(f"rate of {value}", {"x": binary}, value_itself, weight)
 
 
+@recorded
 def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
     """Ratio of two sums in each group, by the delta method.
 

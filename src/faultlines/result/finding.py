@@ -16,6 +16,7 @@ from faultlines.estimates.labels import labels_of, name_of, reading
 from faultlines.metrics.measure import Split, measure_all
 from faultlines.result.clusters import clusters_of, numbered
 from faultlines.result.explained import explained
+from faultlines.result.multiplicity import AdjustedPath
 from faultlines.result.rest import against_rest
 from faultlines.tree.path import clusters_at
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from faultlines.result.belief import Belief
     from faultlines.result.clusters import Cluster
     from faultlines.result.explained import Explained
-    from faultlines.result.multiplicity import Correction
+    from faultlines.result.multiplicity import Adjustment, Correction
     from faultlines.result.rest import AgainstRest
     from faultlines.result.rules import Population
     from faultlines.rows.bins import Bins
@@ -54,10 +55,12 @@ class Level:
         n_clusters: How many clusters it has.
         pvalue: The smallest α above which at least so many clusters are reported: the adjusted p of its faintest
             split. Zero for the single cluster, which needs no evidence.
+        pvalue_adj: The same, adjusted for the number of results where several were corrected.
     """
 
     n_clusters: int
     pvalue: float
+    pvalue_adj: float
     _path: Path
     _groups: Comparison
 
@@ -85,6 +88,7 @@ class Finding:
         labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
         clusters: The clusters, in that same order.
         readout: The moments behind the estimates, where rows were given.
+        adjustment: How p are adjusted, where this is one of several results that were corrected for their number.
     """
 
     judged: Judged
@@ -97,6 +101,7 @@ class Finding:
     labels: IntArray
     clusters: tuple[Cluster, ...]
     readout: Readout | None = None
+    adjustment: Adjustment | None = None
 
     @classmethod
     def of(
@@ -109,12 +114,14 @@ class Finding:
         dropped: Mapping[str, int] | None = None,
         by: tuple[str | Bins, ...] | None = None,
         readout: Readout | None = None,
+        adjustment: Adjustment | None = None,
     ) -> Self:
         """The result that follows from judged groups, cut at a level."""
         names = judged.reported.attributes if by is None else by
         none = np.empty(0, dtype=np.int64)
         read = readout if readout is not None and len(readout.moments.n) == len(judged.reported) else None
-        return cls(judged, guarantee, alpha, refine, excluded, dropped or {}, names, none, (), read).cut(alpha)
+        made = cls(judged, guarantee, alpha, refine, excluded, dropped or {}, names, none, (), read, adjustment)
+        return made.cut(alpha)
 
     @property
     def groups(self) -> Comparison:
@@ -174,8 +181,24 @@ class Finding:
 
     @property
     def pvalue(self) -> float:
-        """Adjusted p of "all groups are alike"; never zero."""
+        """The p of "all groups are alike" in this result; never zero."""
         return probability(self.log_pvalue)
+
+    @property
+    def log_pvalue_adj(self) -> float:
+        """Natural logarithm of `pvalue_adj`."""
+        return self.claims.log_pvalue
+
+    @property
+    def pvalue_adj(self) -> float:
+        """The same adjusted for the number of results, where several were corrected: below α where clusters differ."""
+        return probability(self.log_pvalue_adj)
+
+    @property
+    def claims(self) -> Path:
+        """The path of partitions with the p that claims are made by: adjusted, where several results were corrected."""
+        path = self.judged.path
+        return path if self.adjustment is None else AdjustedPath(path, self.adjustment)
 
     def at(self, alpha: float) -> Self:
         """The clusters at another level of significance, without computing anything again: O(K).
@@ -191,8 +214,8 @@ class Finding:
         return self.cut(alpha)
 
     def cut(self, alpha: float) -> Self:
-        """The same for a level that follows from another one, as those of many experiments do."""
-        path = self.judged.path
+        """The same for a level that was checked before."""
+        path = self.claims
         partition = path.labels(clusters_at(path, float(np.log(alpha))))
         known = self.population if self.clusters else None
         fixed = self.guarantee.intervals_hold
@@ -202,8 +225,8 @@ class Finding:
     def path(self) -> tuple[Level, ...]:
         """Every partition from one cluster to K, each with the p at which it appears."""
         path = self.judged.path
-        reached = [0.0, *(probability(value) for value in path.log_pvalues)]
-        return tuple(Level(i + 1, p, path, self.groups) for i, p in enumerate(reached))
+        own, adjusted = ([0.0, *map(probability, one.log_pvalues.tolist())] for one in (path, self.claims))
+        return tuple(Level(i + 1, *p, path, self.groups) for i, p in enumerate(zip(own, adjusted, strict=True)))
 
     def against_rest(self, correction: Correction = "holm") -> tuple[AgainstRest, ...]:
         """Every group against all the others together, with p adjusted for the number of groups.
@@ -243,6 +266,9 @@ class Finding:
                 made.update(b"-" if array is None else _nine_digits(array))
         settings = (self.guarantee, self.alpha, self.tolerance, self.refine, self.judged.facts.get("seed"))
         made.update(repr(settings).encode())
+        if self.adjustment is not None:
+            made.update(repr((self.adjustment.correction, self.adjustment.results)).encode())
+            made.update(_nine_digits(np.array([self.log_pvalue_adj])))
         return made.hexdigest()[:16]
 
 
@@ -266,6 +292,14 @@ class Groups(NamedTuple):
     dropped: Mapping[str, int]
     by: tuple[str | Bins, ...]
     readout: Readout | None = None
+    of_parts: tuple[Measurement, ...] = ()
+
+    def reported(self, judged: Judged) -> Groups:
+        """The same with what was left out of, and what is known about, the part of the data that is reported."""
+        if judged.part is None:
+            return self
+        shown = self.of_parts[judged.part]
+        return self._replace(excluded=shown.excluded, dropped=shown.dropped, readout=shown.readout)
 
 
 def groups_of(
@@ -299,13 +333,16 @@ def measured(
     unit = guarantee.unit or getattr(metrics[0], "unit", None)
     if not guarantee.shares(1) or unit is None:
         return [_whole(parts[0], tolerance) for parts in measure_all(data, by, metrics, min_size=min_size)]
-    whole = measure_all(data, by, metrics, min_size=min_size) if guarantee.reports_all_data else None
+    if not guarantee.reports_all_data:
+        split = Split(unit, guarantee.shares(0), seed, guarantee.splits)
+        found = measure_all(data, by, metrics, min_size=min_size, split=split)
+        return [_in_parts(parts, None, tolerance) for parts in found]
     made = []
-    for i, metric in enumerate(metrics):
-        shares = guarantee.shares(0 if whole is None else len(whole[i][0].estimates))
-        split = Split(unit, shares, seed)
+    whole = measure_all(data, by, metrics, min_size=min_size)
+    for metric, (everyone, *_) in zip(metrics, whole, strict=True):
+        split = Split(unit, guarantee.shares(len(everyone.estimates)), seed)
         parts = measure_all(data, by, [metric], min_size=min_size, split=split)[0]
-        made.append(_in_parts(parts, None if whole is None else whole[i][0], tolerance))
+        made.append(_in_parts(parts, everyone, tolerance))
     return made
 
 
@@ -317,14 +354,13 @@ def _whole(found: Measurement, tolerance: float) -> Groups:
 def _in_parts(several: Sequence[Measurement], whole: Measurement | None, tolerance: float) -> Groups:
     found = several[0]
     parts = tuple(comparison_of(part.estimates, tolerance) for part in several)
-    # Of rows in two parts the last is the one that is held out and reported.
-    comparison, readout = parts[0], several[-1].readout
+    comparison, readout = parts[0], found.readout
     if whole is not None:
         known = set(found.estimates.labels)
         keep = np.array([label in known for label in whole.estimates.labels])
         comparison = comparison_of(whole.estimates, tolerance).subset(keep)
         readout = None if whole.readout is None else whole.readout.subset(keep)
-    return Groups(comparison, parts, found.excluded, found.dropped, found.by, readout)
+    return Groups(comparison, parts, found.excluded, found.dropped, found.by, readout, tuple(several))
 
 
 def is_rows(data: object) -> bool:

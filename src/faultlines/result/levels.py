@@ -23,7 +23,7 @@ def levels_of(found: _Found) -> tuple[list[_Found], int, int]:
     Levels are the usual ones, the result's own, and one just above the p of each split, so that every partition of
     the path can be seen. Levels with too many clusters, or out of reach of the draws, are left out.
     """
-    log_p = found.judged.path.log_pvalues
+    log_p = found.claims.log_pvalues
     cuts, skipped = [], 0
     for alpha in _levels(found):
         count = 1 + int(np.searchsorted(log_p, math.log(alpha)))
@@ -38,7 +38,7 @@ def levels_of(found: _Found) -> tuple[list[_Found], int, int]:
 
 
 def _levels(found: Finding) -> list[float]:
-    log_p = found.judged.path.log_pvalues
+    log_p = found.claims.log_pvalues
     seen = log_p[log_p < math.log(0.5)]
     strictest = max(float(seen[0]), math.log(1e-300)) if seen.size else math.log(1e-3)
     levels = {*_USUAL, found.alpha}

@@ -68,7 +68,7 @@ def rest_of(estimates: Estimates, alpha: float, correction: Correction = "holm")
         none = np.full((groups, dims), np.nan)
         return Rest(none, none, none, np.zeros(groups))
     others, of_others = _others(estimates)
-    own = _variances(estimates)
+    own = estimates.covariances
     gap, spread = estimates.values - others, own + of_others
     errors = np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
     if dims == 1 and estimates.dof is not None:
@@ -95,17 +95,11 @@ def _each(alpha: float, count: int) -> float:
     return float(-np.expm1(np.log1p(-alpha) / count))
 
 
-def _variances(estimates: Estimates) -> FloatArray:
-    if estimates.cov is not None:
-        return estimates.cov
-    return np.asarray(estimates.errors[:, :, None] ** 2 * np.eye(estimates.dims))
-
-
 def _others(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     """The precision-weighted mean of all groups but one, for each of them, and its covariance."""
     centre = estimates.values[len(estimates) // 2]
     values = estimates.values - centre
-    weight: FloatArray = np.asarray(np.linalg.inv(_variances(estimates)), dtype=np.float64)
+    weight: FloatArray = np.asarray(np.linalg.inv(estimates.covariances), dtype=np.float64)
     moment: FloatArray = np.einsum("kij,kj->ki", weight, values)
     covariance: FloatArray = np.asarray(np.linalg.inv(of_others(weight)), dtype=np.float64)
     return np.einsum("kij,kj->ki", covariance, of_others(moment)) + centre, covariance

@@ -12,6 +12,7 @@ from faultlines import text
 from faultlines.estimates.labels import labels_of, name_of
 from faultlines.result.explained import explained_notes, explained_words
 from faultlines.result.leftout import left_out_by_value, left_out_words
+from faultlines.result.multiplicity import CORRECTIONS
 from faultlines.result.rest import rest_of
 from faultlines.result.rules import OTHERS
 from faultlines.result.unseen import unseen_words
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
     from faultlines.result.explained import Explained
     from faultlines.result.finding import Finding
     from faultlines.result.leftout import LeftOut
+    from faultlines.result.multiplicity import Adjustment
     from faultlines.result.rest import Rest
     from faultlines.result.rules import Population, Rule
     from faultlines.result.unseen import Unseen
+    from faultlines.rows.bins import Bins
+    from faultlines.tree.path import Path
 
 _SEVERAL = 6  # groups from which on one of them can be said to stand apart from the others
 _MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
@@ -63,11 +67,14 @@ class Summary:
     labels: IntArray
     groups: Comparison
     judged: Judged
+    claims: Path
+    adjustment: Adjustment | None
     guarantee: Guarantee
     refine: bool
     excluded: tuple[Excluded, ...]
     dropped: Mapping[str, int]
     readout: Readout | None
+    by: tuple[str | Bins, ...]
     fingerprint: Callable[[], str]
     _overall: Callable[[], Cluster]
     _explained: Callable[[], tuple[Explained, ...]]
@@ -199,11 +206,14 @@ def summarize(found: Finding, unseen: Callable[[], tuple[Unseen, ...]]) -> Summa
         found.labels,
         found.groups,
         found.judged,
+        found.claims,
+        found.adjustment,
         found.guarantee,
         found.refine,
         found.excluded,
         found.dropped,
         found.readout,
+        found.by,
         lambda: found.fingerprint,
         lambda: found.overall,
         found.explained,
@@ -222,7 +232,8 @@ def _verdict(found: Finding) -> str:
     named = f"{text.count(len(groups))} groups" + ("" if by == "group" else f" by {by}")
     what = "" if groups.measure == "effect" else f" in {groups.measure}"
     what += f" by more than {found.tolerance:g}" if found.tolerance else ""
-    basis = f"{text.p_is(found.log_pvalue)}, {found.guarantee.name}, α = {found.alpha:.3g}"
+    adjusted = "" if found.adjustment is None else f", adjusted {text.p_is(found.log_pvalue_adj)}"
+    basis = f"{text.p_is(found.log_pvalue)}{adjusted}, {found.guarantee.name}, α = {found.alpha:.3g}"
     if len(groups) == 1:
         return f"There is only one group, so there is nothing to compare (p = 1, α = {found.alpha:.3g})."
     alone = [cluster for cluster in found.clusters if len(cluster.members) == 1]
@@ -238,6 +249,9 @@ def _verdict(found: Finding) -> str:
 def _notes(found: Finding) -> list[Note]:
     """What a reader must know beside the table."""
     notes = [Note("method", words) for words in found.guarantee.notes(found.groups, found.judged.facts)]
+    if found.adjustment is not None:
+        how = CORRECTIONS[found.adjustment.correction]
+        notes.append(Note("method", f"The adjusted p allows for {found.adjustment.results:,} results ({how})."))
     if found.rejected and _overlap(found):
         notes.append(
             Note(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faultlines.result.summary import Summary
 
 Columns = dict[str, list[Any]]
-Rows = Literal["groups", "clusters"]
+Rows = Literal["groups", "clusters", "pairs"]
 ARMS = ("control", "treatment")
 _GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible", "excluded")
 _BELIEF_COLUMNS = ("shrunken", "shrunken_lower", "shrunken_upper")
@@ -65,6 +65,15 @@ class Tabular(ABC):
 def dicts_of(columns: Columns) -> list[dict[str, Any]]:
     """Columns as one dictionary per row."""
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def json_text(plain: dict[str, Any], indent: int | None) -> str:
+    """Plain data as JSON."""
+    if indent is not None:
+        problem = "must be a whole number from 0 to 100, or None"
+        checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
+    made = json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+    return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
 
 
 def columns_of(summary: Summary, rows: Rows) -> Columns:
@@ -161,26 +170,39 @@ def _of_arms(summary: Summary) -> Columns:
     return made
 
 
-def _of_attributes(summary: Summary) -> Columns:
-    """A column for each attribute; one that is called like a column of ours gets a longer name."""
+def named_attributes(summary: Summary) -> list[str]:
+    """The column of each attribute; one that is called like a column of ours gets a longer name."""
     taken = {
         name
         for column in (*_GROUP_COLUMNS, *_BELIEF_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
         for name in (column, *_spread(summary, column, []))
     }
+    return _not_taken(summary.groups.attributes, taken)
+
+
+def _of_attributes(summary: Summary) -> Columns:
+    """A column for each attribute."""
     keys = [*summary.groups.keys, *(key_of(left.label) for left in summary.excluded)]
-    return attribute_columns(summary.groups.attributes, keys, taken)
+    return _by_attribute(named_attributes(summary), keys)
 
 
 def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], taken: Set[str]) -> Columns:
     """A column for each attribute of some keys; one whose name is taken gets a longer one."""
-    named: Columns = {}
-    for i, attribute in enumerate(attributes):
+    return _by_attribute(_not_taken(attributes, taken), keys)
+
+
+def _not_taken(attributes: Sequence[str], taken: Set[str]) -> list[str]:
+    named: list[str] = []
+    for attribute in attributes:
         column = _encodable(attribute)
         while column in taken or column in named:
             column += "_"
-        named[column] = _one_type([key[i] for key in keys])
+        named.append(column)
     return named
+
+
+def _by_attribute(names: Sequence[str], keys: Sequence[Key]) -> Columns:
+    return {name: one_type([key[i] for key in keys]) for i, name in enumerate(names)}
 
 
 def _spread(summary: Summary, name: str, values: list[Any]) -> Columns:
@@ -199,16 +221,17 @@ def spread(parts: Sequence[str], name: str, values: list[Any]) -> Columns:
     }
 
 
-def path_of(log_pvalues: Sequence[float]) -> list[dict[str, float]]:
-    """Partitions with the p at which they appear, as far as there is evidence for them."""
-    levels = [{"n_clusters": 1, "pvalue": 0.0}]
-    for i, log_p in enumerate(log_pvalues):
+def path_of(log_pvalues: Sequence[float], adjusted: Sequence[float]) -> list[dict[str, float]]:
+    """Partitions with the p at which they appear, their own and adjusted, as far as there is evidence for them."""
+    levels = [{"n_clusters": 1, "pvalue": 0.0, "pvalue_adj": 0.0}]
+    for i, (log_p, log_adjusted) in enumerate(zip(log_pvalues, adjusted, strict=True)):
         if probability(log_p) < 1:
-            levels.append({"n_clusters": i + 2, "pvalue": probability(log_p)})
+            p, p_adj = probability(log_p), probability(log_adjusted)
+            levels.append({"n_clusters": i + 2, "pvalue": p, "pvalue_adj": p_adj})
     return levels
 
 
-def _one_type(values: list[Any]) -> list[Any]:
+def one_type(values: list[Any]) -> list[Any]:
     """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
     kinds = {type(value) for value in values}
     if kinds == {str}:
@@ -226,15 +249,6 @@ def _encodable(words: str) -> str:
 def _whole(size: float | None) -> float | int | None:
     """A size as a whole number, where it is one."""
     return int(size) if size is not None and size == int(size) else size
-
-
-def json_text(plain: dict[str, Any], indent: int | None) -> str:
-    """Plain data as JSON."""
-    if indent is not None:
-        problem = "must be a whole number from 0 to 100, or None"
-        checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
-    made = json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
-    return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
 
 
 def _library(name: str) -> Any:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines.errors import InputError, shorten
-from faultlines.rows import places
+from faultlines.rows import chance, places
 from faultlines.rows.expressions import formed
 from faultlines.rows.inputs import check, cleaned, source
 from faultlines.rows.keys import not_nan
 from faultlines.rows.request import Grouped, Moments
 from faultlines.rows.shapes import with_shapes
 from faultlines.sources.fetch import fetch, floats
-from faultlines.sources.hashing import part_of_hash, with_hash
 from faultlines.sources.kept import kept
 
 if TYPE_CHECKING:
@@ -83,12 +82,32 @@ class Query:
 
         prepared = self._prepared()
         if self.unit is None:
-            return self._results(self._moments(prepared, [nw.len().alias("rows"), *self._ends()]))
+            counts = [nw.len().alias("rows"), *self._ends()]
+            if self._times == 1:
+                return self._results(self._moments(self._divided(prepared, 0), counts))
+            with kept(prepared) as rows:
+                return self._every_time(rows, counts)[0]
         with kept(self._by_unit(prepared)) as units:
-            table = self._moments(self._usable_units(units), self._unit_counts())
-            found = self._results(table)
+            found, table = self._every_time(self._usable_units(units), self._unit_counts())
             self._check_units(units, table)
             return found
+
+    @property
+    def _times(self) -> int:
+        """How many times rows are divided into parts, or once where they are not."""
+        return self.split.times if self.split else 1
+
+    def _every_time(
+        self, frame: nw.LazyFrame[Any], counts: list[Any]
+    ) -> tuple[list[list[Grouped]], Mapping[str, Column]]:
+        """The results of all times that rows are divided, one after the other, and the table behind the last."""
+        found: list[list[Grouped]] = [[] for _ in self.requests]
+        table: Mapping[str, Column] = {}
+        for time in range(self._times):
+            table = self._moments(self._divided(frame, time), counts)
+            for parts, more in zip(found, self._results(table), strict=True):
+                parts.extend(more)
+        return found, table
 
     # ------------------------------------------------------------------------------------------------------- columns
 
@@ -111,7 +130,7 @@ class Query:
         picked += [expression.alias(name) for name, expression in self.by.fractions().items()]
         frame = rows.frame.select(*picked)
         if self.split and self.unit is None:
-            frame = self._divided(frame)
+            frame = chance.numbered(frame, self.split)
         nulled = []
         for joined, number in self.together.items():
             for place in joined:
@@ -121,13 +140,9 @@ class Query:
                 nulled.append(value.alias(_Used(place, number).name))
         return frame.with_columns(*nulled)
 
-    def _divided(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """With the number of the part a unit falls into."""
-        split = self.split
-        if split is None:
-            return frame
-        hashed = with_hash(frame, "unit", split.seed, "hash")
-        return hashed.with_columns(part_of_hash("hash", split.shares).alias("part")).drop("hash")
+    def _divided(self, frame: nw.LazyFrame[Any], time: int) -> nw.LazyFrame[Any]:
+        """With the number of the part a unit falls into that time."""
+        return frame if self.split is None else chance.divided(frame, self.split, time)
 
     def _counted(self, number: int) -> str:
         """An input whose values are the rows in which all inputs of a set have one."""
@@ -163,7 +178,7 @@ class Query:
         keys = [key for key in self.keyed if key != "part"]
         counts = [nw.col(self._counted(n)).count().alias(f"ok{n}") for n in self.together.values()]
         summed = frame.group_by(*keys, "unit").agg(nw.len().alias("rows"), *counts, *self._ends(), *sums)
-        return self._divided(summed) if self.split else summed
+        return chance.numbered(summed, self.split) if self.split else summed
 
     def _usable_units(self, units: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Values of units that have some; rows without a unit count for nothing."""
@@ -197,6 +212,7 @@ class Query:
         import narwhals as nw
 
         centres, variables, wanted, shaped = [], [], dict[str, Any](), dict[str, None]()
+        self.columns = []
         for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
             names = {role: used.name for role, used in roles.items()}
             for centre, role in request.centred.items():

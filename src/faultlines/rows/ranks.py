@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.rows import places
+from faultlines.rows import chance, places
 from faultlines.rows.inputs import check, cleaned
 from faultlines.rows.keys import not_nan
 from faultlines.rows.request import Grouped, Moments
 from faultlines.sources.fetch import fetch, floats
-from faultlines.sources.hashing import part_of_hash, with_hash
+from faultlines.sources.kept import kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,10 +34,29 @@ def ranked(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[
     The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). The moments have two variables: n are positives
     and negatives, the first mean is the area, and the variances are those of the placements.
     """
+    frame, checks = _prepared(rows, by, request, split)
+    if split is None:
+        return _placed(rows, by, request, frame, checks, 0)
+    with kept(frame) if split.times > 1 else nullcontext(frame) as base:
+        found = []
+        for time in range(split.times):
+            divided = chance.divided(base, split, time)
+            found += _placed(rows, by, request, divided, checks, len(split.shares))
+        return found
+
+
+def _placed(
+    rows: Rows,
+    by: Keys,
+    request: Request,
+    frame: nw.LazyFrame[Any],
+    checks: Mapping[str, tuple[str, str]],
+    count: int,
+) -> list[Grouped]:
+    """The placements of prepared rows, divided into `count` parts or not at all."""
     import narwhals as nw
 
-    keyed = [*by.names, *(["part"] if split else [])]
-    frame, checks = _prepared(rows, by, request, split)
+    keyed = [*by.names, *(["part"] if count else [])]
     counts = [nw.len().alias("rows"), nw.col("ok").cast(nw.Int64).sum().alias("ok")]
     ends = [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in checks for end in ("min", "max")]
     ends += [nw.col(name).max().alias(name) for name in by.fractions()]
@@ -50,14 +70,14 @@ def ranked(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[
     # The groups of both tables in one order: those of the totals, which are all.
     both = {name: _joined(totals[name], summed[name]) for name in by.names}
     groups = places.placed(by, both).groups[len(where.groups) :]
-    parts = places.in_part(summed, len(split.shares) if split else 0)
+    parts = places.in_part(summed, count)
     return [Grouped(where.keys, _moments(summed, groups, part, len(where.keys)), gone) for part in parts]
 
 
 def _prepared(
     rows: Rows, by: Keys, request: Request, split: Split | None
 ) -> tuple[nw.LazyFrame[Any], dict[str, tuple[str, str]]]:
-    """Keys, part, truth and score, whether a row can be used, and the checks: name → role and kind."""
+    """Keys, number of the unit, truth and score, whether a row can be used, and the checks: name → role and kind."""
     import narwhals as nw
 
     picked, needed = by.expressions(), ["t", "s"]
@@ -70,12 +90,11 @@ def _prepared(
     if split:
         unit = rows.keys[split.unit]
         picked.append(not_nan(unit, by.schema[unit]).alias("unit"))
-        needed.append("part")
+        needed.append("unit")
     picked += [expression.alias(name) for name, expression in by.fractions().items()]
     frame = rows.frame.select(*picked)
     if split:
-        hashed = with_hash(frame, "unit", split.seed, "hash")
-        frame = hashed.with_columns(part_of_hash("hash", split.shares).alias("part"))
+        frame = chance.numbered(frame, split)
     usable = ~nw.any_horizontal(*(nw.col(name).is_null() for name in needed), ignore_nulls=False)
     return frame.with_columns(usable.alias("ok")), checks
 

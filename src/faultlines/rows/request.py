@@ -229,11 +229,13 @@ class Split:
         unit: The column whose values stay together.
         shares: The share of each part; they add up to 1.
         seed: The seed of the hash.
+        times: How many times they are divided anew; the parts of the first come first.
     """
 
     unit: str
     shares: Sequence[float]
     seed: int = 0
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines.rows import places
+from faultlines.rows.chance import NUMBER, PRIME, chance, drawn
 from faultlines.rows.keys import Keys
 from faultlines.rows.query import Query
 from faultlines.rows.ranks import ranked
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
     from faultlines.sources.fetch import Column
     from faultlines.sources.frames import Rows
 
-_PRIME = 2**31 - 1
 _ROOM = 50_000_000  # rows × shuffles in one query
 _LESS_ROOM = 10_000_000  # the same where the engine holds them in memory: windows, sorts, Polars
-_NUMBER, _SHUFFLE, _LABEL = "hashed", "shuffle", "label"
+_SHUFFLE, _LABEL = "shuffle", "label"
+_SHUFFLING = 0x5AFE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +85,11 @@ def shuffled(
         made = _Ranking(rows, by, request, how) if request.ranking is not None else _Sums(rows, by, request, how)
         base = open_tables.enter_context(kept(made.base()))
         label = _Arms(base, made.keys, request) if how.arms else _Groups(base, made.keys)
-        factor, shift = _drawn(how)
+        factor, shift = drawn(how.seed, _SHUFFLING, how.runs)
         tables = {_SHUFFLE: np.arange(how.runs), "factor": factor, "shift": shift}
         draws = open_tables.enter_context(kept(beside(base, tables)))
         lookup = open_tables.enter_context(kept(beside(base, label.lookup))) if label.lookup else None
         yield _moments(made, label, relabelled, base, draws, lookup, how.runs)
-
-
-def _drawn(how: Shuffles) -> tuple[places.IntArray, places.IntArray]:
-    """Factor and shift of every shuffle, in a stream of their own."""
-    rng = np.random.default_rng(np.random.SeedSequence(how.seed, spawn_key=(0x5AFE,)))
-    return rng.integers(1, _PRIME, how.runs), rng.integers(0, _PRIME, how.runs)
 
 
 def _moments(
@@ -115,8 +110,8 @@ def _moments(
     for first in range(0, runs, together):
         some = draws.filter((nw.col(_SHUFFLE) >= first) & (nw.col(_SHUFFLE) < first + together))
         wide = used.join(some, how="cross")
-        chance = (nw.col("factor") * nw.col(_NUMBER) + nw.col("shift")) % _PRIME
-        grouped = made.grouped(label.labelled(wide, chance, lookup), label.names, relabelled)
+        falls = chance(nw.col("factor"), nw.col("shift"))
+        grouped = made.grouped(label.labelled(wide, falls, lookup), label.names, relabelled)
         # Groups are in the order of their keys, and the shuffle comes first.
         numbers = np.array([key[0] for key in grouped.keys], dtype=np.int64)
         for number in range(first, min(first + together, runs)):
@@ -144,9 +139,9 @@ class _Groups:
         """All rows; their groups are forgotten."""
         return base.drop(*self._real.names)
 
-    def labelled(self, frame: nw.LazyFrame[Any], chance: Any, lookup: nw.LazyFrame[Any] | None) -> nw.LazyFrame[Any]:
+    def labelled(self, frame: nw.LazyFrame[Any], falls: Any, lookup: nw.LazyFrame[Any] | None) -> nw.LazyFrame[Any]:
         """With the group a row falls into by chance, a number below the prime."""
-        frame = frame.with_columns((chance % self._cells).alias("cell"))
+        frame = frame.with_columns((falls % self._cells).alias("cell"))
         return frame if lookup is None else frame.join(lookup, on="cell", how="inner")
 
 
@@ -174,7 +169,7 @@ class _Arms:
         self.names: Sequence[str] = real.names
         self.lookup: Mapping[str, places.IntArray] = {}
         self._values = list(found.values)
-        self._edge = round(control / max(both, 1.0) * _PRIME)
+        self._edge = round(control / max(both, 1.0) * PRIME)
 
     def usable(self, base: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """The rows of the two variants."""
@@ -182,11 +177,11 @@ class _Arms:
 
         return base.filter(nw.col("arm").is_in(self._values)).drop("arm")
 
-    def labelled(self, frame: nw.LazyFrame[Any], chance: Any, lookup: nw.LazyFrame[Any] | None) -> nw.LazyFrame[Any]:
+    def labelled(self, frame: nw.LazyFrame[Any], falls: Any, lookup: nw.LazyFrame[Any] | None) -> nw.LazyFrame[Any]:
         """With the arm a row falls into by chance, a number below the prime."""
         import narwhals as nw
 
-        return frame.with_columns(nw.when(chance < self._edge).then(nw.lit(0)).otherwise(nw.lit(1)).alias("arm"))
+        return frame.with_columns(nw.when(falls < self._edge).then(nw.lit(0)).otherwise(nw.lit(1)).alias("arm"))
 
 
 # ------------------------------------------------------------------------------------------------ from rows to moments
@@ -199,7 +194,7 @@ class _Numbered(Keys):
         """All keys, and the number."""
         import narwhals as nw
 
-        return [*super().expressions(), nw.col(_NUMBER)]
+        return [*super().expressions(), nw.col(NUMBER)]
 
 
 class _Drawn(Keys):
@@ -239,8 +234,8 @@ class _Sums:
 
         frame = self._query.base()
         if self._request.unit:
-            frame = with_hash_number(frame, "unit", self._how.seed, _NUMBER)
-        return frame.filter(~nw.col(_NUMBER).is_null())
+            frame = with_hash_number(frame, "unit", self._how.seed, NUMBER)
+        return frame.filter(~nw.col(NUMBER).is_null())
 
     def grouped(self, frame: nw.LazyFrame[Any], names: Sequence[str], request: Request) -> Grouped:
         """The moments of rows that have new labels."""
@@ -282,7 +277,7 @@ class _Ranking:
         """The rows, with their keys and numbers."""
         import narwhals as nw
 
-        return self._rows.frame.with_columns(*self.keys.expressions()).filter(~nw.col(_NUMBER).is_null())
+        return self._rows.frame.with_columns(*self.keys.expressions()).filter(~nw.col(NUMBER).is_null())
 
     def grouped(self, frame: nw.LazyFrame[Any], names: Sequence[str], request: Request) -> Grouped:
         """The placements of rows that have new labels."""
@@ -298,5 +293,5 @@ def _with_number(rows: Rows, how: Shuffles) -> Rows:
         frame = with_row_number(frame, column)
     else:
         column = rows.keys[how.unit]
-    numbered = with_hash_number(frame, column, how.seed, _NUMBER)
+    numbered = with_hash_number(frame, column, how.seed, NUMBER)
     return replace(rows, frame=numbered)

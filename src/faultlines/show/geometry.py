@@ -190,7 +190,7 @@ def _runs(labels: IntArray) -> list[tuple[int, int, int]]:
 
 def _line_pvalues(s: Summary, frame: Frame, runs: Sequence[object]) -> list[str]:
     """The p of every line between neighbouring runs, where the runs are the clusters of the tree."""
-    path = s.judged.path
+    path = s.claims
     opened = path.gap_pvalues()[path.open_gaps(len(s.clusters))]
     if not frame.follows_tree or len(opened) != len(runs) - 1:
         return [""] * (len(runs) - 1)

@@ -318,9 +318,6 @@ def _small_error(estimates: Estimates, part: int) -> list[float]:
 def _facts(s: Summary, command: str | None, self_check: str = "") -> list[tuple[str, str]]:
     """How it was computed."""
     facts, tolerance = s.judged.facts, s.groups.tolerance
-    seed = f", seed={facts['seed']}" if "seed" in facts else ""
-    allowed = f", tolerance={tolerance:g}" if tolerance else ""
-    call = f"fl.cluster(…, alpha={s.alpha!r}, guarantee=fl.{s.guarantee!r}{allowed}, refine={s.refine}{seed})"
     told = [("Measured", s.groups.measure), ("Groups by", " × ".join(s.groups.attributes))]
     told += [(name.replace("_", " ").capitalize(), column) for name, column in measured_from(s).items()]
     if s.estimates is not None and s.estimates.scale.name != "identity":
@@ -334,7 +331,19 @@ def _facts(s: Summary, command: str | None, self_check: str = "") -> list[tuple[
     told += [("Tolerance", f"{tolerance:g}")] if tolerance else []
     told += [("Self-check", self_check)] if self_check else []
     told += [("faultlines", version("faultlines")), ("Fingerprint of data and settings", s.fingerprint())]
-    return [*told, ("Reproduce with", command or f"{call}.report(…)")]
+    return [*told, ("Reproduce with", command or f"{_call(s)}.report(…)")]
+
+
+def _call(s: Summary) -> str:
+    """The call that gives the result again."""
+    seed = f", seed={s.judged.facts['seed']}" if "seed" in s.judged.facts else ""
+    allowed = f", tolerance={s.groups.tolerance:g}" if s.groups.tolerance else ""
+    rest = f"guarantee=fl.{s.guarantee!r}{allowed}, refine={s.refine}{seed})"
+    if s.adjustment is None:
+        return f"fl.cluster(…, alpha={s.alpha!r}, {rest}"
+    if s.adjustment.correction == "holm":
+        return f"fl.holm([fl.cluster(…, {rest}, …], alpha={s.alpha!r})[…]"
+    return f"fl.cluster_many(…, alpha={s.alpha!r}, correction={s.adjustment.correction!r}, {rest}[…]"
 
 
 def _caution(s: Summary) -> str:
@@ -422,6 +431,7 @@ def _overview(
             "key": f"r{i}" if i < parts else "",
             "name": names[i],
             "p": text.pvalue(s.log_pvalue),
+            "adjusted": text.pvalue(s.claims.log_pvalue),
             "alpha": alpha_text(s.alpha),
             "clusters": len(s.clusters),
             "groups": text.count(len(s.groups)),
@@ -437,6 +447,7 @@ def _overview(
         "rejected": text.count(sum(s.rejected for s in results) if rejected is None else rejected),
         "only": len(results) - parts,
         "left": left,
+        "is_adjusted": any(s.adjustment is not None for s in results),
         "names": names[:parts],
         "rows": list(_matrix(shown, labels)) if len(labels) <= _MATRIX else [],
         "groups": text.count(len(labels)),

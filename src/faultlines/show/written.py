@@ -11,8 +11,10 @@ import numpy as np
 from faultlines import text
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
+from faultlines.metrics.recipe import plain_recipe
 from faultlines.result.finding import probability
-from faultlines.result.tables import columns_of, dicts_of, path_of
+from faultlines.result.saved import plain_attributes, plain_by
+from faultlines.result.tables import columns_of, dicts_of, named_attributes, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +68,8 @@ def plain_data(s: Summary) -> dict[str, Any]:
         "rejected": s.rejected,
         "pvalue": probability(s.log_pvalue),
         "log10_pvalue": s.log_pvalue / np.log(10),
+        "pvalue_adj": probability(s.claims.log_pvalue),
+        "correction": None if s.adjustment is None else s.adjustment.correction,
         "alpha": s.alpha,
         "n_clusters": len(s.clusters),
         "n_groups": len(s.groups),
@@ -98,8 +102,11 @@ def plain_data(s: Summary) -> dict[str, Any]:
         "overall": _overall(s),
         "reach": [one.to_dict(s.group_labels) for one in s.unseen],
         "measured": measured_from(s),
+        "metric": None if s.readout is None else plain_recipe(s.readout.metric),
+        "by": plain_by(s.by),
+        "attributes": plain_attributes(s.groups.attributes, named_attributes(s), s.groups.keys),
         "dropped": dict(s.dropped),
-        "path": path_of(s.judged.path.log_pvalues.tolist()),
+        "path": path_of(s.judged.path.log_pvalues.tolist(), s.claims.log_pvalues.tolist()),
     }
 
 

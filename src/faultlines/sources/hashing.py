@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 from faultlines.sources import duck
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import narwhals as nw
-
-_DIGITS = 12  # of the hash, for edges between parts
 
 
 def with_hash(frame: nw.LazyFrame[Any], column: str, seed: int, name: str) -> nw.LazyFrame[Any]:
@@ -45,18 +41,6 @@ def with_hash(frame: nw.LazyFrame[Any], column: str, seed: int, name: str) -> nw
         made = native.mutate(**{name: native[name].hexdigest("md5")})
     hashed: nw.LazyFrame[Any] = nw.from_native(made).lazy()
     return hashed
-
-
-def part_of_hash(column: str, shares: Sequence[float]) -> Any:
-    """The number of the part a hash falls into, as an expression; null for null. Hashes compare as text."""
-    import narwhals as nw
-
-    number, reached = nw.lit(0), 0.0
-    for share in shares[:-1]:
-        reached += share
-        edge = f"{min(round(reached * 16**_DIGITS), 16**_DIGITS - 1):0{_DIGITS}x}"
-        number = number + nw.when(nw.col(column) >= edge).then(nw.lit(1)).otherwise(nw.lit(0))
-    return nw.when(~nw.col(column).is_null()).then(number)
 
 
 def _text(column: str, dtype: Any) -> Any:

@@ -11,7 +11,8 @@ from faultlines.sources.hashing import with_hash
 if TYPE_CHECKING:
     import narwhals as nw
 
-_DIGITS = 7  # hexadecimal ones of the hash: 28 bits, so that products with 31 bits fit into 64
+_DIGITS = 7  # hexadecimal ones of the hash
+BITS = 4 * _DIGITS  # of a number, so that products with 31 bits fit into 64
 
 
 def with_hash_number(frame: nw.LazyFrame[Any], column: str, seed: int, name: str) -> nw.LazyFrame[Any]:

@@ -1,0 +1,79 @@
+"""A metric as plain data and back: what was called, with which arguments, so that a saved result can be measured again.
+
+Metrics of the table, and those joined of them, know how they were made. One that a user built by hand does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from faultlines.errors import InputError, did_you_mean, shorten
+from faultlines.metrics.base import Metric
+from faultlines.metrics.experiment import aggregated
+from faultlines.metrics.joint import joint
+from faultlines.metrics.table import METRICS
+from faultlines.rows.request import Aggregated
+
+
+def plain_recipe(metric: Metric) -> dict[str, Any] | None:
+    """How a metric was made, as JSON can hold it; None where that is not known, or an argument is not plain."""
+    if metric.recipe is None:
+        return None
+    arguments = {}
+    for name, value in metric.recipe.arguments:
+        plain = _plain(value)
+        if plain is None and value is not None:
+            return None
+        if plain is not None:
+            arguments[name] = plain
+    return {"name": metric.recipe.name, "arguments": arguments}
+
+
+def _plain(value: Any) -> Any:
+    """An argument as JSON can hold it; None where it cannot."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Aggregated):
+        return {"aggregated": {name: column for name, column in asdict(value).items() if column is not None}}
+    if isinstance(value, tuple) and all(isinstance(one, Metric) for one in value):
+        recipes = [plain_recipe(one) for one in value]
+        return None if None in recipes else recipes
+    return None
+
+
+def metric_of(recipe: Any) -> Metric:
+    """The metric that a recipe of `plain_recipe` makes.
+
+    Raises:
+        InputError: If it is no such recipe.
+    """
+    given = f"metric={shorten(recipe)}"
+    remedy = "Give metric= yourself."
+    if not isinstance(recipe, Mapping) or not isinstance(recipe.get("arguments"), Mapping):
+        raise InputError(given, "does not say how the metric was made", remedy)
+    name, arguments = recipe.get("name"), dict(recipe["arguments"])
+    if name == joint.__name__:
+        several = arguments.get("metrics")
+        return joint(*map(metric_of, several if isinstance(several, list) else ()))
+    if not isinstance(name, str) or name not in METRICS:
+        raise InputError(given, "names no metric", did_you_mean(name, METRICS))
+    for parameter, value in arguments.items():
+        if isinstance(value, Mapping):
+            arguments[parameter] = _aggregated(value.get("aggregated"), given)
+    try:
+        return METRICS[name].function(**arguments)
+    except TypeError as error:
+        raise InputError(given, "has arguments that the metric does not take", remedy) from error
+
+
+def _aggregated(columns: Any, given: str) -> Aggregated:
+    try:
+        return aggregated(**columns)
+    except TypeError as error:
+        raise InputError(given, "names no columns of aggregates", "Give metric= yourself.") from error

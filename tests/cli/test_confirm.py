@@ -1,0 +1,130 @@
+"""`faultlines confirm`: measured as before or as said, and the gate: 0 confirmed, 1 not confirmed, 3 cannot tell."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from faultlines import simulate
+from tests.cli.running import BY, Warm, is_one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIFT = ("--by", "country", "--metric", "lift:revenue", "--variant", "arm", "--control", "A")
+MODEL = ("--by", "country", "--y-true", "label", "--positive", "yes", "--y-pred", "pred")
+GATE = "--fail-unless-confirmed"
+
+
+def estimates_of(path: Path, seed: int, spread: float = 1.0, shuffled: bool = False) -> Path:
+    """Another onboarding experiment, with standard errors `spread` times as large."""
+    made = simulate.onboarding(seed).estimates
+    rng = np.random.default_rng(seed)
+    theta = made.theta + rng.standard_normal(len(made)) * made.se * np.sqrt(spread**2 - 1)
+    if shuffled:
+        theta = 0.02 + rng.standard_normal(len(made)) * made.se
+    frame = pd.DataFrame({"country": made.labels, "lift": theta, "sd": spread * made.se, "users": made.n})
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("spread", "shuffled", "code", "words"),
+    [
+        (1.0, False, 0, "Confirmed: the 3 clusters differ"),
+        (1.0, True, 1, "Not confirmed: 0 of 2 differences between neighbours came back"),
+        (30.0, False, 3, "Cannot tell: the fresh data are too few"),
+    ],
+)
+def test_the_gate(warm: Warm, table: Path, spread: float, shuffled: bool, code: int, words: str) -> None:
+    here = table.parent
+    assert warm("estimates", table, *BY, "--json", "c.json", cwd=here).returncode == 0
+    estimates_of(here / "fresh.csv", 5, spread, shuffled)
+    asked = ("confirm", "c.json", "fresh.csv", "--by", "country", "--estimate", "lift", "--se", "sd", "--n", "users")
+    done = warm(*asked, GATE, "--json", "out.json", cwd=here)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.startswith(words)
+    assert is_one_line(done.stderr) if code == 3 else done.stderr == ""
+    written = json.loads((here / "out.json").read_text(encoding="utf-8"))
+    assert written["headline"] in done.stdout
+    without = warm(*asked, cwd=here)
+    assert (without.returncode, without.stderr, without.stdout) == (0, "", done.stdout)
+    piped = warm(*asked, "--json", "-", cwd=here)
+    assert json.loads(piped.stdout) == written
+
+
+def test_fresh_rows_are_measured_as_before(warm: Warm, shop: Path) -> None:
+    here = shop.parent
+    assert warm("experiment", shop, *LIFT, "--unit", "user_id", "--json", "c.json", cwd=here).returncode == 0
+    before = warm("confirm", "c.json", "shop.csv", GATE, cwd=here)
+    assert (before.returncode, before.stderr) == (0, "")
+    assert before.stdout.startswith("Confirmed: the 2 clusters differ in lift of revenue")
+    said = warm("confirm", "c.json", "sho?.csv", *LIFT, "--unit", "user_id", cwd=here)
+    assert said.stdout == before.stdout
+
+
+def test_one_of_several_metrics(warm: Warm, shop: Path) -> None:
+    here = shop.parent
+    metrics = ("--metric", "true_positive_rate", "--metric", "accuracy")
+    assert warm("model", shop, *MODEL, *metrics, "--json", "c.json", cwd=here).returncode == 0
+    done = warm("confirm", "c.json", "shop.csv", "--metric", "accuracy", cwd=here)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "differ in accuracy" in done.stdout
+    full = warm("confirm", "c.json", "shop.csv", *MODEL, "--metric", "accuracy", cwd=here)
+    assert full.stdout == done.stdout
+    several = warm("confirm", "c.json", "shop.csv", cwd=here)
+    assert several.returncode == 2
+    assert "Name one of its metrics: 'true positive rate', 'accuracy'." in several.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("none.json", "lifts.csv"), "cannot be read (No such file"),
+        (("lifts.csv", "lifts.csv"), "is not JSON, or damaged"),
+        (("half.json", "lifts.csv"), "is not JSON, or damaged"),
+        (("other.json", "lifts.csv"), "is JSON of something else"),
+        (("one.json", "lifts.csv"), "there is only one cluster"),
+        (("c.json", "none.csv", *BY), "none.csv"),
+        (("c.json", "lifts.csv"), "do not say how fresh rows are measured"),
+        (("c.json", "lifts.csv", "--by", "country", "--estimate", "lift"), "needs --by, --estimate and --se"),
+        (("c.json", "lifts.csv", "--estimate", "lift", "--se", "sd"), "needs --by, --estimate and --se"),
+        (("c.json", "lifts.csv", "--by", "country", "--n", "users"), "go with --estimate and --se"),
+        (("c.json", "lifts.csv", "--variant", "arm"), "goes with --metric"),
+        (("c.json", "lifts.csv", "--metric", "lift:x", "--y-true", "arm"), "means nothing to lift:x"),
+        (("c.json", "lifts.csv", "--metric", "lift:x", "--variant", "arm"), "needs --control"),
+        (("c.json", "lifts.csv", "--metric", "clicks"), "not one of 'clicks'"),
+        (("c.json", "-"), "rows are not read from standard input"),
+        (("c.json", "lifts.csv", "--alpha", "2"), "alpha=2"),
+        (("c.json", "lifts.csv", "--json", "c.json"), "is a file that is read"),
+        (("c.json",), "Missing argument"),
+        (("c.json", "unknown.csv", *BY), "none of its groups is in"),
+    ],
+)
+def test_what_cannot_be_confirmed(warm: Warm, table: Path, words: tuple[str, ...], problem: str) -> None:
+    here = table.parent
+    assert warm("estimates", table, *BY, "--json", "c.json", cwd=here).returncode == 0
+    whole = (here / "c.json").read_text(encoding="utf-8")
+    (here / "half.json").write_text(whole[: len(whole) // 2], encoding="utf-8")
+    (here / "other.json").write_text('{"name": "left-pad"}', encoding="utf-8")
+    alike = table.read_text(encoding="utf-8").splitlines()[:2]
+    (here / "alone.csv").write_text("\n".join(alike), encoding="utf-8")
+    assert warm("estimates", "alone.csv", *BY, "--json", "one.json", cwd=here).returncode == 0
+    (here / "unknown.csv").write_text("country,lift,sd\nXX,1,1\nYY,2,1\n", encoding="utf-8")
+    done = warm("confirm", *words, cwd=here)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+    assert is_one_line(done.stderr)
+
+
+def test_no_common_group_cannot_tell(warm: Warm, table: Path) -> None:
+    here = table.parent
+    assert warm("estimates", table, *BY, "--json", "c.json", cwd=here).returncode == 0
+    (here / "unknown.csv").write_text("country,lift,sd\nXX,1,1\nYY,2,1\n", encoding="utf-8")
+    done = warm("confirm", "c.json", "unknown.csv", *BY, GATE, cwd=here)
+    assert done.returncode == 3
+    assert "cannot tell: data: none of its groups is in a cluster" in done.stderr
