@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from faultlines.comparison.invariance import Invariance as Invariance
     from faultlines.comparison.invariance import check_merge_invariance as check_merge_invariance
     from faultlines.comparison.welch import welch as welch
+    from faultlines.decide.mitigate import Threshold as Threshold
+    from faultlines.decide.mitigate import Thresholds as Thresholds
     from faultlines.decide.power import Power as Power
     from faultlines.decide.power import Reach as Reach
     from faultlines.decide.power import power as power
@@ -90,6 +92,7 @@ _HOMES = {
     "result.finding": "Level",
     "result.rules": "Rule",
     "result.selfcheck": "SelfCheck",
+    "decide.mitigate": "Threshold Thresholds",
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",
