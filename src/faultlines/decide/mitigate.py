@@ -271,7 +271,7 @@ def thresholds(
     """Choose the thresholds of all clusters; see `Clustering.thresholds`."""
     rate = _RATES[checks.choice("metric", metric, _RATES)]
     checks.column("score", score)
-    wanted = None if target == "overall" else _checked_target(target)
+    wanted = None if isinstance(target, str) and target == "overall" else _checked_target(target)
     truth = () if rate.outcome is None else (_checked_truth(y_true, metric),)
     request = METRICS[metric].function(*truth, score=score, threshold=threshold, **_label(rate, positive))
     found = find_cuts(
