@@ -42,13 +42,15 @@ RATES = {
 LARGE = 300  # rows behind a rate of a group, for the largest gap between groups
 FEW = 50  # rows to choose a threshold of a group from, below which it is a small group
 LEAST = 200  # rows to train a model of its own on
+SCARCE = 5000  # rows to choose thresholds from, once more, to see what becomes of small groups
 NONE, AS_IS = "no mitigation", "weights without outcomes"
+THRESHOLDS = [f"thresholds for {name} by {whose}" for name, _ in RATES.values() for whose in ("cluster", "group")]
 METHODS = [
     NONE,
     AS_IS,
     "reweighing by cluster",
     "reweighing by group",
-    *(f"thresholds for {name} by {whose}" for name, _ in RATES.values() for whose in ("cluster", "group")),
+    *THRESHOLDS,
     "a model for each cluster",
     "a model for each group",
 ]
@@ -123,55 +125,87 @@ def segmented(parts: Parts, found: fl.Clustering) -> pl.DataFrame:
     return parts.held.with_columns(prediction=pl.Series(score >= 0.5).cast(pl.Int64))
 
 
-def predictions(parts: Parts, found: dict[str, fl.Clustering]) -> dict[str, pl.DataFrame]:
-    """The held-out rows with the predictions of every method."""
-    train, tune, held, trees = parts
-    selected = found["selection_rate"]
-    groups = each_group(selected, train)
-
-    def reweighed(weights: pl.DataFrame) -> pl.DataFrame:
-        score = scores(trained(train, trees, weights["weight"]), held)
-        return held.with_columns(prediction=(score >= 0.5).cast(pl.Int64))
-
-    made = {
-        NONE: held.with_columns(prediction=(pl.col("score") >= 0.5).cast(pl.Int64)),
-        AS_IS: reweighed(selected.weights(train)),
-        "reweighing by cluster": reweighed(selected.weights(train, label="y")),
-        "reweighing by group": reweighed(groups.weights(train, label="y")),
+def reweighed(parts: Parts, found: fl.Clustering, groups: fl.Clustering) -> dict[str, pl.DataFrame]:
+    """Predictions of models trained with weights."""
+    train, held = parts.train, parts.held
+    weights = {
+        AS_IS: found.weights(train),
+        "reweighing by cluster": found.weights(train, label="y"),
+        "reweighing by group": groups.weights(train, label="y"),
     }
+    made = {method: scores(trained(train, parts.trees, own["weight"]), held) for method, own in weights.items()}
+    return {method: held.with_columns(prediction=(score >= 0.5).cast(pl.Int64)) for method, score in made.items()}
+
+
+def cut(held: pl.DataFrame, tune: pl.DataFrame, found: dict[str, fl.Clustering]) -> dict[str, pl.DataFrame]:
+    """Predictions with one threshold, and with those of clusters and groups."""
+    made = {NONE: held.with_columns(prediction=(pl.col("score") >= 0.5).cast(pl.Int64))}
     for rate, (name, _) in RATES.items():
         for whose, clusters in (("cluster", found[rate]), ("group", each_group(found[rate]))):
             chosen = clusters.thresholds(tune, score="score", y_true="y", metric=rate)
             made[f"thresholds for {name} by {whose}"] = chosen.apply(held)
-    made["a model for each cluster"] = segmented(parts, selected)
-    made["a model for each group"] = segmented(parts, groups)
-    return {method: made[method] for method in METHODS}
+    return made
 
 
-def one_split(task: tuple[int, int, int]) -> dict[str, dict[str, float]]:
-    """Everything that is measured of one split: method → name → number."""
+class Split(NamedTuple):
+    """What was measured of one split: method → name → number; and the same with few rows to choose thresholds from."""
+
+    usual: dict[str, dict[str, float]]
+    scarce: dict[str, dict[str, float]]
+
+
+def one_split(task: tuple[int, int, int, int]) -> Split:
     from threadpoolctl import threadpool_limits
 
-    seed, size, trees = task
+    seed, size, trees, scarce = task
     rows = people()
     with threadpool_limits(1):
         parts = split(rows.sample(min(size, len(rows)), seed=0), seed, trees)
-        found = {rate: fl.cluster(parts.tune, BY, metric(rate, score="score", threshold=0.5)) for rate in RATES}
-        return {method: measured(made, parts.tune, found, seed) for method, made in predictions(parts, found).items()}
+        found = clustered(parts.tune)
+        selected, groups = found["selection_rate"], each_group(found["selection_rate"], parts.train)
+        made = cut(parts.held, parts.tune, found) | reweighed(parts, selected, groups)
+        made |= {"a model for each cluster": segmented(parts, selected)}
+        made |= {"a model for each group": segmented(parts, groups)}
+        usual = {m: measured(made[m], parts.tune, found) | found_again(made[m], found) for m in METHODS}
+        few = parts.tune.head(scarce)
+        found = clustered(few)
+        return Split(usual, {m: measured(own, few, found) for m, own in cut(parts.held, few, found).items()})
 
 
-def measured(held: pl.DataFrame, tune: pl.DataFrame, before: dict[str, fl.Clustering], seed: int) -> dict[str, float]:
-    numbers = {"accuracy": (held["prediction"] == held["y"]).mean(), "selected": held["prediction"].mean()}
-    for rate, (_, outcome) in RATES.items():
-        after = fl.cluster(held, BY, metric(rate, y_pred="prediction"), seed=seed)
+def clustered(rows: pl.DataFrame) -> dict[str, fl.Clustering]:
+    return {rate: fl.cluster(rows, BY, metric(rate, score="score", threshold=0.5)) for rate in RATES}
+
+
+def of_outcome(rows: pl.DataFrame, rate: str) -> pl.DataFrame:
+    """The rows a rate is of."""
+    outcome = RATES[rate][1]
+    return rows if outcome is None else rows.filter(pl.col("y") == outcome)
+
+
+def found_again(held: pl.DataFrame, before: dict[str, fl.Clustering]) -> dict[str, float]:
+    """The clusters that are found in the predictions, and what is left between those found before."""
+    numbers: dict[str, float] = {}
+    for rate in RATES:
+        after = fl.cluster(held, BY, metric(rate, y_pred="prediction"))
         numbers[f"{rate} clusters_before"] = before[rate].n_clusters
         numbers[f"{rate} clusters"] = after.n_clusters
         numbers[f"{rate} found"] = observed(after.clusters[-1]) - observed(after.clusters[0])
-        rows, chosen = ((part if outcome is None else part.filter(pl.col("y") == outcome)) for part in (held, tune))
-        fixed = before[rate].assign(rows).drop_nulls("cluster").group_by("cluster").agg(pl.col("prediction").mean())
-        numbers[f"{rate} fixed"] = float(np.ptp(fixed["prediction"].to_numpy()))
-        numbers |= {f"{rate} {name}": value for name, value in by_group(rows, chosen, before[rate]).items()}
-    return {name: float(value) for name, value in numbers.items()}  # type: ignore[arg-type]
+        rows = before[rate].assign(of_outcome(held, rate)).drop_nulls("cluster")
+        fixed = rows.group_by("cluster").agg(pl.col("prediction").mean())["prediction"]
+        numbers[f"{rate} fixed"] = float(np.ptp(fixed.to_numpy()))
+    return numbers
+
+
+def measured(held: pl.DataFrame, tune: pl.DataFrame, before: dict[str, fl.Clustering]) -> dict[str, float]:
+    """Accuracy, the share selected, and the rates of groups."""
+    numbers = {
+        "accuracy": float(np.mean(held["prediction"].to_numpy() == held["y"].to_numpy())),
+        "selected": float(np.mean(held["prediction"].to_numpy())),
+    }
+    for rate in RATES:
+        own = by_group(of_outcome(held, rate), of_outcome(tune, rate), before[rate])
+        numbers |= {f"{rate} {name}": value for name, value in own.items()}
+    return numbers
 
 
 def observed(cluster: fl.Cluster) -> float:
@@ -192,50 +226,61 @@ def by_group(rows: pl.DataFrame, chosen: pl.DataFrame, found: fl.Clustering) -> 
     noise = pl.col("p") * (1 - pl.col("p")) / (pl.col("n") - 1)
     groups = groups.with_columns(squared=(pl.col("p") - overall) ** 2 - noise)
     small = pl.col("chosen_from").fill_null(0) < FEW
-    large = groups.filter(pl.col("n") >= LARGE)["p"]
-    return {
-        "largest": float(np.ptp(large.to_numpy())) if len(large) else 0.0,
-        "small": float(np.mean(groups.filter(small)["squared"].to_numpy())),
-        "large": float(np.mean(groups.filter(~small)["squared"].to_numpy())),
-        "small_groups": float(groups.filter(small).height),
-        "large_groups": float(groups.filter(~small).height),
-    }
+    sizes = {"every": groups, "small": groups.filter(small), "large": groups.filter(~small)}
+    distances = {name: float(np.mean(own["squared"].to_numpy())) if len(own) else 0.0 for name, own in sizes.items()}
+    largest = groups.filter(pl.col("n") >= LARGE)["p"].to_numpy()
+    counts = {f"{name}_groups": float(len(own)) for name, own in sizes.items()}
+    return {"largest": float(np.ptp(largest)) if len(largest) else 0.0} | distances | counts
 
 
 # ------------------------------------------------------------------------------------------------------------ numbers
 
 
 def measure(run: Run) -> Numbers:
-    splits, size, trees = run.either((10, 10**9, 100), (2, 20_000, 10))
-    tasks = [(seed, size, trees) for seed in range(splits)]
-    found = run.each("mitigation", one_split, tasks)
+    splits, size, trees, scarce = run.either((10, 10**9, 100, SCARCE), (2, 20_000, 10, 2000))
+    found = run.each("mitigation", one_split, [(seed, size, trees, scarce) for seed in range(splits)])
     rows = people()
-    methods = {
-        method: {name: of_splits([one[method][name] for one in found], name) for name in found[0][method]}
-        | {"cost": of_splits([one[NONE]["accuracy"] - one[method]["accuracy"] for one in found])}
-        for method in METHODS
-    }
-    pairs = {
-        f"{method} {name}": of_splits(
-            [one[f"{method} by cluster"][name] - one[f"{method} by group"][name] for one in found]
-        )
-        for method in [m.removesuffix(" by cluster") for m in METHODS if m.endswith(" by cluster")]
-        for name in found[0][NONE]
-    }
     return {
         "splits": splits,
         "rows": min(size, len(rows)),
+        "scarce_rows": scarce,
         "groups": rows[BY].unique().height,
         "parts": [*PARTS, 1 - sum(PARTS)],
-        "methods": methods,
-        "cluster_less_group": pairs,
+        "methods": of_methods([one.usual for one in found]),
+        "scarce": of_methods([one.scarce for one in found]),
+        "cluster_less_group": cluster_less_group([one.usual for one in found]),
+        "cluster_less_group_scarce": cluster_less_group([one.scarce for one in found]),
+    }
+
+
+Measured = dict[str, dict[str, float]]
+
+
+def of_methods(found: Sequence[Measured]) -> Numbers:
+    """For each method means over splits, with standard errors; and what accuracy it costs in the same split."""
+    return {
+        method: {name: of_splits([one[method][name] for one in found], name) for name in found[0][method]}
+        | {"cost": of_splits([one[NONE]["accuracy"] - one[method]["accuracy"] for one in found])}
+        for method in found[0]
+    }
+
+
+def cluster_less_group(found: Sequence[Measured]) -> Numbers:
+    """What a method leaves by cluster less what it leaves by group in the same split; distances stay squared."""
+    methods = [method.removesuffix(" by cluster") for method in found[0] if method.endswith(" by cluster")]
+    return {
+        method: {
+            name: of_splits([one[f"{method} by cluster"][name] - one[f"{method} by group"][name] for one in found])
+            for name in found[0][NONE]
+        }
+        for method in methods
     }
 
 
 def of_splits(values: Sequence[float], name: str = "") -> list[float]:
     """Mean over splits and its standard error; squared distances become distances."""
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
-    if name.endswith((" small", " large")):
+    if name.endswith((" every", " small", " large")):
         root = float(np.sqrt(max(mean, 0.0)))
         return [root, error / (2 * root) if root else error**0.5]
     return [mean, error]
