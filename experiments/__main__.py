@@ -1,4 +1,4 @@
-"""`make paper`: every study in turn, then what docs/paper.md shows of them. `--write` does only the latter."""
+"""`make paper` and `make field`: studies in turn, then what the docs show of them. `--write` does only the latter."""
 
 from __future__ import annotations
 
@@ -6,38 +6,47 @@ import argparse
 import sys
 import time
 
-from experiments import accuracy, error, false_positives, homogeneity, mixture, onboarding, power, runtime
-from experiments.common import PAGE, Run, filled
+from experiments import accuracy, error, false_positives, homogeneity, mitigation, mixture, onboarding, power, runtime
+from experiments.common import MITIGATION, PAPER, Page, Run
 
 # Run time first, while nothing else has warmed the machine.
 STUDIES = [
-    module.STUDY for module in (runtime, power, error, false_positives, mixture, onboarding, accuracy, homogeneity)
+    module.STUDY
+    for module in (runtime, power, error, false_positives, mixture, onboarding, accuracy, homogeneity, mitigation)
 ]
+PAGES = [PAPER, MITIGATION]
 
 
-def texts() -> dict[str, str]:
-    """All that the page takes from the studies, from the numbers that are kept."""
-    return {name: text for study in STUDIES for name, text in study.texts(study.kept()).items()}
+def texts(page: Page) -> dict[str, str]:
+    """All that a page takes from the studies, from the numbers that are kept."""
+    own = [study for study in STUDIES if study.page == page]
+    return {name: text for study in own for name, text in study.texts(study.kept()).items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     names = [study.name for study in STUDIES]
-    parser.add_argument("studies", nargs="*", choices=[[], *names], default=[], help="all by default")
-    parser.add_argument("--quick", action="store_true", help="sketches of all studies; nothing kept is changed")
-    parser.add_argument("--write", action="store_true", help="only draw and fill in what is kept in docs/paper")
+    parser.add_argument("studies", nargs="*", choices=[[], *names], default=[], help="those of the paper by default")
+    parser.add_argument("--quick", action="store_true", help="sketches of the studies; nothing kept is changed")
+    parser.add_argument("--write", action="store_true", help="only draw and fill in what is kept in docs")
     parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
     given = parser.parse_args()
     started = time.monotonic()
-    chosen = [study for study in STUDIES if study.name in given.studies or not given.studies]
+    wanted = given.studies or [study.name for study in STUDIES if study.page == PAPER]
+    chosen = [study for study in STUDIES if study.name in wanted]
     for i, study in enumerate([] if given.write else chosen):
         print(f"[{i + 1}/{len(chosen)}] {study.name}, after {time.monotonic() - started:.0f} s", file=sys.stderr)
-        study.run(Run(given.quick, given.jobs))
-    if not given.quick:
-        for study in STUDIES:
-            study.draw(study.kept())
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), texts()), encoding="utf-8")
-        print(f"{PAGE.name} is up to date, after {time.monotonic() - started:.0f} s", file=sys.stderr)
+        if study.skipped():
+            print(study.skipped(), file=sys.stderr)
+        else:
+            study.run(Run(given.quick, given.jobs))
+    if given.quick:
+        return
+    for study in STUDIES:
+        study.draw(study.kept())
+    for page in PAGES:
+        page.write(texts(page))
+        print(f"{page.path.name} is up to date, after {time.monotonic() - started:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

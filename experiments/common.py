@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -18,13 +19,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "paper.md"
-KEPT = ROOT / "docs" / "paper"  # figures and numbers of full runs, in the repository
-TRIED = ROOT / "build" / "paper"  # those of quick runs, which are not kept
 
 Numbers = dict[str, Any]
 _Task = TypeVar("_Task")
 _Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the docs that is filled from the numbers of studies."""
+
+    name: str
+    folder: str  # where in docs those numbers are
+
+    @property
+    def path(self) -> Path:
+        return ROOT / "docs" / f"{self.name}.md"
+
+    @property
+    def kept(self) -> Path:
+        """Figures and numbers of full runs, in the repository."""
+        return ROOT / "docs" / self.folder
+
+    @property
+    def tried(self) -> Path:
+        """Those of quick runs, which are not kept."""
+        return ROOT / "build" / self.folder
+
+    def write(self, texts: Mapping[str, str]) -> None:
+        """Fill in the page anew."""
+        self.path.write_text(filled(self.path.read_text(encoding="utf-8"), texts), encoding="utf-8")
+
+
+PAPER, MITIGATION = Page("paper", "paper"), Page("mitigation", "field")
+
+
+def data_file(name: str) -> Path | None:
+    """A file of public data in the folder that the variable FAULTLINES_DATA names; None where it is not there."""
+    path = Path(os.environ.get("FAULTLINES_DATA", "")) / name
+    return path if os.environ.get("FAULTLINES_DATA") and path.is_file() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +92,19 @@ class Study:
     tables: Callable[[Numbers], dict[str, str]]
     facts: Callable[[Numbers], dict[str, str]]
     figure: Callable[[Numbers], Any]
+    page: Page = PAPER
+    needs: str | None = None  # a file of data that are not ours to pass on
+
+    def skipped(self) -> str | None:
+        """Why it cannot be run here, if it cannot."""
+        if self.needs is None or data_file(self.needs) is not None:
+            return None
+        return f"{self.name} is skipped: {self.needs} is not in the folder that FAULTLINES_DATA names"
 
     def run(self, run: Run) -> Numbers:
         """Measure, and write numbers and figure to where they belong."""
         numbers: Numbers = rounded(self.measure(run))
-        folder = TRIED if run.quick else KEPT
+        folder = self.page.tried if run.quick else self.page.kept
         folder.mkdir(parents=True, exist_ok=True)
         shown = json.dumps(numbers, indent=1, ensure_ascii=False, allow_nan=False)
         # One line for each innermost list or object: short enough to read, and small changes make small diffs.
@@ -72,13 +113,13 @@ class Study:
         self.draw(numbers, folder)
         return numbers
 
-    def draw(self, numbers: Numbers, folder: Path = KEPT) -> None:
+    def draw(self, numbers: Numbers, folder: Path | None = None) -> None:
         """The figure, from the numbers alone."""
-        styled(self.figure(numbers)).save(str(folder / f"{self.name}.svg"))
+        styled(self.figure(numbers)).save(str((folder or self.page.kept) / f"{self.name}.svg"))
 
     def kept(self) -> Numbers:
         """The numbers of the last full run."""
-        numbers: Numbers = json.loads((KEPT / f"{self.name}.json").read_text(encoding="utf-8"))
+        numbers: Numbers = json.loads((self.page.kept / f"{self.name}.json").read_text(encoding="utf-8"))
         return numbers
 
     def texts(self, numbers: Numbers) -> dict[str, str]:
@@ -92,6 +133,9 @@ class Study:
         parser.add_argument("--quick", action="store_true", help="a sketch in under a minute; nothing kept is changed")
         parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
         given = parser.parse_args()
+        if self.skipped():
+            print(self.skipped(), file=sys.stderr)
+            return
         numbers = self.run(Run(given.quick, given.jobs))
         for name, text in self.texts(numbers).items():
             print(f"{name}\n{text}" if name.startswith("table") else f"{name}: {text}")
@@ -111,7 +155,7 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
 
     def anew(found: re.Match[str]) -> str:
         if found[1] not in texts:
-            raise KeyError(f"{PAGE.name} asks for {found[1]!r}, which no study makes")
+            raise KeyError(f"a page asks for {found[1]!r}, which no study of it makes")
         return f"<!-- {found[1]} -->{texts[found[1]]}<!-- end -->"
 
     return re.sub(r"<!-- ((?:table|fact): [^>]+?) -->(.*?)<!-- end -->", anew, page, flags=re.DOTALL)

@@ -791,6 +791,27 @@ def of_results() -> Iterator[Case]:
         frame = pd.DataFrame({"group": ["a", "b", "c"]})
         yield from cases("assign", parameter, _plain(found.assign, frame=frame), wrong)
         yield from cases("weights", parameter, _plain(found.weights, frame=frame), wrong)
+    scored = pd.DataFrame(
+        {"group": ["a", "b", "c"] * 2, "s": [0.1, 0.9] * 3, "y": [0, 0, 0, 1, 1, 1], "t": list("abcdef")}
+    )
+    yield from cases(
+        "weights", "label", _plain(found.weights, frame=scored), NOT_A_COLUMN | {"by": "group", "none": "z"}
+    )
+    chosen = _plain(found.thresholds, frame=scored, score="s", y_true="y", metric="true_positive_rate")
+    no_frames = {k: v for k, v in _NOT_FRAMES.items() if k not in {"other groups", "lists"}}
+    no_files = {k: v for k, v in no_frames.items() if k not in {"text", "empty text", "path"}}
+    yield from cases("thresholds", "frame", chosen, no_files | {"other groups": scored.assign(group="z")})
+    for parameter in ("score", "y_true"):
+        yield from cases("thresholds", parameter, chosen, NOT_A_COLUMN | {"none": None, "there": "z", "words": "t"})
+    yield from cases("thresholds", "metric", chosen, NOT_TEXT | {"none": None, "unknown": "accuracy", "empty": ""})
+    yield from cases(
+        "thresholds", "target", chosen, NOT_A_NUMBER | {"none": None, "two": 2, "minus": -0.1, "word": "mean"}
+    )
+    yield from cases("thresholds", "threshold", chosen, NOT_A_NUMBER | {"none": None})
+    made = found.thresholds(scored, score="s")
+    for parameter in ("frame", "column"):
+        wrong = no_frames if parameter == "frame" else NOT_A_COLUMN | {"none": None, "taken": "s", "case": "GROUP"}
+        yield from cases("apply", parameter, _plain(made.apply, frame=scored), wrong)
     for name, frame in _OTHER_FRAMES.items():
         yield Case(f"assign frame: {name}", "group", lambda frame=frame: found.assign(frame))
         yield Case(f"weights frame: {name}", "group", lambda frame=frame: found.weights(frame))

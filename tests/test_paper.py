@@ -16,8 +16,9 @@ from scipy.optimize import Bounds, minimize
 from scipy.special import logsumexp
 
 import faultlines as fl
-from experiments import accuracy, baselines, common, homogeneity
-from experiments.__main__ import STUDIES, texts
+from experiments import accuracy, baselines, common, homogeneity, mitigation
+from experiments.__main__ import PAGES, STUDIES, texts
+from experiments.__main__ import main as run_studies
 from experiments.power import experiment
 from faultlines import simulate
 from tests.single import own_errors
@@ -194,25 +195,33 @@ def test_rows_and_estimates_of_the_papers_example_are_the_same_people() -> None:
 # ----------------------------------------------------------------------------------------------------------- the page
 
 
-def test_tables_and_numbers_of_the_page_are_those_that_were_measured() -> None:
-    page = common.PAGE.read_text(encoding="utf-8")
-    assert common.filled(page, texts()) == page, "run `python -m experiments --write`"
-    shown = set(re.findall(r"<!-- (table: [^>]+?) -->", page))
-    assert shown == {name for name in texts() if name.startswith("table")}, "every table is shown"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_and_numbers_of_the_page_are_those_that_were_measured(page: common.Page) -> None:
+    written, made = page.path.read_text(encoding="utf-8"), texts(page)
+    assert common.filled(written, made) == written, "run `python -m experiments --write`"
+    shown = set(re.findall(r"<!-- (table: [^>]+?) -->", written))
+    assert shown == {name for name in made if name.startswith("table")}, "every table is shown"
     for study in STUDIES:
-        assert f"](paper/{study.name}.svg)" in page
-        assert "<svg" in (common.KEPT / f"{study.name}.svg").read_text(encoding="utf-8")
+        if study.page == page:
+            assert f"]({page.folder}/{study.name}.svg)" in written
+            assert "<svg" in (page.kept / f"{study.name}.svg").read_text(encoding="utf-8")
 
 
-def test_numbers_in_sentences_are_the_papers_or_come_from_a_study() -> None:
-    """Outside the markers stand only the paper's own figures, settings of the studies, and figures of speech."""
-    page = common.PAGE.read_text(encoding="utf-8")
-    typed = re.sub(r"<!-- ((?:table|fact): [^>]+?) -->.*?<!-- end -->", "", page, flags=re.DOTALL)
+# Outside the markers stand only the paper's own figures, settings of the studies, and figures of speech.
+TYPED = {
+    "paper": "2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2 0.01 0.05 0.5 40 50 102 999 1,000",
+    "mitigation": "",
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_numbers_in_sentences_are_settings_or_come_from_a_study(page: common.Page) -> None:
+    typed = page.path.read_text(encoding="utf-8")
+    typed = re.sub(r"^```.*?^```", "", typed, flags=re.DOTALL | re.MULTILINE)  # examples are run by themselves
+    typed = re.sub(r"<!-- ((?:table|fact): [^>]+?) -->.*?<!-- end -->", "", typed, flags=re.DOTALL)
     typed = re.sub(r"<!-- typed: .*?<!-- end -->", "", typed, flags=re.DOTALL)
     numbers = set(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?%?", typed))
-    of_the_paper = set("2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2".split())
-    settings = set("0.01 0.05 0.5 40 50 102 999 1,000".split())
-    assert numbers <= of_the_paper | settings, numbers - of_the_paper - settings
+    assert numbers <= set(TYPED[page.name].split()), numbers - set(TYPED[page.name].split())
 
 
 def test_what_the_page_says_in_words_is_so() -> None:
@@ -286,7 +295,7 @@ def test_the_library_knows_none_of_the_rivals() -> None:
 
 
 def test_a_study_runs_by_its_path_and_keeps_its_hands_off_the_page() -> None:
-    kept = {path: path.read_bytes() for path in common.KEPT.iterdir()}
+    kept = {path: path.read_bytes() for path in common.PAPER.kept.iterdir()}
     done = subprocess.run(
         [sys.executable, "experiments/onboarding.py", "--quick", "--jobs", "1"],
         cwd=ROOT,
@@ -296,4 +305,21 @@ def test_a_study_runs_by_its_path_and_keeps_its_hands_off_the_page() -> None:
     )
     assert "| calibrated |" in done.stdout
     assert "onboarding: 1 of 1" in done.stderr
-    assert {path: path.read_bytes() for path in common.KEPT.iterdir()} == kept
+    assert {path: path.read_bytes() for path in common.PAPER.kept.iterdir()} == kept
+
+
+def test_a_study_whose_data_are_not_there_is_skipped_with_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = "mitigation is skipped: acs_income_with_model_preds.parquet is not in the folder that FAULTLINES_DATA names"
+    for folder in (None, str(tmp_path), ""):
+        monkeypatch.delenv("FAULTLINES_DATA", raising=False)
+        if folder is not None:
+            monkeypatch.setenv("FAULTLINES_DATA", folder)
+        monkeypatch.setattr(sys, "argv", ["mitigation.py", "--quick"])
+        mitigation.STUDY.main()
+        assert capsys.readouterr() == ("", f"{said}\n")
+        monkeypatch.setattr(sys, "argv", ["experiments", "mitigation", "--quick"])
+        run_studies()
+        assert said in capsys.readouterr().err
+    assert mitigation.STUDY.kept()["splits"] >= 5

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from faultlines.decide.confirm import ConfirmedCluster as ConfirmedCluster
     from faultlines.decide.confirm import ConfirmedPair as ConfirmedPair
     from faultlines.decide.confirm import confirm as confirm
+    from faultlines.decide.mitigate import Threshold as Threshold
+    from faultlines.decide.mitigate import Thresholds as Thresholds
     from faultlines.decide.power import Power as Power
     from faultlines.decide.power import Reach as Reach
     from faultlines.decide.power import power as power
@@ -102,6 +104,7 @@ _HOMES = {
     "decide.certificate": "Certificate Standing",
     "decide.certify": "certify",
     "decide.confirm": "Confirmation ConfirmedCluster ConfirmedPair confirm",
+    "decide.mitigate": "Threshold Thresholds",
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",

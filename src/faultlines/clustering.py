@@ -11,11 +11,11 @@ import numpy as np
 
 from faultlines import checks, files, text
 from faultlines.decide.certificate import Certificate
+from faultlines.decide.mitigate import Members, thresholds, weighted
 from faultlines.decide.unseen import unseen_of
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.labels import match
 from faultlines.guarantees.choose import guarantee_of
-from faultlines.result.finding import Finding, groups_of, is_rows, known_groups, measured
+from faultlines.result.finding import Finding, groups_of, is_rows, measured
 from faultlines.result.levels import levels_of
 from faultlines.result.multiplicity import adjustments
 from faultlines.result.selfcheck import SelfCheck
@@ -25,10 +25,10 @@ from faultlines.rows.attach import attach
 from faultlines.show import written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
     from os import PathLike
 
-    from faultlines.estimates.estimates import IntArray
+    from faultlines.decide.mitigate import Thresholds
     from faultlines.estimates.labels import Key
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
@@ -103,6 +103,10 @@ class Clustering(Finding, Tabular):
 
     # ------------------------------------------------------------------------------------------------ back to rows
 
+    @cached_property
+    def _members(self) -> Members:
+        return Members.of(self)
+
     def assign(self, frame: Frame, column: str = "cluster") -> Frame:
         """The frame with the cluster of each row as a new column, in the frame's own type.
 
@@ -121,44 +125,93 @@ class Clustering(Finding, Tabular):
         """
 
         def clusters(groups: Sequence[Key], _: Sequence[float]) -> list[float]:
-            return [float(c) if c else np.nan for c in self._clusters_of(groups).tolist()]
+            return [float(c) if c else np.nan for c in self._members.clusters_of(groups).tolist()]
 
         made: Frame = attach(frame, self.by, clusters, column, whole=True)
         return made
 
-    def weights(self, frame: Frame, column: str = "weight") -> Frame:
-        """The frame with training weights that even out the clusters as a new column.
+    def weights(self, frame: Frame, column: str = "weight", *, label: str | None = None) -> Frame:
+        """The frame with training weights as a new column, in the frame's own type.
 
-        Every cluster gets the same total weight and the rows an average of 1: a row of a cluster with N_j of the N rows
-        in m clusters weighs N/(m N_j). Rows without a cluster weigh 1.
+        With `label`, outcomes are independent of clusters among the weighted rows (reweighing, Kamiran and Calders): a
+        row weighs P(cluster) P(label) / P(cluster, label), so that a model learns from each cluster the same share of
+        every outcome. Without it only the sizes of clusters are evened out: with N_j of the N rows in m clusters a row
+        weighs N/(m N_j). That does not reduce differences between clusters; docs/mitigation.md has figures.
+
+        Rows have an average weight of 1. Rows without a cluster weigh 1, rows without an outcome have no weight.
 
         Args:
             frame: A frame with the columns the groups were made of.
             column: The name of the new column.
+            label: The column of outcomes, with two values or more.
 
         Returns:
             The frame with one column more.
 
         Raises:
-            InputError: If none of its groups was clustered, or a key reads like several groups.
+            InputError: If none of its groups was clustered, a key reads like several groups, or some cluster lacks one
+                of the outcomes.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> found = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+            >>> rows = pl.DataFrame({"group": ["a", "a", "a", "b"] * 2, "hired": [0, 0, 1, 1, 0, 0, 1, 0]})
+            >>> found.weights(rows, label="hired")["weight"].to_list()[:4]
+            [0.9375, 0.9375, 1.125, 0.75]
         """
+        return weighted(self._members, frame, column, label)
 
-        def even(groups: Sequence[Key], rows: Sequence[float]) -> list[float]:
-            whose = self._clusters_of(groups)
-            sizes = np.bincount(whose, weights=np.asarray(rows), minlength=self.n_clusters + 1)
-            present = np.count_nonzero(sizes[1:])
-            share = np.divide(sizes[1:].sum() / max(present, 1), sizes, out=np.ones_like(sizes), where=sizes > 0)
-            share[0] = 1.0
-            return [float(weight) for weight in share[whose]]
+    def thresholds(
+        self,
+        frame: object,
+        *,
+        score: str,
+        y_true: str | None = None,
+        metric: str = "selection_rate",
+        target: str | float = "overall",
+        threshold: float = 0.5,
+        positive: Hashable = None,
+    ) -> Thresholds:
+        """A threshold for every cluster, so that a metric of the model is the same in all of them.
 
-        made: Frame = attach(frame, self.by, even, column, whole=False)
-        return made
+        Choose them on rows the model was not trained on. A threshold by group may not be allowed where groups are of
+        people: ask before using it.
 
-    def _clusters_of(self, groups: Sequence[Key]) -> IntArray:
-        """The cluster of each group of a frame; 0 where it has none."""
-        places = match(groups, self.groups.keys)
-        known_groups(groups, places)
-        return np.append(self.labels, 0)[places]
+        Args:
+            frame: Rows with scores: a frame, or the path, paths or glob of csv or parquet files.
+            score: The column of scores; rows at or above the threshold of their cluster are selected.
+            y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1. Not
+                needed for the selection rate.
+            metric: ``"selection_rate"``, ``"true_positive_rate"``, ``"false_positive_rate"``,
+                ``"true_negative_rate"`` or ``"false_negative_rate"``.
+            target: The value it shall have in every cluster. ``"overall"``: what it is in all rows with `threshold`.
+            threshold: The one threshold that was used so far.
+            positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+
+        Returns:
+            The thresholds, with the metric before and after; `apply` makes predictions with them.
+
+        Raises:
+            InputError: If a column is missing or holds something else, or a cluster has no rows the metric is about.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> found = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+            >>> rows = pl.DataFrame({"group": ["a", "b"] * 4, "score": [0.1, 0.3, 0.2, 0.6, 0.3, 0.8, 0.6, 0.9]})
+            >>> chosen = found.thresholds(rows, score="score")
+            >>> chosen.gap_before, chosen.gap, [one.threshold for one in chosen.clusters]
+            (0.5, 0.0, [0.25, 0.7])
+        """
+        return thresholds(
+            self._members,
+            frame,
+            score=score,
+            y_true=y_true,
+            metric=metric,
+            target=target,
+            threshold=threshold,
+            positive=positive,
+        )
 
     # ---------------------------------------------------------------------------------------------------- to look at
 

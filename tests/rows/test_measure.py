@@ -405,6 +405,34 @@ def test_clusters_and_weights_go_back_to_the_rows(engine: str, tmp_path: Path, s
         found.assign(data, column="revenue")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "engine", ["pandas", "pandas nullable", "polars", "polars lazy", "pyarrow", "duckdb", "ibis", "spark"]
+)
+def test_reweighing_and_thresholds_are_the_same_everywhere(engine: str, tmp_path: Path, sparks: dict[str, Any]) -> None:
+    table = rows()
+    spark = spark_session("local[2]") if engine in SPARK and sparks else None
+    data = in_engine(table, engine, tmp_path, spark)
+    found = fl.cluster(table, by=["country", "premium"], metric=fl.mean("revenue"), alpha=0.9, min_size=100)
+    assert found.excluded
+    chosen, reference = (
+        found.thresholds(frame, score="score", y_true="label", metric="true_positive_rate") for frame in (data, table)
+    )
+    assert chosen.to_dicts() == reference.to_dicts()
+    assert (chosen.unknown, chosen.missing) == (reference.unknown, reference.missing)
+    made, expected = (
+        to_pandas(chosen.apply(found.weights(frame, column="w", label="label")))
+        .sort_values(["user", "revenue", "score", "visits"])[["w", "prediction"]]
+        .to_numpy(dtype=float)
+        for frame in (data, table)
+    )
+    assert made == pytest.approx(expected, rel=1e-15, nan_ok=True)
+    cluster = found.assign(table)["cluster"].to_pandas().fillna(0).to_numpy(dtype=int)
+    thresholds = np.array([chosen.overall, *(one.threshold for one in chosen.clusters)])
+    predicted = chosen.apply(table)["prediction"].to_numpy()
+    assert (predicted == (table["score"].to_numpy() >= thresholds[cluster])).all()
+
+
 def to_pandas(frame: Any) -> pd.DataFrame:
     if isinstance(frame, pd.DataFrame):
         return frame

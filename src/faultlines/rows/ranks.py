@@ -34,7 +34,7 @@ def ranked(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[
     The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). The moments have two variables: n are positives
     and negatives, the first mean is the area, and the variances are those of the placements.
     """
-    frame, checks = _prepared(rows, by, request, split)
+    frame, checks = prepared(rows, by, request, split)
     if split is None:
         return _placed(rows, by, request, frame, checks, 0)
     with kept(frame) if split.times > 1 else nullcontext(frame) as base:
@@ -57,12 +57,10 @@ def _placed(
     import narwhals as nw
 
     keyed = [*by.names, *(["part"] if count else [])]
-    counts = [nw.len().alias("rows"), nw.col("ok").cast(nw.Int64).sum().alias("ok")]
-    ends = [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in checks for end in ("min", "max")]
-    ends += [nw.col(name).max().alias(name) for name in by.fractions()]
-    totals = fetch(frame.group_by(*keyed).agg(*counts, *ends))
+    largest = [nw.col(name).max().alias(name) for name in by.fractions()]
+    totals = fetch(frame.group_by(*keyed).agg(*counts_of(checks), *largest))
     by.settle(totals)
-    _check_values(rows, request, totals, checks)
+    check_values(rows, request, totals, checks)
     where = places.placed(by, totals)
     everyone = places.compared(totals, None, len(where.groups))
     gone = places.dropped(floats(totals["rows"]), floats(totals["ok"]), everyone, None)
@@ -74,13 +72,13 @@ def _placed(
     return [Grouped(where.keys, _moments(summed, groups, part, len(where.keys)), gone) for part in parts]
 
 
-def _prepared(
-    rows: Rows, by: Keys, request: Request, split: Split | None
+def prepared(
+    rows: Rows, by: Keys, request: Request, split: Split | None = None
 ) -> tuple[nw.LazyFrame[Any], dict[str, tuple[str, str]]]:
-    """Keys, number of the unit, truth and score, whether a row can be used, and the checks: name → role and kind."""
+    """Keys, number of the unit, inputs by role, whether a row can be used, and the checks: name → role and kind."""
     import narwhals as nw
 
-    picked, needed = by.expressions(), ["t", "s"]
+    picked, needed = by.expressions(), [*request.inputs]
     checks: dict[str, tuple[str, str]] = {}
     for role, wanted in request.inputs.items():
         made = cleaned(rows, wanted, wanted.parameter or role)
@@ -99,9 +97,18 @@ def _prepared(
     return frame.with_columns(usable.alias("ok")), checks
 
 
-def _check_values(
+def counts_of(checks: Mapping[str, tuple[str, str]]) -> list[Any]:
+    """Aggregates of prepared rows: how many there are, how many can be used, and the ends of what is checked."""
+    import narwhals as nw
+
+    counts = [nw.len().alias("rows"), nw.col("ok").cast(nw.Int64).sum().alias("ok")]
+    return counts + [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in checks for end in ("min", "max")]
+
+
+def check_values(
     rows: Rows, request: Request, totals: Mapping[str, Column], checks: Mapping[str, tuple[str, str]]
 ) -> None:
+    """Refuse inputs that hold what they must not hold, by those aggregates."""
     for role, wanted in request.inputs.items():
         ends = {
             kind: [totals[f"{end}_{name}"] for end in ("min", "max")]
