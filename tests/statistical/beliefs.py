@@ -62,7 +62,7 @@ def cells() -> list[Cell]:
     """Two to four clusters 2 to 6 standard errors apart, equal and unequal shares and standard errors."""
     made = [
         Cell(levels, shares, groups, profile)
-        for (levels, shares), groups, profile in product(ARRANGED, (20, 40, 102, 300), _PROFILES)
+        for (levels, shares), groups, profile in product(ARRANGED, (20, 40, 102), _PROFILES)
     ]
     return made + [Cell(levels, shares, 40, "equal", 10.0) for levels, shares in ARRANGED[2:]]
 
@@ -242,7 +242,7 @@ def shrinkage(cell: Cell, runs: int) -> dict[str, Any]:
 
 
 def _levels(cell: Cell) -> dict[str, Any]:
-    return described(cell, 200)
+    return described(cell, 150)
 
 
 def _shrinkage(cell: Cell) -> dict[str, Any]:
