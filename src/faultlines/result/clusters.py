@@ -165,6 +165,8 @@ def clusters_of(
     names, ordered = labels_of(groups.keys), order.tolist()
     partition = Partition(population or Population(groups.keys, groups.attributes, groups.n), labels)
     pooled = Pooled(groups, labels - 1, alpha, readout, fixed, all_people)
+    if readout is not None:
+        _ = pooled.observed  # here, so that a metric of one's own that cannot do it fails before it is printed
     return labels, tuple(
         Cluster(
             tuple(names[i] for i in ordered[start:end]), None if sizes is None else sizes[c], c + 1, partition, pooled
