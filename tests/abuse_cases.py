@@ -474,7 +474,6 @@ def of_power() -> Iterator[Case]:
     yield from cases("power", "seed", call, _SEEDS)
     rates: Any = fl.binomial([1, 5, 9], 10).estimates
     yield Case("power gap: beyond rates", "gap", lambda: fl.power(rates, gap=1.0, runs=20))
-    wide = fl.Estimates(np.zeros((3, 2)), np.ones((3, 2)))
     yield Case("power spread: no n", "spread", lambda: fl.power(three(n=None), spread=1.0, runs=20))
     for scale in (1e-90, 1e90, 1e-300, 1e300):
         for gap in (None, 1e-300, 1e300):

@@ -12,6 +12,7 @@ from faultlines.comparison.choose import equal_effects
 from faultlines.decide.certify import shares_of
 from faultlines.decide.contrasts import critical_of, effects_of
 from faultlines.decide.power import Trial
+from faultlines.errors import InputError
 from faultlines.estimates.labels import labels_of
 from faultlines.result.unseen import Unseen
 
@@ -35,7 +36,10 @@ def unseen_of(found: Finding) -> tuple[Unseen, ...]:
         return ()
     share = shares_of(estimates, found.readout)[0]
     tail = float(ndtr(-critical_of(estimates, share, found.alpha, _seed(found), sides=2)))
-    seen = _seen(found, estimates)
+    try:
+        seen = _seen(found, estimates)
+    except InputError:  # gaps that would be seen lie beyond what estimates can be
+        seen = None
     halves, one = ([None] * estimates.dims,) * 2 if seen is None else seen
     made = []
     for i, effect in enumerate(effects_of(estimates, share)):

@@ -30,6 +30,7 @@ _DOUBT = 1e-3  # chance of a spread of the means up to which all of it is taken 
 _FARTHEST = 4.0  # standard errors that a mean may be off by chance
 _STRAIGHT = 1e-4  # skewness and excess kurtosis that are none
 _ROOT = 0.2  # power of the variances on which they are pulled together
+_NONE = 1e-6  # of the common variance, below which a group has none of its own
 _ROUNDING = 1e-24  # variance of equal values, beside their square
 _MOST = 1e6  # degrees of freedom of a common variance
 
@@ -154,7 +155,9 @@ def _pulled(variance: FloatArray, target: FloatArray, own: FloatArray) -> tuple[
     prior = 2 / spread if spread > _ALIKE else _MOST
     # On the scale of a root: a variance that is clearly a hundredth of the common one is not lifted by a share of that.
     together = (prior * target**_ROOT + own * variance**_ROOT) / (prior + own)
-    return np.asarray(together ** (1 / _ROOT)), np.asarray(prior + own)
+    # Values that are all the same say nothing about how small their variance is.
+    plain = (prior * target + own * variance) / (prior + own)
+    return np.asarray(np.where(variance > _NONE * target, together ** (1 / _ROOT), plain)), np.asarray(prior + own)
 
 
 def _noise(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
