@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -115,6 +116,50 @@ def test_tolerance_and_degrees_of_freedom_cost_power() -> None:
     assert fl.power(se, runs=150, tolerance=1.0).smallest > plain + 0.8
     few = fl.power(fl.Estimates(np.zeros(10), se, dof=4), runs=60, guarantee=fl.Calibrated(draws=99))
     assert few.smallest > plain
+
+
+@pytest.mark.parametrize(("groups", "dof"), [(2, 5), (10, 6)])
+def test_estimated_errors_as_in_a_plain_loop(groups: int, dof: int) -> None:
+    se, rng = np.linspace(0.7, 1.3, groups), np.random.default_rng(5)
+    effects = np.repeat([0.0, 3.0], groups // 2)
+    plan, quick = fl.Estimates(np.zeros(groups), se, dof=dof), fl.Calibrated(draws=100)
+    found = fl.power(plan, gap=3.0, split=effects / 3, runs=150, guarantee=quick)
+    detected = 0
+    for seed in range(120):
+        seen = se * np.sqrt(rng.chisquare(dof, groups) / dof)
+        estimates = fl.Estimates(effects + se * rng.standard_normal(groups), seen, dof=dof)
+        detected += fl.cluster(estimates, guarantee=quick, seed=seed).rejected
+    assert found.detected == pytest.approx(detected / 120, abs=0.16)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_several_effects_differ_one_at_a_time(correlation: float) -> None:
+    cov = np.array([[1.0, correlation], [correlation, 1.0]])
+    plan = fl.Estimates(np.zeros((10, 2)), None, cov=np.tile(cov, (10, 1, 1)), parts=["first", "second"])
+    quick = fl.Calibrated(draws=100)
+    found = fl.power(plan, gap=2.5, split=np.repeat([0.0, 1.0], 5), runs=120, guarantee=quick)
+    rng, root, detected = np.random.default_rng(1), np.linalg.cholesky(cov), 0
+    for seed in range(120):
+        theta = rng.standard_normal((10, 2)) @ root.T
+        theta[5:, 1] += 2.5
+        detected += fl.cluster(fl.Estimates(theta, None, cov=plan.cov), guarantee=quick, seed=seed).rejected
+    assert found.directions[3].detected == pytest.approx(detected / 120, abs=0.17)
+    assert [(reach.part, reach.direction) for reach in found.directions] == [
+        (part, direction) for part in ("first", "second") for direction in ("lower", "higher")
+    ]
+    assert len(found.smallest) == 2
+    assert "Smallest gap in second detected with chance 80%" in str(found)
+
+
+def test_rows_are_planned_with() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"g": rng.integers(0, 5, 2000), "y": rng.integers(0, 2, 2000), "p": rng.integers(0, 2, 2000)})
+    measured = fl.measure(frame, "g", fl.rate("p")).estimates
+    assert fl.power(frame, "g", fl.rate("p"), runs=100) == fl.power(measured, runs=100)
+    odds = fl.power(frame, "g", fl.equalized_odds("y", "p"), runs=100)
+    assert max(odds.smallest) < 0.3
+    alone = fl.power(frame, "g", fl.true_positive_rate("y", "p"), runs=100).smallest
+    assert odds.smallest[0] == pytest.approx(alone, rel=0.25)
 
 
 @pytest.mark.parametrize(
