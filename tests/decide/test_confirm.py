@@ -222,7 +222,7 @@ def test_a_saved_result_says_how_fresh_rows_are_measured(metric: fl.Metric, by: 
     saved = old.to_json(indent=None)
     for found in (fl.confirm(old, rows), fl.confirm(path, rows), fl.confirm(saved, rows)):
         for kind in ("clusters", "pairs", "groups"):
-            for one, other in zip(found.to_dicts(kind), expected.to_dicts(kind), strict=True):  # type: ignore[arg-type]
+            for one, other in zip(found.to_dicts(kind), expected.to_dicts(kind), strict=True):
                 assert one == {
                     name: pytest.approx(value, rel=1e-6) if isinstance(value, float) else value
                     for name, value in other.items()
