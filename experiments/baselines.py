@@ -379,7 +379,7 @@ _GUARANTEED: dict[str, Callable[[fl.Estimates, int], fl.Clustering]] = {
     "calibrated, step-down": lambda estimates, seed: fl.cluster(
         estimates, guarantee=fl.Calibrated(draws=999, stepdown=True), seed=seed
     ),
-    "holdout": lambda estimates, seed: fl.cluster(estimates, guarantee="holdout", seed=seed),
+    "holdout": lambda estimates, seed: fl.cluster(estimates, guarantee=fl.Holdout(splits=1), seed=seed),
 }
 _ALONE: dict[str, Callable[[FloatArray, FloatArray], Fit]] = {
     "optimal partition, BIC": optimal_partition,

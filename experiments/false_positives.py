@@ -32,7 +32,7 @@ PROFILES: dict[simulate.Profile, str] = {
 GUARANTEES: dict[str, fl.Bonferroni | fl.Calibrated | fl.Holdout] = {
     "literal": fl.Bonferroni(),
     "calibrated": fl.Calibrated(draws=999, scan=False),
-    "holdout": fl.Holdout(),
+    "holdout": fl.Holdout(splits=1),
 }
 METHODS = [*GUARANTEES, "mixture, BIC", "mixture, AIC"]
 

@@ -32,7 +32,7 @@ def measure(run: Run) -> Numbers:
         "literal": partial(fl.cluster, one.estimates, guarantee="bonferroni", refine=False),
         "calibrated": partial(fl.cluster, one.estimates),
         "calibrated, 999 draws": partial(fl.cluster, one.estimates, guarantee=fl.Calibrated(draws=999, scan=False)),
-        "holdout": partial(fl.cluster, one.estimates, guarantee="holdout"),
+        "holdout": partial(fl.cluster, one.estimates, guarantee=fl.Holdout(splits=1)),
         "mixture, BIC": partial(baselines.mixtures, [one.estimates], ["bic"]),
         "optimal partition, BIC": partial(baselines.optimal_partition, theta, se),
         "k-means, silhouette": partial(baselines.kmeans, theta, se),

@@ -5,7 +5,7 @@ gives a p that is valid on its own, and they are combined into one that is valid
 
     p = (S/k) · p_(k),    the k-th smallest of the S p, k = ⌈γ S⌉,
 
-the quantile rule of Meinshausen, Meier and Bühlmann (2009) with γ fixed at 1/10. Proof: p < α says that k splits or more
+the quantile rule of Meinshausen, Meier and Bühlmann (2009) with γ fixed at 1/10. Proof: where p < α, k splits or more
 have a p below kα/S. On average at most S · kα/S = kα splits have so small a p although nothing differs, so by Markov
 the chance of k of them or more is at most α. This holds for m = 2, 3, … clusters at once, because each split tests them
 in that order.
