@@ -33,7 +33,7 @@ GUARANTEES: dict[str, fl.Bonferroni | fl.Calibrated | fl.Holdout] = {
     "literal": fl.Bonferroni(),
     "calibrated": fl.Calibrated(),
     "top merge": baselines.TOP_MERGE,
-    "holdout": fl.Holdout(),
+    "holdout": fl.Holdout(splits=1),
 }
 METHODS = [*GUARANTEES, "mixture, BIC", "mixture, AIC"]
 

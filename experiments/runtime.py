@@ -38,7 +38,7 @@ def measure(run: Run) -> Numbers:
         "literal": partial(fl.cluster, one.estimates, guarantee="bonferroni", refine=False),
         "calibrated": partial(anew, fl.Calibrated()),
         "top merge": partial(anew, fl.Calibrated(scan=False)),
-        "holdout": partial(anew, fl.Holdout()),
+        "holdout": partial(anew, fl.Holdout(splits=1)),
         "mixture, BIC": partial(baselines.mixtures, [one.estimates], ["bic"]),
         "optimal partition, BIC": partial(baselines.optimal_partition, theta, se),
         "k-means, silhouette": partial(baselines.kmeans, theta, se),

@@ -21,7 +21,7 @@ _GUARANTEED: dict[str, Callable[[fl.Estimates, int], fl.Clustering]] = {
     "calibrated": lambda estimates, seed: fl.cluster(estimates, seed=seed),
     "calibrated, not refined": lambda estimates, seed: fl.cluster(estimates, refine=False, seed=seed),
     "top merge": lambda estimates, seed: fl.cluster(estimates, guarantee=TOP_MERGE, seed=seed),
-    "holdout": lambda estimates, seed: fl.cluster(estimates, guarantee="holdout", seed=seed),
+    "holdout": lambda estimates, seed: fl.cluster(estimates, guarantee=fl.Holdout(splits=1), seed=seed),
 }
 _ALONE: dict[str, Callable[[FloatArray, FloatArray], Fit]] = {
     "optimal partition, BIC": optimal_partition,

@@ -269,7 +269,7 @@ def test_holdout_tests_two_three_and_more_clusters_in_that_order(refine: bool) -
             assert oracles.partition_of(level.labels.tolist()) == oracles.partition_of(labels.tolist())
 
 
-@pytest.mark.parametrize("splits", [1, 2, 5, 6, 25])
+@pytest.mark.parametrize("splits", [1, 2, 11, 25])
 def test_several_splits_are_combined_by_their_quantile(splits: int) -> None:
     """Written out: every split judged on its own, the k-th smallest p times S/k, clusters of the most typical split."""
     for seed in range(2):
@@ -282,7 +282,7 @@ def test_several_splits_are_combined_by_their_quantile(splits: int) -> None:
             for number in range(splits)
         ]
         found = fl.cluster(estimates, guarantee=fl.Holdout(fraction=0.4, splits=splits), seed=seed)
-        k = math.ceil(splits / 5)
+        k = math.ceil(splits / 10)
         for level in found.path()[1:]:
             every = sorted(math.exp(one.path.log_pvalues[level.n_clusters - 2]) for one in alone)
             assert level.pvalue == pytest.approx(min(1.0, every[k - 1] * splits / k))

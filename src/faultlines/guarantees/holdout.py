@@ -5,7 +5,7 @@ gives a p that is valid on its own, and they are combined into one that is valid
 
     p = (S/k) · p_(k),    the k-th smallest of the S p, k = ⌈γ S⌉,
 
-the quantile rule of Meinshausen, Meier and Bühlmann (2009) with γ fixed at 1/5. Proof: p < α says that k splits or more
+the quantile rule of Meinshausen, Meier and Bühlmann (2009) with γ fixed at 1/10. Proof: where p < α, k splits or more
 have a p below kα/S. On average at most S · kα/S = kα splits have so small a p although nothing differs, so by Markov
 the chance of k of them or more is at most α. This holds for m = 2, 3, … clusters at once, because each split tests them
 in that order.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from faultlines.tree.hierarchy import Hierarchy
 
 SPLITS = 25
-_AGREEING = 0.2  # share of the splits whose p counts; measured beside others in docs/guarantees.md
+_AGREEING = 0.1  # share of the splits whose p counts; measured beside others in docs/guarantees.md
 _USUAL = 0.05  # the level of the clusters by which splits are compared
 _MOST_SPLITS = 10_000
 _CHUNK = 50_000  # groups at a time
@@ -51,8 +51,8 @@ class Holdout(Defaults):
 
     On the held-out part, "all pairs of clusters differ" is tested for m = 2, 3, … clusters in that order, each at full
     α, until one fails; the adjusted p of a level is the largest up to it. The order is fixed beforehand, so the chance
-    of any false rejection is α. This is done for several random splits: p is five times the 20% quantile of theirs,
-    which is valid however they depend on each other, and hardly depends on the seed.
+    of any false rejection is α. This is done for several random splits: p is ten times the 10% quantile of theirs,
+    which is valid however they depend on each other, and depends far less on the seed.
 
     The partition, its estimates and its intervals are those of one split: of the half with middling p, the one whose
     clusters agree best with those of all splits. Its estimates come from its held-out part, which did not choose the

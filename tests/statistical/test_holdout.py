@@ -1,0 +1,166 @@
+"""Several splits of a holdout: false claims, power, how much the seed decides, and the intervals that are shown."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.guarantees.base import splitter
+from faultlines.guarantees.halves import held_out_log_pvalues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.statistical
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def pvalues(levels: list[float], sizes: list[int], profile: simulate.Profile, runs: int, splits: int) -> Floats:
+    """The p of every split, (runs, splits), of data sets with these true levels."""
+    groups = sum(sizes)
+    rng = np.random.default_rng([groups, int(10 * max(levels))])
+    se = simulate.standard_errors(groups, profile, np.random.default_rng(5))
+    theta = np.repeat(levels, sizes) + se * rng.standard_normal((runs, groups))
+    log_p = [held_out_log_pvalues(theta, se, 0.5, splitter(1, number)) for number in range(splits)]
+    return np.maximum(np.exp(np.stack(log_p, axis=1)), 1e-300)
+
+
+def quantile(p: Floats, share: float) -> Floats:
+    k = math.ceil(share * p.shape[1])
+    return np.asarray(np.sort(p, axis=1)[:, k - 1] * p.shape[1] / k)
+
+
+def adaptive(p: Floats, least: float = 0.05) -> Floats:
+    """Meinshausen, Meier and Bühlmann, with the best quantile from 5% on."""
+    splits = p.shape[1]
+    k = np.arange(max(1, math.ceil(least * splits)), splits + 1)
+    return np.asarray((1 - math.log(least)) * np.min(np.sort(p, axis=1)[:, k - 1] * splits / k, axis=1))
+
+
+# Ways to combine p that are valid whatever their dependence.
+RULES: dict[str, Callable[[Floats], Floats]] = {
+    "one split": lambda p: p[:, 0],
+    "twice the median": lambda p: quantile(p, 0.5),
+    "5 × 20% quantile": lambda p: quantile(p, 0.2),
+    "10 × 10% quantile": lambda p: quantile(p, 0.1),
+    "adaptive quantile": adaptive,
+    "e × geometric mean": lambda p: math.e * np.exp(np.log(p).mean(axis=1)),
+    "harmonic mean": lambda p: math.e * math.log(max(p.shape[1], 2)) / np.mean(1 / p, axis=1),
+    "mean of e-values": lambda p: 1 / np.mean(0.5 / np.sqrt(p), axis=1),
+}
+TRUTHS: dict[str, tuple[list[float], list[int], simulate.Profile]] = {
+    "nothing, 21": ([0.0], [21], "equal"),
+    "nothing, 102": ([0.0], [102], "lognormal"),
+    "halves of 21, 2 se": ([0.0, 2.0], [10, 11], "equal"),
+    "halves of 21, 3 se": ([0.0, 3.0], [10, 11], "equal"),
+    "halves of 102, 1.5 se": ([0.0, 1.5], [51, 51], "equal"),
+    "one of 21, 5 se": ([0.0, 5.0], [20, 1], "equal"),
+}
+
+
+def claimed(p: Floats, rule: str, splits: int) -> tuple[float, float]:
+    """The share of data sets with claims, and that in which two seeds disagree about it."""
+    batches = p.shape[1] // splits
+    claims = np.stack([RULES[rule](p[:, b * splits : (b + 1) * splits]) < 0.05 for b in range(batches)], axis=1)
+    share = claims.mean(axis=1)
+    return float(claims.mean()), float(np.mean(2 * share * (1 - share))) * batches / (batches - 1)
+
+
+def test_ways_to_combine_splits() -> None:
+    """The table of docs/guarantees.md: claims, and disagreement of two seeds, of every rule with 25 splits."""
+    runs, found = 800, dict[tuple[str, str], tuple[float, float]]()
+    for truth, how in TRUTHS.items():
+        p = pvalues(*how, runs, 100)
+        for rule in RULES:
+            found[truth, rule] = claimed(p, rule, 1 if rule == "one split" else 25)
+            print(f"{truth}, {rule}: claimed {found[truth, rule][0]:.3f}, seeds disagree {found[truth, rule][1]:.3f}")
+    for rule in RULES:
+        for truth in ("nothing, 21", "nothing, 102"):
+            assert found[truth, rule][0] <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
+    chosen = "10 × 10% quantile"
+    for truth in list(TRUTHS)[2:]:
+        assert found[truth, chosen][0] > found[truth, "one split"][0] + 0.04
+        assert found[truth, chosen][1] < 0.5 * found[truth, "one split"][1]
+        for rule in set(RULES) - {"one split", chosen}:
+            assert found[truth, chosen][0] >= found[truth, rule][0] - 0.01, (truth, rule)
+
+
+def test_more_splits_leave_less_to_the_seed() -> None:
+    for truth in ("halves of 21, 2 se", "halves of 102, 1.5 se"):
+        p = pvalues(*TRUTHS[truth], 800, 200)
+        shares = []
+        for splits in (1, 5, 10, 25, 50, 100):
+            claims, disagree = claimed(p, "10 × 10% quantile", splits)
+            print(f"{truth}, {splits} splits: claimed {claims:.3f}, two seeds disagree in {disagree:.3f}")
+            shares.append(disagree)
+        assert shares[0] > 0.3
+        assert shares[3] < 0.16
+        assert shares[5] < 0.11
+
+
+@pytest.mark.parametrize("kind", ["known", "dof 8", "rates", "two"])
+def test_false_claims_of_the_default(kind: str) -> None:
+    """The guarantee itself, with its 25 splits, from one effect to two, known and estimated errors, and counts."""
+    rng, runs, claims = np.random.default_rng(0), 250, 0
+    for i in range(runs):
+        data: Any
+        if kind == "rates":
+            trials = rng.integers(200, 1200, 21)
+            data = fl.binomial(rng.binomial(trials, 0.2), trials)
+        elif kind == "two":
+            data = fl.Estimates(rng.standard_normal((15, 2)), np.ones((15, 2)))
+        else:
+            data = simulate.null(21, profile="lognormal", dof=8.0 if kind == "dof 8" else None, seed=rng).estimates
+        claims += fl.cluster(data, guarantee="holdout", seed=i).rejected
+    print(f"holdout of 25 splits, {kind}: {claims / runs:.3f} of {runs}")
+    assert claims / runs <= 0.05
+
+
+@pytest.mark.parametrize("apart", [1.5, 2.0, 3.0, 6.0])
+def test_intervals_of_the_split_that_is_shown(apart: float) -> None:
+    """Coverage, bias of the difference, and agreement with the truth: one split, and the most typical of 25."""
+    truth = np.repeat([0.0, apart], [11, 10])
+    rng = np.random.default_rng(int(10 * apart))
+    made: dict[int, list[tuple[float, float, float]]] = {1: [], 25: []}
+    for i in range(300):
+        data = fl.Estimates(truth + rng.standard_normal(21), np.ones(21))
+        for splits, several in made.items():
+            found = fl.cluster(data, guarantee=fl.Holdout(splits=splits), seed=i)
+            if found.n_clusters < 2:
+                continue
+            means = [float(truth[found.labels == c].mean()) for c in range(1, found.n_clusters + 1)]
+            effects = [cluster.effects[0] for cluster in found.clusters]
+            inside = [e.lower <= mean <= e.upper for e, mean in zip(effects, means, strict=True)]
+            bias = effects[-1].estimate - effects[0].estimate - (means[-1] - means[0])
+            several.append((float(np.mean(inside)), bias, float(adjusted_rand_score(truth, found.labels))))
+    for splits, several in made.items():
+        cover, bias, agreement = np.mean(several, axis=0)
+        print(
+            f"{apart} se apart, {splits} splits: {len(several)} of 300 claimed, intervals cover {cover:.3f}, "
+            f"difference off by {bias:+.2f}, adjusted Rand index {agreement:.2f}"
+        )
+    cover, bias, agreement = np.mean(made[25], axis=0)
+    assert cover >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / (2 * len(made[25])))
+    assert agreement > np.mean(made[1], axis=0)[2] - 0.02
+    if apart >= 3:
+        assert abs(bias) < 0.25
+
+
+def test_finer_clusters_than_there_are() -> None:
+    """Two clusters that are there: a pair of clusters that are alike is reported in no more than α of the runs."""
+    for low, high in ((10, 11), (18, 3)):
+        for apart in (2.0, 4.0, 8.0):
+            effects, rng, false, runs = np.repeat([0.0, apart], [low, high]), np.random.default_rng(low), 0, 150
+            for i in range(runs):
+                data = fl.Estimates(effects + rng.standard_normal(low + high), np.ones(low + high))
+                found = fl.cluster(data, guarantee="holdout", seed=i)
+                means = [round(float(effects[found.labels == c].mean()), 9) for c in range(1, found.n_clusters + 1)]
+                false += len(set(means)) < len(means)
+            print(f"{low} + {high} groups, {apart} apart: clusters that are alike reported in {false / runs:.3f}")
+            assert false / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
