@@ -242,11 +242,11 @@ def shrinkage(cell: Cell, runs: int) -> dict[str, Any]:
 
 
 def _levels(cell: Cell) -> dict[str, Any]:
-    return described(cell, 150)
+    return described(cell, 100)
 
 
 def _shrinkage(cell: Cell) -> dict[str, Any]:
-    return shrinkage(cell, 100)
+    return shrinkage(cell, 60)
 
 
 def main() -> None:
