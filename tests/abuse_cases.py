@@ -474,6 +474,15 @@ def of_power() -> Iterator[Case]:
     yield from cases("power", "seed", call, _SEEDS)
     rates: Any = fl.binomial([1, 5, 9], 10).estimates
     yield Case("power gap: beyond rates", "gap", lambda: fl.power(rates, gap=1.0, runs=20))
+    wide = fl.Estimates(np.zeros((3, 2)), np.ones((3, 2)), n=9)
+    yield Case("power spread: two effects", "effects", lambda: fl.power(wide, spread=1.0, runs=20))
+    rows = _plain(
+        fl.power, data=pd.DataFrame({"g": ["a", "b"] * 9, "x": range(18)}), by="g", metric=fl.mean("x"), runs=20
+    )
+    yield from cases("power", "by", rows, NOT_A_COLUMN | {"unknown": "zz"})
+    yield from cases("power", "metric", rows, NOT_TEXT | {"text": "mean"})
+    yield from cases("power", "min_size", rows, NOT_A_NUMBER | {"minus": -1, "large": 10})
+    yield from cases("power", "min_size", call, {"without rows": 5})
     yield Case("power spread: no n", "spread", lambda: fl.power(three(n=None), spread=1.0, runs=20))
     for scale in (1e-90, 1e90, 1e-300, 1e300):
         for gap in (None, 1e-300, 1e300):
@@ -917,11 +926,48 @@ def of_self_checks() -> Iterator[Case]:
     yield from cases("self_check", "data", call, not_rows | {"none": None, "estimates": three()})
 
 
+def of_certificates() -> Iterator[Case]:
+    call = _plain(fl.certify, data=three(), gap=1.0)
+    gaps = {key: value for key, value in NOT_A_NUMBER.items() if key not in {"list", "array", "range"}}
+    yield from cases("certify", "gap", call, gaps | {"none": None, "minus": -1, "two": [1.0, 2.0], "range": range(2)})
+    ratios = {key: value for key, value in NOT_POSITIVE.items() if key not in {"list", "array"}}
+    above = fl.Estimates([1.0, 2.0], [0.1, 0.1])
+    yield from cases("certify as ratio", "gap", _plain(call, data=above, ratio=True), ratios | {"one": 1, "two": 2.0})
+    against = NOT_TEXT | {
+        "unknown": "zz",
+        "none": None,
+        "empty": "",
+        "tuple": ("a", "b"),
+        "place": 0,
+        "near": "over all",
+    }
+    yield from cases("certify", "against", call, against)
+    yield from cases("certify", "ratio", call, NOT_A_FLAG)
+    yield from cases("certify", "adverse", call, NOT_TEXT | {"unknown": "worse", "empty": "", "capital": "Low"})
+    yield from cases("certify", "alpha", call, NOT_A_LEVEL)
+    yield from cases("certify", "seed", call, _SEEDS)
+    yield from cases("certify", "min_size", call, NOT_A_NUMBER | {"minus": -1, "large": 101})
+    not_rows = {key: value for key, value in NONSENSE.items() if key != "frame"}
+    yield from cases("certify", "data", call, not_rows | {"none": None, "one": fl.Estimates([1.0], [1.0])})
+    rows = _plain(
+        fl.certify, data=pd.DataFrame({"g": ["a", "b"] * 9, "x": range(18)}), by="g", metric=fl.mean("x"), gap=1
+    )
+    yield from cases("certify", "by", rows, NOT_A_COLUMN | {"none": None, "unknown": "zz"})
+    yield from cases("certify", "metric", rows, NOT_TEXT | {"none": None, "text": "mean"})
+    for scale in (1e-90, 1e90, 1e-300, 1e300):
+        yield Case(
+            f"certify data: {scale:g}",
+            "",
+            lambda scale=scale: fl.certify(fl.Estimates([scale, -scale], [scale, scale]), gap=scale),
+            may_hold=True,
+        )
+
+
 def api() -> list[Case]:
     """All cases of the Python interface."""
     sources = (
         of_estimates, of_clustering, of_guarantees, of_many, of_power, of_comparisons, of_metrics, of_results,
-        of_sequential, of_simulations, of_self_checks, of_confirm,
+        of_sequential, of_simulations, of_self_checks, of_confirm, of_certificates,
     )  # fmt: skip
     return [case for source in sources for case in source()]
 

@@ -124,6 +124,21 @@ def _together() -> Iterator[Command]:
     yield Command([*ESTIMATES, "--json", "o.svg", "--plot", "./o.svg"])
     yield Command([*EXPERIMENT, "--metric", "lift:x"])
     yield Command([*EXPERIMENT, "--joint"])
+    for value in ("-1", "nan", "inf", "x", "", "1e400"):
+        yield Command([*ESTIMATES, "--certify", value])
+    for wrong in ("--ratio", "--reference zz", "--adverse worse", "--reference a --ratio --certify"):
+        yield Command([*ESTIMATES, "--certify", "0.5", *wrong.split()])
+    for alone in ("--ratio", "--reference a", "--adverse low"):
+        yield Command([*MODEL, *alone.split()])
+    yield Command([*ESTIMATES, "--certify", "1e9"], 0)
+    yield Command([*ESTIMATES, "--certify", "0"], 1)
+    yield Command([*EXPERIMENT, "--min-size", "41", "--certify", "1"], 3)
+    yield Command([*EXPERIMENT, "--certify", "0.8", "--ratio"])
+    rows = ["power", "good.csv", "--by", "g", "--runs", "20", "--guarantee", "bonferroni", "--metric"]
+    for wrong in ("zz", "lift:x", "accuracy", "accuracy --y-true t", "accuracy --y-true t --y-pred p --se s"):
+        yield Command([*rows, *wrong.split()])
+    yield Command([*rows, "accuracy", "--y-true", "t", "--y-pred", "p"], 0)
+    yield Command([*rows, "lift:x", "--variant", "arm", "--control", "A", "--y-true", "t"])
     yield Command([*EXPERIMENT, "--self-check-arms"])
     yield Command([*EXPERIMENT, "--self-check", "0"])
     yield Command([*EXPERIMENT, "--self-check", "many"])

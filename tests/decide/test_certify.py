@@ -228,6 +228,8 @@ def test_groups_left_out_cannot_be_certified() -> None:
     assert certificate.doubt == "1 group was left out: C"
     assert any(note.startswith("Left out, fewer than 5 rows: C") for note in certificate.notes)
     assert certificate.to_dicts()[-1]["excluded"] == "fewer than 5 rows"
+    with pytest.raises(fl.InputError, match=r"against='C': was left out \(fewer than 5 rows\)"):
+        fl.certify(frame, "g", fl.rate("x"), gap=0.2, against="C")
     apart = pd.DataFrame({"g": ["A"] * 500 + ["B"] * 500 + ["C"] * 3, "x": [0] * 500 + [1] * 503})
     assert fl.certify(apart, "g", fl.rate("x"), gap=0.2).verdict == "differs"
 

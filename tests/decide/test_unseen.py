@@ -32,8 +32,10 @@ def test_the_farthest_group_is_that_of_the_certificate() -> None:
     certificate = fl.certify(found, gap=1)
     ends = np.array([[group.lower, group.upper] for group in certificate.groups])
     np.testing.assert_allclose(np.column_stack([one.lower, one.upper]), ends)
-    assert one.largest == pytest.approx(np.abs(ends).max())
-    assert one.group == NULL.labels[int(np.abs(ends).max(axis=1).argmax())]
+    assert one.largest == pytest.approx(certificate.smallest)
+    assert one.group == certificate.farthest
+    decides = next(group for group in certificate.groups if group.label == one.group)
+    assert one.is_above == (decides.distance > 0)
 
 
 @pytest.mark.parametrize("groups", [2, 12, 60])

@@ -35,7 +35,8 @@ class Standing:
         label: The group.
         estimate: Its effect.
         distance: Its effect less that of what it is compared with; with ``ratio=True``, over it.
-        lower: Lower end of the interval of that, at the level 1 − α for all groups together.
+        lower: Lower end of the interval of that, at the level 1 − α for all groups together; with `adverse`, as a bound
+            of its own.
         upper: Upper end.
         bound: How far from it the group may be at most, as a claim about this group alone (one-sided, at 1 − α): the
             largest of all groups is `Certificate.smallest`.
@@ -281,7 +282,7 @@ class Certificate:
             (self.parts[i] if self.parts else "effect", [estimate(value) for value in values]),
             ("ratio" if self.ratio else "difference", [number(value) for value in away]),
             (
-                f"{text.level(self.alpha)} interval" + (", points" if points else ""),
+                f"{text.level(self.alpha)} {'bounds' if self.adverse else 'interval'}" + (", points" if points else ""),
                 [f"{number(low)} … {number(high)}" for low, high in zip(lower, upper, strict=True)],
             ),
         ]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from faultlines.decide.certificate import Status, Verdict
     from faultlines.decide.contrasts import Adverse, Interval, OneEffect
-    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
+    from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
@@ -96,7 +96,7 @@ def certify(
     gaps = _gaps(gap, estimates, ratio=ratio)
     if len(estimates) < 2:
         raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
-    how = _Question(_place(against, estimates), gaps, ratio, adverse, alpha)
+    how = _Question(_place(against, estimates, groups.excluded), gaps, ratio, adverse, alpha)
     share, is_precision = shares_of(estimates, groups.readout)
     if how.reference is not None:
         share = np.zeros(share.shape)
@@ -152,7 +152,7 @@ def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
 def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
     """The gap of each effect."""
     dims = estimates.dims
-    several = isinstance(gap, list | tuple | np.ndarray) and np.ndim(gap) == 1
+    several = isinstance(gap, list | tuple) or (isinstance(gap, np.ndarray) and gap.ndim == 1)
     if several and len(gap) != dims:
         effects = f"there {'is one effect' if dims == 1 else f'are {dims} effects'}"
         raise InputError(f"gap={shorten(gap)}", effects, "Give one gap for each.")
@@ -167,7 +167,7 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
     return tuple(made)
 
 
-def _place(against: Label, estimates: Estimates) -> int | str:
+def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -> int | str:
     """What groups are compared with: "overall", "all pairs", or the place of a reference group."""
     if isinstance(against, str) and against in (OVERALL, ALL_PAIRS):
         return against
@@ -178,6 +178,10 @@ def _place(against: Label, estimates: Estimates) -> int | str:
     if place < 0 and isinstance(against, str) and names.count(against) == 1:
         place = names.index(against)
     if place < 0:
+        for left in excluded:
+            if left.label == against or name_of(left.label) == against:
+                problem = f"was left out ({left.reason})"
+                raise InputError(f"against={shorten(against)}", problem, "Name another group, or give min_size.")
         remedy = did_you_mean(against, [OVERALL, ALL_PAIRS, *names])
         raise InputError(f"against={shorten(against)}", "is no group, nor 'overall' or 'all pairs'", remedy)
     return place

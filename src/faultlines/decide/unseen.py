@@ -44,16 +44,17 @@ def unseen_of(found: Finding) -> tuple[Unseen, ...]:
     made = []
     for i, effect in enumerate(effects_of(estimates, share)):
         interval = effect.against_overall(tail, as_ratio=False)
-        ends = np.maximum(-interval.lower, interval.upper)
+        alone = effect.against_overall(found.alpha, as_ratio=False)
+        ends = np.maximum(-alone.lower, alone.upper)
         place = int(np.argmax(ends))
         made.append(
             Unseen(
                 estimates.parts[i] if estimates.parts else "",
                 labels_of(estimates.keys)[place],
                 float(ends[place]),
+                bool(alone.upper[place] >= -alone.lower[place]),
                 interval.lower,
                 interval.upper,
-                place,
                 halves[i],
                 one[i],
                 _TARGET,
@@ -75,6 +76,8 @@ def _seen(found: Finding, estimates: Estimates) -> tuple[list[float | None], lis
         return None
     # A threshold needs fewer draws than a p-value.
     guarantee = found.guarantee
+    if not found.groups.can_scan and getattr(guarantee, "scan", False):  # counts have no scan; normal estimates would
+        guarantee = replace(guarantee, scan=False)  # type: ignore[type-var]
     if getattr(guarantee, "draws", 0) is None:
         guarantee = replace(guarantee, draws=int(np.clip(_DRAWS // groups, 50, _MOST_DRAWS)))  # type: ignore[type-var]
     compared = equal_effects(estimates, found.tolerance)

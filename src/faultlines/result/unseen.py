@@ -24,10 +24,11 @@ class Unseen:
     Attributes:
         part: The effect, where several are measured together; "" otherwise.
         group: The group that may be farthest from the overall.
-        largest: How far it may be, as people read it.
+        largest: How far it may be, as people read it: with confidence 1 − α no group is farther away. It is the gap
+            that `fl.certify` would certify, and needs no correction for the number of groups.
+        is_above: Whether it may be that far above the overall, and not below it.
         lower: Lower ends of every group's difference from the overall, at the level 1 − α for all groups together.
         upper: Upper ends.
-        place: The place of the farthest group among them.
         halves: The smallest difference between two halves of the groups that would have been detected with the power
             `target`; None where none would have been, or it was not simulated.
         one: The same where a single group differs.
@@ -39,9 +40,9 @@ class Unseen:
     part: str
     group: Label
     largest: float
+    is_above: bool
     lower: FloatArray
     upper: FloatArray
-    place: int
     halves: float | None
     one: float | None
     target: float
@@ -55,8 +56,7 @@ class Unseen:
             "part": self.part or None,
             "group": name_of(self.group),
             "largest": self.largest,
-            "lower": float(self.lower[self.place]),
-            "upper": float(self.upper[self.place]),
+            "direction": "above" if self.is_above else "below",
             "target": self.target,
             "half_of_the_groups": self.halves,
             "one_group": self.one,
@@ -69,11 +69,10 @@ def unseen_words(several: Sequence[Unseen], size: Size) -> Iterator[str]:
     """The same in sentences; `size` writes a difference of one of the effects."""
     for i, one in enumerate(several):
         of_part = f" in {one.part}" if one.part else ""
-        low, high = float(one.lower[one.place]), float(one.upper[one.place])
-        where = "below" if -low >= high else "above"
+        where = "above" if one.is_above else "below"
         yield (
             f"Not excluded{of_part}: that {name_of(one.group)} is up to {size(i, one.largest)} {where} the overall; "
-            f"farther away no group is ({text.level(one.alpha)} intervals for all groups together)."
+            f"no group is farther away from it, with {text.level(one.alpha)} confidence."
         )
         yield _would_have_been(one, i, of_part, size)
 

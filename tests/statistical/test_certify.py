@@ -1,0 +1,253 @@
+"""Certificates: how often one is wrong, how often a "differs" is, and how near the critical value is to the exact one.
+
+Truths sit on the edge, where errors are likeliest: just beyond the gap, just within it, or all equal and no gap at all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import faultlines as fl
+from faultlines.decide.critical import AgainstMean, AllPairs, critical_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    Array = npt.NDArray[np.float64]
+
+pytestmark = pytest.mark.statistical
+ALPHA, GAP, EDGE = 0.05, 6.0, 1e-6
+RUNS = {2: 1000, 5: 1000, 21: 1000, 102: 400, 1000: 150}
+
+
+def bound(runs: int) -> float:
+    return ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
+
+
+class Wrong(NamedTuple):
+    """Shares of data sets in which something wrong is said."""
+
+    certificate: float  # the verdict, where some group is too far away
+    within: float  # of any group
+    differs: float  # of any group
+
+    @classmethod
+    def of(cls, makers: Callable[[], Any], too_far: npt.NDArray[np.bool_], runs: int, **asked: Any) -> Wrong:
+        counted, far = np.zeros(3), set(np.flatnonzero(too_far).tolist())
+        for _ in range(runs):
+            found = fl.certify(makers(), seed=1, **asked)
+            counted += (
+                found.verdict == "certified" and bool(far),
+                bool(far & set(found.certified)),
+                bool(set(found.differs) - far),
+            )
+        return cls(*(counted / runs))
+
+
+def truth(groups: int, against: str, factor: float) -> tuple[Array, Array]:
+    """Effects whose distances are all `factor` gaps, and sizes with which their overall is zero."""
+    side = np.where(np.arange(groups) % 2, 1.0, -1.0)
+    sizes: Array = np.where(side > 0, float(np.sum(side < 0) / np.sum(side > 0)), 1.0)
+    effects: Array = factor * GAP * (np.maximum(side, 0.0) if against == "all pairs" else side)
+    if against == "0":
+        effects[0] = 0.0
+    return effects, sizes
+
+
+def study(groups: int, spread: float, dof: int | None, against: str, runs: int) -> tuple[float, float, float]:
+    """Wrong certificates of groups beyond the gap; wrong "differs" within it; and where all are equal, with no gap."""
+    rng = np.random.default_rng([groups, int(10 * spread), dof or 0])
+    se = np.exp(spread * rng.standard_normal(groups))
+    se /= se.mean()
+    asked: Any = {"against": 0 if against == "0" else against}
+    made = []
+    for factor, gap in ((1 + EDGE, GAP), (1 - EDGE, GAP), (0.0, 0.0)):
+        effects, sizes = truth(groups, against, factor)
+        too_far = np.full(groups, factor > 1)
+
+        def one(effects: Array = effects, sizes: Array = sizes) -> fl.Estimates:
+            seen = se if dof is None else se * np.sqrt(rng.chisquare(dof, groups) / dof)
+            return fl.Estimates(effects + se * rng.standard_normal(groups), seen, n=sizes, dof=dof)
+
+        made.append(Wrong.of(one, too_far, runs, gap=gap, **asked))
+    return max(made[0].within, made[0].certificate), made[1].differs, made[2].differs
+
+
+@pytest.mark.parametrize("against", ["overall", "0", "all pairs"])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("groups", [2, 5, 21, 102, 1000])
+def test_known_standard_errors(groups: int, spread: float, against: str) -> None:
+    runs = RUNS[groups]
+    within, differs, equal = study(groups, spread, None, against, runs)
+    print(f"{groups} groups, lognormal({spread:g}) se, {against}: {within:.3f} {differs:.3f} {equal:.3f} ({runs} runs)")
+    assert max(within, differs, equal) <= bound(runs)
+    assert equal >= ALPHA - 3.5 * math.sqrt(ALPHA * (1 - ALPHA) / runs)  # the intervals are exact, not cautious
+
+
+@pytest.mark.parametrize("against", ["overall", "0", "all pairs"])
+@pytest.mark.parametrize(("groups", "dof"), [(2, 4), (5, 4), (21, 4), (21, 30), (102, 9), (1000, 9)])
+def test_estimated_standard_errors(groups: int, dof: int, against: str) -> None:
+    runs = 60 if groups == 1000 else 150 if groups == 102 else 300
+    for spread in (0.0, 1.0):
+        within, differs, equal = study(groups, spread, dof, against, runs)
+        what = f"{groups} groups, dof {dof}, lognormal({spread:g}) se, {against}"
+        print(f"{what}: {within:.3f} {differs:.3f} {equal:.3f} ({runs} runs)")
+        assert max(within, differs, equal) <= bound(runs)
+
+
+@pytest.mark.parametrize("groups", [2, 21, 102])
+def test_one_group_beyond_the_gap(groups: int) -> None:
+    """All others are surely within it: the certificate is wrong in α of data sets, whatever the number of groups."""
+    rng = np.random.default_rng(groups)
+    se = np.append(1.0, np.full(groups - 1, 0.1))
+    sizes = np.append(1.0, np.full(groups - 1, 1e6))
+    effects = np.append(GAP * (1 + EDGE), np.zeros(groups - 1)) / np.append(1 - 1 / sizes.sum(), np.ones(groups - 1))
+    too_far = np.arange(groups) == 0
+    runs = 2000
+    wrong = Wrong.of(
+        lambda: fl.Estimates(effects + se * rng.standard_normal(groups), se, n=sizes), too_far, runs, gap=GAP
+    )
+    print(f"one of {groups} groups beyond the gap: certified in {wrong.certificate:.3f} ({runs} runs)")
+    assert ALPHA - 0.015 <= wrong.certificate <= bound(runs)
+    assert wrong.within <= bound(runs)
+
+
+RATES = [(0.001, 100, 100, 0.03), (0.02, 50, 100, 0.1), (0.1, 5, 20, 0.4), (0.5, 5, 20, 0.4), (0.5, 50, 500, 0.1)]
+
+
+@pytest.mark.parametrize("adverse", [None, "low", "high"])
+@pytest.mark.parametrize(("share", "fewest", "most", "gap"), RATES)
+@pytest.mark.parametrize("groups", [2, 21])
+def test_rates_of_few_rows(groups: int, share: float, fewest: int, most: int, gap: float, adverse: Any) -> None:
+    """Small groups on the edge beside a very large one, so that nothing but their own few rows is uncertain."""
+    if adverse == "low" and share < gap:
+        pytest.skip("no rate is so far below")
+    _edge_of_rates(groups, share, fewest, most, gap, adverse, is_ratio=False, runs=500)
+
+
+@pytest.mark.parametrize("adverse", [None, "low", "high"])
+@pytest.mark.parametrize(("share", "fewest", "most"), [(0.05, 200, 400), (0.3, 100, 200), (0.5, 20, 60)])
+@pytest.mark.parametrize("groups", [2, 21])
+def test_ratios_of_rates(groups: int, share: float, fewest: int, most: int, adverse: Any) -> None:
+    """The four-fifths rule."""
+    _edge_of_rates(groups, share, fewest, most, 0.8, adverse, is_ratio=True, runs=500)
+
+
+def _edge_of_rates(
+    groups: int, share: float, fewest: int, most: int, gap: float, adverse: Any, *, is_ratio: bool, runs: int
+) -> None:
+    rng = np.random.default_rng([groups, int(1000 * share), fewest])
+    trials = np.exp(rng.uniform(math.log(fewest), math.log(most), groups)).round().astype(int)
+    trials[0] = 10**9
+    said = []
+    for factor in (1 + 1e-3, 1 - 1e-3):
+        above = share / gap * factor if is_ratio else share + gap * factor
+        below = share * gap / factor if is_ratio else share - gap * factor
+        low = (np.arange(groups) % 2 == 0) if adverse is None else np.full(groups, adverse == "low")
+        rates = np.where(low & (below >= 0), below, above)
+        rates[0] = share
+        too_far = (np.arange(groups) > 0) & (factor > 1)
+        wrong = Wrong.of(
+            lambda rates=rates: fl.binomial(rng.binomial(trials, rates), trials),  # type: ignore[misc]
+            too_far,
+            runs,
+            gap=gap,
+            ratio=is_ratio,
+            adverse=adverse,
+        )
+        said.append(max(wrong.certificate, wrong.within) if factor > 1 else wrong.differs)
+    kind = "ratio" if is_ratio else "difference"
+    print(
+        f"{kind}, rate {share}, {fewest}–{most} rows, {groups} groups, {adverse}: {said[0]:.3f} {said[1]:.3f} ({runs})"
+    )
+    assert max(said) <= bound(runs)
+
+
+@pytest.mark.parametrize("kind", ["rate", "mean", "difference", "lift"])
+def test_small_groups_of_rows(kind: str) -> None:
+    """21 groups of 30 to 300 rows that are all alike, by their moments: wrong "differs" with a gap of zero."""
+    rng = np.random.default_rng(len(kind))
+    runs, groups, metric = 400, 21, _metric(kind)
+
+    def one() -> fl.Estimates:
+        sizes = np.exp(rng.uniform(math.log(30), math.log(300), groups)).astype(int)
+        arms = 2 if metric.arms else 1
+        values = [[_values(kind, rng, n) for _ in range(arms)] for n in sizes]
+        count = np.array([[len(v) for v in several] for several in values], dtype=float)[..., None]
+        mean, variance, skewness, kurtosis = (
+            np.array([[moment(v) for v in several] for several in values]) for moment in _MOMENTS
+        )
+        moments = fl.Moments(
+            count, mean[..., None], variance[..., None, None], skewness[..., None], kurtosis[..., None]
+        )
+        made = metric.measured(moments)
+        return fl.Estimates(
+            made.theta,
+            made.se,
+            n=made.n,
+            dof=made.dof,
+            natural=made.natural,
+            scale=metric.scale,
+            compared=made.compared,
+        )
+
+    wrong = Wrong.of(one, np.zeros(groups, dtype=bool), runs, gap=0.0)
+    print(f"{kind} of rows, 21 groups alike: some group differs in {wrong.differs:.3f} ({runs} runs)")
+    assert wrong.differs <= (0.09 if kind in {"difference", "lift"} else bound(runs))
+
+
+_MOMENTS: list[Callable[[Array], float]] = [
+    lambda v: float(v.mean()),
+    lambda v: float(v.var(ddof=1)),
+    lambda v: float(((v - v.mean()) ** 3).mean() / max(v.std(), 1e-300) ** 3),
+    lambda v: float(((v - v.mean()) ** 4).mean() / max(v.std(), 1e-300) ** 4),
+]
+
+
+def _metric(kind: str) -> fl.Metric:
+    arms = {"variant": "arm", "control": "A"} if kind in {"difference", "lift"} else {}
+    made: fl.Metric = getattr(fl, kind)("x", **arms)
+    return made
+
+
+def _values(kind: str, rng: np.random.Generator, n: int) -> Array:
+    return (rng.random(n) < 0.1).astype(float) if kind == "rate" else rng.gamma(2.0, 1.0, n)
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("groups", [2, 5, 21, 102, 1000])
+def test_the_critical_value_is_the_exact_one(groups: int, spread: float, sides: int) -> None:
+    """Brute force over normal vectors; within a few per mille, where five per cent are asked."""
+    rng = np.random.default_rng([groups, int(spread)])
+    variance = np.exp(2 * spread * rng.standard_normal(groups))
+    size = np.exp(rng.standard_normal(groups))
+    reference = np.arange(groups) == 0
+    for name, share in (("overall", size / size.sum()), ("reference", reference.astype(float))):
+        found = critical_value(AgainstMean(variance[:, None, None], share[:, None]), ALPHA, 0, sides=sides)
+        exact = _brute_force(variance, share, sides)
+        print(f"{name}, {groups} groups, lognormal({spread:g}), {sides} sides: {found:.3f}, brute force {exact:.3f}")
+        assert found == pytest.approx(exact, rel=0.02)
+    if sides == 2 and groups <= 102:
+        a, b = np.triu_indices(groups, 1)
+        noise = np.random.default_rng(9).standard_normal((4000, groups)) * np.sqrt(variance)
+        top = np.max(np.abs(noise[:, a] - noise[:, b]) / np.sqrt(variance[a] + variance[b]), axis=1)
+        found = critical_value(AllPairs(variance[:, None, None]), ALPHA, 0)
+        assert found == pytest.approx(float(np.quantile(top, 1 - ALPHA)), rel=0.03)
+
+
+def _brute_force(variance: Array, share: Array, sides: int) -> float:
+    rng, tops = np.random.default_rng(7), []
+    spread = np.sqrt(variance * (1 - share) ** 2 + np.sum(share**2 * variance) - share**2 * variance)
+    keep = share < 1
+    for _ in range(20):
+        noise = rng.standard_normal((2000, variance.size)) * np.sqrt(variance)
+        away = (noise - (noise @ share)[:, None])[:, keep] / spread[keep]
+        tops.append((np.abs(away) if sides == 2 else away).max(axis=1))
+    return float(np.quantile(np.concatenate(tops), 1 - ALPHA))
