@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from faultlines import checks, files, text
+from faultlines.decide.confirm import Confirmation
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import match
 from faultlines.guarantees.choose import guarantee_of
@@ -180,6 +181,7 @@ class Clustering(Finding, Tabular):
         note: str | None = None,
         command: str | None = None,
         self_check: SelfCheck | None = None,
+        confirmation: Confirmation | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
 
@@ -191,6 +193,7 @@ class Clustering(Finding, Tabular):
             note: How they were corrected for their number, if they were.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
             self_check: What `fl.self_check` found in the same rows, to be said beside this result.
+            confirmation: What `fl.confirm` found on fresh data, to be said beside this result.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
@@ -209,8 +212,20 @@ class Clustering(Finding, Tabular):
         if self_check is not None and not isinstance(self_check, SelfCheck):
             given = f"self_check={shorten(self_check)}"
             raise InputError(given, "is not a self-check", "Give what fl.self_check returns.")
+        if confirmation is not None and not isinstance(confirmation, Confirmation):
+            given = f"confirmation={shorten(confirmation)}"
+            raise InputError(given, "is not a confirmation", "Give what fl.confirm returns.")
         said = () if self_check is None else (self_check,)
-        write_page(results, called, path, title=title, note=note, command=command, self_checks=said)
+        write_page(
+            results,
+            called,
+            path,
+            title=title,
+            note=note,
+            command=command,
+            self_checks=said,
+            confirmations=() if confirmation is None else (confirmation,),
+        )
 
 
 def write_page(
@@ -224,13 +239,15 @@ def write_page(
     left: int = 0,
     rejected: int | None = None,
     self_checks: Sequence[SelfCheck] = (),
+    confirmations: Sequence[Confirmation] = (),
 ) -> None:
     """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
     target = files.target("report", path, (".html", ".htm"))
-    said = [*self_checks, *[None] * len(results)]
-    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, strict=False)]
+    checked: list[SelfCheck | None] = [*self_checks, *[None] * len(results)]
+    confirmed: list[Confirmation | None] = [*confirmations, *[None] * len(results)]
+    shown = [_part(*one) for one in zip(results[: page.TABS], names, checked, confirmed, strict=False)]
     made = page.page(
         [result._summary for result in results],
         names,
@@ -244,13 +261,14 @@ def write_page(
     files.write("report", target, made)
 
 
-def _part(result: Clustering, name: str, self_check: SelfCheck | None) -> Part:
+def _part(result: Clustering, name: str, self_check: SelfCheck | None, confirmation: Confirmation | None) -> Part:
     """What the page needs of a result: the summary of every level its slider stops at, each cut once."""
     from faultlines.show.page import Part
 
     levels, now, skipped = levels_of(result)
     said = "" if self_check is None else self_check.verdict
-    return Part(name, [level._summary for level in levels], now, skipped, said)
+    told = () if confirmation is None else tuple(confirmation.sentences)
+    return Part(name, [level._summary for level in levels], now, skipped, said, told)
 
 
 def cluster(

@@ -60,6 +60,7 @@ class Part(NamedTuple):
         now: Which of them is the result itself.
         skipped: How many levels were left out.
         self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
+        confirmed: What became of its clusters on fresh data, if there were some.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Part(NamedTuple):
     now: int
     skipped: int
     self_check: str = ""
+    confirmed: Sequence[str] = ()
 
 
 def page(
@@ -149,6 +151,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "rejected": s.rejected,
         "alpha": alpha_text(s.alpha),
         "caution": _caution(s),
+        "confirmed": part.confirmed,
         "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes"}],
         "pictures": [
             {"kind": kind, "about": one.about, "caption": caption(s, kind), "svg": Markup(svg(one))}  # type: ignore[arg-type]
