@@ -11,6 +11,7 @@ import numpy as np
 
 from faultlines import checks, files, text
 from faultlines.decide.certificate import Certificate
+from faultlines.decide.confirm import Confirmation
 from faultlines.decide.mitigate import Members, thresholds, weighted
 from faultlines.decide.unseen import unseen_of
 from faultlines.errors import InputError, shorten
@@ -245,6 +246,7 @@ class Clustering(Finding, Tabular):
         command: str | None = None,
         self_check: SelfCheck | None = None,
         certificate: Certificate | None = None,
+        confirmation: Confirmation | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
 
@@ -257,6 +259,7 @@ class Clustering(Finding, Tabular):
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
             self_check: What `fl.self_check` found in the same rows, to be said beside this result.
             certificate: What `fl.certify` says about the same groups, to stand beside this result.
+            confirmation: What `fl.confirm` found on fresh data, to be said beside this result.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
@@ -278,6 +281,9 @@ class Clustering(Finding, Tabular):
         if certificate is not None and not isinstance(certificate, Certificate):
             given = f"certificate={shorten(certificate)}"
             raise InputError(given, "is not a certificate", "Give what fl.certify returns.")
+        if confirmation is not None and not isinstance(confirmation, Confirmation):
+            given = f"confirmation={shorten(confirmation)}"
+            raise InputError(given, "is not a confirmation", "Give what fl.confirm returns.")
         write_page(
             results,
             called,
@@ -287,6 +293,7 @@ class Clustering(Finding, Tabular):
             command=command,
             self_checks=() if self_check is None else (self_check,),
             certificates=() if certificate is None else (certificate,),
+            confirmations=() if confirmation is None else (confirmation,),
         )
 
 
@@ -302,13 +309,14 @@ def write_page(
     rejected: int | None = None,
     self_checks: Sequence[SelfCheck] = (),
     certificates: Sequence[Certificate | None] = (),
+    confirmations: Sequence[Confirmation] = (),
 ) -> None:
     """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
     target = files.target("report", path, (".html", ".htm"))
-    said, signed = ([*some, *[None] * len(results)] for some in (self_checks, certificates))
-    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, strict=False)]
+    said, signed, confirmed = ([*some, *[None] * len(results)] for some in (self_checks, certificates, confirmations))
+    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, confirmed, strict=False)]
     made = page.page(
         [result._summary for result in results],
         names,
@@ -322,13 +330,20 @@ def write_page(
     files.write("report", target, made)
 
 
-def _part(result: Clustering, name: str, self_check: SelfCheck | None, certificate: Certificate | None) -> Part:
+def _part(
+    result: Clustering,
+    name: str,
+    self_check: SelfCheck | None,
+    certificate: Certificate | None,
+    confirmation: Confirmation | None,
+) -> Part:
     """What the page needs of a result: the summary of every level its slider stops at, each cut once."""
     from faultlines.show.page import Part
 
     levels, now, skipped = levels_of(result)
     said = "" if self_check is None else self_check.verdict
-    return Part(name, [level._summary for level in levels], now, skipped, said, certificate)
+    told = () if confirmation is None else tuple(confirmation.sentences)
+    return Part(name, [level._summary for level in levels], now, skipped, said, certificate, told)
 
 
 def cluster(

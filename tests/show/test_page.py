@@ -274,6 +274,16 @@ def test_a_page_that_cannot_be_written_is_said(path: Any, problem: str, demo: fl
         demo.report(path)
 
 
+def test_what_fresh_data_say_stands_on_the_page(demo: fl.Clustering, tmp_path: Path) -> None:
+    again = fl.confirm(demo, simulate.onboarding(seed=5).estimates)
+    words = words_of(page_of(demo, tmp_path, confirmation=again))
+    for sentence in again.sentences:
+        assert sentence in words
+    assert len(again.sentences) == demo.n_clusters
+    with pytest.raises(fl.InputError, match="confirmation="):
+        demo.report(tmp_path / "x.html", confirmation="yes")  # type: ignore[arg-type]
+
+
 def test_a_title_stands_at_the_head(demo: fl.Clustering, tmp_path: Path) -> None:
     page = page_of(demo, tmp_path, title="New <onboarding>")
     assert "<title>faultlines: New &lt;onboarding&gt;</title>" in page

@@ -190,12 +190,17 @@ class Confirmation(Tabular):
             said = f"Cannot tell: the fresh data are too few to say whether the clusters differ{what} ({basis}){told}."
         return text.printable(said)
 
+    @property
+    def sentences(self) -> list[str]:
+        """The result in one sentence, and each pair of neighbouring clusters in one."""
+        return [self.headline, *(text.printable(self._about(pair)) for pair in self.pairs)]
+
     def __repr__(self) -> str:
         return f"<Confirmation: {self.verdict}, {text.p_is(self.log_pvalue)}, α = {self.alpha:g}>"
 
     def __str__(self) -> str:
-        words = [*(self._about(pair) for pair in self.pairs), *self.notes()]
-        return text.printable_lines("\n\n".join([self.headline, self._table(), "\n".join(words)]))
+        headline, *pairs = self.sentences
+        return text.printable_lines("\n\n".join([headline, self._table(), "\n".join([*pairs, *self.notes()])]))
 
     # ----------------------------------------------------------------------------------------------------------- data
 

@@ -62,6 +62,7 @@ class Part(NamedTuple):
         skipped: How many levels were left out.
         self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
         certificate: Whether all groups are within a gap, if that was asked.
+        confirmed: What became of its clusters on fresh data, if there were some.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Part(NamedTuple):
     skipped: int
     self_check: str = ""
     certificate: Certificate | None = None
+    confirmed: Sequence[str] = ()
 
 
 def page(
@@ -154,6 +156,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "caution": _caution(s),
         "certificate": _certificate(part.certificate),
         "reach": [one.text for one in s.notes if one.kind == "reach"],
+        "confirmed": part.confirmed,
         "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes", "reach"}],
         "pictures": [
             {"kind": kind, "about": one.about, "caption": caption(s, kind), "svg": Markup(svg(one))}  # type: ignore[arg-type]
