@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import faultlines as fl
+from faultlines import simulate
 from faultlines.comparison import mixture
 from faultlines.comparison.mixture import fitted_mixture, posterior_of
 
@@ -141,3 +142,11 @@ def test_draws_that_hardly_count_are_not_relied_on(monkeypatch: pytest.MonkeyPat
     assert len(drawn.weights)
     assert not len(normal.weights)
     assert normal.levels == pytest.approx(drawn.levels, abs=0.3)
+
+
+def test_levels_that_all_but_coincide_leave_no_draw_in_order() -> None:
+    split = fl.cluster(simulate.planted([0, 4], [300, 300], seed=2).estimates, guarantee="bonferroni")
+    assert split.n_clusters > 4  # of two: the paper's rule makes too many of so many groups
+    found = posterior_of(split.estimates, split.labels - 1)
+    assert np.isfinite(found.levels).all()
+    assert found.membership.sum(axis=1) == pytest.approx(1.0)

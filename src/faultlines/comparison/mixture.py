@@ -342,7 +342,8 @@ def _drawn(groups: Groups, model: _Model, information: FloatArray, draws: int, s
     rising = np.argsort(model.levels[:, 0])
     log_weight[np.any(np.diff(levels[:, rising, 0], axis=1) <= 0, axis=1)] = -np.inf  # clusters keep their order
     total = np.logaddexp.reduce(log_weight)
-    weights = np.exp(log_weight - total)
+    # Where levels all but coincide, no draw may keep their order: one that counts alone is not relied on.
+    weights = np.exp(log_weight - total) if np.isfinite(total) else np.eye(1, len(at))[0]
     membership = np.einsum("r,rkm->km", weights, chances)
     mean = np.stack([np.einsum("rkm,rm->k", chances, weights[:, None] * levels[..., i]) for i in range(dims)], axis=1)
     return _Draws(levels, weights, membership, mean, float(total - np.log(len(at))))
