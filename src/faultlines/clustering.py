@@ -15,6 +15,7 @@ from faultlines.decide.mitigate import Members, thresholds, weighted
 from faultlines.decide.unseen import unseen_of
 from faultlines.errors import InputError, shorten
 from faultlines.guarantees.choose import guarantee_of
+from faultlines.result.decision import harms_of
 from faultlines.result.finding import Finding, groups_of, is_rows, measured
 from faultlines.result.levels import levels_of
 from faultlines.result.multiplicity import adjustments
@@ -25,13 +26,14 @@ from faultlines.rows.attach import attach
 from faultlines.show import written
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from os import PathLike
 
     from faultlines.decide.mitigate import Thresholds
     from faultlines.estimates.labels import Key
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
+    from faultlines.result.decision import Adverse, Harm
     from faultlines.result.finding import By, Groups
     from faultlines.result.unseen import Unseen
     from faultlines.show.chart import Chart, Charts
@@ -245,6 +247,7 @@ class Clustering(Finding, Tabular):
         command: str | None = None,
         self_check: SelfCheck | None = None,
         certificate: Certificate | None = None,
+        adverse: Adverse | Mapping[str, Adverse] | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
 
@@ -257,6 +260,10 @@ class Clustering(Finding, Tabular):
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
             self_check: What `fl.self_check` found in the same rows, to be said beside this result.
             certificate: What `fl.certify` says about the same groups, to stand beside this result.
+            adverse: Where people are worse off: ``"low"`` (a lift, a true positive rate) or ``"high"`` (an error rate).
+                The page then begins with them and marks the clusters that are worse off than all people together.
+                Several effects have a side each: ``{"true positive rate": "low", "false positive rate": "high"}``, by
+                the name of the effect or of the result; those not named have none.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
@@ -287,6 +294,7 @@ class Clustering(Finding, Tabular):
             command=command,
             self_checks=() if self_check is None else (self_check,),
             certificates=() if certificate is None else (certificate,),
+            adverse=adverse,
         )
 
 
@@ -302,13 +310,15 @@ def write_page(
     rejected: int | None = None,
     self_checks: Sequence[SelfCheck] = (),
     certificates: Sequence[Certificate | None] = (),
+    adverse: Adverse | Mapping[str, Adverse] | None = None,
 ) -> None:
     """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
+    harms = harms_of(adverse, [one._summary for one in results[: page.TABS]], names)
     target = files.target("report", path, (".html", ".htm"))
     said, signed = ([*some, *[None] * len(results)] for some in (self_checks, certificates))
-    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, strict=False)]
+    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, harms, strict=False)]
     made = page.page(
         [result._summary for result in results],
         names,
@@ -322,13 +332,15 @@ def write_page(
     files.write("report", target, made)
 
 
-def _part(result: Clustering, name: str, self_check: SelfCheck | None, certificate: Certificate | None) -> Part:
+def _part(
+    result: Clustering, name: str, self_check: SelfCheck | None, certificate: Certificate | None, harm: Harm
+) -> Part:
     """What the page needs of a result: the summary of every level its slider stops at, each cut once."""
     from faultlines.show.page import Part
 
     levels, now, skipped = levels_of(result)
     said = "" if self_check is None else self_check.verdict
-    return Part(name, [level._summary for level in levels], now, skipped, said, certificate)
+    return Part(name, [level._summary for level in levels], now, skipped, said, certificate, harm)
 
 
 def cluster(
