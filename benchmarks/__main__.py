@@ -22,7 +22,7 @@ from benchmarks.timing import Board, seconds, side_by_side
 from faultlines import simulate
 from faultlines.comparison.choose import equal_effects
 from faultlines.guarantees.parallel import available_cores
-from faultlines.show.geometry import pictures
+from faultlines.show.pictures import pictures
 from faultlines.show.vega import svg
 
 CORES = available_cores()

@@ -16,6 +16,7 @@ from faultlines.decide.mitigate import Members, thresholds, weighted
 from faultlines.decide.unseen import unseen_of
 from faultlines.errors import InputError, shorten
 from faultlines.guarantees.choose import guarantee_of
+from faultlines.result.decision import harms_of
 from faultlines.result.finding import Finding, groups_of, is_rows, measured
 from faultlines.result.levels import levels_of
 from faultlines.result.multiplicity import adjustments
@@ -26,13 +27,14 @@ from faultlines.rows.attach import attach
 from faultlines.show import written
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from os import PathLike
 
     from faultlines.decide.mitigate import Thresholds
     from faultlines.estimates.labels import Key
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
+    from faultlines.result.decision import Adverse, Harm
     from faultlines.result.finding import By, Groups
     from faultlines.result.unseen import Unseen
     from faultlines.show.chart import Chart, Charts
@@ -247,6 +249,7 @@ class Clustering(Finding, Tabular):
         self_check: SelfCheck | None = None,
         certificate: Certificate | None = None,
         confirmation: Confirmation | None = None,
+        adverse: Adverse | Mapping[str, Adverse] | None = None,
     ) -> None:
         """Write one page to hand over: a file that needs no network and nothing beside it.
 
@@ -260,6 +263,10 @@ class Clustering(Finding, Tabular):
             self_check: What `fl.self_check` found in the same rows, to be said beside this result.
             certificate: What `fl.certify` says about the same groups, to stand beside this result.
             confirmation: What `fl.confirm` found on fresh data, to be said beside this result.
+            adverse: Where people are worse off: ``"low"`` (a lift, a true positive rate) or ``"high"`` (an error rate).
+                The page then begins with them and marks the clusters that are worse off than all people together.
+                Several effects have a side each: ``{"true positive rate": "low", "false positive rate": "high"}``, by
+                the name of the effect or of the result; those not named have none.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
@@ -294,6 +301,7 @@ class Clustering(Finding, Tabular):
             self_checks=() if self_check is None else (self_check,),
             certificates=() if certificate is None else (certificate,),
             confirmations=() if confirmation is None else (confirmation,),
+            adverse=adverse,
         )
 
 
@@ -310,13 +318,15 @@ def write_page(
     self_checks: Sequence[SelfCheck] = (),
     certificates: Sequence[Certificate | None] = (),
     confirmations: Sequence[Confirmation] = (),
+    adverse: Adverse | Mapping[str, Adverse] | None = None,
 ) -> None:
     """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
+    harms = harms_of(adverse, [one._summary for one in results[: page.TABS]], names)
     target = files.target("report", path, (".html", ".htm"))
     said, signed, confirmed = ([*some, *[None] * len(results)] for some in (self_checks, certificates, confirmations))
-    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, confirmed, strict=False)]
+    shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, confirmed, harms, strict=False)]
     made = page.page(
         [result._summary for result in results],
         names,
@@ -336,6 +346,7 @@ def _part(
     self_check: SelfCheck | None,
     certificate: Certificate | None,
     confirmation: Confirmation | None,
+    harm: Harm,
 ) -> Part:
     """What the page needs of a result: the summary of every level its slider stops at, each cut once."""
     from faultlines.show.page import Part
@@ -343,7 +354,7 @@ def _part(
     levels, now, skipped = levels_of(result)
     said = "" if self_check is None else self_check.verdict
     told = () if confirmation is None else tuple(confirmation.sentences)
-    return Part(name, [level._summary for level in levels], now, skipped, said, certificate, told)
+    return Part(name, [level._summary for level in levels], now, skipped, said, certificate, told, harm)
 
 
 def cluster(

@@ -110,7 +110,7 @@ def printable_lines(words: str) -> str:
     return "\n".join(printable(line) for line in words.split("\n"))
 
 
-def members(labels: Sequence[Any], name: Callable[[Any], str], width: int) -> str:
+def members(labels: Sequence[Any], name: Callable[[Any], str], width: int, apart: str = ", ") -> str:
     """Names in one line of about `width` characters, the rest counted: ``DE, FR, … +12``."""
     shown: list[str] = []
     used = 0
@@ -118,12 +118,17 @@ def members(labels: Sequence[Any], name: Callable[[Any], str], width: int) -> st
         left = len(labels) - i - 1
         full = printable(name(label))
         clipped = full if len(full) <= width else f"{full[: width - 1]}…"
-        tail = len(f", … +{left}") if left else 0
+        tail = len(f"{apart}… +{left:,}") if left else 0
         if shown and used + len(clipped) + 2 + tail > width:
-            return ", ".join(shown) + f", … +{len(labels) - len(shown)}"
+            return apart.join(shown) + f"{apart}… +{len(labels) - len(shown):,}"
         shown.append(clipped)
         used += len(clipped) + 2
-    return ", ".join(shown)
+    return apart.join(shown)
+
+
+def either(words: Sequence[str]) -> str:
+    """A choice in words: ``1``, ``1 or 2``, ``1, 2 or 3``."""
+    return " or ".join([", ".join(words[:-1]), *words[-1:]] if len(words) > 1 else words)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:

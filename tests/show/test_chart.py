@@ -9,7 +9,7 @@ import pytest
 
 import faultlines as fl
 from faultlines import simulate, text
-from faultlines.show import chart, geometry, palette
+from faultlines.show import chart, geometry, palette, pictures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def demo() -> fl.Clustering:
 
 
 def layers(c: fl.Clustering, kind: geometry.Kind = "groups") -> Any:
-    (picture,) = geometry.pictures(c._summary, kind)
+    (picture,) = pictures.pictures(c._summary, kind)
     return picture.layers
 
 
@@ -70,7 +70,7 @@ def test_intervals_of_groups_are_normal_or_t() -> None:
 def test_every_number_of_groups_is_readable(groups: int) -> None:
     estimates = simulate.planted([0, 6], [groups - groups // 3, groups // 3], seed=2).estimates
     c = fl.cluster(estimates, guarantee="bonferroni")
-    (picture,) = geometry.pictures(c._summary)
+    (picture,) = pictures.pictures(c._summary)
     assert picture.height <= 1000
     named = [row["text"] for row in picture.layers["names"]] + [row["text"] for row in picture.layers["notes"]]
     by_effect = np.argsort(c.estimates.theta)
@@ -127,7 +127,7 @@ def test_very_small_units_can_be_drawn_in_the_plane() -> None:
 def test_three_effects_are_three_pictures() -> None:
     theta = np.random.default_rng(0).normal(size=(6, 3)) + 9 * (np.arange(6) > 2)[:, None]
     c = fl.cluster(fl.Estimates(theta, np.ones((6, 3)), parts=["a", "b", "c"]))
-    assert [picture.x.title for picture in geometry.pictures(c._summary)] == ["a", "b", "c"]
+    assert [picture.x.title for picture in pictures.pictures(c._summary)] == ["a", "b", "c"]
     assert plot_svg(c).count("cluster 2: ") == 3
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import json
-import os
 import re
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from faultlines import simulate, text
 from faultlines.estimates.labels import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 HOSTILE = [
@@ -30,6 +27,9 @@ HOSTILE = [
     "<!--",
     "日本 · \u202ex",
 ]
+
+
+CHIPS = '[data-is="groups"] tbody .chip'
 
 
 def hostile() -> fl.Clustering:
@@ -88,9 +88,9 @@ def test_the_page_has_all_its_parts(demo: fl.Clustering, tmp_path: Path) -> None
     words = words_of(page_of(demo, tmp_path))
     for cluster in demo.clusters:
         assert ", ".join(map(str, cluster.members)) in words
-        assert str(cluster.rule) in words
     assert demo.verdict in words
-    assert "higher for MX, ID, EG" in words  # from the outermost on
+    # The largest by people come first.
+    assert "15 points higher for IN, EG, BR, KE, PH, ZA, MX, VN, … +4 (246,290 people) than for JP, KR, DE" in words
     for part in (
         "Clusters", "Level by level", "How the groups merge", "Groups", "What was left out", "Nothing: all groups",
         "How it was computed", "How to read this", "is exaggerated", "What must not be concluded",
@@ -109,7 +109,9 @@ def test_what_was_left_out_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert "Which attributes matter" in words
     for row in found.explained():
         assert f"{row.attribute} {row.values} {row.alone:.0%} {row.beyond:.0%}" in words
-    top = words.partition("Clusters cluster")[0]
+    top = words.partition("Clusters Level:")[0]
+    assert "higher for country IN or PK, device mobile (2,400 people) than for device web, age 50–64 (1,600" in top
+    assert "Left out, fewer than 20 in the group: country IN, device web, age 20–34 (1)." in top
     assert "Explained: device " in top
     assert "held fixed" in top
 
@@ -123,7 +125,7 @@ def test_nothing_found_is_not_called_equal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("guarantee", ["holdout", "folds", "bonferroni", fl.Calibrated(stepdown=True)])
 def test_every_guarantee_has_a_page(guarantee: Any, tmp_path: Path) -> None:
-    c = fl.cluster(simulate.planted([0, 9], [6, 6], seed=3).estimates, guarantee=guarantee)
+    c = fl.cluster(simulate.planted([0, 9], [6, 6], seed=3).estimates.changed(n=50), guarantee=guarantee)
     words = words_of(page_of(c, tmp_path))
     assert ("did not choose the cluster" in words) == (guarantee == "holdout")
     assert ("is exaggerated" in words) == (c.rejected and guarantee != "holdout")
@@ -144,7 +146,10 @@ def test_rates_differ_in_points(tmp_path: Path) -> None:
     import polars as pl
 
     found = fl.cluster(pl.DataFrame(frame), by="g", metric=fl.rate("y"))
-    assert re.search(r"is 2[0-9] points higher for c than for [ab], [ab]\.", words_of(page_of(found, tmp_path)))
+    assert re.search(
+        r"is 2[0-9] points higher for c \(2,000 rows\) than for [ab], [ab] \(4,000 rows\)\.",
+        words_of(page_of(found, tmp_path)),
+    )
 
 
 def test_experiments_beyond_the_page_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +167,12 @@ def test_effects_may_have_any_name(tmp_path: Path) -> None:
     header = re.search(r'data-is="groups">\s*<thead>(.*?)</thead>', page, re.DOTALL)
     assert header is not None
     names = re.findall(r">([^<>]+)</th>", header[1])
-    assert names == ["group", "n", "95% interval", "cluster", "95% interval", "n", "cluster"]
+    own = [
+        h
+        for name in ("n", "cluster")
+        for h in (f"{name}: own estimate", "95% interval", f"{name}: shrunken", "95% interval")
+    ]
+    assert names == ["group", *own, "n", "cluster", "membership"]
 
 
 def test_what_cannot_be_encoded_is_replaced(tmp_path: Path) -> None:
@@ -175,7 +185,7 @@ def test_what_cannot_be_encoded_is_replaced(tmp_path: Path) -> None:
 def test_regions_allow_for_few_degrees_of_freedom() -> None:
     from scipy import stats
 
-    from faultlines.show.geometry import _reach
+    from faultlines.show.plane import _reach
 
     assert _reach(0.05, np.inf) ** 2 == pytest.approx(stats.chi2.ppf(0.95, 2))
     for dof in (3, 9, 50):  # Hotelling's T² by F
@@ -322,61 +332,6 @@ def test_notebooks_show_verdict_picture_and_clusters(demo: fl.Clustering) -> Non
 # --------------------------------------------------------------------------------------------- in a real browser
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """The system's Chromium; skipped where there is none, never in CI."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI needs Chromium for the tests of the page")
-        pytest.skip("no Chromium on this machine")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        opened = playwright.chromium.launch(executable_path=found, args=options)
-        yield opened
-        opened.close()
-
-
-class Page:
-    """A page opened from disk, offline, with all it complains about."""
-
-    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
-        self.context = browser.new_context(offline=True, **options)
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(path.as_uri())
-
-    def slide(self, place: int) -> None:
-        self.page.eval_on_selector(
-            '[data-is="slider"]', f"e => {{ e.value = {place}; e.dispatchEvent(new Event('input')) }}"
-        )
-
-    def texts(self, selector: str) -> list[str]:
-        return [words.strip() for words in self.page.locator(selector).all_inner_texts()]
-
-
-@pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    pages: list[Page] = []
-
-    def opener(c: fl.Clustering, also: tuple[fl.Clustering, ...] = (), **options: Any) -> Page:
-        path = tmp_path / f"{len(pages)}.html"
-        c.report(path, also=list(also))
-        pages.append(Page(browser, path, **options))
-        return pages[-1]
-
-    yield opener
-    for page in pages:
-        assert page.complaints == []
-        assert len(page.asked) == 1  # the page itself
-        page.context.close()
-
-
 @pytest.mark.parametrize("kind", ["demo", "cells", "plane", "hostile"])
 def test_the_slider_cuts_as_at_does(kind: str, demo: fl.Clustering, opened: Any) -> None:
     c = {"demo": lambda: demo, "cells": cells, "plane": plane, "hostile": hostile}[kind]()
@@ -391,10 +346,10 @@ def test_the_slider_cuts_as_at_does(kind: str, demo: fl.Clustering, opened: Any)
         assert page.texts('[data-is="level"]') == [
             f"α = {level['alpha']}: {cut.n_clusters} cluster{'s' * cut.rejected}"
         ]
-        assert page.texts('[data-is="verdict"]') == [" ".join(cut.verdict.split())]
+        assert " ".join(cut.verdict.split()) in page.texts('[data-is="lead"], [data-is="sure"] p')
         assert page.page.locator('[data-is="clusters"] tr.who').count() == cut.n_clusters
         if place % 5 == 0:
-            chips = page.texts('[data-is="groups"] tbody td:last-child')
+            chips = page.texts(CHIPS)
             read = "rows => rows.map(r => [...r.querySelectorAll('td.name')].map(c => c.textContent).join(' · '))"
             shown = page.page.eval_on_selector_all('[data-is="groups"] tbody tr', read)
             number = dict(zip(names, cut.labels.tolist(), strict=True))
@@ -414,7 +369,7 @@ def test_the_picture_follows_the_slider(demo: fl.Clustering, opened: Any) -> Non
     picture = page.page.locator('[data-is="picture"]').first
     assert picture.locator(".live-bands rect").count() == 2
     assert picture.locator(".live-faults line").count() == 1
-    colours = page.page.eval_on_selector_all(".points_marks path", "marks => marks.map(m => m.style.fill)")
+    colours = page.page.eval_on_selector_all(".points_marks path", "marks => marks.map(m => m.style.stroke)")
     order = demo.hierarchy.order
     cut = demo.at(float(levels[two]["alpha"]))
     assert colours == [f"var(--c{cluster})" for cluster in cut.labels[order]]
@@ -432,7 +387,7 @@ def test_search_and_sorting(demo: fl.Clustering, opened: Any) -> None:
     page.page.fill('[data-is="search"]', "")
     rows = demo.to_dicts()
     for column, key in (("n", "n"), ("lift of returning users", "estimate"), ("country", "country")):
-        header = "effect" if key == "estimate" else column
+        header = "own estimate" if key == "estimate" else column
         button = page.page.locator('[data-is="groups"] th button', has_text=re.compile(f"^{header}$"))
         for falling in (False, True):
             button.click()
@@ -453,11 +408,11 @@ def test_exploring_is_said_and_print_shows_the_claim(demo: fl.Clustering, opened
     page.slide(0)
     assert page.page.locator('[data-is="exploring"]').is_visible()
     page.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.texts('[data-is="verdict"]') == [demo.verdict]
+    assert demo.verdict in page.texts('[data-is="sure"] p')
     page.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.texts('[data-is="verdict"]') != [demo.verdict]
+    assert demo.verdict not in page.texts('[data-is="sure"] p')
     page.page.click('[data-is="back"]')
-    assert page.texts('[data-is="verdict"]') == [demo.verdict]
+    assert demo.verdict in page.texts('[data-is="sure"] p')
     assert page.page.locator(".points_marks path title").first.text_content() == "CH"
 
 
@@ -510,13 +465,13 @@ def test_dark_mode_and_narrow_screens(demo: fl.Clustering, opened: Any) -> None:
 def test_of_very_many_groups_those_listed_follow_the_slider(opened: Any) -> None:
     c = many(6_000)
     page = opened(c)
-    assert set(page.page.locator('[data-is="groups"] tbody td:last-child').all_text_contents()) == {"1", "3"}
+    assert set(page.page.locator(CHIPS).all_text_contents()) == {"1", "3"}
     levels = json.loads(page.page.locator('[data-is="data"]').text_content())["levels"]
     assert page.page.locator(".live-ridges polygon").count() == 0
     page.slide(len(levels) - 1)
     cut = c.at(float(levels[-1]["alpha"]))
     outer = cut.labels[c.hierarchy.order[[0, -1]]].tolist()
-    shown = page.page.locator('[data-is="groups"] tbody td:last-child').all_text_contents()
+    shown = page.page.locator(CHIPS).all_text_contents()
     assert [int(shown[0]), int(shown[-1])] == outer
     box = page.page.locator('[data-is="picture"] svg').first.bounding_box()
     hills = page.page.locator(".live-ridges polygon").last.bounding_box()
@@ -530,7 +485,7 @@ def test_sorting_follows_the_slider(demo: fl.Clustering, opened: Any) -> None:
     button.click()
     button.click()
     page.page.click('[data-is="back"]')
-    assert page.texts('[data-is="groups"] tbody td:last-child') == sorted(map(str, demo.labels), reverse=True)
+    assert page.texts(CHIPS) == sorted(map(str, demo.labels), reverse=True)
 
 
 def test_five_thousand_groups_open_and_slide(opened: Any) -> None:

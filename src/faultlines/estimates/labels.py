@@ -95,6 +95,12 @@ def name_of(label: Label) -> str:
     return " · ".join(str(part) for part in key_of(label))
 
 
+def named_by(label: Label, attributes: Sequence[str]) -> str:
+    """A group as a sentence names it: ``DE``; of several attributes ``channel Web, zip Rural``."""
+    key = key_of(label)
+    return str(key[0]) if len(key) == 1 else ", ".join(f"{a} {part}" for a, part in zip(attributes, key, strict=True))
+
+
 def part_of(value: Any) -> Hashable:
     """One value of an attribute as part of a key.
 

@@ -74,18 +74,31 @@ class Attribute:
             runs = self.runs(allowed)
             if runs and self.missing >= 0 and runs[0] == (0, len(self.values) - 2):
                 return f"{self.name} ≠ {MISSING}"
-            told = [self._span(first, last) for first, last in runs[:LISTED]]
-            told += [f"… +{len(runs) - LISTED}"] if len(runs) > LISTED else []
-            told += [MISSING] if self.missing >= 0 and allowed[self.missing] else []
+            told = self._told(allowed)
             single = len(told) == 1 and (not runs or runs[0][0] == runs[0][1])
             is_plain = single and not isinstance(self.values[runs[0][0]] if runs else MISSING, Range)
             return f"{self.name} {'= ' if is_plain else ''}{' or '.join(told)}"
         complement = self._is_rather_a_complement(allowed)
-        named = [_quoted(self.values[i]) for i in np.flatnonzero(~allowed if complement else allowed).tolist()]
+        named = self._told(~allowed if complement else allowed)
         if len(named) == 1:
             return f"{self.name} {'≠' if complement else '='} {named[0]}"
-        rest = f", … +{len(named) - LISTED}" if len(named) > LISTED else ""
-        return f"{self.name} {'not in' if complement else 'in'} {{{', '.join(named[:LISTED])}{rest}}}"
+        return f"{self.name} {'not in' if complement else 'in'} {{{', '.join(named)}}}"
+
+    def words(self, allowed: BoolArray) -> str:
+        """Some of its values as a sentence names them: ``age 40–49 or 60+``, ``device web``."""
+        told = self._told(allowed)
+        return f"{self.name} {', '.join(told) if told[-1].startswith('…') else text.either(told)}"
+
+    def _told(self, allowed: BoolArray) -> list[str]:
+        """The values, or the ranges of them; of very many the first."""
+        if not self.is_ordered:
+            named = [_quoted(self.values[i]) for i in np.flatnonzero(allowed)[: LISTED + 1].tolist()]
+            count = int(allowed.sum())
+            return [*named[:LISTED], *([f"… +{count - LISTED}"] if count > LISTED else [])]
+        runs = self.runs(allowed)
+        told = [self._span(first, last) for first, last in runs[:LISTED]]
+        told += [f"… +{len(runs) - LISTED}"] if len(runs) > LISTED else []
+        return told + ([MISSING] if self.missing >= 0 and allowed[self.missing] else [])
 
     def _is_rather_a_complement(self, allowed: BoolArray) -> bool:
         outside = int(np.sum(~allowed))

@@ -42,7 +42,12 @@ class Belief:
     @property
     def sure(self) -> BoolArray:
         """Whether a group can belong to no other cluster than the one it is shown in."""
-        return np.asarray(self.possible.sum(axis=1) == 1)
+        return sure_of(self.possible)
+
+
+def sure_of(possible: BoolArray) -> BoolArray:
+    """Whether groups can belong to one cluster only."""
+    return np.asarray(possible.sum(axis=1) == 1)
 
 
 def belief_of(estimates: Estimates, posterior: Posterior, labels: IntArray, alpha: float) -> Belief:
@@ -80,7 +85,7 @@ def belief_of(estimates: Estimates, posterior: Posterior, labels: IntArray, alph
         low, high = (scale.natural(side * _lower(chances, side * centres, spreads, alpha / 2)) for side in (1, -1))
         shrunken[:, i] = scale.natural(believed)
         lower[:, i], upper[:, i] = np.minimum(low, shrunken[:, i]), np.maximum(high, shrunken[:, i])
-    return Belief(chances, membership, _possible(chances, labels, alpha), shrunken, lower, upper)
+    return Belief(chances, membership, possible_of(chances, labels, alpha), shrunken, lower, upper)
 
 
 def _within(theta: FloatArray, variance: FloatArray, levels: FloatArray, chances: FloatArray, *, added: float) -> float:
@@ -113,7 +118,7 @@ def _lower(chances: FloatArray, centres: FloatArray, spreads: FloatArray, share:
     return np.asarray((low + high) / 2)
 
 
-def _possible(chances: FloatArray, labels: IntArray, alpha: float) -> BoolArray:
+def possible_of(chances: FloatArray, labels: IntArray, alpha: float) -> BoolArray:
     """The likeliest clusters of every group that together have a chance of 1 − α, and the one it is shown in."""
     order = np.argsort(-chances, axis=1, kind="stable")
     reached = np.cumsum(np.take_along_axis(chances, order, axis=1), axis=1)

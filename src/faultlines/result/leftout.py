@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from faultlines import text
-from faultlines.estimates.labels import key_of, name_of
+from faultlines.estimates.labels import key_of, named_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,9 +75,10 @@ def left_out_words(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
         def named(label: Label, known: dict[Label, Excluded] = events) -> str:
             left = known[label]
             told = "" if left.events is None else f" ({text.count(left.events)} of {text.count(left.n or 0)})"
-            return name_of(label) + told
+            return named_by(label, groups.attributes) + told
 
-        names = text.members([left.label for left in several], named, _LISTED)
+        apart = "; " if len(groups.attributes) > 1 else ", "
+        names = text.members([left.label for left in several], named, _LISTED, apart)
         alone = len(several) == 1 and several[0].events is not None  # "B (0 of 4) (1)" would be hard to read
         yield f"Left out, {reason}: {names}" + ("." if alone else f" ({text.count(len(several))}).")
     by_value = left_out_by_value(groups, excluded)
@@ -85,7 +86,7 @@ def left_out_words(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
         return
     out = sum(left.n or 0.0 for left in excluded)
     share = out / (out + float(groups.n.sum()))
-    said = f"{text.share(share, 1)} of {unit.replace(' or ', ' and ')} are in groups left out"
+    said = f"{text.share(share, 1)} of {unit} are in groups left out"
     if len(groups.attributes) > 1:
         told = []
         for attribute in groups.attributes:

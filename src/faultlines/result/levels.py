@@ -34,6 +34,11 @@ def levels_of(found: _Found) -> tuple[list[_Found], int, int]:
             cuts.append(found.at(alpha) if alpha != found.alpha else found)
         except InputError:  # out of reach of the draws there are
             skipped += 1
+    first: dict[bytes, _Found] = {}
+    for cut in cuts:  # many levels have the same clusters
+        same = first.setdefault(cut.labels.tobytes(), cut).clusters[0].pooled
+        if same is not cut.clusters[0].pooled and same.posterior is not None:
+            cut.clusters[0].pooled.share(same)
     return cuts, next(i for i, cut in enumerate(cuts) if cut is found), skipped
 
 

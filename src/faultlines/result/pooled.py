@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines.comparison.mixture import posterior_of
-from faultlines.result.belief import belief_of
+from faultlines.result.belief import belief_of, possible_of
 from faultlines.result.effects import Effect
 from faultlines.result.observed import observed_effects
 from faultlines.result.simultaneous import any_cluster
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from faultlines.comparison.base import Comparison, Levels
     from faultlines.comparison.mixture import Posterior
-    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
     from faultlines.estimates.scales import FloatArray, Scale
     from faultlines.metrics.readout import Readout
     from faultlines.result.belief import Belief
@@ -69,9 +69,15 @@ class Pooled:
 
     def at(self, alpha: float) -> Pooled:
         """The same with intervals at another level."""
+        if alpha == self.alpha:
+            return self
         made = replace(self, alpha=alpha)
-        made.__dict__.update({name: self.__dict__[name] for name in ("posterior", "means") if name in self.__dict__})
+        made.share(self)
         return made
+
+    def share(self, other: Pooled) -> None:
+        """Take what does not depend on the level from the same clusters at another level, if it is known there."""
+        self.__dict__.update({name: other.__dict__[name] for name in ("posterior", "means") if name in other.__dict__})
 
     @cached_property
     def means(self) -> Levels | None:
@@ -84,6 +90,11 @@ class Pooled:
         if self.estimates is None or self.means is None or self.count * self.clusters.size > _MOST:
             return None
         return posterior_of(self.estimates, self.clusters)
+
+    @cached_property
+    def possible(self) -> BoolArray | None:
+        """Which clusters every group may belong to at 1 − α, (K, m); the part of `belief` that is quick."""
+        return None if self.posterior is None else possible_of(self.posterior.membership, self.clusters, self.alpha)
 
     @cached_property
     def belief(self) -> Belief | None:

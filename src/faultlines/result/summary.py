@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from faultlines import text
-from faultlines.estimates.labels import labels_of, name_of
+from faultlines.estimates.labels import labels_of
+from faultlines.result.belief import sure_of
 from faultlines.result.explained import explained_notes, explained_words
 from faultlines.result.leftout import left_out_by_value, left_out_words
 from faultlines.result.multiplicity import CORRECTIONS
 from faultlines.result.rest import rest_of
-from faultlines.result.rules import OTHERS
 from faultlines.result.unseen import unseen_words
+from faultlines.result.who import who
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from faultlines.comparison.base import Comparison
-    from faultlines.estimates.estimates import Estimates, Excluded, IntArray
+    from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
     from faultlines.estimates.labels import Label
     from faultlines.guarantees.base import Guarantee, Judged
     from faultlines.metrics.readout import Readout
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from faultlines.tree.path import Path
 
 _SEVERAL = 6  # groups from which on one of them can be said to stand apart from the others
-_MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
 
 NoteKind = Literal["method", "warning", "intervals", "membership", "attributes", "reach", "left out"]
 
@@ -129,6 +129,12 @@ class Summary:
         percent = estimates is not None and estimates.scales[part].is_percent
         return text.decimals(errors, values, signed, percent)
 
+    def gap(self, part: int, size: float) -> str:
+        """A difference of one of the effects in words: of those in per cent, in points."""
+        if self.estimates is not None and self.estimates.scales[part].is_percent:
+            return f"{100 * size:.0f} points" if size >= 0.095 else f"{100 * size:.2g} points"
+        return self.numbers[part](size).removeprefix("+")
+
     @cached_property
     def overall(self) -> Cluster:
         """All groups as one cluster."""
@@ -138,6 +144,26 @@ class Summary:
     def belief(self) -> Belief | None:
         """What to believe of each group, where there are estimates."""
         return self.clusters[0].pooled.belief
+
+    def sure_at(self, alpha: float) -> BoolArray:
+        """Whether each group can be in no other cluster than its own, at the level 1 − α; all are, without estimates.
+
+        A page keeps the level of its claim for what it says of groups, whichever cut is looked at.
+        """
+        possible = self.clusters[0].pooled.at(alpha).possible
+        return np.ones(len(self.groups), dtype=bool) if possible is None else sure_of(possible)
+
+    def membership_words(self, alpha: float) -> list[str]:
+        """Which groups could belong to another cluster than the one they are shown in, at the level 1 − α."""
+        if not self.rejected or self.clusters[0].pooled.possible is None:
+            return []
+        unsure = np.flatnonzero(~self.sure_at(alpha))
+        if not unsure.size:
+            return [f"Every group is in its cluster with a chance of {text.level(alpha)} or more."]
+        room = 56 if len(self.groups.attributes) == 1 else 112
+        names = who(self.population, unsure, room).words  # the largest come first: they are what a decision is about
+        of_all = f"{text.count(unsure.size)} of {text.count(len(self.groups))} groups"
+        return [f"Could be in another cluster too ({of_all}, at {text.level(alpha)}): {names}."]
 
     @cached_property
     def rest(self) -> Rest | None:
@@ -173,11 +199,24 @@ class Summary:
             return self._notes
         told = explained_notes(self.estimates, self.population, self.explained, self.alpha, rejected=self.rejected)
         notes = [Note("attributes", words) for words in told]
-        if self.rejected:
-            notes += [Note("intervals", _reading(self)), *(Note("membership", words) for words in _unsure(self))]
-        reach = unseen_words(self.unseen, lambda part, size: _gap(self, part, size))
-        notes += [Note("reach", text.printable(words)) for words in reach]
+        notes += [Note("intervals", words) for words in self.interval_words]
+        notes += [Note("membership", words) for words in self.membership_words(self.alpha)]
+        notes += [Note("reach", words) for words in self.reach_words]
         return (*notes, *self._notes)
+
+    @property
+    def interval_words(self) -> list[str]:
+        """What the effects and intervals of the clusters are, where there are several."""
+        return [_reading(self)] if self.rejected and self.estimates is not None else []
+
+    @property
+    def reach_words(self) -> list[str]:
+        """What is left possible where no difference can be claimed, in words."""
+        return [text.printable(words) for words in unseen_words(self.unseen, self.gap, self.groups.attributes)]
+
+    def notes_of(self, kind: NoteKind) -> list[str]:
+        """Notes that need nothing else to be computed: about the method, the rows, and what was left out."""
+        return [note.text for note in self._notes if note.kind == kind]
 
     @cached_property
     def unseen(self) -> tuple[Unseen, ...]:
@@ -189,10 +228,10 @@ class Summary:
         """Whether rules say more than lists of names."""
         return self.population.reads_better_as_rules(self.labels)
 
-    @cached_property
-    def contrast(self) -> str:
-        """How far the outermost clusters are apart, in words."""
-        return _contrast(self)
+    @property
+    def counted(self) -> str:
+        """What the sizes of groups count."""
+        return counted(self.readout)
 
 
 def summarize(found: Finding, unseen: Callable[[], tuple[Unseen, ...]]) -> Summary:
@@ -221,6 +260,11 @@ def summarize(found: Finding, unseen: Callable[[], tuple[Unseen, ...]]) -> Summa
     )
 
 
+def counted(readout: Readout | None) -> str:
+    """What the sizes of groups count: people, where nothing else is known."""
+    return "people" if readout is None else readout.metric.size_unit.replace(" or ", " and ")
+
+
 def verdict(found: Finding) -> str:
     """The result in one sentence."""
     return text.printable(_verdict(found))
@@ -239,7 +283,7 @@ def _verdict(found: Finding) -> str:
     alone = [cluster for cluster in found.clusters if len(cluster.members) == 1]
     if found.n_clusters == 2 and alone and len(groups) >= _SEVERAL:
         others = f"{text.count(len(groups) - 1)} others" + ("" if by == "group" else f" by {by}")
-        name = name_of(alone[0].members[0])
+        name = who(found.population, np.flatnonzero(found.labels == alone[0].number), 80).words
         return f"{name} stands apart from {others}{what} ({basis}); the others do not differ detectably."
     if found.rejected:
         return f"{found.n_clusters} clusters of {named} differ{what} ({basis})."
@@ -262,7 +306,7 @@ def _notes(found: Finding) -> list[Note]:
     if found.readout is not None:
         notes += [Note("warning", words) for words in found.readout.warnings]
     notes += [Note("left out", f"Left out: {count:,} {reason}.") for reason, count in found.dropped.items()]
-    unit = "people" if found.readout is None else found.readout.metric.size_unit
+    unit = counted(found.readout)
     notes += [Note("left out", words) for words in left_out_words(found.groups, found.excluded, unit)]
     return notes
 
@@ -276,23 +320,6 @@ def _reading(summary: Summary) -> str:
     return "Effects are levels of the clusters; their intervals hold where the number of clusters is right."
 
 
-def _unsure(summary: Summary) -> list[str]:
-    """Which groups could belong to another cluster than the one they are shown in."""
-    belief = summary.belief
-    if belief is None:
-        return []
-    unsure = np.flatnonzero(~belief.sure)
-    if not unsure.size:
-        return [f"Every group is in its cluster with a chance of {text.level(summary.alpha)} or more."]
-    # The largest come first: they are what a decision is about.
-    sizes = np.ones(len(summary.groups)) if summary.groups.n is None else summary.groups.n
-    ordered = unsure[np.argsort(-sizes[unsure], kind="stable")].tolist()
-    labels = summary.group_labels
-    names = text.members([labels[i] for i in ordered], name_of, 48)
-    of_all = f"{text.count(unsure.size)} of {text.count(len(summary.groups))} groups"
-    return [f"Could be in another cluster too ({of_all}, at {text.level(summary.alpha)}): {names}."]
-
-
 def _overlap(found: Finding) -> bool:
     """Whether some cluster is no interval of estimates."""
     estimates = found.groups.estimates
@@ -300,46 +327,3 @@ def _overlap(found: Finding) -> bool:
         return False
     along = found.labels[np.argsort(estimates.values[:, 0], kind="stable")]
     return bool(np.any(np.diff(along) < 0))
-
-
-# ------------------------------------------------------------------------------------------------------- in few words
-
-
-def _contrast(summary: Summary) -> str:
-    """How far the outermost clusters are apart, in words."""
-    if not summary.rejected or summary.estimates is None:
-        return ""
-    clusters, estimates = summary.clusters, summary.estimates
-    if estimates.parts:
-        told = []
-        for i, part in enumerate(estimates.parts):
-            values = [cluster.effects[i].estimate for cluster in clusters]
-            told.append(f"{part} by {_gap(summary, i, max(values) - min(values))}")
-        return f"Between its clusters, {', '.join(told)} at most."
-    low, high = clusters[0], clusters[-1]
-    gap = _gap(summary, 0, high.effects[0].estimate - low.effects[0].estimate)
-    return (
-        f"The {summary.groups.measure} is {gap} higher for {_described(summary, high, highest=True)} than for "
-        f"{_described(summary, low, highest=False)}."
-    )
-
-
-def _gap(summary: Summary, part: int, gap: float) -> str:
-    """A difference of effects: of those in per cent, in points."""
-    if summary.estimates is not None and summary.estimates.scales[part].is_percent:
-        return f"{100 * gap:.0f} points" if gap >= 0.095 else f"{100 * gap:.2g} points"
-    return summary.numbers[part](gap).removeprefix("+")
-
-
-def _described(summary: Summary, cluster: Cluster, *, highest: bool) -> str:
-    """A cluster in few words: its rule where that fits and says more, else its members from the outermost on."""
-    if not summary.has_rules:
-        return text.members(cluster.members[::-1] if highest else cluster.members, name_of, 40)
-    number = len(summary.clusters) if highest else 1
-    rule = summary.rules[number - 1]
-    named = rule.fits and not rule.startswith(OTHERS)  # others than which, a sentence about two clusters cannot say
-    if named and rule.exact and len(rule) <= 80:
-        return str(rule)
-    if named and 2 * rule.matches * rule.covers >= _MOSTLY * (rule.matches + rule.covers) and len(rule) <= 110:
-        return f"mostly {rule}"
-    return f"{text.count(len(cluster.members))} groups (cluster {number})"

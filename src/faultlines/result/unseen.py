@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from faultlines import text
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import name_of, named_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,13 +65,13 @@ class Unseen:
         }
 
 
-def unseen_words(several: Sequence[Unseen], size: Size) -> Iterator[str]:
+def unseen_words(several: Sequence[Unseen], size: Size, attributes: Sequence[str]) -> Iterator[str]:
     """The same in sentences; `size` writes a difference of one of the effects."""
     for i, one in enumerate(several):
         of_part = f" in {one.part}" if one.part else ""
-        where = "above" if one.is_above else "below"
+        where, name = "above" if one.is_above else "below", named_by(one.group, attributes)
         yield (
-            f"Not excluded{of_part}: that {name_of(one.group)} is up to {size(i, one.largest)} {where} the overall; "
+            f"Not excluded{of_part}: that {name} is up to {size(i, one.largest)} {where} the overall; "
             f"no group is farther away from it, with {text.level(one.alpha)} confidence."
         )
         yield _would_have_been(one, i, of_part, size)

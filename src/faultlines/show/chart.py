@@ -18,8 +18,8 @@ from altair.utils.html import spec_to_html
 
 from faultlines import checks, files, text
 from faultlines.errors import InputError
-from faultlines.show.geometry import pictures
 from faultlines.show.palette import INK, MUTED
+from faultlines.show.pictures import pictures
 from faultlines.show.script import script_safe
 from faultlines.show.vega import caption, config, spec
 
@@ -138,7 +138,7 @@ def plot(s: Summary, kind: Kind = "groups", theme: Theme = "light") -> Chart | C
         raise InputError(f"plot(kind={kind!r})", why, "Use kind='tree'." if kind == "groups" else "Use kind='groups'.")
     title = {
         "text": textwrap.wrap(text.printable(s.verdict), 92),
-        "subtitle": caption(s, kind),
+        "subtitle": textwrap.wrap(caption(s, kind), 118),
         "anchor": "start",
         "frame": "group",
         "offset": 22,

@@ -10,46 +10,46 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from faultlines import text
-from faultlines.estimates.labels import key_of, name_of
+from faultlines.estimates.labels import name_of
 from faultlines.progress import progress
-from faultlines.result.tables import ARMS
-from faultlines.show.geometry import Frame, pictures
+from faultlines.result.decision import contrast, decide, standings
+from faultlines.show.geometry import Frame
+from faultlines.show.grouptable import group_table, listed
 from faultlines.show.palette import PALETTE
-from faultlines.show.redraw import live
+from faultlines.show.pictures import pictures
+from faultlines.show.reading import about_effects, reading
+from faultlines.show.redraw import live, members_heading
 from faultlines.show.script import script_json
 from faultlines.show.vega import caption, svg
-from faultlines.show.written import (
-    effect_cells,
-    effect_headers,
-    measured_from,
-    observed_cells,
-    observed_headers,
-    rule_or_members,
-)
+from faultlines.show.written import effect_cells, measured_from, observed_cells, observed_headers, rule_or_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from faultlines.decide.certificate import Certificate
-    from faultlines.estimates.estimates import Estimates, Excluded, IntArray
+    from faultlines.estimates.estimates import Excluded
     from faultlines.result.clusters import Cluster
+    from faultlines.result.decision import Harm
     from faultlines.result.summary import Summary
 
 TABS = 20  # results with a part of their own on one page
 _LISTED = 5_000  # groups up to which all are listed
-_ENDS = 500  # groups listed from either end where there are more
 _NAMED = 160  # characters of members beside a cluster without a rule
 _MEMBERS = 200  # members named in a cluster where not all are
+_HIGH = 720  # pixels of a picture from which on it has a sheet of its own in print
 _MATRIX = 300  # groups up to which results are laid beside each other group by group
+_LETTERS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
+_RIGHT_TO_LEFT = re.compile(f"[{_LETTERS}]+(?:[\\s\\d'’\\\"״׳.&/–-]+[{_LETTERS}]+)*")
 
 
 class Part(NamedTuple):
@@ -63,6 +63,7 @@ class Part(NamedTuple):
         self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
         certificate: Whether all groups are within a gap, if that was asked.
         confirmed: What became of its clusters on fresh data, if there were some.
+        harm: For each effect, on which side people are worse off, if that was said.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Part(NamedTuple):
     self_check: str = ""
     certificate: Certificate | None = None
     confirmed: Sequence[str] = ()
+    harm: Harm = ()
 
 
 def page(
@@ -107,14 +109,15 @@ def page(
             advance(1)
     script = _file("page.js")
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
+    environment.filters["bdi"] = _apart
     return environment.from_string(_file("page.html")).render(
-        title=title or (results[0].verdict if len(results) == 1 else f"{len(results) + left:,} results"),
+        title=escape(text.printable(title or _titled(results, left))),
         head=title or "",
         version=version("faultlines"),
         parts=parts,
-        overview=_overview(results, named, len(shown), left, rejected) if len(results) > 1 else None,
+        overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
         note=note or "",
         style=Markup(_file("page.css").replace("/* palette */", _palette())),
         script=Markup(script),
@@ -122,9 +125,26 @@ def page(
     )
 
 
-def _printable(value: object) -> object:
-    """Whatever is put into the page, with what no reader can see made visible."""
-    return text.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+def _titled(results: Sequence[Summary], left: int) -> str:
+    return results[0].verdict if len(results) == 1 else f"{len(results) + left:,} results"
+
+
+def _apart(name: str) -> str:
+    """The name of a group; kept apart from what stands beside it, if it runs from right to left."""
+    words = text.printable(name)
+    return words if not _RIGHT_TO_LEFT.search(words) else Markup("<bdi>{}</bdi>").format(words)
+
+
+def _shown(value: object) -> object:
+    """Whatever is put into the page: what no reader can see made visible, and names from right to left kept apart."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    words = text.printable(value)
+    if words.isascii() or not _RIGHT_TO_LEFT.search(words):
+        return words
+    found = _RIGHT_TO_LEFT.split(words)
+    names = [Markup("<bdi>{}</bdi>").format(name) for name in _RIGHT_TO_LEFT.findall(words)]
+    return Markup("").join(part for pair in zip(found, [*names, ""], strict=True) for part in pair)
 
 
 def _file(name: str) -> str:
@@ -140,43 +160,41 @@ def _palette() -> str:
 
 def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[str, Any]:
     """Everything the page says about one result."""
-    s = part.levels[part.now]
-    frame = Frame.of(s)
+    s, several = part.levels[part.now], any(level.rejected for level in part.levels)
+    frame = Frame.of(s, part.harm)
     drawn = {"groups": pictures(s, "groups", frame), "tree": pictures(s, "tree", frame)}
     whole = len(s.groups) <= _LISTED
-    order = _listed(frame, whole=whole)
-    tables = [level_table(level, whole=whole) for level in part.levels]
+    order = listed(frame.order, whole=whole)
+    tables = [level_table(level, part.harm, whole=whole) for level in part.levels]
     return {
         "key": key,
         "name": part.name,
-        "verdict": s.verdict,
-        "contrast": s.contrast,
-        "rejected": s.rejected,
+        "decision": decide(s, part.harm),
         "alpha": alpha_text(s.alpha),
-        "caution": _caution(s),
         "certificate": _certificate(part.certificate),
-        "reach": [one.text for one in s.notes if one.kind == "reach"],
         "confirmed": part.confirmed,
-        "notes": [one.text for one in s.notes if one.kind not in {"intervals", "attributes", "reach"}],
         "pictures": [
-            {"kind": kind, "about": one.about, "caption": caption(s, kind), "svg": Markup(svg(one))}  # type: ignore[arg-type]
-            for kind, several in drawn.items()
-            for one in several
+            {
+                "kind": kind,
+                "caption": caption(s, kind, several=several),  # type: ignore[arg-type]
+                "svg": Markup(svg(one)),
+                "is_high": one.height > _HIGH,
+            }
+            for kind, pictured in drawn.items()
+            for one in pictured
         ],
         "columns": tables[part.now]["header"],
         "overall": tables[part.now]["overall"],
-        "clusters": [
-            {"cells": cells, "rule": rule, "members": members, "more": more}
-            for cells, rule, (members, more) in zip(
-                tables[part.now]["rows"], tables[part.now]["rules"], map(_members, s.clusters), strict=True
-            )
-        ],
+        "about_effects": about_effects(s, part.harm),
+        "attributes": " · ".join(s.groups.attributes),
+        "members": members_heading(s),
+        "clusters": _clusters(s, tables[part.now]),
         "levels": [
             {"alpha": alpha_text(one.alpha), "n": len(one.clusters), "is_this": i == part.now}
             for i, one in enumerate(part.levels)
         ],
         "skipped": part.skipped,
-        "groups": _group_table(s, order, whole=whole),
+        "groups": group_table(s, order, whole=whole, several=several),
         "explained": s.explained,
         "explained_p": ["–" if row.pvalue is None else text.pvalue(math.log(row.pvalue)) for row in s.explained],
         "explained_words": [*s.explained_words, *(one.text for one in s.notes if one.kind == "attributes")],
@@ -187,7 +205,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "n_excluded": len(s.excluded),
         "dropped": list(s.dropped.items()),
         "facts": _facts(s, command, part.self_check),
-        "reading": _reading(s, note),
+        "reading": reading(s, note),
         "data": Markup(script_json(live(part.levels, part.now, tables, frame, drawn, order, whole=whole))),
     }
 
@@ -199,10 +217,19 @@ def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:
     header, rows, right = certificate.table()
     return {
         "sentence": certificate.sentence,
-        "header": [{"name": name, "is_number": i in right} for i, name in enumerate(header)],
+        "header": [{"name": name, "is_number": i in right, "key": ""} for i, name in enumerate(header)],
         "rows": rows,
         "notes": certificate.notes[:1],
     }
+
+
+def _clusters(s: Summary, table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the table of clusters, each with what is told below it."""
+    below = zip(table["rows"], table["rules"], table["standings"], map(_members, s.clusters), strict=True)
+    return [
+        {"cells": cells, "rule": rule, "standing": standing, "members": members, "more": more}
+        for cells, rule, standing, (members, more) in below
+    ]
 
 
 def _left_out(s: Summary, left: Excluded) -> tuple[str, str, str]:
@@ -223,11 +250,13 @@ def alpha_text(alpha: float) -> str:
     return f"{alpha:.3g}"
 
 
-def level_table(s: Summary, *, whole: bool) -> dict[str, Any]:
+def level_table(s: Summary, harm: Harm, *, whole: bool) -> dict[str, Any]:
     """The table of clusters at one level; members as text only where the groups are not all on the page."""
+    several = len(s.effect_names) > 1
+    levels = [f"{name}: level" if several else "level" for name in s.effect_names]
     header = [
         "cluster",
-        *effect_headers(s),
+        *(told for name in levels for told in (name, s.interval_name)),
         *observed_headers(s),
         "groups",
         "share",
@@ -238,6 +267,7 @@ def level_table(s: Summary, *, whole: bool) -> dict[str, Any]:
         "rows": [[str(i + 1), *_cells(s, cluster)] for i, cluster in enumerate(s.clusters)],
         "overall": ["all", *_cells(s, s.overall)],
         "rules": [rule_or_members(s, i, _NAMED) for i in range(len(s.clusters))],
+        "standings": standings(s, harm),
         "members": [] if whole else [text.members(one.members, name_of, 80) for one in s.clusters],
     }
 
@@ -256,65 +286,6 @@ def _members(cluster: Cluster) -> tuple[str, int]:
     return ", ".join(text.printable(name_of(label)) for label in shown), len(cluster.members) - len(shown)
 
 
-def _group_table(s: Summary, order: IntArray, *, whole: bool) -> dict[str, Any]:
-    """The groups in the order of the picture: all of them, or those at either end."""
-    estimates = s.estimates
-    columns: list[tuple[str, list[tuple[str, str]]]] = []  # what is shown, and what it is sorted by
-    if estimates is not None:
-        lower, upper = (end[order] for end in estimates.interval_ends(s.alpha))
-        for part, name in enumerate(s.effect_names):
-            values, low, high = (array[:, part].tolist() for array in (estimates.shown[order], lower, upper))
-            number = s.number_for(_small_error(estimates, part), values, part)
-            columns.append((name, [(number(value), repr(value)) for value in values]))
-            ends = [(f"{number(a)} … {number(b)}", repr(b - a)) for a, b in zip(low, high, strict=True)]
-            columns.append((s.interval_name, ends))
-    if s.groups.n is not None:
-        columns.append(("n", [(text.count(size), repr(size)) for size in s.groups.n[order].tolist()]))
-    columns += _arm_columns(s, order)
-    columns.append(("cluster", [(str(cluster), str(cluster)) for cluster in s.labels[order].tolist()]))
-    keys = [key_of(s.group_labels[i]) for i in order.tolist()]
-    return {
-        "header": [
-            *({"name": name, "is_number": False} for name in s.groups.attributes),
-            *({"name": name, "is_number": True} for name, _ in columns),
-        ],
-        "rows": [
-            {"names": [text.printable(str(part)) for part in key], "cells": cells}
-            for key, cells in zip(keys, zip(*(cells for _, cells in columns), strict=True), strict=True)
-        ],
-        "total": len(s.groups),
-        "whole": whole,
-    }
-
-
-def _arm_columns(s: Summary, order: IntArray) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Sizes and plain values of control and treatment, where they are compared."""
-    readout = s.readout
-    if readout is None or readout.by_arm is None or readout.arm_sizes is None:
-        return []
-    made = []
-    spread = float(np.nanstd(readout.by_arm)) or 1.0
-    for i, arm in enumerate(ARMS):
-        values, sizes = readout.by_arm[order, i].tolist(), readout.arm_sizes[order, i].tolist()
-        number = text.decimals([spread / 10], values, False, False)
-        # In one column, so that the table fits on a page.
-        cells = [(f"{number(v)} ({text.count(n)})", repr(v)) for v, n in zip(values, sizes, strict=True)]
-        made.append((f"{arm} (n)", cells))
-    return made
-
-
-def _listed(frame: Frame, *, whole: bool) -> IntArray:
-    """The groups that are listed, in the order of the picture."""
-    return frame.order if whole else np.concatenate([frame.order[:_ENDS], frame.order[-_ENDS:]])
-
-
-def _small_error(estimates: Estimates, part: int) -> list[float]:
-    """A small standard error, for the digits that are shown."""
-    errors = estimates.readable_errors(estimates.given, estimates.errors)[:, part]
-    positive = errors[errors > 0]
-    return [float(np.quantile(positive, 0.1))] if positive.size else [1.0]
-
-
 # ----------------------------------------------------------------------------------------------- words of the page
 
 
@@ -330,6 +301,7 @@ def _facts(s: Summary, command: str | None, self_check: str = "") -> list[tuple[
         (str(name).capitalize(), f"{value:,}" if isinstance(value, int) else str(value))
         for name, value in facts.items()
     ]
+    told += [("Note", words) for words in s.notes_of("method")]
     told += [("Border groups", "moved to the nearest cluster" if s.refine else "left where the merges put them")]
     told += [("Tolerance", f"{tolerance:g}")] if tolerance else []
     told += [("Self-check", self_check)] if self_check else []
@@ -349,109 +321,39 @@ def _call(s: Summary) -> str:
     return f"fl.cluster_many(…, alpha={s.alpha!r}, correction={s.adjustment.correction!r}, {rest}[…]"
 
 
-def _caution(s: Summary) -> str:
-    """What a reader of the first lines must know: the same data chose the clusters and estimate them."""
-    if not s.rejected or s.estimates is None or s.guarantee.intervals_hold:
-        return ""
-    return (
-        "That clusters differ is what is claimed. How far they are apart is exaggerated, because the same data chose "
-        "the clusters: for figures to act on, use the guarantee holdout."
-    )
-
-
-def _reading(s: Summary, note: str | None) -> dict[str, list[str]]:
-    """How to read the page, and what must not be concluded from it."""
-    chance = f"{100 * s.alpha:g}%"
-    if not s.guarantee.holds:
-        sure = "The rule behind these clusters does not control the error: on pure noise it claims clusters too often."
-    else:
-        sure = f"If all groups were alike, two or more clusters would still be shown in at most {chance} of cases."
-    apart = "Clusters differ as a whole; of two single groups on either side of a line this is not claimed."
-    if note:
-        sure = f"This is one of several results: {note}"
-    read = [
-        "Groups in one cluster could not be told apart." + (f" {apart}" if s.rejected else ""),
-        sure,
-        "p is the smallest level α at which there is more than one cluster. Each fault line has a p of its own.",
-    ]
-    if s.estimates is not None:
-        from_data = (
-            "did not choose the cluster."
-            if s.guarantee.intervals_hold
-            else ("also chose the cluster, so it describes more than it proves.")
-        )
-        read.append(
-            "The effect of a cluster pools its groups, weighted by their precision. Its interval is from data that "
-            + from_data
-        )
-        if observed_headers(s):
-            read.append(_about_observed(s))
-    read.append(_about_rules(s))
-    dont = [
-        "That groups in one cluster are equal. A difference may be there and be too small to be seen in these data.",
-        "That every group is where it belongs. Groups near a fault line may well belong to the other side.",
-        "That an attribute in a rule is the cause. It says where the difference is, not why.",
-        f"That another level is as good. The claim is made at α = {s.alpha:g}; to move the slider until something "
-        "shows is to choose the claim after the data.",
-    ]
-    if not s.rejected:
-        dont.insert(
-            0,
-            "That there is no difference. None can be claimed; how large a one is not excluded is said at the top.",
-        )
-    return {"read": read, "dont": dont}
-
-
-def _about_observed(s: Summary) -> str:
-    if s.readout is None or s.readout.metric.ranking is not None:
-        return "Observed is the effect on the people of a cluster: those of its groups, weighted by their sizes."
-    return (
-        "Observed is the effect on the people of a cluster: that of all their rows together, as a dashboard would "
-        "show it. The line of all groups has this one, too."
-    )
-
-
-def _about_rules(s: Summary) -> str:
-    counted = s.population.counted
-    rules = (
-        "A rule says in short which groups a cluster holds; no group is in two rules. Where it is not exact, it "
-        f"matches a share of its {counted}: of the {counted} it describes, so many are in the cluster. And it covers a "
-        f"share of the cluster: of the {counted} in the cluster, so many are described. Where either is less than "
-        "half, no rule is shown."
-    )
-    return rules + (" It does not speak of groups that were left out." if s.excluded else "")
-
-
 # --------------------------------------------------------------------------------------------------- several results
 
 
 def _overview(
-    results: Sequence[Summary], names: Sequence[str], parts: int, left: int, rejected: int | None
+    results: Sequence[Summary], names: Sequence[str], parts: Sequence[Part], left: int, rejected: int | None
 ) -> dict[str, Any]:
     """All results in one table, and group by group where they are few and the same."""
+    harms = [*(part.harm for part in parts), *[()] * len(results)]
     table = [
         {
-            "key": f"r{i}" if i < parts else "",
+            "key": f"r{i}" if i < len(parts) else "",
             "name": names[i],
             "p": text.pvalue(s.log_pvalue),
             "adjusted": text.pvalue(s.claims.log_pvalue),
             "alpha": alpha_text(s.alpha),
             "clusters": len(s.clusters),
             "groups": text.count(len(s.groups)),
-            "contrast": s.contrast or ("Clusters differ." if s.rejected else "No difference can be claimed."),
+            "contrast": contrast(s, harm) or ("Clusters differ." if s.rejected else "No difference can be claimed."),
         }
-        for i, s in enumerate(results)
+        for i, (s, harm) in enumerate(zip(results, harms, strict=False))
     ]
-    shown = results[:parts]
+    shown = results[: len(parts)]
+    same = {s.groups.attributes for s in shown}
     labels = list(dict.fromkeys(label for s in shown for label in s.group_labels))
     return {
         "summary": table,
         "total": text.count(len(results) + left),
         "rejected": text.count(sum(s.rejected for s in results) if rejected is None else rejected),
-        "only": len(results) - parts,
+        "only": len(results) - len(parts),
         "left": left,
         "is_adjusted": any(s.adjustment is not None for s in results),
-        "names": names[:parts],
+        "attributes": " · ".join(*same) if len(same) == 1 else "group",
+        "names": names[: len(parts)],
         "rows": list(_matrix(shown, labels)) if len(labels) <= _MATRIX else [],
         "groups": text.count(len(labels)),
     }

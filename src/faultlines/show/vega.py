@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import vl_convert
 
 from faultlines import text
-from faultlines.show.geometry import LAYERS, OUTLINED, ROWS, pictures
+from faultlines.show.geometry import FILLED, LAYERS, ROWS
 from faultlines.show.palette import GRID, INK, MUTED, PAPER, colour
+from faultlines.show.pictures import pictures
+from faultlines.show.plane import OUTLINED
 
 if TYPE_CHECKING:
     from faultlines.result.summary import Summary
@@ -18,19 +20,30 @@ if TYPE_CHECKING:
     from faultlines.show.palette import Theme
 
 
-def caption(s: Summary, kind: Kind) -> str:
-    """What the marks of a picture mean."""
+def caption(s: Summary, kind: Kind, *, several: bool | None = None) -> str:
+    """What the marks of a picture mean.
+
+    Args:
+        s: The result.
+        kind: Which picture.
+        several: Whether it shows several clusters, now or at another level, so that points may be hollow.
+    """
     level = text.level(s.alpha)
     if kind == "tree":
         return "Clusters merge from left to right; what joins beyond the cut differs."
+    hollow = s.rejected if several is None else several
+    points = f" ● cluster is sure; ○ could be in another cluster too (at {level})." if hollow else ""
     if s.estimates is not None and s.estimates.dims == 2:
         thin = f"Thin lines: their {level} regions. " if len(s.groups) <= OUTLINED else ""
-        return f"Dots: groups. {thin}Thick lines: clusters with their {level} regions."
+        return f"Dots: groups.{points} {thin}Thick lines: clusters with the {level} regions of their levels."
     if len(s.groups) <= ROWS:
         held_out = s.judged.explored is not s.judged.reported
         order = " Rows stand in the order of the data that chose the clusters." if held_out else ""
-        return f"Bars: groups with their {level} intervals. Bands: clusters. Dashed lines: fault lines.{order}"
-    return f"Hills: how the groups' estimates spread in each cluster. Bands: clusters with their {level} intervals."
+        bars = f"Bars: groups, their own estimates with {level} intervals.{points}"
+        return f"{bars} Bands: levels of the clusters. Dashed lines: fault lines.{order}"
+    unsure = f" Unsure: could be in another cluster too (at {level})." if hollow else ""
+    hills = "Hills: how the groups' estimates spread in each cluster."
+    return f"{hills} Bands: levels of the clusters with their {level} intervals.{unsure}"
 
 
 def config(theme: Theme, *, background: bool = True) -> dict[str, Any]:
@@ -65,7 +78,7 @@ def spec(picture: Picture, theme: Theme) -> dict[str, Any]:
     for name, style in LAYERS.items():
         by_align: dict[str, list[Row]] = {}
         for row in picture.layers.get(name, []):
-            by_align.setdefault(row.get("align", style.look.get("align", "")), []).append(row)
+            by_align.setdefault(row.get("align", style.look.get("align", "")), []).append(row)  # of one size each
         for align, rows in by_align.items():
             layers.append(_layer(name, style, rows, align, channels, theme))
     return {"width": picture.width, "height": picture.height, "layer": layers}
@@ -91,11 +104,14 @@ def _layer(
         encoding["stroke"] = paint
     if style.mark != "rule":
         encoding["fill"] = paint
+    if name == "ellipses":
+        encoding["fillOpacity"] = {"field": "opacity", "type": "quantitative", "scale": None, "legend": None}
     if style.mark == "circle":
+        encoding |= {"stroke": paint, "fill": paint | {"field": "inside"}}
         told = ("name", "estimate", "interval", "cluster")
         encoding["tooltip"] = [{"field": field, "type": "nominal"} for field in told]
     if style.mark == "text":
-        mark |= {"align": align, "baseline": "middle"}
+        mark |= {"align": align, "baseline": "middle"} | ({"fontSize": rows[0]["size"]} if "size" in rows[0] else {})
         encoding["text"] = {"field": "text", "type": "nominal"}
     if style.mark == "line":
         mark["interpolate"] = "linear-closed"
@@ -105,10 +121,18 @@ def _layer(
         }
     return {
         "name": name if align in ("", style.look.get("align")) else f"{name}_{align}",
-        "data": {"values": [{**row, "colour": colour(row["cluster"], theme)} for row in rows]},
+        "data": {"values": [row | _painted(row, theme) for row in rows]},
         "mark": mark,
         "encoding": encoding,
     }
+
+
+def _painted(row: Row, theme: Theme) -> dict[str, Any]:
+    """The colours of a row; what is hollow has paper inside."""
+    own = colour(row["cluster"], theme)
+    if "hollow" not in row:
+        return {"colour": own}
+    return {"colour": own, "inside": PAPER[theme] if row["hollow"] else own, "opacity": 0 if row["hollow"] else FILLED}
 
 
 def svg(picture: Picture, *, background: bool = False) -> str:
@@ -126,6 +150,7 @@ def to_hundredths(drawn: str) -> str:
 
 
 def figure(s: Summary) -> str:
-    """The picture of a result for a notebook, on paper of its own."""
+    """The picture of a result for a notebook, on paper of its own, with what its marks mean."""
     drawn = "".join(svg(one, background=True) for one in pictures(s))
-    return f'<div style="max-width:860px;overflow-x:auto">{drawn}</div>'
+    told = f'<p style="font-size:smaller">{html.escape(caption(s, "groups"))}</p>' if drawn else ""
+    return f'<div style="max-width:860px;overflow-x:auto">{drawn}{told}</div>'

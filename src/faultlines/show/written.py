@@ -12,9 +12,11 @@ from faultlines import text
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
 from faultlines.metrics.recipe import plain_recipe
+from faultlines.result.decision import contrast, decide
 from faultlines.result.finding import probability
 from faultlines.result.saved import plain_attributes, plain_by
 from faultlines.result.tables import columns_of, dicts_of, named_attributes, path_of
+from faultlines.result.who import who
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,21 +38,28 @@ class Table(NamedTuple):
 
 
 def terminal(s: Summary) -> str:
-    """Verdict, table of clusters and notes, as plain text."""
-    return text.printable_lines("\n\n".join([s.verdict, text.table(*_table(s)), *_paragraph(s)]))
+    """Verdict, who differs and how much, table of clusters and notes, as plain text."""
+    return text.printable_lines("\n\n".join(["\n".join(_head(s)), text.table(*_table(s)), *_paragraph(s)]))
 
 
 def markdown(s: Summary) -> str:
     """The same as Markdown, with all members."""
     notes = ["\n".join(text.markdown(line) for line in words.split("\n")) for words in _paragraph(s)]
-    return "\n\n".join([text.markdown(s.verdict), text.markdown_table(*_table(s, whole=True)), *notes]) + "\n"
+    head = [text.markdown(words) for words in _head(s)]
+    return "\n\n".join([*head, text.markdown_table(*_table(s, whole=True)), *notes]) + "\n"
 
 
 def notebook(s: Summary, picture: str = "") -> str:
     """The same as HTML, with a picture that was drawn before."""
     notes = "".join(f"<p>{html.escape(words)}</p>" for words in _paragraph(s))
-    verdict = f"<p><strong>{html.escape(s.verdict)}</strong></p>"
-    return f"<div>{verdict}{picture}{text.html_table(*_table(s))}{notes}</div>"
+    verdict, *more = (html.escape(text.printable(words)) for words in _head(s))
+    head = f"<p><strong>{verdict}</strong></p>" + "".join(f"<p>{words}</p>" for words in more)
+    return f"<div>{head}{picture}{text.html_table(*_table(s))}{notes}</div>"
+
+
+def _head(s: Summary) -> list[str]:
+    """The verdict, and who differs from whom and how much."""
+    return [s.verdict, *filter(None, [contrast(s)])]
 
 
 def _paragraph(s: Summary) -> list[str]:
@@ -65,6 +74,7 @@ def plain_data(s: Summary) -> dict[str, Any]:
     return {
         "faultlines": version("faultlines"),
         "verdict": s.verdict,
+        "decision": decide(s).to_dict(),
         "rejected": s.rejected,
         "pvalue": probability(s.log_pvalue),
         "log10_pvalue": s.log_pvalue / np.log(10),
@@ -195,11 +205,16 @@ def _table(s: Summary, *, whole: bool = False) -> Table:
 
 
 def rule_or_members(s: Summary, i: int, room: int) -> str:
-    """The rule of a cluster; some of its members where no short rule fits it."""
+    """The rule of a cluster; its largest groups where no short rule fits it, or names say as much."""
+    if not s.has_rules:
+        return members(s, i, room)
     rule = s.rules[i]
-    if rule.fits:
-        return str(rule)
-    return f"{rule}: {text.members(s.clusters[i].members, name_of, max(room - len(rule) - 2, 30))}"
+    return str(rule) if rule.fits else f"{rule}: {members(s, i, max(room - len(rule) - 2, 30))}"
+
+
+def members(s: Summary, i: int, room: int) -> str:
+    """The largest groups of a cluster, in about so many characters."""
+    return who(s.population, np.flatnonzero(s.labels == i + 1), room).words
 
 
 def _bars(s: Summary) -> list[str]:
@@ -218,5 +233,6 @@ def _described(s: Summary, rows: list[list[str]], shown: list[int], header: list
     for row, i in zip(rows, shown, strict=True):
         if "rule" in told:
             row.append(str(s.rules[i]) if whole else rule_or_members(s, i, room))
-        row.extend([text.members(s.clusters[i].members, name_of, room)] if "members" in told else [])
+        if "members" in told:
+            row.append(text.members(s.clusters[i].members, name_of, room) if whole else members(s, i, room))
     return told

@@ -21,6 +21,11 @@
     for (let i = 0; i < runs.length; i += 2) for (let n = 0; n < runs[i + 1]; n++) made.push(runs[i]);
     return made;
   };
+  // Names from right to left are kept apart from what stands beside them.
+  const letters = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}";
+  const leftward = new RegExp(`([${letters}]+(?:[\\s\\d'’"״׳.&/–-]+[${letters}]+)*)`, "u");
+  const say = (place, words) =>
+    place.replaceChildren(...words.split(leftward).map((part, i) => (i % 2 ? make("bdi", {}, part) : part)));
   const chip = (cluster) => make("span", { class: `chip k${((cluster - 1) % 5) + 1}` }, String(cluster));
 
   // ------------------------------------------------------------------------------------------ one shape of a layer
@@ -48,7 +53,7 @@
       }, words),
   };
 
-  const redraw = (picture, { kinds, shapes }, styles) => {
+  const redraw = (picture, { kinds, shapes, hollow }, { styles, filled }) => {
     const marks = picture.querySelector(".role-frame > g > g");
     for (const [layer, rows] of Object.entries(shapes)) {
       const old = marks.querySelectorAll(
@@ -57,11 +62,13 @@
       if (typeof rows[0] === "number") {  // coloured anew
         const children = [...old].flatMap((group) => [...group.querySelectorAll("path, line, text")]
           .filter((mark) => !["background", "foreground"].includes(mark.getAttribute("class"))));
+        const open = unrolled(hollow[layer] ?? []);
         unrolled(rows).forEach((cluster, i) => {
           const mark = children[i];
           if (!mark) return;
           if (mark.getAttribute("stroke")) mark.style.stroke = ink(cluster);
-          if (mark.getAttribute("fill")) mark.style.fill = ink(cluster);
+          if (mark.getAttribute("fill")) mark.style.fill = open[i] && kinds[layer] === "circle" ? "var(--paper)" : ink(cluster);
+          if (layer in hollow && kinds[layer] === "line") mark.style.fillOpacity = open[i] ? 0 : filled;
         });
         continue;
       }
@@ -84,6 +91,34 @@
     const rows = [...table.tBodies[0].rows];
     const slider = find("slider");
 
+    const column = (key) => [...table.tHead.rows[0].cells].findIndex((cell) => cell.dataset.key === key);
+    const followers = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.key).filter((key) => key && key !== "cluster");
+    const standing = (words) =>
+      words ? [" ", make("span", { class: `standing${words.startsWith("worse") ? " worse" : ""}` }, words)] : [];
+    const line = (words) => {
+      const made = make("p");
+      say(made, words);
+      return made;
+    };
+
+    const tellDecision = (level) => {
+      say(find("lead"), level.lead);
+      for (const what of ["sides", "sure"]) {
+        find(what).hidden = find(`${what}-term`).hidden = !level[what].length;
+      }
+      find("sure").replaceChildren(...level.sure.map(line));
+      find("unseen").replaceChildren(...level.unseen.map(line));
+      const made = level.sides.map(([cluster, effect, who, size, words]) => {
+        const about = line(who);
+        about.prepend(chip(cluster), " ", ...(effect ? [make("strong", {}, effect)] : []), ...standing(words), " ");
+        about.append(" ", make("span", { class: "small" }, `(${size})`));
+        return about;
+      });
+      const between = `… ${level.between} more clusters between, in the table below`;
+      if (level.between) made.splice(made.length / 2, 0, make("p", { class: "small" }, between));
+      find("sides").replaceChildren(...made);
+    };
+
     const tellClusters = (level, labels) => {
       const body = find("clusters").tBodies[0];
       const heads = [...find("clusters").tHead.rows[0].cells];
@@ -99,11 +134,15 @@
         const who = make("tr", { class: "who" });
         const about = who.insertCell();
         about.colSpan = heads.length;
-        const details = make("details");
-        details.append(make("summary", {}, "members"));
+        const details = make("details", { class: "members" });
+        details.append(make("summary", {}, data.members));
         const names = data.names.length ? data.names.filter((_, place) => labels[place] === i + 1).join(", ") : level.members[i];
-        details.append(make("p", {}, names));
-        about.append(make("span", { class: "rule" }, level.rules[i]), details);
+        details.append(line(names));
+        const rule = make("span", { class: "rule" });
+        say(rule, level.rules[i]);
+        const wide = make("div", { class: "wide" });
+        wide.append(rule, ...standing(level.standings[i]), details);
+        about.append(wide);
         return [row, who];
       }));
       const all = make("tr", { class: "cluster all" });
@@ -122,15 +161,25 @@
       const labels = unrolled(partition.labels);
       const count = level.rows.length;
       find("level").textContent = `α = ${level.alpha}: ${count} cluster${count === 1 ? "" : "s"}`;
-      find("verdict").textContent = level.verdict;
-      find("contrast").textContent = level.contrast;
-      pictures.forEach((picture, i) => redraw(picture, partition.drawn[i], data.styles));
+      tellDecision(level);
+      pictures.forEach((picture, i) => redraw(picture, partition.drawn[i], data));
       tellClusters(level, labels);
+      const chips = column("cluster");
       labels.forEach((cluster, place) => {
-        const cell = rows[place].cells[rows[place].cells.length - 1];
+        const cell = rows[place].cells[chips];
         cell.replaceChildren(chip(cluster));
         cell.dataset.v = cluster;
       });
+      for (const key of followers) {
+        const place = column(key);
+        const cells = unrolled(partition.believed[key] ?? ["–", rows.length]);
+        rows.forEach((row, i) => {
+          const cell = row.cells[place];
+          cell.textContent = cells[i];
+          const [low, high] = cells[i].split(" … ").map((part) => parseFloat(part.replace(/[,<> ]/g, "")) || 0);
+          cell.dataset.v = high === undefined ? low : high - low;
+        });
+      }
       slider.setAttribute("aria-valuetext", find("level").textContent);
       sort();
     };
@@ -140,12 +189,16 @@
       .replace(/: 1 clusters$/, ": 1 cluster");
     slider.addEventListener("input", () => show(Number(slider.value)));
     find("back").addEventListener("click", () => show(data.now));
-    // What is printed is what the page claims.
+    // What is printed is what the page claims, with all members.
     window.addEventListener("beforeprint", () => {
       const before = shown;
-      if (before === data.now) return;
-      show(data.now);
-      window.addEventListener("afterprint", () => show(before), { once: true });
+      if (before !== data.now) show(data.now);
+      const closed = [...section.querySelectorAll("details.members:not([open])")];
+      for (const one of closed) one.open = true;
+      window.addEventListener("afterprint", () => {
+        for (const one of closed) one.open = false;
+        if (before !== data.now) show(before);
+      }, { once: true });
     });
 
     // A name for every dot, where there is one for every group
