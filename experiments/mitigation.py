@@ -42,7 +42,6 @@ RATES = {
 LARGE = 300  # rows behind a rate of a group, for the largest gap between groups
 FEW = 50  # rows to choose a threshold of a group from, below which it is a small group
 LEAST = 200  # rows to train a model of its own on
-SCARCE = 5000  # rows to choose thresholds from, once more, to see what becomes of small groups
 NONE, AS_IS = "no mitigation", "weights without outcomes"
 THRESHOLDS = [f"thresholds for {name} by {whose}" for name, _ in RATES.values() for whose in ("cluster", "group")]
 METHODS = [
@@ -147,29 +146,28 @@ def cut(held: pl.DataFrame, tune: pl.DataFrame, found: dict[str, fl.Clustering])
     return made
 
 
-class Split(NamedTuple):
-    """What was measured of one split: method → name → number; and the same with few rows to choose thresholds from."""
-
-    usual: dict[str, dict[str, float]]
-    scarce: dict[str, dict[str, float]]
+Measured = dict[str, dict[str, float]]  # method → name → number
 
 
-def one_split(task: tuple[int, int, int, int]) -> Split:
-    from threadpoolctl import threadpool_limits
-
-    seed, size, trees, scarce = task
+def one_split(task: tuple[int, int, int]) -> Measured:
+    """Everything that is measured of one split."""
+    seed, size, trees = task
     rows = people()
-    with threadpool_limits(1):
+    with one_core():
         parts = split(rows.sample(min(size, len(rows)), seed=0), seed, trees)
         found = clustered(parts.tune)
         selected, groups = found["selection_rate"], each_group(found["selection_rate"], parts.train)
         made = cut(parts.held, parts.tune, found) | reweighed(parts, selected, groups)
         made |= {"a model for each cluster": segmented(parts, selected)}
         made |= {"a model for each group": segmented(parts, groups)}
-        usual = {m: measured(made[m], parts.tune, found) | found_again(made[m], found) for m in METHODS}
-        few = parts.tune.head(scarce)
-        found = clustered(few)
-        return Split(usual, {m: measured(own, few, found) for m, own in cut(parts.held, few, found).items()})
+        return {m: measured(made[m], parts.tune, found) | found_again(made[m], found, seed) for m in METHODS}
+
+
+def one_core() -> Any:
+    """Studies work on several splits at once, each on one core."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
 
 
 def clustered(rows: pl.DataFrame) -> dict[str, fl.Clustering]:
@@ -182,11 +180,11 @@ def of_outcome(rows: pl.DataFrame, rate: str) -> pl.DataFrame:
     return rows if outcome is None else rows.filter(pl.col("y") == outcome)
 
 
-def found_again(held: pl.DataFrame, before: dict[str, fl.Clustering]) -> dict[str, float]:
+def found_again(held: pl.DataFrame, before: dict[str, fl.Clustering], seed: int) -> dict[str, float]:
     """The clusters that are found in the predictions, and what is left between those found before."""
     numbers: dict[str, float] = {}
     for rate in RATES:
-        after = fl.cluster(held, BY, metric(rate, y_pred="prediction"))
+        after = fl.cluster(held, BY, metric(rate, y_pred="prediction"), seed=seed)
         numbers[f"{rate} clusters_before"] = before[rate].n_clusters
         numbers[f"{rate} clusters"] = after.n_clusters
         numbers[f"{rate} found"] = observed(after.clusters[-1]) - observed(after.clusters[0])
@@ -198,14 +196,20 @@ def found_again(held: pl.DataFrame, before: dict[str, fl.Clustering]) -> dict[st
 
 def measured(held: pl.DataFrame, tune: pl.DataFrame, before: dict[str, fl.Clustering]) -> dict[str, float]:
     """Accuracy, the share selected, and the rates of groups."""
-    numbers = {
-        "accuracy": float(np.mean(held["prediction"].to_numpy() == held["y"].to_numpy())),
-        "selected": float(np.mean(held["prediction"].to_numpy())),
-    }
+    numbers = {"accuracy": accuracy(held), "selected": float(np.mean(held["prediction"].to_numpy()))}
     for rate in RATES:
-        own = by_group(of_outcome(held, rate), of_outcome(tune, rate), before[rate])
-        numbers |= {f"{rate} {name}": value for name, value in own.items()}
+        groups = by_group(of_outcome(held, rate), of_outcome(tune, rate), before[rate])
+        small = groups["chosen_from"] < FEW
+        largest = groups.filter(pl.col("n") >= LARGE)["p"].to_numpy()
+        numbers[f"{rate} largest"] = float(np.ptp(largest)) if len(largest) else 0.0
+        for name, own in (("small", groups.filter(small)), ("large", groups.filter(~small))):
+            numbers[f"{rate} {name}"] = squared(own)
+            numbers[f"{rate} {name}_groups"] = float(len(own))
     return numbers
+
+
+def accuracy(held: pl.DataFrame) -> float:
+    return float(np.mean(held["prediction"].to_numpy() == held["y"].to_numpy()))
 
 
 def observed(cluster: fl.Cluster) -> float:
@@ -213,47 +217,41 @@ def observed(cluster: fl.Cluster) -> float:
     return float("nan") if value is None else float(value)  # type: ignore[arg-type]
 
 
-def by_group(rows: pl.DataFrame, chosen: pl.DataFrame, found: fl.Clustering) -> dict[str, float]:
-    """Rates of groups: the largest gap, and the mean squared distance from the rate of all, noise taken off.
+def by_group(rows: pl.DataFrame, chosen: pl.DataFrame, found: fl.Clustering) -> pl.DataFrame:
+    """The groups that were clustered: rate, rows behind it and behind its threshold, squared distance from all.
 
-    A group's rate p̂ of n rows has E (p̂ − p)² = (true distance)² + p̂(1 − p̂)/(n − 1), the latter unbiased.
+    A group's rate p̂ of n rows has E (p̂ − p)² = (true distance)² + p̂(1 − p̂)/(n − 1), the latter unbiased; it is taken
+    off, so that small groups do not look far away.
     """
-    p, n = pl.col("prediction").mean(), pl.len()
     overall = rows["prediction"].mean()
     known = pl.DataFrame(list(found.estimates.labels), schema=BY, orient="row").cast({b: rows[b].dtype for b in BY})
-    groups = rows.group_by(BY).agg(p.alias("p"), n.alias("n")).join(known, on=BY).filter(pl.col("n") > 1)
-    groups = groups.join(chosen.group_by(BY).agg(n.alias("chosen_from")), on=BY, how="left")
+    groups = rows.group_by(BY).agg(pl.col("prediction").mean().alias("p"), pl.len().alias("n"))
+    groups = groups.join(known, on=BY).filter(pl.col("n") > 1)
+    groups = groups.join(chosen.group_by(BY).agg(pl.len().alias("chosen_from")), on=BY, how="left")
     noise = pl.col("p") * (1 - pl.col("p")) / (pl.col("n") - 1)
-    groups = groups.with_columns(squared=(pl.col("p") - overall) ** 2 - noise)
-    small = pl.col("chosen_from").fill_null(0) < FEW
-    sizes = {"every": groups, "small": groups.filter(small), "large": groups.filter(~small)}
-    distances = {name: float(np.mean(own["squared"].to_numpy())) if len(own) else 0.0 for name, own in sizes.items()}
-    largest = groups.filter(pl.col("n") >= LARGE)["p"].to_numpy()
-    counts = {f"{name}_groups": float(len(own)) for name, own in sizes.items()}
-    return {"largest": float(np.ptp(largest)) if len(largest) else 0.0} | distances | counts
+    distance = (pl.col("p") - overall) ** 2 - noise
+    return groups.with_columns(distance.alias("squared"), pl.col("chosen_from").fill_null(0))
+
+
+def squared(groups: pl.DataFrame) -> float:
+    return float(np.mean(groups["squared"].to_numpy())) if len(groups) else 0.0
 
 
 # ------------------------------------------------------------------------------------------------------------ numbers
 
 
 def measure(run: Run) -> Numbers:
-    splits, size, trees, scarce = run.either((10, 10**9, 100, SCARCE), (2, 20_000, 10, 2000))
-    found = run.each("mitigation", one_split, [(seed, size, trees, scarce) for seed in range(splits)])
+    splits, size, trees = run.either((10, 10**9, 100), (2, 20_000, 10))
+    found = run.each("mitigation", one_split, [(seed, size, trees) for seed in range(splits)])
     rows = people()
     return {
         "splits": splits,
         "rows": min(size, len(rows)),
-        "scarce_rows": scarce,
         "groups": rows[BY].unique().height,
         "parts": [*PARTS, 1 - sum(PARTS)],
-        "methods": of_methods([one.usual for one in found]),
-        "scarce": of_methods([one.scarce for one in found]),
-        "cluster_less_group": cluster_less_group([one.usual for one in found]),
-        "cluster_less_group_scarce": cluster_less_group([one.scarce for one in found]),
+        "methods": of_methods(found),
+        "cluster_less_group": cluster_less_group(found),
     }
-
-
-Measured = dict[str, dict[str, float]]
 
 
 def of_methods(found: Sequence[Measured]) -> Numbers:
@@ -269,11 +267,11 @@ def cluster_less_group(found: Sequence[Measured]) -> Numbers:
     """What a method leaves by cluster less what it leaves by group in the same split; distances stay squared."""
     methods = [method.removesuffix(" by cluster") for method in found[0] if method.endswith(" by cluster")]
     return {
-        method: {
-            name: of_splits([one[f"{method} by cluster"][name] - one[f"{method} by group"][name] for one in found])
-            for name in found[0][NONE]
-        }
+        f"{method} {name}": of_splits(
+            [one[f"{method} by cluster"][name] - one[f"{method} by group"][name] for one in found]
+        )
         for method in methods
+        for name in found[0][f"{method} by cluster"]
     }
 
 
@@ -296,61 +294,59 @@ def points(value: Sequence[float], digits: int = 1) -> str:
 
 def tables(numbers: Numbers) -> dict[str, str]:
     methods = numbers["methods"]
-    header = ["in points", "accuracy"]
-    for name, _ in RATES.values():
-        header += [f"{name}: clusters found", "their gap", "largest gap of groups"]
-    rows = [
-        [
-            method,
-            points(own["accuracy"]),
-            *(
-                cell
-                for rate in RATES
-                for cell in (
-                    f"{own[f'{rate} clusters'][0]:.1f}",
-                    points(own[f"{rate} found"]),
-                    points(own[f"{rate} largest"]),
-                )
-            ),
-        ]
-        for method, own in methods.items()
-    ]
-    apart = [
-        [method, *(points(own[f"{rate} {size}"]) for rate in RATES for size in ("large", "small"))]
-        for method, own in methods.items()
-    ]
-    sized = ["typical distance from the rate of all, in points"]
-    for name, _ in RATES.values():
-        sized += [f"{name}: other groups", "small groups"]
-    fixed = [[method, *(points(own[f"{rate} fixed"]) for rate in RATES)] for method, own in methods.items()]
+    names = [name for name, _ in RATES.values()]
+
+    def each(own: Numbers, *what: str) -> list[str]:
+        return [points(own[f"{rate} {name}"]) for rate in RATES for name in what]
+
+    def found(own: Numbers) -> list[str]:
+        counted = [f" ({own[f'{rate} clusters'][0]:.1f})" for rate in RATES]
+        shown = zip(each(own, "found"), counted, each(own, "largest"), strict=True)
+        return [cell for gap, count, largest in shown for cell in (gap + count, largest)]
+
     return {
-        "": markdown(header, rows),
-        "-groups": markdown(sized, apart),
+        "": markdown(
+            ["in points", "accuracy", *(h for n in names for h in (f"{n}: clusters found", "largest gap of groups"))],
+            [[method, points(own["accuracy"], 2), *found(own)] for method, own in methods.items()],
+        ),
         "-fixed": markdown(
-            ["gap between the clusters found before, in points", *(n for n, _ in RATES.values())], fixed
+            ["gap between the clusters found before, in points", *names],
+            [[method, *each(own, "fixed")] for method, own in methods.items()],
+        ),
+        "-groups": markdown(
+            ["typical distance, in points", *(h for n in names for h in (f"{n}: other groups", "small groups"))],
+            [[method, *each(own, "large", "small")] for method, own in methods.items()],
         ),
     }
 
 
+# Short names for what sentences say: methods by the start of theirs, rates, and what is measured.
+SHORT = {NONE: "none", AS_IS: "sizes", "reweighing by cluster": "weights", "reweighing by group": "weights_group"}
+SHORT |= {"a model for each cluster": "models", "a model for each group": "models_group"}
+SHORT_RATES = {"selection_rate": "selection", "true_positive_rate": "tpr", "false_positive_rate": "fpr"}
+SHORT |= {
+    f"thresholds for {name} by {whose}": f"{SHORT_RATES[rate]}_thresholds" + ("_group" if whose == "group" else "")
+    for rate, (name, _) in RATES.items()
+    for whose in ("cluster", "group")
+}
+
+
 def facts(numbers: Numbers) -> dict[str, str]:
-    methods = numbers["methods"]
+    first, second, last = (f"{100 * part:.0f}%" for part in numbers["parts"])
     made = {
         "splits": str(numbers["splits"]),
         "rows": f"{numbers['rows']:,}",
         "groups": str(numbers["groups"]),
-        "parts": ", ".join(f"{100 * part:.0f}%" for part in numbers["parts"][:-1])
-        + f" and {100 * numbers['parts'][-1]:.0f}%",
+        "parts": f"{first}, {second} and {last}",
         "few": str(FEW),
         "large": str(LARGE),
-        "small_groups": f"{methods[NONE]['selection_rate small_groups'][0]:.0f}",
+        "small_groups": f"{numbers['methods'][NONE]['selection_rate small_groups'][0]:.0f}",
     }
-    for method, own in methods.items():
-        key = method.replace(" ", "_")
-        made[f"{key}.cost"] = f"{100 * own['cost'][0]:.1f}"
-        made[f"{key}.selected"] = f"{100 * own['selected'][0]:.1f}%"
-        for rate in RATES:
+    for method, own in numbers["methods"].items():
+        made[f"{SHORT[method]}.cost"] = f"{100 * own['cost'][0]:.1f}"
+        for rate, short in SHORT_RATES.items():
             for name in ("found", "largest", "fixed", "small", "large"):
-                made[f"{key}.{rate}.{name}"] = f"{100 * own[f'{rate} {name}'][0]:.1f}"
+                made[f"{SHORT[method]}.{short}.{name}"] = f"{100 * own[f'{rate} {name}'][0]:.1f}"
     return made
 
 

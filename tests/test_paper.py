@@ -210,7 +210,7 @@ def test_tables_and_numbers_of_the_page_are_those_that_were_measured(page: commo
 # Outside the markers stand only the paper's own figures, settings of the studies, and figures of speech.
 TYPED = {
     "paper": "2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2 0.01 0.05 0.5 40 50 102 999 1,000",
-    "mitigation": "",
+    "mitigation": "0.5 0.7 1 50,000",
 }
 
 
