@@ -82,7 +82,7 @@ def _seen(found: Finding, estimates: Estimates) -> tuple[list[float | None], lis
         guarantee = replace(guarantee, draws=int(np.clip(_DRAWS // groups, 50, _MOST_DRAWS)))  # type: ignore[type-var]
     compared = equal_effects(estimates, found.tolerance)
     trial = Trial(compared, lambda _: np.zeros(groups), guarantee, found.alpha, found.tolerance, _seed(found))
-    if trial.detects is None and groups * max(len(guarantee.shares(groups)), 1) > _MOST_FOLLOWED:
+    if trial.detects is None and groups * max(len(guarantee.shares(groups)), 1) * guarantee.splits > _MOST_FOLLOWED:
         return None
     runs = _RUNS_FOLLOWED if trial.detects is None else int(np.clip(_WORK // groups, _FEWEST, _RUNS))
     halves, one = (
