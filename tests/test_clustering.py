@@ -232,10 +232,11 @@ def test_text_says_verdict_clusters_and_basis() -> None:
     lines = str(found).splitlines()
     assert lines[0].startswith("3 clusters of 40 groups by country differ in lift of returning users (p < 1e-10")
     assert "calibrated, α = 0.05" in lines[0]
-    assert lines[2].split() == ["cluster", "effect", "95%", "interval", "groups", "n", "members"]
-    assert all("●" in line for line in lines[3:6])
-    assert "… +" in lines[4]
-    assert max(map(len, lines)) <= 112
+    assert lines[3].split() == ["cluster", "effect", "95%", "interval", "groups", "n", "members"]
+    assert all("●" in line for line in lines[4:7])
+    assert lines[1].startswith("The lift of returning users is 15 points higher for IN, EG, BR, KE, ")
+    assert "… +" in lines[5]
+    assert max(map(len, lines[2:])) <= 116
     assert "Looked at halves and at lone groups; calibrated on 64 draws, seed 0." in lines
     assert "Effects are levels of the clusters; their intervals hold where the number of clusters is right." in lines
     assert any(line.startswith("Could be in another cluster too (18 of 40 groups, at 95%): ") for line in lines)
@@ -350,7 +351,7 @@ def test_hostile_names_stay_text() -> None:
     assert "a\\|b" in found.to_markdown()
     assert "\x1b" not in str(found)
     assert "new\n" not in str(found)
-    assert len(found.to_markdown().split("\n\n")[1].splitlines()) == 2 + found.n_clusters
+    assert len(found.to_markdown().split("\n\n")[2].splitlines()) == 2 + found.n_clusters
 
 
 def test_results_cannot_be_changed() -> None:

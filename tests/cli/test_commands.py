@@ -205,7 +205,7 @@ def test_experiment_finds_the_country_that_reacts(shop: Path) -> None:
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("2 clusters of 4 groups by country differ in lift of revenue")
-        assert done.stdout.splitlines()[4].endswith("  DE")
+        assert done.stdout.splitlines()[5].endswith("  DE")
     ratio = run("experiment", shop, *EXPERIMENT, "--metric", "ratio_lift:revenue/views", "--fail-on-split")
     assert ratio.returncode == 1
     assert "ratio lift of revenue/views" in ratio.stdout

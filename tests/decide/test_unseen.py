@@ -74,7 +74,7 @@ def test_it_is_said_in_text_markdown_json_notebook_and_page(tmp_path: Path) -> N
     for line in lines:
         assert line in found.to_markdown()
         assert line in found._repr_html_()
-        assert f'<p class="reach">{line}</p>' in page
+        assert f"<p>{line}</p>" in page
     assert "Certified: none of 12 groups is more than 9 from the overall" in page
     assert "<h2>Certificate</h2>" in page
     with pytest.raises(fl.InputError, match="certificate='x': is not a certificate"):

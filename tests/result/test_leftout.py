@@ -40,7 +40,7 @@ def test_people_left_out_are_totalled_by_the_values_of_each_attribute(found: Any
     told = "0.6% of rows are in groups left out, but 40.0% of origin Asian."
     for shown in (str(found), found.to_markdown(), found._repr_html_()):
         assert told in shown
-        assert "Asian · woman (1 of 4), White · man (3 of 3) (2)." in shown
+        assert "origin Asian, sex woman (1 of 4); … +1 (2)." in shown
     data = json.loads(found.to_json())
     assert data["left_out"][0] == {"attribute": "origin", "value": "Asian", "n": 4, "total": 10, "share": 0.4}
 
