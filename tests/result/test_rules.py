@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faultlines as fl
-from faultlines.estimates.labels import keys_of, name_of
+from faultlines.estimates.labels import keys_of
 from faultlines.result.rules import NO_RULE, OTHERS, Population, Rule
 
 COUNTRIES, DEVICES = "IN PK BD US DE".split(), ["mobile", "web", "app"]
@@ -220,8 +221,7 @@ def test_rules_that_are_mostly_wrong_are_not_shown() -> None:
     rows = found.to_dicts("clusters")
     assert [row["rule"] for row in rows] == [None, None]
     assert min(rows[1]["rule_matches"], rows[1]["rule_covers"]) < 0.5
-    first = name_of(found.clusters[0].members[0])
-    assert f"no short rule: {first}" in str(found)
+    assert re.search(r"no short rule: number \S+, letter \S+", str(found))
     assert "| no short rule |" in found.to_markdown()
     assert '"rule": null' in found.to_json()
 
