@@ -24,6 +24,7 @@ from faultlines.guarantees.spending import (
     boundaries,
     levels_alone,
     pvalue_so_far,
+    usual_spending,
 )
 from faultlines.progress import progress
 from faultlines.tree.hierarchy import tree_of
@@ -44,6 +45,7 @@ _NUMBERS = 20_000_000  # of all paths together at one look
 _MOST = 2**28
 _ENOUGH = 5  # draws that α must leave to stop
 _SMALLEST = 5e-324
+_PACE = 5  # without a plan look t is t/(t + 5) of the way: about even-handed to ends after 5 and after 200 looks
 
 
 class Monitor:
@@ -57,13 +59,15 @@ class Monitor:
         alpha: The accepted chance of ever claiming clusters where there are none.
         looks: The planned number of looks.
         information: Or the planned amount of information at the end: people in all groups together where estimates
-            have sizes `n`, else the sum of 1/se². Without either it never ends: look t is t/(t + 1) of the way.
-        spending: How α is spent on the way: ``"obrien-fleming"``, ``"pocock"``, ``"haybittle-peto"``, or a function
-            from the fraction of the way to the share of α that is spent by then. Default: the first; the last of them
-            for ``dependence="any"``.
+            have sizes `n`, else the sum of 1/se². Without either it never ends: look t is t/(t + 5) of the way.
+        spending: How α is spent on the way: ``"obrien-fleming"``, ``"pocock"``, ``"reserve"`` (O'Brien and Fleming's
+            with three tenths kept for the end), ``"haybittle-peto"`` (with eight tenths), or a function from the
+            fraction of the way to the share of α that is spent by then. Default: ``"reserve"``; for
+            ``dependence="any"`` ``"haybittle-peto"``; without a planned end ``"obrien-fleming"``.
         dependence: ``"independent"``: what new data add does not depend on the data before. ``"returning"``: users come
             back, and what they add is not negatively related to what they did before. ``"any"``: nothing is assumed,
-            at a price (docs/monitoring.md).
+            at a price (docs/monitoring.md). Default: ``"returning"`` where estimates have sizes, which costs nothing
+            where all users are new; ``"independent"`` where they have none.
         draws: How many paths are drawn. Default: 10,000, fewer for more than 2,000 groups.
         seed: Of the draws. The same seed gives the same result on any number of cores.
 
@@ -91,7 +95,7 @@ class Monitor:
         looks: int | None = None,
         information: float | None = None,
         spending: str | Callable[[float], float] | None = None,
-        dependence: Dependence = "independent",
+        dependence: Dependence | None = None,
         draws: int | None = None,
         seed: int = 0,
     ) -> None:
@@ -106,8 +110,11 @@ class Monitor:
         if information is not None:
             remedy = "Give the people, or the sum of 1/se², that the end will have."
             self.information = checks.number("information", information, "must be above 0", remedy, low=0, ends="(]")
-        self.dependence: Dependence = checks.choice("dependence", dependence, DEPENDENCE)  # type: ignore[assignment]
-        usual = "haybittle-peto" if dependence == "any" else "obrien-fleming"
+        if dependence is not None:
+            checks.choice("dependence", dependence, DEPENDENCE)
+        self.dependence: Dependence | None = dependence
+        has_end = looks is not None or information is not None
+        usual = usual_spending(has_end=has_end, any_dependence=dependence == "any")
         self._spending = Spending.of(usual if spending is None else spending)
         self.draws = None if draws is None else self._checked_draws(draws)
         self.seed = checks.seed(seed)
@@ -149,7 +156,7 @@ class Monitor:
             clusters=self._clusters if rejected else (everyone,) if everyone else (),
             looks=tuple(self._made),
             planned=self.looks,
-            dependence=self.dependence,
+            dependence=self.dependence or "independent",
             ignored=dict(self._ignored),
         )
 
@@ -185,7 +192,8 @@ class Monitor:
         if self._observed and seen.same(self._observed[-1]):
             problem = f"are those of look {len(self._observed)}, which has been taken"
             raise InputError("estimates", problem, "Come back with more data: the same look twice is one look.")
-        known = grown(self._known, seen, labels, self.dependence)
+        dependence = self.dependence or ("independent" if given.n is None else "returning")
+        known = grown(self._known, seen, labels, dependence)
         self._limit_draws(len(labels))
         tests = Tests(effects_of(one_effect(seen.estimates(labels))), None, self.seed)
         history = self._so_far()
@@ -193,7 +201,7 @@ class Monitor:
         look = self._judged(known, history.record, tests, final=final)
         clusters = self._claimed(seen, labels, tests, look) if look.adjusted <= self.alpha else ()
         self._measure, self._labels, self._known, self._ignored = given.measure, labels, known, ignored
-        self._history, self._clusters = history, clusters
+        self.dependence, self._history, self._clusters = dependence, history, clusters
         self._observed.append(seen)
         self._made.append(look)
         return self.decision
@@ -239,7 +247,7 @@ class Monitor:
     def _fraction(self, known: Known, *, final: bool) -> float:
         """How far the next look is on the way; never back."""
         number = len(self._made) + 1
-        made = number / (number + 1)
+        made = number / (number + _PACE)
         if self.looks is not None:
             made = number / self.looks
         elif self.information is not None:
@@ -273,7 +281,7 @@ class Monitor:
         with progress("drawing the looks so far again", len(self._observed)) as advance:
             for seen in self._observed:
                 labels = self._labels_after(known, seen)
-                known = grown(known, seen, labels, self.dependence, check=False)
+                known = grown(known, seen, labels, self.dependence or "independent", check=False)
                 made.take(known, seen, Tests(effects_of(one_effect(seen.estimates(labels))), None, self.seed))
                 advance(1)
         fractions = np.array([look.fraction for look in self._made])
@@ -343,13 +351,17 @@ class Monitor:
         looks = self._made
         if len(set(keys)) < len(keys) or min(self._ignored.values(), default=1) < 1:
             raise ValueError("labels are not those of different groups, or less than no groups ignored")
-        if len(looks) != len(self._observed) or (bool(looks) != bool(keys)) or (looks and self.draws is None):
+        if (
+            len(looks) != len(self._observed)
+            or (bool(looks) != bool(keys))
+            or (looks and None in (self.draws, self.dependence))
+        ):
             raise ValueError("results do not fit what was observed")
-        results, self._made = looks, []
+        results, dependence, self._made = looks, self.dependence or "independent", []
         for i, (seen, look) in enumerate(zip(self._observed, results, strict=True)):
             last = i == len(results) - 1
             try:
-                self._known = grown(self._known, seen, self._labels_after(self._known, seen), self.dependence)
+                self._known = grown(self._known, seen, self._labels_after(self._known, seen), dependence)
             except InputError as error:
                 raise ValueError(str(error)) from error
             computed = self._fraction(self._known, final=last and look.fraction == 1)

@@ -128,8 +128,8 @@ class Monitored:
             spent = text.share(last.spent / self.alpha, 1)
             needed = "none would do" if last.level == 0 else f"{text.pvalue(math.log(last.level))} was needed"
             lines.append(f"  This look: {text.p_is(math.log(last.pvalue))}, {needed}; {spent} of α spent.")
-        lines += [f"  Of this look: {count} {why}." for why, count in self.ignored.items()]
-        lines.append(f"  {ASSUMED[self.dependence]}")
+            lines += [f"  Of this look: {count} {why}." for why, count in self.ignored.items()]
+            lines.append(f"  {ASSUMED[self.dependence]}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

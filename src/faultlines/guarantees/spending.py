@@ -42,16 +42,25 @@ def _pocock(alpha: float, fraction: float) -> float:
     return float(alpha * np.log1p((np.e - 1) * fraction))
 
 
-def _haybittle_peto(alpha: float, fraction: float) -> float:
-    """Half of it is kept for the end, the other half spent as by O'Brien and Fleming."""
-    return alpha if fraction >= 1 else _obrien_fleming(alpha, fraction) / 2
+def _with_reserve(kept: float) -> Callable[[float, float], float]:
+    """A share of it is kept for the end, the rest spent as by O'Brien and Fleming.
+
+    The more groups there are, the less what two looks show depends on each other, and the more early looks cost.
+    """
+    return lambda alpha, fraction: alpha if fraction >= 1 else (1 - kept) * _obrien_fleming(alpha, fraction)
 
 
 SPENDING: dict[str, Callable[[float, float], float]] = {
+    "reserve": _with_reserve(0.3),
     "obrien-fleming": _obrien_fleming,
     "pocock": _pocock,
-    "haybittle-peto": _haybittle_peto,
+    "haybittle-peto": _with_reserve(0.8),
 }
+
+
+def usual_spending(*, has_end: bool, any_dependence: bool) -> str:
+    """What is spent where nothing is said: without an end there is nothing to keep for it."""
+    return "obrien-fleming" if not has_end else "haybittle-peto" if any_dependence else "reserve"
 
 
 @dataclass(frozen=True, slots=True)
