@@ -183,12 +183,12 @@ class Monitor:
         """
         checks.flag("final", final)
         given = one_effect_of(estimates)
+        if self.decision.finished:
+            return self.decision
         if self._measure and given.measure != self._measure:
             problem = f"the looks before were at {self._measure!r}"
             raise InputError(f"estimates of {given.measure!r}", problem, "Give the same metric at every look.")
         seen, labels, ignored = aligned(given, self._labels, self._known, missing, new)
-        if self.decision.finished:
-            return self.decision
         if self._observed and seen.same(self._observed[-1]):
             problem = f"are those of look {len(self._observed)}, which has been taken"
             raise InputError("estimates", problem, "Come back with more data: the same look twice is one look.")

@@ -97,7 +97,7 @@ class History:
         effects = tests.effects
         null, order = tests.everyone()
         log_p = tests.of(np.arange(effects.theta.size)).log_p
-        self.record.own.append(float(null.values(effects.theta[None], effects.se)[0]))
+        self.record.own.append(float(null.values(effects.theta[None], effects.se[None])[0]))
         # As a file will have it, so that it is the same after one.
         self.record.log_p.append(float(np.log(max(np.exp(log_p), _SMALLEST))))
         if self.paths is not None:

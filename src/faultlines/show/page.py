@@ -104,20 +104,25 @@ def page(
             parts.append(_part(one._replace(name=named[i]), f"r{i}", note, command))
             advance(1)
     script = _file("page.js")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
-    )
-    return environment.from_string(_file("page.html")).render(
+    return rendered(
+        "page.html",
         title=title or (results[0].verdict if len(results) == 1 else f"{len(results) + left:,} results"),
         head=title or "",
-        version=version("faultlines"),
         parts=parts,
         overview=_overview(results, named, len(shown), left, rejected) if len(results) > 1 else None,
         note=note or "",
-        style=Markup(_file("page.css").replace("/* palette */", _palette())),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of its parts, with the one style sheet of all pages; whatever is put into it is escaped."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
+    style = Markup(_file("page.css").replace("/* palette */", _palette()))
+    return environment.from_string(_file(template)).render(style=style, version=version("faultlines"), **values)
 
 
 def _printable(value: object) -> object:
