@@ -58,7 +58,7 @@ def test_spending_functions_begin_with_nothing_and_end_with_all() -> None:
 
 
 # Boundaries of five even looks, two-sided α = 0.05, as group-sequential software has them (Lan–DeMets).
-PUBLISHED = {
+PUBLISHED: dict[str, list[float | None]] = {
     "obrien-fleming": [None, 3.357, 2.680, 2.290, 2.031],
     "pocock": [2.438, 2.427, 2.410, 2.397, 2.386],
 }
@@ -346,7 +346,8 @@ def test_a_spending_function_of_ones_own_is_asked_for_again() -> None:
     assert again.update(looks()[1]) == monitor.update(looks()[1])
     with pytest.raises(fl.InputError, match="the saved monitor spends by 'reserve'"):
         fl.Monitor.from_json(fl.Monitor(looks=3).to_json(), spending=lambda fraction: fraction)
-    for share in (lambda fraction: 2.0, lambda fraction: "x", lambda fraction: math.nan):
+    shares: list[Any] = [lambda fraction: 2.0, lambda fraction: "x", lambda fraction: math.nan]
+    for share in shares:
         with pytest.raises(fl.InputError, match="is no share"):
             fl.Monitor(looks=3, draws=500, spending=share).update(looks()[0])
 

@@ -127,6 +127,17 @@ class Monitor:
         self._ignored: dict[str, int] = {}
         self._history: History | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What it is made of; draws come back from the seed."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"_history": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"<Monitor: {self.decision.verdict}>"
+
     def _checked_draws(self, draws: Any) -> int:
         problem = "must be a whole number from 1 to 100 million"
         made = int(checks.number("draws", draws, problem, "Use draws=10_000.", low=1, high=100_000_000, whole=True))
@@ -202,8 +213,7 @@ class Monitor:
         clusters = self._claimed(seen, labels, tests, look) if look.adjusted <= self.alpha else ()
         self._measure, self._labels, self._known, self._ignored = given.measure, labels, known, ignored
         self.dependence, self._history, self._clusters = dependence, history, clusters
-        self._observed.append(seen)
-        self._made.append(look)
+        self._observed, self._made = [*self._observed, seen], [*self._made, look]
         return self.decision
 
     # ------------------------------------------------------------------------------------------------------ one look

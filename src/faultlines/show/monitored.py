@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HIGH = 200
 _FEWEST = 8  # looks that have room in a picture
 _NAMED = 2_000  # characters of the members of a cluster
-_EVIDENCE = "evidence: −log₁₀ p"
+_EVIDENCE = "evidence: −log₁₀ p (2 is p = 0.01)"
 
 
 def monitor_page(found: Monitored, *, title: str | None = None, command: str = "", left_out: Sequence[str] = ()) -> str:
