@@ -65,15 +65,15 @@ def walked(rng: np.random.Generator, runs: int, clock: FloatArray, drift: FloatA
 
 
 def critical(
-    null: Null, clock: FloatArray, fractions: FloatArray, spending: str, alpha: float = 0.05
+    null: Null, clock: FloatArray, fractions: FloatArray, spending: str, seed: int = 1
 ) -> tuple[FloatArray, list[FloatArray]]:
     """The boundary of a monitor with these looks, which does not depend on what it sees; and its draws."""
-    paths, drawn = Paths(DRAWS, 1), []
+    paths, drawn = Paths(DRAWS, seed), []
     groups = np.arange(null.scale.size)
     for now in clock.tolist():
         paths.advance(np.full(groups.size, now), np.full(groups.size, np.inf))
         drawn.append(paths.values(null, groups))
-    return boundaries(Record([], [], drawn), Spending.of(spending).spent(alpha, fractions)), drawn
+    return boundaries(Record([], [], drawn), Spending.of(spending).spent(0.05, fractions)), drawn
 
 
 def monitored(
@@ -88,7 +88,7 @@ def monitored(
 ) -> Seen:
     """Many runs of a monitor of groups with these true effects."""
     null = null_of(se)
-    boundary, drawn = critical(null, clock, clock if fractions is None else fractions, spending)
+    boundary, drawn = critical(null, clock, clock if fractions is None else fractions, spending, seed)
     rng = np.random.default_rng([seed, 99])
     values = np.array([null.values_of_noise(z) for z in walked(rng, runs, clock, drift)])
     above = values > boundary[:, None]

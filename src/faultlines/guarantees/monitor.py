@@ -391,7 +391,7 @@ class Monitor:
         claimed = sorted(saved.key(label) for cluster in self._clusters for label in cluster)
         rejected = bool(looks) and looks[-1].adjusted <= self.alpha
         everyone = sorted(keys[g] for g in self._observed[-1].groups.tolist()) if rejected else []
-        if claimed != everyone or (rejected and (len(self._clusters) < 2 or not all(self._clusters))):
+        if claimed != everyone or (len(self._clusters) >= 2) != rejected or not all(self._clusters):
             raise ValueError("clusters do not fit the groups")
 
     def save(self, path: str | PathLike[str]) -> None:
