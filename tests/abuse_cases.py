@@ -863,6 +863,77 @@ def of_sequential() -> Iterator[Case]:
         yield Case(f"Sequential.from_json damaged: {name}", "", lambda text=damaged: fl.Sequential.from_json(text))
 
 
+def of_monitors() -> Iterator[Case]:
+    yield from cases("Monitor", "alpha", fl.Monitor, NOT_A_LEVEL)
+    yield from cases("Monitor", "looks", fl.Monitor, NOT_A_COUNT | {"zero": 0, "many": 10**6})
+    yield from cases("Monitor", "information", fl.Monitor, NOT_POSITIVE)
+    words = {name: value for name, value in NOT_TEXT.items() if not callable(value)}
+    yield from cases("Monitor", "spending", fl.Monitor, words | {"unknown": "even", "empty": "", "custom": "custom"})
+    yield from cases("Monitor", "dependence", fl.Monitor, NOT_TEXT | {"unknown": "none", "empty": ""})
+    yield from cases("Monitor", "draws", fl.Monitor, NOT_A_COUNT | {"zero": 0, "few": 5, "many": 10**9})
+    yield from cases("Monitor", "seed", fl.Monitor, _SEEDS)
+
+    def update(**bad: Any) -> Any:
+        return fl.Monitor(draws=200).update(**({"estimates": three()} | bad))
+
+    yield from cases("Monitor.update", "estimates", update, _NOT_GROUPS)
+    for option in ("missing", "new"):
+        yield from cases("Monitor.update", option, update, NOT_TEXT | {"none": None, "unknown": "drop", "empty": ""})
+    yield from cases("Monitor.update", "final", update, NOT_A_FLAG)
+    yield Case("Monitor.update: one group", "estimates", lambda: update(estimates=fl.Estimates([1], [1])))
+    for kind, word in (("counts", fl.binomial([1, 5], 10)), ("welch", fl.welch(three(dof=9)))):
+        yield Case(f"Monitor.update: {kind}", "estimates", lambda word=word: update(estimates=word))
+    yield from cases("Monitor.load", "path", fl.Monitor.load, NOT_A_PATH | {"no file": "no/such.json"})
+    yield from cases("Monitor.save", "path", fl.Monitor().save, NOT_A_PATH)
+    monitor = fl.Monitor(looks=3, draws=200)
+    monitor.update(three(theta=[0.0, 0.1, 0.2]))
+    for name, value in (NONSENSE | {"none": None, "number": 5, "list": [1], "nan": np.nan}).items():
+        yield Case(f"Monitor.from_json state: {name}", "state", lambda value=value: fl.Monitor.from_json(value))
+    for name, damaged in _damaged_monitor(monitor.to_json()).items():
+        yield Case(f"Monitor.from_json damaged: {name}", "", lambda text=damaged: fl.Monitor.from_json(text))
+
+
+def _damaged_monitor(whole: str) -> dict[str, str]:
+    import json
+
+    good = json.loads(whole)
+    look, seen = good["results"][0], good["observed"][0]
+    changes: dict[str, list[Any]] = {
+        "faultlines_monitor": [None, 2, "1", [], True, 1.5],
+        "alpha": [None, "x", 0, 1, 2, True, [], 1e400, -1, 0.06],
+        "looks": ["x", 0, -1, True, [], 1.5, 1e400, 4, None],
+        "information": ["x", 0, -1, True, [], 1e400, 5.0],
+        "spending": [None, 5, "x", "custom", [], "pocock"],
+        "dependence": [None, 5, "x", []],
+        "draws": [None, "x", 0, 3, True, 1.5, []],
+        "seed": [None, "x", -1, True, 1.5],
+        "measure": [None, 5, []],
+        "labels": [None, 5, "abc", {}, [], ["a"], ["a", "a", "b"], [None, "b", "c"], [["a"], "b", "c"], [{}, "b", "c"],
+                   ["a", "b", "c", "d"], [1e400, "b", "c"]],
+        "observed": [None, 5, {}, [], [None], [{}], [seen, seen]] + [[seen | {key: value}] for key, value in (
+            ("groups", [0, 1]), ("groups", [0, 1, 1]), ("groups", [0, 1, 9]), ("groups", [-1, 1, 2]), ("groups", ["0", 1, 2]),
+            ("groups", [0]), ("theta", [1, 2]), ("theta", None), ("theta", ["x", 1, 2]), ("theta", [1e400, 1, 2]), ("se", [0, 1, 1]),
+            ("se", [-1, 1, 1]), ("se", None), ("se", [True, 1, 1]), ("n", [1, 1]), ("n", [0, 1, 1]), ("n", [50.0, 1, 1]),
+            ("dof", [0.5, 1, 1]), ("dof", ["x", 1, 1]))],
+        "results": [None, 5, {}, [], [None], [{}], [look, look]] + [[look | {key: value}] for key, value in (
+            ("number", 2), ("number", True), ("information", -1), ("information", 5), ("fraction", 2), ("fraction", 0.5),
+            ("spent", 0.01), ("spent", None), ("statistic", "x"), ("statistic", None), ("boundary", "x"), ("pvalue", 2), ("level", -1),
+            ("adjusted", 0.01), ("adjusted", 2), ("adjusted", None))],
+        "clusters": [None, 5, [["a", "b"], ["c"]], [["a"]], "abc", [[]]],
+        "ignored": [None, 5, [], {"x": None}, {"x": "y"}, {"x": -1}, {"x": 0}, {"x": True}],
+    }  # fmt: skip
+    made = {
+        "empty": "", "space": " ", "null": "null", "list": "[]", "number": "5", "text": '"x"', "empty object": "{}",
+        "half": whole[: len(whole) // 2], "twice": whole + whole, "nul": "\0" + whole, "bom": "\ufeff" + whole, "deep": "[" * 100_000,
+        "nan alpha": whole.replace('"alpha": 0.05', '"alpha": NaN'),
+    }  # fmt: skip
+    for key, values in changes.items():
+        made[f"no {key}"] = json.dumps({k: v for k, v in good.items() if k != key})
+        for i, value in enumerate(values):
+            made[f"{key} {i}"] = json.dumps(good | {key: value})
+    return made
+
+
 def _damaged(whole: str) -> dict[str, str]:
     import json
 
@@ -967,7 +1038,7 @@ def api() -> list[Case]:
     """All cases of the Python interface."""
     sources = (
         of_estimates, of_clustering, of_guarantees, of_many, of_power, of_comparisons, of_metrics, of_results,
-        of_sequential, of_simulations, of_self_checks, of_confirm, of_certificates,
+        of_sequential, of_monitors, of_simulations, of_self_checks, of_confirm, of_certificates,
     )  # fmt: skip
     return [case for source in sources for case in source()]
 

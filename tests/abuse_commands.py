@@ -14,6 +14,21 @@ EXPERIMENT = ["experiment", "good.csv", "--by", "g", "--variant", "arm", "--cont
 MODEL = ["model", "good.csv", "--by", "g", "--metric", "accuracy", "--y-true", "t", "--y-pred", "p"]
 POWER = ["power", "--groups", "4", "--size", "100", "--spread", "1", "--runs", "20", "--guarantee", "bonferroni"]
 PLANNED = ["power", "lifts.csv", "--by", "g", "--se", "s", "--runs", "20", "--guarantee", "bonferroni"]
+MONITOR = [
+    "monitor",
+    "new-state.json",
+    "lifts.csv",
+    "--by",
+    "g",
+    "--estimate",
+    "e",
+    "--se",
+    "s",
+    "--n",
+    "n",
+    "--draws",
+    "200",
+]
 CSVS = "folder.csv empty.csv header.csv ragged-long.csv utf16.csv half.csv.gz not-gz.csv.gz damaged.parquet gone.csv".split()
 
 
@@ -109,8 +124,33 @@ def commands() -> Iterator[Command]:
             yield Command(_with(PLANNED, option, value))
     yield Command([*PLANNED, "--only", "a", "--share", "0.5"])
     yield Command([*PLANNED, "--only", "a", "--only", "b", "--only", "c"])
+    yield from _of_monitor()
     yield from _together()
     yield from _of_files()
+
+
+def _of_monitor() -> Iterator[Command]:
+    """No state is left behind by any of them."""
+    wrong = {
+        "--looks": ["0", "-1", "x", "1.5", "nan", ""], "--information": ["0", "-1", "nan", "inf", "x"],
+        "--spending": ["", "pocok", "custom"], "--dependence": ["", "none", "Any"], "--alpha": ["0", "1", "nan", "x"],
+        "--draws": ["0", "-1", "x", "5", "99999999999"], "--seed": ["-1", "x"], "--missing": ["", "drop"], "--new": ["", "drop"],
+        "--by": ["", "zz"], "--estimate": ["", "zz", "g"], "--se": ["zz"], "--n": ["zz", "e"], "--dof": ["zz"], "--min-size": ["5"],
+        "--json": ["/", "lifts.csv", "new-state.json"], "--report": ["/", "x.gif", "lifts.csv"], "--metric": ["lift:x"],
+        "--variant": ["arm"],
+    }  # fmt: skip
+    for option, values in wrong.items():
+        for value in values:
+            yield Command(_with(MONITOR, option, value))
+    for state in ("", "/", "no/state.json", "lifts.csv", "good.csv", "empty.csv", "folder.csv", "x" * 300):
+        yield Command(["monitor", state, *MONITOR[2:]])
+    yield Command([*MONITOR, "--looks", "3", "--information", "5"])
+    yield Command(["monitor", "new-state.json", "good.csv", "--by", "g"])
+    yield Command(["monitor", "new-state.json", "good.csv", "--by", "x:q3", *EXPERIMENT[4:]])
+    yield Command(["monitor", "new-state.json", "-", *EXPERIMENT[2:]])
+    yield Command(
+        ["monitor", "new-state.json", "good.csv", "--by", "g", "--metric", "auc", "--y-true", "t", "--variant", "arm"]
+    )
 
 
 def _together() -> Iterator[Command]:

@@ -475,6 +475,9 @@ def things() -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
     sequential = fl.Sequential()
     yield "decision", sequential.update(three()), str
     yield "sequential", sequential, lambda s: s.to_json()
+    monitor = fl.Monitor(looks=3, draws=200)
+    yield "monitored", monitor.update(three()), lambda m: (str(m), m.to_dict())
+    yield "monitor", monitor, lambda m: (m.to_json(), str(m.update(three(n=200, se=[0.5, 0.5, 0.5]))))
     yield "error", fl.InputError("a=1", "is b", "Do c."), lambda e: (str(e), e.parameter, e.problem, e.remedy)
     yield "metrics", [metric(name) for name in METRICS], all_measured
     yield "joint", fl.joint(fl.rate("p"), fl.mean("x")), lambda m: fl.measure(people(), "g", m).estimates.theta.tolist()

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from faultlines.guarantees.calibrated import Calibrated as Calibrated
     from faultlines.guarantees.folds import Folds as Folds
     from faultlines.guarantees.holdout import Holdout as Holdout
+    from faultlines.guarantees.monitor import Monitor as Monitor
+    from faultlines.guarantees.monitored import Look as Look
+    from faultlines.guarantees.monitored import Monitored as Monitored
     from faultlines.guarantees.sequential import Decision as Decision
     from faultlines.guarantees.sequential import Sequential as Sequential
     from faultlines.guarantees.sequential import Step as Step
@@ -92,6 +95,8 @@ _HOMES = {
     "guarantees.bonferroni": "Bonferroni",
     "guarantees.holdout": "Holdout",
     "guarantees.folds": "Folds",
+    "guarantees.monitor": "Monitor",
+    "guarantees.monitored": "Look Monitored",
     "guarantees.sequential": "Decision Sequential Step",
     "result.clusters": "Cluster",
     "result.effects": "Effect",

@@ -13,7 +13,7 @@ from faultlines.guarantees.choose import GUARANTEES
 from faultlines.metrics.table import METRICS, of_family
 from tests.cli.running import Warm, run
 
-COMMANDS = ["demo", "estimates", "experiment", "model", "power"]
+COMMANDS = ["demo", "estimates", "experiment", "model", "power", "monitor"]
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -64,7 +64,7 @@ def test_flags_in_the_documentation_are_known(warm: Warm) -> None:
     known |= {"--version", "--help"}
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for line in page.read_text(encoding="utf-8").splitlines():
-            if re.search(r"(^|\s|`)faultlines (demo|estimates|experiment|model|power)\b", line):
+            if re.search(r"(^|\s|`)faultlines (demo|estimates|experiment|model|power|monitor)\b", line):
                 assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)) <= known, (page.name, line)
 
 

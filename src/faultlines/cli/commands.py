@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from faultlines.cli import exits, outputs, streams
 from faultlines.cli import options as opt
-from faultlines.cli import outputs, streams
 from faultlines.cli.attributes import attribute
 from faultlines.cli.help import EXIT_CODES, Command, epilog
 from faultlines.cli.metrics import model_usage
@@ -291,18 +291,15 @@ def confirm(
     """Do clusters that were found before differ again on fresh data, and by how much?"""
     from faultlines.cli.gate import confirmed_or_exit, gate
     from faultlines.cli.metrics import fresh_metric
+    from faultlines.cli.tables import is_table, table_of
     from faultlines.decide.confirm import confirm as confirmed
 
     metric = fresh_metric(measured)
     targets = outputs.checked(opt.Output(json=json), fresh.files, also=[fresh.clusters])
     by: Any = [attribute(given) for given in fresh.by] if fresh.by else None
     data: Any = fresh.files
-    if fresh.estimate is not None or fresh.se is not None:
-        data, by = _fresh_table(fresh, metric), None
-    elif fresh.n is not None or fresh.dof is not None:
-        raise InputError("--n, --dof", "go with --estimate and --se", "Name these, or leave them out.")
-    elif "-" in fresh.files:
-        raise InputError("file='-'", "rows are not read from standard input", "Give files.")
+    if is_table(fresh):
+        data, by = table_of(fresh, measured=metric is not None and not isinstance(metric, str)), None
     with gate(fail_unless_confirmed):
         found = confirmed(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
     targets.say(str(found))
@@ -311,17 +308,40 @@ def confirm(
         confirmed_or_exit(found)
 
 
-def _fresh_table(fresh: opt.Fresh, metric: "Metric | str | None") -> Any:
-    """Fresh estimates of a table with one row per group."""
-    from faultlines.estimates.estimates import Estimates
+# ---------------------------------------------------------------------------------------------------------- monitor
 
-    if metric is not None and not isinstance(metric, str):
-        raise InputError("--metric", "is measured in rows, not with --estimate and --se", "Leave it out.")
-    if fresh.estimate is None or fresh.se is None or not fresh.by or len(fresh.files) > 1:
-        problem = "a table with one row per group needs --by, --estimate and --se, and is one file"
-        raise InputError("--estimate, --se", problem, "Name them.")
-    by = fresh.by[0] if len(fresh.by) == 1 else fresh.by
-    return Estimates.from_frame(fresh.files[0], by=by, estimate=fresh.estimate, se=fresh.se, n=fresh.n, dof=fresh.dof)
+
+@_command(
+    "faultlines monitor state.json visits/*.parquet --by country --looks 28 \\\n"
+    "      --metric lift:revenue --variant arm --control A --unit user_id",
+    "faultlines monitor state.json visits/*.parquet --by country \\\n"
+    "      --metric lift:revenue --variant arm --control A --unit user_id \\\n"
+    "      --new add --report monitor.html --fail-on-split",
+    "faultlines monitor state.json lifts.csv --by country \\\n      --estimate lift --se se --n users",
+    notes=["A daily job: every look is at all data so far. How α is spent is said at the first look."],
+)
+def monitor(
+    *,
+    watched: opt.Watched,
+    measured: opt.WatchedMetric,
+    how: opt.Monitoring,
+    fail_on_split: opt.FailOnClaim = False,
+    json: opt.Json = None,
+    report: opt.Report = None,
+    title: opt.Title = None,
+) -> None:
+    """Look at an experiment or a model while data come in, as often as you like: may a difference be claimed yet?"""
+    from faultlines.cli.gate import gate
+    from faultlines.cli.monitor import begun, looked, written
+
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.files, also=[watched.state])
+    kept = begun(watched.state, how)
+    with gate(fail_on_split):
+        found = looked(kept, watched, measured, final=how.final)
+    targets.say(str(found))
+    written(found, targets, watched.state)
+    if fail_on_split and found.decision.rejected:
+        raise typer.Exit(exits.SPLIT)
 
 
 # ------------------------------------------------------------------------------------------------------------ power

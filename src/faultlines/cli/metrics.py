@@ -77,8 +77,6 @@ def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
 
 def fresh_metric(given: Measured) -> Metric | str | None:
     """What to measure in fresh rows: a metric of an experiment or of a model; that of before, or its name alone."""
-    from faultlines.cli.options import Arms, Predictions
-
     options = asdict(given)
     word = options.pop("metric")
     named = {name: value for name, value in options.items() if value is not None}
@@ -87,8 +85,22 @@ def fresh_metric(given: Measured) -> Metric | str | None:
             flags = ", ".join(map(_flag, named))
             raise InputError(flags, "goes with --metric", "Add --metric, or leave it out to measure as before.")
         return None
-    if not named:
-        return str(word)
+    return _of_rows(word, named) if named else str(word)
+
+
+def metric_of_rows(given: Measured) -> Metric:
+    """What to measure in rows: a metric of an experiment or of a model."""
+    named = {name: value for name, value in asdict(given).items() if value is not None}
+    if "metric" not in named:
+        remedy = "Add for example --metric lift:revenue; for a table with one row per group, --estimate and --se."
+        raise InputError("--metric", "is missing", remedy)
+    return _of_rows(named.pop("metric"), named)
+
+
+def _of_rows(word: str, named: dict[str, Any]) -> Metric:
+    """The metric of a word, of an experiment or of a model, with the options that were given."""
+    from faultlines.cli.options import Arms, Predictions
+
     kind = word.partition(":")[0]
     is_experiment = ":" in word or (kind in METRICS and METRICS[kind].family == "experiment")
     family: Any = Arms if is_experiment else Predictions

@@ -138,6 +138,44 @@ class Measured:
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watched:
+    """All data so far of what is monitored."""
+
+    state: Annotated[
+        Path,
+        typer.Argument(
+            help="Where it is kept from look to look; begun at the first.",
+            metavar="STATE",
+            rich_help_panel=DATA,
+            readable=False,
+        ),
+    ]
+    files: Annotated[list[str], _file("All data so far: csv or parquet files, or patterns of them.")]
+    by: Annotated[list[str], _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5.")]
+    estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
+    se: Annotated[str | None, _column(DATA, "For such a table: column of standard errors.")] = None
+    n: Annotated[str | None, _column(DATA, "For such a table: column of group sizes.")] = None
+    dof: Annotated[str | None, _column(DATA, "For such a table: column of degrees of freedom.")] = None
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs in every arm. Default: 10; rates 5.")] = None
+    missing: Annotated[
+        str,
+        _option(
+            DATA, "Groups of before that are missing: error, keep (their data are complete) or ignore.", metavar="HOW"
+        ),
+    ] = "error"
+    new: Annotated[str, _option(DATA, "Groups that were not there before: error, add or ignore.", metavar="HOW")] = (
+        "error"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WatchedMetric(Measured):
+    """How the rows are measured: options of experiments and of models."""
+
+    metric: Annotated[str | None, _option(METRIC, "One, as for experiment or model.", metavar="KIND")] = None
+
+
 _FORMS = [f"{name}:{'/'.join('xy'[: len(METRICS[name].columns)])}" for name in of_family("experiment")]
 ExperimentMetrics = Annotated[
     list[str],
@@ -207,7 +245,46 @@ class SelfCheck:
     ] = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Monitoring:
+    """How α is spent over looks; kept in the state, so that later looks need not say it again."""
+
+    looks: Annotated[int | None, _number(GUARANTEE, "Planned number of looks.")] = None
+    information: Annotated[
+        float | None,
+        _number(GUARANTEE, "Or people in all groups at the end (without sizes: the sum of 1/se²). Default: no end."),
+    ] = None
+    spending: Annotated[
+        str | None,
+        _option(
+            GUARANTEE, "How α is spent: reserve (default), obrien-fleming, pocock or haybittle-peto.", metavar="NAME"
+        ),
+    ] = None
+    dependence: Annotated[
+        str | None,
+        _option(
+            GUARANTEE,
+            "What new data have to do with those before: returning (default; users may come back), independent, any.",
+            metavar="NAME",
+        ),
+    ] = None
+    alpha: Annotated[
+        float | None, _number(GUARANTEE, "Accepted chance of ever a false claim, at any look. Default: 0.05.")
+    ] = None
+    draws: Annotated[
+        int | None, _number(GUARANTEE, "Paths that are drawn. Default: 10,000, fewer for many groups.")
+    ] = None
+    seed: Annotated[int | None, _number(GUARANTEE, "Seed of everything random. Default: 0.")] = None
+    final: Annotated[
+        bool, _option(GUARANTEE, "This look is the last, sooner than planned: all of α is spent.", "--final")
+    ] = False
+
+
 # ------------------------------------------------------------------------------ gate and output
+
+FailOnClaim = Annotated[
+    bool, _option(GATE, "Exit 1 once clusters are claimed, at this look or before.", "--fail-on-split")
+]
 
 FailUnlessConfirmed = Annotated[
     bool,
@@ -257,6 +334,7 @@ Json = Annotated[
 Report = Annotated[
     Path | None, _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE")
 ]
+Title = Annotated[str | None, _option(OUTPUT, "The title of the page.", metavar="TEXT")]
 Plot = Annotated[
     Path | None,
     _option(
@@ -271,7 +349,7 @@ class Output:
 
     json: Json = None
     report: Report = None
-    title: Annotated[str | None, _option(OUTPUT, "The title of the page.", metavar="TEXT")] = None
+    title: Title = None
     plot: Plot = None
 
 

@@ -184,21 +184,32 @@ class Null:
 
     def _made(self, number: int, count: int) -> _Block:
         groups = self.scale.size
-        weight = (1 / self.scale**2)[None, :]
-        radius, top, scores = np.empty(count), np.empty(count), np.empty((count, groups))
         if groups <= _FEW and self.dof is None:
-            kernels.draw_few(_normals(self.seed, number, count, groups), self.scale, top, scores, radius)
-            return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny))
+            return self._packed(_normals(self.seed, number, count, groups), None)
         rng = generator(self.seed, number)
         normal = rng.standard_normal((count, groups))
+        spread = None
         if self.dof is not None:
             half = np.minimum(self.dof, AS_GOOD_AS_KNOWN) / 2
-            weight = weight / (rng.standard_gamma(half, size=normal.shape) / half)
+            spread = rng.standard_gamma(half, size=normal.shape) / half
+        return self._packed(normal, spread)
+
+    def _packed(self, normal: FloatArray, spread: FloatArray | None) -> _Block:
+        """Rows of standard normals as draws; where standard errors are estimated, with what is seen of variances."""
+        count, groups = normal.shape
+        weight = (1 / self.scale**2)[None, :]
+        radius, top, scores = np.empty(count), np.empty(count), np.empty((count, groups))
+        if groups <= _FEW and spread is None:
+            kernels.draw_few(normal, self.scale, top, scores, radius)
+            return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny))
+        if spread is not None:
+            weight = weight / spread
         kernels.pack_scores(normal * self.scale, weight, scores)
-        kernels.pack(normal, self.scale, radius)
-        normal.sort(axis=1)
+        packed = np.array(normal)
+        kernels.pack(packed, self.scale, radius)
+        packed.sort(axis=1)
         scores.sort(axis=1)
-        kernels.top_heights(normal, weight, top, 0)
+        kernels.top_heights(packed, weight, top, 0)
         return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny))
 
     def _peaks(self, block: _Block) -> tuple[FloatArray, IntArray]:
@@ -247,9 +258,35 @@ class Null:
         scores = np.empty(theta.shape)
         kernels.pack_scores(np.ascontiguousarray(theta), weight, scores)
         scores.sort(axis=1)
-        block = _Block(line_tops(theta, weight, NORMAL), scores, weight, np.empty(0))
+        return self._largest(_Block(line_tops(theta, weight, NORMAL), scores, weight, np.empty(0)))
+
+    def values_of_noise(self, normal: FloatArray, spread: FloatArray | None = None) -> FloatArray:
+        """The same in rows of noise.
+
+        Args:
+            normal: Standard normals, (r, K), a column for each group in the order of `scale`.
+            spread: Where standard errors are estimated: what is seen of each variance, as a multiple of the true one.
+        """
+        rows = max(1, BLOCK // self.scale.size)
+
+        def some(number: int) -> FloatArray:
+            mine = slice(number * rows, (number + 1) * rows)
+            seen = None if spread is None else np.ascontiguousarray(spread[mine])
+            return self._largest(self._packed(np.ascontiguousarray(normal[mine]), seen))
+
+        return np.concatenate(list(in_order(some, -(-len(normal) // rows), self.cores)))
+
+    def _largest(self, block: _Block) -> FloatArray:
+        """Whichever of the three is least like noise."""
         others = np.maximum(self._of_top(block.top), self._of_length(block.heterogeneity()))
         return np.asarray(np.maximum(self._peaks(block)[0], others))
+
+    def log_chance(self, value: float) -> float:
+        """Log of the chance that noise reaches a value."""
+        log_p, drawn = self._log_p(value, None)
+        if self.dof is not None:
+            log_p = float(with_heavier_tail(np.array([log_p]), drawn + 1, float(self.dof.min()))[0])
+        return log_p
 
     def critical(self, alpha: float) -> float:
         """The value that noise exceeds with chance α."""
@@ -366,13 +403,21 @@ class Tests:
             return Tested(_of_two(effects), np.array([False, True]), 0)
         if not np.any(effects.theta != effects.theta[0]):
             return Tested(0.0, np.arange(size) == 0, 0)
-        scale = true_scales(effects.se, effects.dof)
-        # In an order of their own, so that the order of the groups does not change the answer.
-        order = np.lexsort((effects.theta, scale) if effects.dof is None else (effects.theta, effects.dof, scale))
-        found = self._null(scale[order], None if effects.dof is None else effects.dof[order]).test(effects.of(order))
+        null, order = self._ordered(effects)
+        found = null.test(effects.of(order))
         apart = np.empty(size, dtype=bool)
         apart[order] = found.apart
         return found._replace(apart=apart)
+
+    def everyone(self) -> tuple[Null, IntArray]:
+        """What noise does to all groups together, and the order in which it takes them."""
+        return self._ordered(self.effects)
+
+    def _ordered(self, effects: Effects) -> tuple[Null, IntArray]:
+        scale = true_scales(effects.se, effects.dof)
+        # In an order of their own, so that the order of the groups does not change the answer.
+        order = np.lexsort((effects.theta, scale) if effects.dof is None else (effects.theta, effects.dof, scale))
+        return self._null(scale[order], None if effects.dof is None else effects.dof[order]), order
 
     def _null(self, scale: FloatArray, dof: FloatArray | None) -> Null:
         draws = usual_draws(scale.size) if self.draws is None else self.draws

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from faultlines import checks, files, text
+from faultlines import checks, text
 from faultlines.comparison.choose import comparison_of
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.labels import key_of, labels_of, name_of
+from faultlines.estimates.labels import labels_of, name_of
+from faultlines.guarantees import saved
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -82,7 +81,9 @@ class Sequential:
     """Algorithm 1 fed by batches as they arrive, each used for one step: test all clusters, or merge the nearest two.
 
     A batch is one day's estimates of all groups, independent of the batches before. Each step tests at α/K, so the
-    chance of ever claiming clusters where there are none is α (the paper's theorem). This is `fl.Folds` in time.
+    chance of ever claiming clusters where there are none is α (the paper's theorem). This is `fl.Folds` in time. It
+    pays with nearly all of its power: it detects 1% of the splits of which one look at all the data detects 80%.
+    `fl.Monitor` looks at all data so far every day, and detects nearly as many as that one look.
 
     Args:
         alpha: The accepted chance of claiming a difference where there is none.
@@ -153,12 +154,12 @@ class Sequential:
 
     def _aligned(self, groups: Comparison, missing: Treatment, new: Treatment) -> tuple[Comparison, Any]:
         """The batch narrowed to the groups that are known, and the cluster of each."""
-        known = {_key(label): cluster for label, cluster in zip(self._labels, self._clusters, strict=True)}
+        known = {saved.key(label): cluster for label, cluster in zip(self._labels, self._clusters, strict=True)}
         labels = labels_of(groups.keys)
-        keys = [_key(label) for label in labels]
+        keys = [saved.key(label) for label in labels]
         present = set(keys)
         fresh = [name_of(label) for label, key in zip(labels, keys, strict=True) if key not in known]
-        absent = [name_of(label) for label in self._labels if _key(label) not in present]
+        absent = [name_of(label) for label in self._labels if saved.key(label) not in present]
         for names, treatment, what in ((absent, missing, "missing"), (fresh, new, "new")):
             if names and treatment == "error":
                 shown = ", ".join(repr(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
@@ -182,10 +183,13 @@ class Sequential:
                 "faultlines_sequential": _FORMAT,
                 "alpha": self.alpha,
                 "tolerance": self.tolerance,
-                "labels": [_plain(label) for label in self._labels],
+                "labels": [saved.plain(label) for label in self._labels],
                 "clusters": self._clusters,
                 "steps": [
-                    {"pvalue": step.pvalue, "merged": step.merged and [[_plain(g) for g in c] for c in step.merged]}
+                    {
+                        "pvalue": step.pvalue,
+                        "merged": step.merged and [[saved.plain(g) for g in c] for c in step.merged],
+                    }
                     for step in self._steps
                 ],
                 "ignored": self._ignored,
@@ -197,30 +201,24 @@ class Sequential:
     @classmethod
     def from_json(cls, state: str) -> Sequential:
         """The procedure from its state."""
-        try:
+        with saved.reading("Sequential"):
             read = json.loads(state)
-            version = read["faultlines_sequential"]
-            if type(version) is not int or version != _FORMAT:
-                raise InputError(f"state of format {shorten(version)}", "is of another version", "Use that version.")
+            saved.version(read["faultlines_sequential"], _FORMAT)
             made = cls(alpha=read["alpha"], tolerance=read["tolerance"])
-            made._labels = _labels_of(read["labels"])
-            made._steps = [_step(step) for step in _typed(read["steps"], list)]
+            made._labels = saved.labels(read["labels"])
+            made._steps = [_step(step) for step in saved.typed(read["steps"], list)]
             made._clusters = made._replayed()
-            saved = [_typed(c, int) for c in _typed(read["clusters"], list)]
-            if saved != made._clusters:
+            clusters = [saved.typed(c, int) for c in saved.typed(read["clusters"], list)]
+            if clusters != made._clusters:
                 raise ValueError("clusters do not fit the labels and steps")
-            made._ignored = {why: _typed(count, int) for why, count in _typed(read["ignored"], dict).items()}
+            made._ignored = {why: saved.typed(count, int) for why, count in saved.typed(read["ignored"], dict).items()}
             if min(made._ignored.values(), default=0) < 0:
                 raise ValueError("less than no groups ignored")
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError("state", f"is not a saved Sequential ({error})", "Give what save() wrote.") from error
         return made
 
     def _replayed(self) -> list[int]:
         """The cluster of each label after the steps, from single groups on."""
-        places = {_key(label): i for i, label in enumerate(self._labels)}
+        places = {saved.key(label): i for i, label in enumerate(self._labels)}
         if len(places) != len(self._labels) or len(places) == 1:
             raise ValueError("labels are not those of different groups")
         clusters = list(range(len(places)))
@@ -232,7 +230,7 @@ class Sequential:
                 if i < len(self._steps) - 1 or not clusters:
                     raise ValueError("a step after the decision, or without groups")
                 continue
-            first, second = ([places[_key(label)] for label in cluster] for cluster in step.merged)
+            first, second = ([places[saved.key(label)] for label in cluster] for cluster in step.merged)
             a, b = clusters[first[0]], clusters[second[0]]
             if not a < b or members[a] != first or members[b] != second:
                 raise ValueError("a step merges what are not two clusters")
@@ -242,50 +240,12 @@ class Sequential:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was."""
-        files.write("path", files.target("path", path), self.to_json() + "\n")
+        saved.write(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Sequential:
         """Go on from a file."""
-        try:
-            state = Path(path).read_text(encoding="utf-8")
-        except (OSError, TypeError, ValueError) as error:
-            shown = getattr(error, "strerror", None) or "not text"
-            raise InputError(f"path={shorten(path)}", f"cannot be read ({shown})", "Give what save() wrote.") from error
-        return cls.from_json(state)
-
-
-def _key(label: Label) -> str:
-    """A label as text that is the same before and after a file, and not that of any other label."""
-    return json.dumps(_plain(label), ensure_ascii=False)
-
-
-def _plain(label: Label) -> Any:
-    parts = [part if isinstance(part, str | int | float | bool) else str(part) for part in key_of(label)]
-    return parts if isinstance(label, tuple) else parts[0]
-
-
-def _typed(read: Any, kind: type) -> Any:
-    """What was read, if it is of this very type; a boolean is no integer."""
-    if type(read) is not kind:
-        raise ValueError(f"{shorten(read)} where {kind.__name__} is expected")
-    return read
-
-
-def _labels_of(read: Any) -> tuple[Label, ...]:
-    """Labels as they were: all of one part, or all of equally many."""
-    made = tuple(_label(label) for label in _typed(read, list))
-    if len({len(label) if isinstance(label, tuple) else -1 for label in made}) > 1:
-        raise ValueError("labels of different lengths")
-    return made
-
-
-def _label(read: Any) -> Label:
-    made: Label = tuple(read) if isinstance(read, list) else read
-    for part in key_of(made):
-        if not isinstance(part, str | int | float) or (isinstance(part, float) and not math.isfinite(part)):
-            raise ValueError(f"{shorten(part)} is no label")
-    return made
+        return cls.from_json(saved.read(path))
 
 
 def _step(read: Any) -> Step:
@@ -294,7 +254,7 @@ def _step(read: Any) -> Step:
         raise ValueError(f"a p-value is none: {shorten(pvalue)}")
     if merged is None:
         return Step(float(pvalue), None)
-    first, second = (_labels_of(cluster) for cluster in _typed(merged, list))
+    first, second = (saved.labels(cluster) for cluster in saved.typed(merged, list))
     if not first or not second:
         raise ValueError("a step merges nothing")
     return Step(float(pvalue), (first, second))

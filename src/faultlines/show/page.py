@@ -108,21 +108,26 @@ def page(
             parts.append(_part(one._replace(name=named[i]), f"r{i}", note, command))
             advance(1)
     script = _file("page.js")
+    return rendered(
+        "page.html",
+        title=escape(text.printable(title or _titled(results, left))),
+        head=title or "",
+        parts=parts,
+        overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
+        note=note or "",
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of its parts, with the one style sheet of all pages; whatever is put into it is escaped."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     environment.filters["bdi"] = _apart
-    return environment.from_string(_file("page.html")).render(
-        title=escape(text.printable(title or _titled(results, left))),
-        head=title or "",
-        version=version("faultlines"),
-        parts=parts,
-        overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
-        note=note or "",
-        style=Markup(_file("page.css").replace("/* palette */", _palette())),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+    style = Markup(_file("page.css").replace("/* palette */", _palette()))
+    return environment.from_string(_file(template)).render(style=style, version=version("faultlines"), **values)
 
 
 def _titled(results: Sequence[Summary], left: int) -> str:

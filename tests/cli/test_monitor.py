@@ -1,0 +1,139 @@
+"""`faultlines monitor`: a daily job that keeps its state, tells what it sees, and refuses the same day twice."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from tests.cli.running import Done, Warm, is_one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIFT = ("--metric", "lift:revenue", "--variant", "arm", "--control", "A", "--unit", "user_id")
+TABLE = ("--by", "country", "--estimate", "lift", "--se", "sd", "--n", "users")
+
+
+def days(shop: Path) -> list[Path]:
+    """All rows until the end of each of four days."""
+    frame = pd.read_parquet(shop)
+    made = []
+    for day in range(1, 5):
+        path = shop.parent / f"until-{day}.parquet"
+        frame[: 200 * day].to_parquet(path)
+        made.append(path)
+    return made
+
+
+def test_a_daily_job(warm: Warm, shop: Path) -> None:
+    here = shop.parent
+
+    def look(path: Path, *more: str) -> Done:
+        return warm("monitor", "state.json", path, "--by", "country", *LIFT, *more, cwd=here)
+
+    paths = days(shop)
+    first = look(paths[0], "--looks", "4", "--draws", "500", "--spending", "obrien-fleming")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.startswith("Look 1 of 4: no difference between 4 groups can be claimed yet")
+    before = (here / "state.json").read_bytes()
+    again = look(paths[0])
+    assert (again.returncode, again.stdout) == (2, "")
+    assert is_one_line(again.stderr)
+    assert "the same look twice is one look" in again.stderr
+    assert (here / "state.json").read_bytes() == before
+    codes = []
+    for path in paths[1:]:
+        done = look(path, "--fail-on-split", "--report", "m.html", "--json", "m.json")
+        codes.append(done.returncode)
+        assert done.stderr == ""
+    assert codes[-1] == 1
+    assert codes == sorted(codes)
+    told = json.loads((here / "m.json").read_text(encoding="utf-8"))
+    assert told["rejected"]
+    assert told["clusters"] == [["ES", "FR", "IT"], ["DE"]]
+    assert told["looks"][0]["number"] == 1
+    assert told["verdict"] in done.stdout
+    assert "clusters of 4 groups differ" in (here / "m.html").read_text(encoding="utf-8")
+    # Decided is decided: nothing is read or written, and the gate stays shut.
+    decided = (here / "state.json").read_bytes()
+    late = warm("monitor", "state.json", "gone.parquet", "--by", "country", *LIFT, "--fail-on-split", cwd=here)
+    assert (late.returncode, late.stderr) == (1, "")
+    assert "no look was taken" in late.stdout
+    assert (here / "state.json").read_bytes() == decided
+    assert fl.Monitor.load(here / "state.json").decision.rejected
+
+
+def test_what_the_command_does_is_what_python_does(warm: Warm, shop: Path) -> None:
+    here = shop.parent
+    monitor = fl.Monitor(information=12_000, draws=500, alpha=0.01, seed=3, dependence="any")
+    metric = fl.lift("before", variant="arm", control="A", unit="user_id")
+    how = ("--information", "12000", "--draws", "500", "--alpha", "0.01", "--seed", "3", "--dependence", "any")
+    for path in days(shop)[:2]:
+        done = warm("monitor", "s.json", path, "--by", "country", "--metric", "lift:before", *LIFT[2:], *how, cwd=here)
+        found = monitor.update(fl.measure(str(path), "country", metric).estimates)
+        assert done.stdout.strip() == str(found)
+    assert fl.Monitor.load(here / "s.json").decision.looks[-1].number == 2
+
+
+def test_tables_and_groups_that_change(warm: Warm, table: Path) -> None:
+    here = table.parent
+    frame = pd.read_csv(table)
+    frame["lift"] = 0.02 + frame.sd * np.random.default_rng(0).standard_normal(len(frame))
+    gone, fresh = frame.country[0], frame.country[3]
+    frame[frame.country != fresh].to_csv(here / "one.csv", index=False)
+    frame.assign(users=2 * frame.users, sd=frame.sd / np.sqrt(2))[1:].to_csv(here / "two.csv", index=False)
+    assert warm("monitor", "s.json", "one.csv", *TABLE, "--draws", "200", cwd=here).returncode == 0
+    done = warm("monitor", "s.json", "two.csv", *TABLE, cwd=here)
+    assert is_one_line(done.stderr)
+    assert f"new groups ('{fresh}')" in done.stderr
+    assert "--new add" in done.stderr
+    done = warm("monitor", "s.json", "two.csv", *TABLE, "--new", "add", cwd=here)
+    assert f"missing groups ('{gone}')" in done.stderr
+    assert "--missing keep" in done.stderr
+    done = warm("monitor", "s.json", "two.csv", *TABLE, "--new", "add", "--missing", "keep", "--final", cwd=here)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 missing groups kept as they were" in done.stdout
+    assert "look 2 was the last" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--looks", "9"), "looks=9: 's.json' was begun with looks=5"),
+        (("--alpha", "0.01"), "was begun with alpha=0.05"),
+        (("--information", "9"), "was begun without"),
+        (("--spending", "pocock"), "was begun with spending=reserve"),
+        (("--looks", "5", "--seed", "0", "--dependence", "returning"), "the same look twice"),
+        (("--report", "s.json.html", "--json", "s.json"), "is a file that is read"),
+    ],
+)
+def test_settings_are_kept(warm: Warm, table: Path, more: tuple[str, ...], words: str) -> None:
+    here = table.parent
+    frame = pd.read_csv(table).assign(lift=0.0)
+    frame.to_csv(here / "one.csv", index=False)
+    asked = ("monitor", "s.json", "one.csv", *TABLE)
+    assert warm(*asked, "--looks", "5", "--draws", "200", cwd=here).returncode == 0
+    done = warm(*asked, *more, cwd=here)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_one_line(done.stderr)
+    assert words in done.stderr
+
+
+def test_left_out_groups_are_named(warm: Warm, shop: Path) -> None:
+    here = shop.parent
+    frame = pd.read_parquet(shop)
+    frame.loc[:5, "country"] = "XX"
+    frame.to_parquet(here / "rows.parquet")
+    words = ("--by", "country", "--metric", "accuracy", "--y-true", "label", "--y-pred", "pred", "--positive", "yes")
+    done = warm(
+        "monitor", "s.json", "rows.parquet", *words, "--draws", "200", "--min-size", "20", "--json", "-", cwd=here
+    )
+    told = json.loads(done.stdout)
+    assert [one["label"] for one in told["excluded"]] == ["XX"]
+    fresh = warm("monitor", "t.json", "rows.parquet", *words, "--draws", "200", "--min-size", "20", cwd=here)
+    assert "Left out: 1 groups: XX (fewer than 20" in fresh.stdout

@@ -1,0 +1,329 @@
+"""`fl.Monitor`: ever a false claim, power beside one look at the end, users that come back, real experiments."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import faultlines as fl
+from faultlines.estimates.scales import ANSCOMBE
+from tests.statistical.looks import critical, errors, information, monitored, null_of
+
+pytestmark = pytest.mark.statistical
+
+
+def within(share: float, runs: int, alpha: float = 0.05, sigmas: float = 3.5) -> bool:
+    """Whether a share of runs is at most α, but for chance."""
+    return share <= alpha + sigmas * math.sqrt(alpha * (1 - alpha) / runs)
+
+
+# ------------------------------------------------------------------------------------------------------- false claims
+
+
+@pytest.mark.parametrize("groups", [5, 21, 102])
+@pytest.mark.parametrize("looks", [5, 20, 100])
+def test_ever_a_false_claim(groups: int, looks: int) -> None:
+    """4,000 runs each: even and uneven looks, equal and lognormal standard errors, every spending function."""
+    for even in (True, False):
+        for profile in ("equal", "lognormal"):
+            clock = information(looks, even=even, seed=groups + looks)
+            for spending in ("reserve", "obrien-fleming", "pocock", "haybittle-peto"):
+                if spending != "reserve" and (profile == "lognormal" or looks == 100):
+                    continue
+                seed = 1000 * groups + looks + 2 * even + (profile == "equal")
+                found = monitored(errors(groups, profile), np.zeros(groups), clock, spending=spending, seed=seed)
+                how = f"{'even' if even else 'uneven'}, {profile} se, {spending}"
+                print(f"ever a false claim, K={groups}, {looks} looks, {how}: {found.share:.4f}")
+                assert within(found.share, 4000), how
+
+
+def test_ever_a_false_claim_without_an_end() -> None:
+    """200 looks of a monitor without a plan: nearly all of α is spent."""
+    for groups in (5, 21):
+        numbers = np.arange(1, 201)
+        found = monitored(
+            errors(groups, "equal"),
+            np.zeros(groups),
+            numbers / 200,
+            spending="obrien-fleming",
+            fractions=numbers / (numbers + 5),
+        )
+        print(f"ever a false claim, K={groups}, 200 looks without an end: {found.share:.4f}")
+        assert within(found.share, 4000)
+
+
+@pytest.mark.parametrize(("looks", "groups", "runs"), [(5, 5, 1000), (5, 21, 1000), (20, 5, 500)])
+def test_ever_a_false_claim_of_the_class_itself(looks: int, groups: int, runs: int) -> None:
+    """Through `update`, with few draws and groups of unequal size that grow at different speeds."""
+    claims = dict.fromkeys(("returning", "any"), 0)
+    for run in range(runs):
+        rng = np.random.default_rng([run, looks, groups])
+        daily = rng.integers(20, 200, groups) * rng.uniform(0.5, 1.5, (looks, groups))
+        size = daily.cumsum(axis=0)
+        total = (np.sqrt(daily) * rng.standard_normal(daily.shape)).cumsum(axis=0)
+        for dependence in claims:
+            monitor = fl.Monitor(looks=looks, draws=400, seed=run, dependence=dependence)  # type: ignore[arg-type]
+            for day in range(looks):
+                estimates = fl.Estimates(total[day] / size[day], size[day] ** -0.5, n=np.round(size[day]))
+                claims[dependence] += (found := monitor.update(estimates)).rejected
+                if found.finished:
+                    break
+    shares = {name: count / runs for name, count in claims.items()}
+    print(f"ever a false claim of the class, K={groups}, {looks} looks: {shares}")
+    assert all(within(share, runs) for share in shares.values())
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5])
+def test_ever_a_false_claim_of_rates(rate: float) -> None:
+    """4,000 runs each: 50 people a day and group, 20 looks, on Anscombe's scale."""
+    for groups in (5, 21, 102):
+        rng, looks = np.random.default_rng(groups), 20
+        daily = np.sort(rng.integers(20, 100, groups))[::-1]
+        clock = information(looks, even=True)
+        trials = daily * np.arange(1, looks + 1)[:, None]
+        null = null_of(1 / np.sqrt(4 * trials[-1] + 2))
+        boundary, _ = critical(null, clock, clock, "reserve")
+        events, claimed = np.zeros((4000, groups)), np.zeros(4000, dtype=bool)
+        for look in range(looks):
+            events += rng.binomial(daily, rate, events.shape)
+            theta = ANSCOMBE.forward(events, np.broadcast_to(trials[look], events.shape).astype(float))
+            values = null.values(theta - theta[:, :1], (1 / np.sqrt(4 * trials[look] + 2))[None])
+            claimed |= values > boundary[look]
+        print(f"ever a false claim, rates of {rate}, K={groups}, 20 looks: {claimed.mean():.4f}")
+        assert within(claimed.mean(), 4000, 0.055)
+
+
+@pytest.mark.parametrize("groups", [5, 21])
+def test_ever_a_false_claim_with_estimated_errors(groups: int) -> None:
+    """600 runs of 8 looks, with 5 people a day and group whose spread is estimated."""
+    runs, claims = 600, 0
+    for run in range(runs):
+        rows = np.random.default_rng([run, groups]).standard_normal((40, groups))
+        monitor = fl.Monitor(looks=8, draws=400, seed=run)
+        for day in range(1, 9):
+            seen = rows[: 5 * day]
+            se = seen.std(axis=0, ddof=1) / math.sqrt(5 * day)
+            found = monitor.update(fl.Estimates(seen.mean(axis=0), se, n=5 * day, dof=5 * day - 1))
+            if found.finished:
+                break
+        claims += found.rejected
+    print(f"ever a false claim, K={groups}, 8 looks, 4 to 39 degrees of freedom: {claims / runs:.3f}")
+    assert within(claims / runs, runs, 0.06)
+
+
+def test_p_so_far_is_valid_at_every_level() -> None:
+    """1,000 runs of 6 looks where nothing differs: p of the end is below u in at most u of the runs."""
+    runs, ends = 1000, []
+    for run in range(runs):
+        total = np.random.default_rng(run).standard_normal((6, 8)).cumsum(axis=0)
+        monitor = fl.Monitor(looks=6, draws=400, seed=run, alpha=0.02)
+        for day in range(6):
+            found = monitor.update(fl.Estimates(total[day] / (day + 1), np.full(8, (day + 1) ** -0.5), n=day + 1))
+        ends.append(found.pvalue)
+    for level in (0.02, 0.05, 0.1, 0.3):
+        share = float(np.mean(np.array(ends) <= level))
+        print(f"p so far at most {level}: {share:.3f}")
+        assert within(share, runs, level)
+
+
+# -------------------------------------------------------------------------------------------------------------- power
+
+TRUTHS = {
+    "halves of 21 groups, 2 se": (21, 10, 2.0),
+    "halves of 21 groups, 3 se": (21, 10, 3.0),
+    "one of 21 groups, 4 se": (21, 1, 4.0),
+    "halves of 102 groups, 1 se": (102, 51, 1.0),
+    "halves of 102 groups, 1.5 se": (102, 51, 1.5),
+    "one of 102 groups, 5 se": (102, 1, 5.0),
+}
+
+
+@pytest.mark.parametrize("looks", [5, 20, 100])
+def test_power_beside_one_look(looks: int) -> None:
+    """4,000 runs each: at least .93 of what one look at the end detects, with less information where it is clear."""
+    for truth, (groups, apart, gap) in TRUTHS.items():
+        drift = np.where(np.arange(groups) < apart, gap, 0.0)
+        clock = information(looks, even=True)
+        for spending in ("reserve", "obrien-fleming", "pocock"):
+            found = monitored(np.ones(groups), drift, clock, spending=spending)
+            one, ratio = float(found.one_look.mean()), found.share / float(found.one_look.mean())
+            used = float(found.information.mean())
+            shown = f"{found.share:.3f} of {one:.3f} ({ratio:.2f}), information {used:.2f}"
+            print(f"{truth}, {looks} looks, {spending}: {shown}")
+            if spending == "reserve":
+                assert ratio >= 0.93 - 0.02
+
+
+def test_power_without_an_end() -> None:
+    """Halves of 21 groups 2 se apart by then, 4,000 runs: detected after so many looks, and if they are the last."""
+    groups = 21
+    drift = np.where(np.arange(groups) < 10, 2.0, 0.0)
+    for looks, least, at_end in ((5, 0.42, 0.72), (20, 0.52, 0.69), (60, 0.44, 0.61)):
+        numbers = np.arange(1, looks + 1)
+        clock, fractions = numbers / looks, numbers / (numbers + 5)
+        shares = []
+        for last in (fractions[-1], 1.0):
+            way = np.append(fractions[:-1], last)
+            found = monitored(np.ones(groups), drift, clock, spending="obrien-fleming", fractions=way)
+            shares.append(found.share)
+        print(f"without an end, after {looks} looks: {shares[0]:.3f}, as the last {shares[1]:.3f}")
+        assert shares[0] >= least
+        assert shares[1] >= at_end
+
+
+def test_power_of_the_robust_form() -> None:
+    """400 runs each: what it costs to assume nothing, halves of 21 groups 2 se apart, 20 looks."""
+    runs, looks, groups = 400, 20, 21
+    detected, used = dict.fromkeys(("returning", "any"), 0), dict.fromkeys(("returning", "any"), 0.0)
+    one = 0
+    for run in range(runs):
+        rng = np.random.default_rng([run, 7])
+        effect = np.where(np.arange(groups) < 10, 2.0, 0.0)
+        daily = effect + math.sqrt(looks) * rng.standard_normal((looks, groups))
+        total = daily.cumsum(axis=0)
+        for dependence in detected:
+            monitor = fl.Monitor(looks=looks, draws=1000, seed=run, dependence=dependence)  # type: ignore[arg-type]
+            for day in range(1, looks + 1):
+                se = np.full(groups, math.sqrt(looks / day))
+                found = monitor.update(fl.Estimates(total[day - 1] / day, se, n=day))
+                if found.finished:
+                    break
+            detected[dependence] += found.rejected
+            used[dependence] += day / looks / runs
+        one += fl.cluster(fl.Estimates(total[-1] / looks, np.ones(groups)), seed=run).rejected
+    print(f"one look {one / runs:.3f}; 20 looks { ({k: v / runs for k, v in detected.items()}) }, information {used}")
+    assert detected["any"] >= 0.9 * one - 0.03 * runs
+    assert detected["returning"] >= 0.93 * one - 0.03 * runs
+
+
+# ---------------------------------------------------------------------------------------------------- returning users
+
+
+def coming_back(kind: str, days: int, groups: int, rng: np.random.Generator) -> Any:
+    """Per look: mean, standard error and number of users of every group, of users of whom most come back every day.
+
+    200 users at the start and 5 more a day, in each group. ``"days"``: what a user spends on a day is independent of
+    other days, and added up. ``"users"``: it follows the user. ``"bought"``: whether a user has bought by now; who has,
+    does not again. ``"week"``: the last seven days only, which are not all data so far.
+    """
+    arrival = np.concatenate([np.zeros(200), np.repeat(np.arange(1, days), 5)])
+    here = np.arange(days)[:, None] >= arrival
+    spent = rng.exponential(1.0, (groups, days, arrival.size)) * here
+    if kind == "users":
+        spent = rng.exponential(1.0, (groups, 1, arrival.size)) * rng.uniform(0.5, 1.5, spent.shape) * here
+    total = spent.cumsum(axis=1)
+    if kind == "bought":
+        total = (total > 10).astype(float)
+    if kind == "week":
+        total[:, 7:] -= spent.cumsum(axis=1)[:, :-7]
+    for day in range(days):
+        seen = total[:, day, here[day]]
+        yield seen.mean(axis=1), seen.std(axis=1, ddof=1) / math.sqrt(seen.shape[1]), seen.shape[1]
+
+
+KINDS = ("days", "users", "bought", "week")
+
+
+@pytest.mark.parametrize("spending", ["reserve", "pocock"])
+def test_users_that_come_back(spending: str) -> None:
+    """500 runs each, 21 groups, 20 daily looks, no difference: plain claims too much, the robust forms hold."""
+    runs = 500
+    for kind in KINDS:
+        claims = dict.fromkeys(("independent", "returning", "any"), 0)
+        for run in range(runs):
+            seen = list(coming_back(kind, 20, 21, np.random.default_rng([run, KINDS.index(kind)])))
+            for dependence in claims:
+                how: dict[str, Any] = {"dependence": dependence, "draws": 400, "seed": run, "spending": spending}
+                monitor = fl.Monitor(looks=20, **how)
+                for mean, se, n in seen:
+                    if (found := monitor.update(fl.Estimates(mean, se, n=n))).finished:
+                        break
+                claims[dependence] += found.rejected
+        shares = {name: count / runs for name, count in claims.items()}
+        print(f"users come back ({kind}), 20 looks, {spending}: {shares}")
+        assert within(shares["any"], runs)
+        if kind in {"days", "users"}:
+            assert within(shares["returning"], runs)
+        if spending == "pocock" and kind in {"days", "week"}:
+            assert not within(shares["independent"], runs)
+
+
+# ------------------------------------------------------------------------------------------------------------- ASOS
+
+
+def asos() -> Any:
+    """Looks at lifts: experiments as groups, by metric; every second day for four weeks (public data of ASOS)."""
+    import polars as pl
+
+    folder = os.environ.get("FAULTLINES_DATA", "")
+    path = Path(folder) / "asos_experiments.parquet"
+    if not folder or not path.exists():
+        pytest.skip("asos_experiments.parquet is not in the folder that FAULTLINES_DATA names")
+    rows = (
+        pl.read_parquet(path)
+        .drop_nulls()
+        .filter(
+            (pl.col("count_c") > 500)
+            & (pl.col("count_t") > 500)
+            & (pl.col("variance_c") > 0)
+            & (pl.col("variance_t") > 0)
+        )
+    )
+    return rows.sort("time_since_start")
+
+
+def looks_of(rows: Any, metric: int) -> dict[str, FloatRows]:
+    """For each experiment with four weeks of data: users, lift and its standard error every second day."""
+    made = {}
+    for key, part in rows.filter(rows["metric_id"] == metric).group_by(["experiment_id", "variant_id"]):
+        time = part["time_since_start"].to_numpy()
+        if time.min() > 2 or time.max() < 28:
+            continue
+        at = [int(np.flatnonzero(time <= day).max()) for day in range(2, 29, 2)]
+        if len(set(at)) < len(at):
+            continue
+        c, t = ({k: part[f"{k}_{arm}"].to_numpy()[at] for k in ("count", "mean", "variance")} for arm in "ct")
+        lift = t["mean"] / c["mean"] - 1
+        relative = (t["mean"] / c["mean"]) ** 2
+        variance = (t["variance"] / t["count"] + relative * c["variance"] / c["count"]) / c["mean"] ** 2
+        made["-".join(map(str, key))] = np.array([c["count"] + t["count"], lift, np.sqrt(variance)])
+    return made
+
+
+FloatRows = Any
+
+
+def test_asos_experiments() -> None:
+    """What the robust forms cost on real paths: 100 sets of 12 experiments for each of four metrics, 14 looks."""
+    rows = asos()
+    stops: dict[str, list[tuple[bool, int]]] = {name: [] for name in ("independent", "returning", "any")}
+    one = []
+    for metric in (1, 2, 3, 4):
+        known = looks_of(rows, metric)
+        print(f"metric {metric}: {len(known)} experiments with four weeks of data")
+        rng = np.random.default_rng(metric)
+        for run in range(100):
+            chosen = rng.choice(sorted(known), min(12, len(known)), replace=False)
+            paths = np.array([known[name] for name in chosen])
+            for dependence, stopped in stops.items():
+                monitor = fl.Monitor(looks=14, draws=1000, seed=run, dependence=dependence)  # type: ignore[arg-type]
+                for day in range(14):
+                    n, lift, se = paths[:, :, day].T
+                    if (found := monitor.update(fl.Estimates(lift, se, list(chosen), n=np.maximum(n, 1)))).finished:
+                        break
+                stopped.append((found.rejected, found.looks[-1].number))
+            one.append(fl.cluster(fl.Estimates(paths[:, 1, -1], paths[:, 2, -1]), seed=run).rejected)
+    print(f"one look after four weeks claims in {np.mean(one):.3f} of {len(one)} sets")
+    for name, stopped in stops.items():
+        agree = np.mean([found == stops["independent"][i][0] for i, (found, _) in enumerate(stopped)])
+        days = np.mean([2 * day for found, day in stopped if found])
+        share = np.mean([found for found, _ in stopped])
+        print(
+            f"ASOS, {name}: claims in {share:.3f}, as independent in {agree:.3f} of sets, mean day of claims {days:.1f}"
+        )
+        assert agree >= 0.9
