@@ -84,12 +84,14 @@ class Levels(NamedTuple):
         errors: Their standard errors, (m, d).
         cov: Their covariances, (m, d, d).
         dof: Degrees of freedom behind the errors of each cluster, (m,); None where they are known.
+        between: The covariance of the one effect of all clusters, (m, m), where groups share data.
     """
 
     values: FloatArray
     errors: FloatArray
     cov: FloatArray
     dof: FloatArray | None
+    between: FloatArray | None = None
 
 
 class Comparison(Protocol):
@@ -222,7 +224,7 @@ class OfEstimates:
         """The numbers behind it."""
         e = self.estimates
         # Effects in standard errors: engines that add up rows on several cores differ in digits that nobody can see.
-        return (np.round(e.values / e.errors, 6), e.errors, e.cov, e.n, e.dof)
+        return (np.round(e.values / e.errors, 6), e.errors, e.cov if e.covariance is None else e.covariance, e.n, e.dof)
 
 
 def laid_out(merges: IntArray, heights: FloatArray) -> Merges:

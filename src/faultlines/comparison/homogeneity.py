@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import chdtri, chndtr, fdtrc, fdtri
 
 from faultlines.comparison.base import AS_GOOD_AS_KNOWN, BLOCK, generator
+from faultlines.comparison.correlated import Correlated
 from faultlines.comparison.precision import true_roots, wishart_around
 from faultlines.comparison.tails import log_chi_square_tail, log_t_tail
 
@@ -79,8 +80,17 @@ def homogeneity(values: FloatArray, cov: FloatArray, dof: FloatArray | None) -> 
     return Homogeneity(square, effects, errors, effects + 2 * excess - 6 * excess / (effects + 2))
 
 
+def of_shared(values: FloatArray, between: FloatArray, dof: FloatArray | None) -> Homogeneity:
+    """Whether effects (m,) that share data are equal: F where their covariance is known but for a factor."""
+    square = float(Correlated.of(between).heterogeneity((values - values[0])[None])[0])
+    freedom = float(values.size - 1)
+    return Homogeneity(square, freedom, np.inf if dof is None else float(dof[0]), freedom)
+
+
 def of_levels(levels: Levels) -> Homogeneity:
     """Whether given clusters are alike."""
+    if levels.between is not None:
+        return of_shared(levels.values[:, 0], levels.between, levels.dof)
     return homogeneity(levels.values, levels.cov, levels.dof)
 
 
@@ -95,6 +105,8 @@ def groups_alike(estimates: Estimates, seed: int) -> float:
     """
     if len(estimates) < 2:
         return 0.0
+    if estimates.covariance is not None:
+        return of_shared(estimates.values[:, 0], estimates.covariance, estimates.dof).log_pvalue
     found = homogeneity(estimates.values, estimates.covariances, estimates.dof)
     if estimates.dof is None or len(estimates) <= _FEW_GROUPS or estimates.dof.min() >= _MANY_DEGREES:
         return found.log_pvalue

@@ -26,11 +26,13 @@ from faultlines.comparison.base import (
     OfEstimates,
     Pair,
     generator,
+    largest,
     ranks,
     share_of,
 )
+from faultlines.comparison.correlated import Correlated
 from faultlines.comparison.precision import meier, true_scales, unit_of, welch_statistics
-from faultlines.comparison.tails import log_chi_square_1_tail, log_t_tail
+from faultlines.comparison.tails import log_chi_square_1_tail, log_f_tail, log_t_tail
 from faultlines.comparison.thinning import thinned
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ class Line(OfEstimates):
     @property
     def is_plain(self) -> bool:
         """Whether many of its kind can be judged in one compiled pass."""
-        return self.distance == 0 and self.estimates.dof is None and 2 <= len(self) <= _SIDE_BY_SIDE
+        known = self.estimates.dof is None and self.estimates.covariance is None
+        return self.distance == 0 and known and 2 <= len(self) <= _SIDE_BY_SIDE
 
     @property
     def can_scan(self) -> bool:
@@ -85,7 +88,18 @@ class Line(OfEstimates):
 
     @property
     def _se(self) -> FloatArray:
-        return self.estimates.errors[:, 0]
+        """What is each group's own: noise that all have in common moves none against the others."""
+        return self.estimates.own[:, 0]
+
+    @property
+    def _dof(self) -> FloatArray | None:
+        """Degrees of freedom behind each standard error; those of a covariance matrix belong to it as a whole."""
+        return self.estimates.dof if self.estimates.covariance is None else None
+
+    @property
+    def _dof_of_all(self) -> float:
+        dof = self.estimates.dof
+        return np.inf if dof is None or self.estimates.covariance is None else float(dof[0])
 
     @property
     def _scale(self) -> Scale:
@@ -105,7 +119,7 @@ class Line(OfEstimates):
 
     def weighted_by(self, other: Line) -> Line:
         """The same with the weights of another part of the data, where they are estimates."""
-        if other.estimates.dof is None:
+        if other._dof is None:
             return self
         return replace(self, weights=true_scales(other._se, other.estimates.dof) ** -2.0)
 
@@ -163,12 +177,16 @@ class Line(OfEstimates):
         With a tolerance, similar groups may lie anywhere within it. Whatever they do, the top merge of what they show
         is at most the best cut in two of their noise; so that is what heights are compared with.
         """
-        scale, dof = true_scales(self._se, self.estimates.dof), self.estimates.dof
+        scale, dof = true_scales(self._se, self._dof), self._dof
         best = self.distance > 0
         own = self._best_cut(scale) if best else top
         tail = np.inf if dof is None else float(dof.min())
-        rows, block = _blocks(scale, dof, seed, best)
-        return Null(rows, block, len(self) - 1, share_of(own, self._squared_length(scale)), tail)
+        between = self.estimates.covariance
+        rows, block = _blocks(scale, dof, seed, best, between)
+        length = self._squared_length(scale)
+        if between is not None:
+            length = float(Correlated.of(between).heterogeneity(self._theta[None] - self._theta[0])[0])
+        return Null(rows, block, len(self) - 1, share_of(own, length), tail)
 
     def _squared_length(self, scale: FloatArray) -> float:
         """Cochran's Q with the scales the draws use: the data's squared length once a common shift is taken out."""
@@ -210,9 +228,15 @@ class Line(OfEstimates):
         variance = np.bincount(clusters, (weight * (self._se / smallest)) ** 2, count) * smallest**2 / mass**2
         return np.bincount(clusters, weight * theta, count) / mass, variance
 
+    def _between(self, clusters: IntArray) -> FloatArray | None:
+        """The covariance of the means of clusters, (m, m), where groups share data."""
+        if self.estimates.covariance is None:
+            return None
+        return between_means(self.estimates.covariance, self._weight(), clusters)
+
     def _with_freedom(self, clusters: IntArray, variance: FloatArray) -> tuple[FloatArray | None, FloatArray]:
         """Degrees of freedom of each cluster's standard error (Welch–Satterthwaite), and its variance as in `welch`."""
-        dof, se = self.estimates.dof, self._se
+        dof, se = self._dof, self._se
         if dof is None:
             return None, variance
         known = np.minimum(dof, AS_GOOD_AS_KNOWN)
@@ -226,7 +250,11 @@ class Line(OfEstimates):
         """Precision-weighted means; where standard errors are estimates, with allowance for weights that are too."""
         centred, variance = self._pooled(clusters)
         freedom, variance = self._with_freedom(clusters, variance)
-        values = centred + self._theta[len(self) // 2]
+        values, between = centred + self._theta[len(self) // 2], self._between(clusters)
+        if between is not None:
+            variance = np.array(np.diagonal(between))
+            freedom = None if self.estimates.dof is None else np.full(variance.size, self._dof_of_all)
+            return Levels(values[:, None], np.sqrt(variance)[:, None], variance[:, None, None], freedom, between)
         return Levels(values[:, None], np.sqrt(variance)[:, None], variance[:, None, None], freedom)
 
     def refined(self, clusters: IntArray) -> IntArray:
@@ -254,6 +282,9 @@ class Line(OfEstimates):
     def most_similar(self, clusters: IntArray) -> Pair:
         """Only neighbours need comparing, unless degrees of freedom differ."""
         theta, variance = self._pooled(clusters)
+        between = self._between(clusters)
+        if between is not None:
+            return self._most_similar_of(theta, between)
         order = np.lexsort((variance, theta))
         low, high = order[:-1], order[1:]
         beyond, apart = self._beyond_centred(theta[low], theta[high]), theta[high] - theta[low]
@@ -262,6 +293,16 @@ class Line(OfEstimates):
         nearest = int(np.lexsort((apart**2 / (variance[low] + variance[high]), -log_p))[0])
         found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
         return found if freedom is None else self._farther(found, order, theta, variance, freedom)
+
+    def _most_similar_of(self, theta: FloatArray, between: FloatArray) -> Pair:
+        """The same of all pairs: what clusters share can make up for distance."""
+        variance = np.diagonal(between)
+
+        def log_p(a: IntArray, b: IntArray) -> FloatArray:
+            gap = self._beyond_centred(np.minimum(theta[a], theta[b]), np.maximum(theta[a], theta[b]))
+            return log_f_tail(gap**2 / (variance[a] + variance[b] - 2 * between[a, b]), 1, self._dof_of_all)
+
+        return largest(log_p, theta.size)
 
     def _farther(
         self, found: Pair, order: IntArray, theta: FloatArray, variance: FloatArray, freedom: FloatArray
@@ -320,6 +361,14 @@ def refined_starts(theta: FloatArray, se: FloatArray, starts: IntArray) -> IntAr
     return starts
 
 
+def between_means(covariance: FloatArray, weight: FloatArray, clusters: IntArray) -> FloatArray:
+    """The covariance, (m, m), of weighted means of clusters of groups with this covariance."""
+    count = int(clusters.max()) + 1
+    share = np.zeros((count, clusters.size))
+    share[clusters, np.arange(clusters.size)] = weight / np.bincount(clusters, weight, count)[clusters]
+    return np.asarray(share @ covariance @ share.T)
+
+
 def line_tops(means: FloatArray, weights: FloatArray, kind: int, epsilon: float = 0.0) -> FloatArray:
     """Highest merge of every row of means on a line, given their weights."""
     order = np.argsort(means, axis=1, kind="stable")
@@ -330,13 +379,15 @@ def line_tops(means: FloatArray, weights: FloatArray, kind: int, epsilon: float 
 
 
 def _blocks(
-    scale: FloatArray, dof: FloatArray | None, seed: int, best: bool
+    scale: FloatArray, dof: FloatArray | None, seed: int, best: bool, between: FloatArray | None
 ) -> tuple[int, Callable[[int, int], FloatArray]]:
     """Draws in a block, and the function that makes one: top merge (or best cut) over squared length of each draw."""
     rows = max(1, min(512, BLOCK // scale.size))
     # In an order of their own, so that the order of the groups does not change the answer.
     order = np.argsort(scale) if dof is None else np.lexsort((dof, scale))
-    scale = scale[order] / np.exp(np.log(scale).mean())
+    unit = np.exp(np.log(scale).mean())
+    scale = scale[order] / unit
+    shared = None if between is None else Correlated.of(between[np.ix_(order, order)] / unit**2)
     known = (1 / scale**2)[None, :]
     half = None if dof is None else np.minimum(dof[order], AS_GOOD_AS_KNOWN) / 2
 
@@ -347,9 +398,13 @@ def _blocks(
         if half is not None:
             weight = known / (rng.standard_gamma(half, size=normal.shape) / half)
         radius, top = np.empty(len(normal)), np.empty(len(normal))
+        lengths = None if shared is None else shared.squared_lengths(normal)
+        if shared is not None:
+            normal = np.ascontiguousarray(shared.noise(normal) / scale)
         kernels.pack(normal, scale, radius)
         normal.sort(axis=1)
         kernels.top_heights(normal, weight, top, int(best))
+        radius = radius if lengths is None else lengths
         return top / np.maximum(radius, np.finfo(float).tiny)
 
     return rows, block

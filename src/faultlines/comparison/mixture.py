@@ -8,7 +8,7 @@ the most likely ones, and everything that is said about levels and groups is ave
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -65,6 +65,7 @@ class Posterior:
         weights: What each draw counts, (r,).
         membership: The chance that each group belongs to each cluster, (K, m).
         mean: The level that is expected of each group, (K, d).
+        shared: What noise that groups share adds to the variance of the levels, (m,); it is part of `cov`.
     """
 
     levels: FloatArray
@@ -73,6 +74,7 @@ class Posterior:
     weights: FloatArray
     membership: FloatArray
     mean: FloatArray
+    shared: FloatArray | None = None
 
     @property
     def certain(self) -> bool:
@@ -139,7 +141,34 @@ def posterior_of(estimates: Estimates, labels: IntArray, seed: int = 0) -> Poste
         labels: Their clusters, numbered from 0.
         seed: Of the draws.
     """
-    groups = _scaled(estimates)
+    made = _posterior(_scaled(estimates), labels, seed)
+    return made if estimates.covariance is None else _with_shared(made, estimates)
+
+
+def _with_shared(made: Posterior, estimates: Estimates) -> Posterior:
+    """With what the groups share: it moves levels together, so it says nothing of clusters, but adds to every error.
+
+    Levels are means of the groups, weighted by their own precision and their chances, and have the covariance of those.
+    """
+    if estimates.covariance is None:
+        return made
+    weight = made.membership * (estimates.own.min() / estimates.own) ** 2
+    share = (weight / weight.sum(axis=0)).T
+    shared = estimates.covariance - np.diag(estimates.own[:, 0] ** 2)
+    added = np.einsum("mi,ij,mj->m", share, shared, share, optimize=True)
+    # A level is never better known than its groups' own noise, a tenth of it at least, allows.
+    variance = np.maximum(made.cov[:, 0, 0] + added, made.cov[:, 0, 0] / 10)
+    stretch = np.sqrt(variance / made.cov[:, 0, 0])[:, None]
+    return replace(
+        made,
+        cov=variance[:, None, None],
+        draws=made.levels + stretch * (made.draws - made.levels),
+        shared=variance - made.cov[:, 0, 0],
+    )
+
+
+def _posterior(groups: Groups, labels: IntArray, seed: int) -> Posterior:
+    """What groups say whose noise is their own."""
     free = _likeliest(groups, labels, free=True)
     if free.chances.max(axis=1).min() > _CERTAIN:
         blocks = np.einsum("km,kij->mij", np.round(free.chances), groups.precision)
@@ -176,12 +205,12 @@ def _rescaled(made: Posterior, groups: Groups) -> Posterior:
 def _scaled(estimates: Estimates) -> Groups:
     """Effects less a middle one, in a unit near their standard errors."""
     middle = len(estimates) // 2
-    unit = unit_of(estimates.errors[:, 0])
+    unit = unit_of(estimates.own[:, 0])
     values = (estimates.values - estimates.values[middle]) / unit
     if estimates.cov is not None:
         precision = np.linalg.inv(estimates.cov / unit**2)
     else:
-        precision = (estimates.errors[:, :, None] / unit) ** -2.0 * np.eye(estimates.dims)
+        precision = (estimates.own[:, :, None] / unit) ** -2.0 * np.eye(estimates.dims)
     dof = estimates.dof if estimates.dims == 1 else None
     return Groups(values, np.asarray(precision), dof, estimates.values[middle], unit)
 

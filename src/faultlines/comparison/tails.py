@@ -37,6 +37,18 @@ def log_chi_square_tail(values: FloatArray, dof: float) -> FloatArray:
     return np.asarray(out)
 
 
+def log_f_tail(values: FloatArray, dof: float, dof_below: float) -> FloatArray:
+    """Log of P(F ≥ value) on these degrees of freedom; χ²/dof where those below are infinite."""
+    if np.isinf(dof_below):
+        return log_chi_square_tail(values * dof, dof)
+    a, b = dof_below / 2, dof / 2
+    x = dof_below / (dof_below + dof * np.minimum(values, 1e300 / max(dof, 1.0)))
+    tail = betainc(a, b, x)
+    with np.errstate(divide="ignore"):
+        leading = a * np.log(x) + b * np.log1p(-x) - np.log(a) - betaln(a, b)
+    return np.asarray(np.where(tail > 1e-280, np.log(np.maximum(tail, 1e-300)), np.minimum(leading, 0.0)))
+
+
 def _log_upper_gamma(shape: float, x: FloatArray) -> FloatArray:
     """Log of the regularised upper incomplete gamma function for x well above `shape`, by Legendre's fraction.
 

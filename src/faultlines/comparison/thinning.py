@@ -23,12 +23,15 @@ def thinned(estimates: Estimates, shares: Sequence[float], rng: np.random.Genera
     """
     # In an order of their own, so that the order of the groups does not decide which group gets which noise.
     order = np.lexsort((*estimates.errors.T, *estimates.values.T)).astype(np.int64)
-    if estimates.dof is not None:
+    between = estimates.covariance
+    if estimates.dof is not None and between is None:
         return _with_estimated_errors(estimates, order, shares, rng)
     root = np.sqrt(np.asarray(shares, dtype=float))
     normal = np.empty((len(root), *estimates.values.shape))
     normal[:, order] = rng.standard_normal(normal.shape)
-    if estimates.cov is None:
+    if between is not None:
+        noise = np.einsum("ij,bjd->bid", _root(between, order), normal)
+    elif estimates.cov is None:
         noise = normal * estimates.errors
     else:
         noise = np.einsum("kij,bkj->bki", np.linalg.cholesky(estimates.cov), normal)
@@ -36,6 +39,13 @@ def thinned(estimates: Estimates, shares: Sequence[float], rng: np.random.Genera
     return [
         estimates.replaced(estimates.values + noise[b] / root[b] - common, spread=1 / root[b]) for b in range(len(root))
     ]
+
+
+def _root(covariance: FloatArray, order: IntArray) -> FloatArray:
+    """A root of a covariance matrix that follows the groups when these come in another order."""
+    root = np.empty_like(covariance)
+    root[np.ix_(order, order)] = np.linalg.cholesky(covariance[np.ix_(order, order)])
+    return root
 
 
 def _with_estimated_errors(

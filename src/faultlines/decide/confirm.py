@@ -10,7 +10,7 @@ from scipy.special import ndtri, stdtrit
 
 from faultlines import checks
 from faultlines.comparison.choose import one_effect
-from faultlines.comparison.homogeneity import groups_alike, homogeneity, of_levels
+from faultlines.comparison.homogeneity import groups_alike, homogeneity, of_levels, of_shared
 from faultlines.decide.confirmation import Confirmation, ConfirmedCluster, ConfirmedPair, Missing
 from faultlines.decide.found import found_of
 from faultlines.errors import InputError, NoGroupsError, shorten
@@ -131,6 +131,11 @@ def _fresh(found: Found, data: object, by: By | None, metric: Metric | None, min
     return fresh
 
 
+def _apart(cov: FloatArray, together: float) -> FloatArray:
+    """Variances of two effects, (2, 1, 1), scaled to add up to that of their difference."""
+    return np.asarray(cov * (1 - 2 * together / cov.sum()))
+
+
 def _missing(found: Found, fresh: Groups, there: IntArray) -> tuple[Missing, ...]:
     """The groups of the clusters that are not among the fresh ones, and why."""
     gone = np.setdiff1d(np.arange(len(found.keys)), there)
@@ -211,6 +216,9 @@ class _Again:
         both = np.array([first.found_effects, second.found_effects])
         before = np.column_stack([scale.place(both[:, i]) for i, scale in enumerate(scales)])
         test = homogeneity(values, cov, dof)
+        if self.levels.between is not None:
+            between = self.levels.between[np.ix_(places, places)]
+            test, cov = of_shared(values[:, 0], between, dof), _apart(cov, float(between[0, 1]))
         test = test._replace(square=test.square * self._beyond(values) ** 2)
         precision = np.linalg.inv(cov[0] + cov[1])
         gap_before, gap = before[1] - before[0], values[1] - values[0]
@@ -244,6 +252,8 @@ class _Again:
             variances = cov[:, i, i]
             error = float(np.sqrt(variances.sum()))
             freedom = None if dof is None else float(variances.sum() ** 2 / np.sum(variances**2 / dof))
+            if dof is not None and self.levels.between is not None:
+                freedom = float(dof[0])
             reach = float(-ndtri(self.alpha / 2) if freedom is None else -stdtrit(freedom, self.alpha / 2))
             shown = second.effects[i].estimate - first.effects[i].estimate
             se = error * float(scale.slope(values[:, i].mean(keepdims=True))[0])

@@ -1,7 +1,7 @@
 """Groups against the overall, a reference or each other: intervals of differences and ratios, as people read them.
 
-Every comparison is one of two independent estimates: a group, and what it is compared with; of the overall, that is all
-the other groups together. Each has an interval of its own (exact for rates and counts, Student's where standard errors
+Every comparison is one of two estimates: a group, and what it is compared with; of the overall, that is all the other
+groups together. Each has an interval of its own (exact for rates and counts, Student's where standard errors
 are estimated, on the logarithmic scale for lifts), and the two make the interval of their difference or ratio (MOVER:
 Zou and Donner, 2008; Donner and Zou, 2012). Where both are normal with known standard errors that is the usual interval
 of a difference, and Fieller's of a ratio; where these are estimated it is that of Cochran and Cox, which holds in the
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from faultlines.comparison.base import AS_GOOD_AS_KNOWN
-from faultlines.decide.critical import AgainstMean, AllPairs, critical_value
+from faultlines.decide.critical import AgainstMean, AllPairs, critical_value, of_shared
 from faultlines.result.rest import of_others
 
 if TYPE_CHECKING:
@@ -53,26 +53,30 @@ class Interval(NamedTuple):
     upper: FloatArray
 
 
-def difference(one: Side, other: Side) -> Interval:
-    """One less the other."""
+def difference(one: Side, other: Side, correlation: FloatArray | float = 0.0) -> Interval:
+    """One less the other, given how both go together."""
     value = one.value - other.value
+    down, up = one.value - one.lower, one.upper - one.value
+    other_down, other_up = other.value - other.lower, other.upper - other.value
     return Interval(
         value,
-        value - np.hypot(one.value - one.lower, other.upper - other.value),
-        value + np.hypot(one.upper - one.value, other.value - other.lower),
+        value - np.sqrt(np.maximum(down**2 + other_up**2 - 2 * correlation * down * other_up, 0.0)),
+        value + np.sqrt(np.maximum(up**2 + other_down**2 - 2 * correlation * up * other_down, 0.0)),
     )
 
 
-def ratio(one: Side, other: Side) -> Interval:
+def ratio(one: Side, other: Side, correlation: FloatArray | float = 0.0) -> Interval:
     """One over the other, which is not below zero; an end that is not known is 0 or infinite.
 
     The lower end is where one − r · other, with its own interval, could be zero: r solves
-    (e − r o)² = (e − l)² + r² (u − o)². The upper end likewise.
+    (e − r o)² = (e − l)² + r² (u − o)² − 2 r ρ (e − l)(u − o). The upper end likewise.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        product = one.value * other.value
+        value = one.value * other.value
+        product = value - correlation * (one.value - one.lower) * (other.upper - other.value)
         head, foot = one.lower * (2 * one.value - one.lower), other.upper * (2 * other.value - other.upper)
         lower = head / (product + np.sqrt(np.maximum(product**2 - foot * head, 0.0)))
+        product = value - correlation * (one.upper - one.value) * (other.value - other.lower)
         head, foot = one.upper * (2 * one.value - one.upper), other.lower * (2 * other.value - other.lower)
         upper = (product + np.sqrt(np.maximum(product**2 - foot * head, 0.0))) / foot
         value = one.value / other.value
@@ -92,6 +96,7 @@ class OneEffect:
         scale: The scale.
         share: The share of each group in the overall; they add up to 1.
         variance: Variances of what people read (delta method).
+        correlation: Of the groups, (K, K), where they share data.
     """
 
     shown: FloatArray
@@ -101,6 +106,7 @@ class OneEffect:
     scale: Scale
     share: FloatArray
     variance: FloatArray
+    correlation: FloatArray | None = None
 
     @property
     def overall(self) -> float:
@@ -118,40 +124,61 @@ class OneEffect:
         value = of_others(self.share * self.shown) / left
         if self.scale.is_share:  # many exact intervals of few events would add up to one that is far too wide
             likely = of_others(self.share * self.scale.natural(self.theta)) / left
-            se = self.scale.effective(likely, of_others(self.share**2 * self.variance) / left**2)
+            se = self.scale.effective(likely, self._of_rest(np.sqrt(self.variance)) / left**2)
             return Side(value, *self.scale.ends(value, self.scale.place(value), se, tail))
         side = self.side(tail)
-        below, above = (
-            np.sqrt(of_others((self.share * (end - side.value)) ** 2)) / left for end in (side.lower, side.upper)
-        )
+        below, above = (np.sqrt(self._of_rest(np.abs(end - side.value))) / left for end in (side.lower, side.upper))
         return Side(value, value - below, value + above)
+
+    def _of_rest(self, errors: FloatArray) -> FloatArray:
+        """The variance of the sum of all other groups by their shares, for each group; errors are one sided."""
+        pulled = self.share * errors
+        if self.correlation is None:
+            return of_others(pulled**2)
+        along = self.correlation @ pulled
+        return np.asarray(np.maximum(pulled @ along - 2 * pulled * along + pulled**2, 0.0))
+
+    def _of_everyone(self, errors: FloatArray) -> float:
+        """The same of all groups together."""
+        pulled = self.share * errors
+        return float(pulled @ pulled if self.correlation is None else pulled @ self.correlation @ pulled)
+
+    def _with_rest(self) -> FloatArray | float:
+        """The correlation of each group with all the others together."""
+        if self.correlation is None:
+            return 0.0
+        pulled = self.share * np.sqrt(self.variance)
+        spread = np.sqrt(self._of_rest(np.sqrt(self.variance)))
+        beside = self.correlation @ pulled - pulled
+        return np.asarray(np.divide(beside, spread, out=np.zeros(spread.shape), where=spread > 0))
 
     def of_all(self, tail: float) -> Side:
         """The overall itself."""
         level = np.array([self.overall])
         if self.scale.is_share:
-            likely, variance = self.share @ self.scale.natural(self.theta), self.share**2 @ self.variance
+            likely, variance = self.share @ self.scale.natural(self.theta), self._of_everyone(np.sqrt(self.variance))
             se = self.scale.effective(np.array([likely]), np.array([variance]))
             return Side(level, *self.scale.ends(level, self.scale.place(level), se, tail))
         side = self.side(tail)
-        ends = [np.sqrt(np.sum((self.share * (end - side.value)) ** 2)) for end in (side.lower, side.upper)]
+        ends = [np.sqrt(self._of_everyone(np.abs(end - side.value))) for end in (side.lower, side.upper)]
         return Side(level, level - ends[0], level + ends[1])
 
     def against_overall(self, tail: float, *, as_ratio: bool) -> Interval:
         """Every group against the overall, by way of all the other groups."""
-        side, rest = self.side(tail), self.rest(tail)
+        side, rest, together = self.side(tail), self.rest(tail), self._with_rest()
         left = of_others(self.share)
         if not as_ratio:
-            return Interval(*(left * part for part in difference(side, rest)))
+            return Interval(*(left * part for part in difference(side, rest, together)))
         own = 1 - left
         with np.errstate(divide="ignore"):  # over the overall, which has the group in it: at most 1/share
-            return Interval(*(1 / (own + left / part) for part in ratio(side, rest)))
+            return Interval(*(1 / (own + left / part) for part in ratio(side, rest, together)))
 
     def against_group(self, place: int, tail: float, *, as_ratio: bool) -> Interval:
         """Every group against one of them."""
         side = self.side(tail)
         other = Side(*(array[place : place + 1] for array in side))
-        return ratio(side, other) if as_ratio else difference(side, other)
+        together = 0.0 if self.correlation is None else self.correlation[place]
+        return ratio(side, other, together) if as_ratio else difference(side, other, together)
 
     def pairs(self, tail: float, *, as_ratio: bool) -> Iterator[tuple[IntArray, Interval]]:
         """Some groups at a time, each against every other: intervals (r, K), and nothing is known of one itself."""
@@ -159,7 +186,8 @@ class OneEffect:
         some = max(1, _AT_ONCE // groups)
         for start in range(0, groups, some):
             places = np.arange(start, min(start + some, groups))
-            yield places, (ratio if as_ratio else difference)(side.of(places), side)
+            together = 0.0 if self.correlation is None else self.correlation[places]
+            yield places, (ratio if as_ratio else difference)(side.of(places), side, together)
 
 
 def effects_of(estimates: Estimates, share: FloatArray) -> list[OneEffect]:
@@ -175,9 +203,17 @@ def effects_of(estimates: Estimates, share: FloatArray) -> list[OneEffect]:
             scale,
             share[:, i],
             errors[:, i] ** 2,
+            correlation_of(estimates),
         )
         for i, scale in enumerate(estimates.scales)
     ]
+
+
+def correlation_of(estimates: Estimates) -> FloatArray | None:
+    """How the groups go together, (K, K); None where they are independent."""
+    if estimates.covariance is None:
+        return None
+    return np.asarray(estimates.covariance / estimates.errors / estimates.errors.T)
 
 
 def natural_errors(estimates: Estimates) -> FloatArray:
@@ -190,6 +226,10 @@ def critical_of(estimates: Estimates, share: FloatArray | None, alpha: float, se
     """The critical value of all comparisons at once: with a mean by these shares, (K, d), or of all pairs."""
     errors = natural_errors(estimates)
     errors = errors / np.exp(np.log(errors).mean(axis=0))  # comparisons have no unit
+    together = correlation_of(estimates)
+    if together is not None:
+        covariance = together * errors * errors.T
+        return critical_value(of_shared(covariance, None if share is None else share[:, 0]), alpha, seed, sides=sides)
     correlation = np.broadcast_to(np.eye(estimates.dims), (len(estimates), estimates.dims, estimates.dims))
     if estimates.cov is not None:
         correlation = estimates.cov / (estimates.errors[:, :, None] * estimates.errors[:, None, :])

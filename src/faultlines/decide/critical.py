@@ -25,11 +25,12 @@ _PRECISE = 5e-4  # of the critical value: when rounds end
 _MOST, _FEWEST = 1000, 32  # draws
 _WORK = 1_000_000  # numbers that draws may make altogether
 _AT_ONCE = 2**18  # numbers in one portion of draws
+_PAIRS = 2_000_000  # numbers in the covariances of all pairs: up to some 150 groups
 _FEW = 40  # groups whose pairs are all looked at
 
 
 class Contrasts(Protocol):
-    """Comparisons of independent groups, each with a variance of 1."""
+    """Comparisons of groups, each with a variance of 1."""
 
     @property
     def count(self) -> int:
@@ -178,6 +179,70 @@ class AllPairs:
         for i in range(dims):
             counted += (_all_pairs if groups <= _FEW else _far_pairs)(effects[:, :, i], self.cov[:, i, i], limit)
         return counted
+
+
+class OfMatrix:
+    """Comparisons of groups that share data, by the root of their covariance, (M, K).
+
+    Args:
+        root: One row for each comparison: what standard normals do to it.
+    """
+
+    def __init__(self, root: FloatArray) -> None:
+        spread = np.sqrt(np.einsum("mk,mk->m", root, root))
+        kept = spread > 1e-9 * spread.max()  # a reference group has no difference from itself
+        self.root = root[kept] / spread[kept, None]
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return len(self.root)
+
+    @property
+    def size(self) -> int:
+        """Numbers in one draw."""
+        return int(self.root.shape[1])
+
+    @property
+    def draws(self) -> int:
+        """Fewer where each is much work."""
+        return int(np.clip(20 * _WORK // self.root.size, _FEWEST, _MOST))
+
+    def exceeding(self, noise: FloatArray, which: IntArray, value: FloatArray, limit: float, sides: int) -> FloatArray:
+        """How many comparisons exceed a limit in every draw, once one of them has been given a value."""
+        chosen = self.root[which]
+        missing = value - np.einsum("rk,rk->r", noise, chosen)
+        drawn = (noise + missing[:, None] * chosen) @ self.root.T
+        return np.asarray(np.sum((np.abs(drawn) if sides == 2 else drawn) >= limit, axis=1), dtype=np.float64)
+
+
+def of_shared(covariance: FloatArray, share: FloatArray | None) -> Contrasts:
+    """Every group against a mean by these shares, or all pairs, of groups that share data.
+
+    The chances of very many pairs are added up (Bonferroni).
+    """
+    root = np.linalg.cholesky(covariance)
+    if share is not None:
+        return OfMatrix(np.asarray(root - share @ root, dtype=np.float64))
+    a, b = np.triu_indices(len(root), 1)
+    if a.size * len(root) <= _PAIRS:
+        return OfMatrix(np.asarray(root[a] - root[b], dtype=np.float64))
+    return Unrelated(a.size)
+
+
+class Unrelated:
+    """So many comparisons of which nothing is known: no two are taken to exceed a limit at once (Bonferroni).
+
+    Args:
+        count: How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count, self.size, self.draws = count, 1, 1
+
+    def exceeding(self, noise: FloatArray, which: IntArray, value: FloatArray, limit: float, sides: int) -> FloatArray:
+        """The one that has been given a value."""
+        return np.ones(len(which))
 
 
 def _pair(number: IntArray) -> tuple[IntArray, IntArray]:

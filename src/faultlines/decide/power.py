@@ -10,6 +10,7 @@ import numpy as np
 
 from faultlines import checks
 from faultlines.comparison.choose import equal_effects
+from faultlines.comparison.correlated import Correlated
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates, numbers, plain
 from faultlines.estimates.labels import Range, name_of
@@ -182,6 +183,7 @@ def power(
     alpha, seed, chosen = checks.alpha(alpha), checks.seed(seed), guarantee_of(guarantee)
     estimates = _planned_estimates(_measured(data, by, metric, min_size), spread, arms)
     groups = equal_effects(estimates, tolerance)
+    chosen.check(alpha, groups)
     runs = checks.runs(runs, 20, 1000)
     likely = (1 + alpha) / 2 if alpha >= 0.8 else 0.8
     problem = f"must lie between alpha={alpha:g} and 1"
@@ -358,10 +360,11 @@ class Trial:
         self.pattern, self.guarantee = pattern, guarantee
         self.alpha, self.tolerance, self.seed = alpha, tolerance, seed
         self.estimates = groups.estimates
-        errors = self.estimates.errors
-        weights = (errors.min(axis=0) / errors) ** 2
+        own, between = self.estimates.own, self.estimates.covariance
+        weights = (own.min(axis=0) / own) ** 2
         self.centre = np.sum(weights * self.estimates.values, axis=0) / np.sum(weights, axis=0)
         self.root = None if self.estimates.cov is None else np.linalg.cholesky(self.estimates.cov)
+        self.shared = None if between is None else Correlated.of(between)
         self.detects = guarantee.detector(groups, alpha, seed)
 
     def with_share(self, share: float) -> Trial:
@@ -386,7 +389,7 @@ class Trial:
             return self.run(part, gap, runs, advance)[0]
         detected = 0
         for levels, noise, seen in self._plans(runs):
-            errors = None if seen is None else seen * self.estimates.errors
+            errors = None if seen is None else seen * self.estimates.own
             detected += int(np.sum(self.detects(self._effects(part, gap * levels, noise), errors)))
             advance(len(levels))
         return detected / runs
@@ -400,7 +403,7 @@ class Trial:
     def _followed(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
         """The same, every experiment followed to its clusters."""
         detected = recovered = number = 0
-        cov, errors = self.estimates.cov, self.estimates.errors
+        cov, errors, between = self.estimates.cov, self.estimates.errors, self.estimates.covariance
         for all_levels, noise, all_seen in self._plans(runs):
             effects = self._effects(part, gap * all_levels, noise)
             for i, levels in enumerate(all_levels):
@@ -408,6 +411,8 @@ class Trial:
                 errors_of: dict[str, Any] = (
                     {"se": errors * seen} if cov is None else {"cov": cov * seen[:, :, None] ** 2}
                 )
+                if between is not None:
+                    errors_of = {"covariance": between * float(seen[0, 0]) ** 2}
                 labels = self._clustered(self.estimates.replaced(effects[i], **errors_of), number)
                 if labels is not None:
                     detected += 1
@@ -430,13 +435,18 @@ class Trial:
             if dof is not None:
                 known = np.minimum(dof, 1e9)
                 seen = np.sqrt(rng.chisquare(known, size=(count, groups)) / known)[:, :, None]
+                if self.shared is not None:  # one factor for the whole covariance
+                    seen = np.broadcast_to(seen[:, :1], seen.shape)
             yield levels, noise, seen
 
     def _effects(self, part: int, gaps: FloatArray, noise: FloatArray) -> FloatArray:
         """Simulated estimates, (r, K, d): all at their centre but for the one effect that differs."""
-        effects = (
-            np.einsum("kij,rkj->rki", self.root, noise) if self.root is not None else noise * self.estimates.errors
-        )
+        if self.shared is not None:
+            effects = self.shared.noise(noise[:, :, 0])[:, :, None]
+        elif self.root is not None:
+            effects = np.einsum("kij,rkj->rki", self.root, noise)
+        else:
+            effects = noise * self.estimates.errors
         for i, scale in enumerate(self.estimates.scales):
             shown = float(scale.natural(np.array([self.centre[i]]))[0])
             away = gaps if i == part else np.zeros(1)

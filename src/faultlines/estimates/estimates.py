@@ -16,6 +16,7 @@ from faultlines import checks
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import checked_labels, labels_of, name_of, part_of, some_of
 from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
+from faultlines.estimates.shared import checked_covariance, own_variances
 from faultlines.sources.tables import read_table
 
 if TYPE_CHECKING:
@@ -73,16 +74,17 @@ def plain(parts: Sequence[_T]) -> Any:
 class Estimates:
     """What was measured in each of K groups: an estimate θ with its standard error.
 
-    The model everywhere is θ_i ~ N(μ_i, se_i²), independent between groups (the paper, section 5.1.2).
+    The model everywhere is θ_i ~ N(μ_i, se_i²), independent between groups (the paper, section 5.1.2); or with the
+    `covariance` that is given.
 
     Args:
         theta: The K estimates; or (K, d) of them where d things are measured together.
-        se: Their standard errors, all above zero; None where `cov` is given.
+        se: Their standard errors, all above zero; None where `cov` or `covariance` is given.
         labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
             the standard errors too. At least 1, and at least d for d effects; infinity means "known exactly". One
-            number holds for all.
+            number holds for all. With `covariance` it is one number: that of the covariance as a whole.
         attributes: What the labels are values of, for instance ``("country", "device")``.
         natural: The estimates as people read them, where `theta` is on another scale.
         scale: That scale.
@@ -90,9 +92,12 @@ class Estimates:
         cov: The covariance matrices of d things measured together, (K, d, d), where they are not independent.
         parts: Names of the d things.
         compared: The estimates as they are compared, in the shape of `theta`, where their noise was made more normal.
+        covariance: The covariance matrix of the K estimates, (K, K), where groups share data: a control, users in
+            several groups, a regression.
 
     Raises:
-        InputError: If an array has the wrong shape, a standard error is not above zero, or a label occurs twice.
+        InputError: If an array has the wrong shape, a standard error is not above zero, a covariance matrix is not
+            positive definite, or a label occurs twice.
 
     Example:
         >>> import faultlines as fl
@@ -112,6 +117,8 @@ class Estimates:
     cov: FloatArray | None  # (K, d, d)
     parts: tuple[str, ...]  # names of several effects, none for one
     given: FloatArray  # (K, d), the values as they were estimated, before skewed noise was straightened
+    covariance: FloatArray | None  # (K, K), of one effect
+    own: FloatArray  # (K, d), standard errors without what several groups have in common
 
     def __init__(
         self,
@@ -128,6 +135,7 @@ class Estimates:
         cov: npt.ArrayLike | None = None,
         parts: Sequence[str] | None = None,
         compared: npt.ArrayLike | None = None,
+        covariance: npt.ArrayLike | None = None,
     ) -> None:
         given = _columns("theta", theta)
         values = given if compared is None else _columns("compared", compared, given.shape)
@@ -136,7 +144,8 @@ class Estimates:
             raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
         keys, attribute_names = checked_labels(labels, attributes, size)
         matrices = None if cov is None else _covariances(cov, values, keys)
-        errors = _errors(se, matrices, values)
+        between = None if covariance is None else _between(covariance, matrices, values, keys)
+        errors = _errors(se, matrices, values) if between is None else _errors_of(se, between, values)
         for parameter, array in (("theta", given), ("compared", values)):
             _require(
                 np.isfinite(array), parameter, array, keys, "must be finite", "Leave this group out, or correct it."
@@ -149,7 +158,8 @@ class Estimates:
             "must be finite and above zero",
             "Leave this group out: without a standard error it cannot be compared.",
         )
-        _check_range(values, errors)
+        own = errors if between is None else np.sqrt(own_variances(between))[:, None]
+        _check_range(values, own)
         _check_meaning(scale, measure)
         shown = given if natural is None else _columns("natural", natural, values.shape)
         _require(np.isfinite(shown), "natural", shown, keys, "must be finite", "Leave this group out, or correct it.")
@@ -164,13 +174,15 @@ class Estimates:
             ("shown", shown),
             ("keys", keys),
             ("n", sizes),
-            ("dof", _freedom(dof, keys, dims)),
+            ("dof", _freedom(dof, keys, dims, of_all=between is not None)),
             ("attributes", attribute_names),
             ("scale", scale),
             ("measure", measure),
             ("cov", matrices if dims > 1 else None),
             ("parts", _part_names(parts, dims)),
             ("given", given),
+            ("covariance", between),
+            ("own", own),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -305,23 +317,25 @@ class Estimates:
             dof=None if self.dof is None else self.dof[places],
             natural=self.shown[places],
             cov=None if self.cov is None else self.cov[places],
+            covariance=None if self.covariance is None else self.covariance[np.ix_(places, places)],
         )
 
     def replaced(self, values: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
         """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
         spread_out = {"se": self.errors * spread, "cov": None if self.cov is None else self.cov * spread**2}
+        spread_out["covariance"] = None if self.covariance is None else self.covariance * spread**2
         return self.changed(theta=values, compared=None, natural=self.readable(values), **(spread_out | changes))
 
     def changed(self, **changes: Any) -> Estimates:
         """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given."""
-        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "own"}
         kept |= {"theta": kept.pop("given"), "compared": kept.pop("values")}
         kept |= {"se": kept.pop("errors"), "natural": kept.pop("shown")}
         kept |= {"labels": labels_of(kept.pop("keys"))}
         if "theta" in changes and "compared" not in changes:
             kept["compared"] = None
         kept |= changes
-        if kept["cov"] is not None:
+        if kept["cov"] is not None or kept["covariance"] is not None:
             kept["se"] = None
         if self.dims == 1:
             kept["parts"] = None
@@ -385,7 +399,25 @@ def _errors(se: npt.ArrayLike | None, cov: FloatArray | None, values: FloatArray
     return np.array(errors)
 
 
-def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> FloatArray | None:
+def _between(covariance: npt.ArrayLike, cov: FloatArray | None, values: FloatArray, keys: Sequence[Key]) -> FloatArray:
+    """The covariance matrix of one effect of all groups."""
+    if values.shape[1] > 1 or cov is not None:
+        raise InputError(
+            "covariance", "goes with one effect per group", "Give theta of shape (K,), or cluster effects one by one."
+        )
+    return checked_covariance(numbers("covariance", covariance), keys)
+
+
+def _errors_of(se: npt.ArrayLike | None, covariance: FloatArray, values: FloatArray) -> FloatArray:
+    """Standard errors of a covariance matrix of all groups; those that were given must be the same."""
+    errors = np.sqrt(np.diagonal(covariance))[:, None]
+    if se is not None and not np.allclose(_columns("se", se, values.shape), errors, rtol=1e-6, atol=0):
+        remedy = "Leave se=None where covariance is given, and give both in the order of labels."
+        raise InputError("se", "is not the square root of the diagonal of covariance", remedy)
+    return np.array(errors)
+
+
+def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int, *, of_all: bool = False) -> FloatArray | None:
     """Degrees of freedom; none where all variances are known."""
     if dof is None:
         return None
@@ -393,6 +425,9 @@ def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> Float
     _require(freedom >= 1, "dof", freedom, keys, "must be 1 or more", "Use infinity for a known variance.")
     problem = f"must be at least the number of effects, {dims}"
     _require(freedom >= dims, "dof", freedom, keys, problem, "Leave this group out, or cluster the effects one by one.")
+    if of_all and np.unique(freedom).size > 1:
+        problem = "differs between groups, but those of a covariance matrix belong to it as a whole"
+        raise InputError(f"dof={shorten(dof)}", problem, "Give one number.")
     return None if np.all(np.isinf(freedom)) else freedom
 
 

@@ -68,6 +68,8 @@ class Bonferroni(Defaults):
         notes = []
         if len(comparison) > 20:  # measured from 21 groups on
             notes.append("The α/K² rule claims clusters in pure noise far more often than α; see docs/guarantees.md.")
+        if comparison.estimates is not None and comparison.estimates.covariance is not None:
+            notes.append("The α/K² rule takes groups as independent; what they share is not used.")
         known = comparison.estimates is None or comparison.estimates.dof is None
         if not comparison.draws_are_counted and not known:
             notes.append("The α/K² rule takes standard errors as known; dof is not used.")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from faultlines.comparison.base import Comparison
     from faultlines.comparison.line import Line
     from faultlines.comparison.plane import Plane
+    from faultlines.estimates.estimates import Estimates
     from faultlines.guarantees.base import Detector
 
 
@@ -86,7 +87,9 @@ class Calibrated(Defaults):
 
     def check(self, alpha: float, comparison: Comparison) -> None:
         """Refuse a level that counted draws cannot get below; where lengths are integrated, any level can be asked."""
-        draws = self._draws(comparison)
+        draws, estimates = self._draws(comparison), comparison.estimates
+        if estimates is not None and estimates.covariance is not None and not self._scans(comparison):
+            self._check_shared(estimates, comparison)
         if comparison.draws_are_counted and len(comparison) > 1 and (draws + 1) * alpha <= 1:
             raise InputError(
                 f"alpha={alpha:.3g}",
@@ -167,11 +170,17 @@ class Calibrated(Defaults):
         if len(groups) < 2:
             return None
         if self._scans(groups):
-            return Tests(effects_of(groups), self.draws, seed).detector(alpha, groups.estimates.errors[:, 0])
+            return Tests(effects_of(groups), self.draws, seed).detector(alpha, groups.estimates.own[:, 0])
         if groups.estimates.dof is not None:
             return None
         height = critical_height(groups, alpha, self._draws(groups), seed)
         return lambda effects, _: groups.tops(effects) > height
+
+    def _check_shared(self, estimates: Estimates, comparison: Comparison) -> None:
+        """Without a scan the length is compared with χ² alone."""
+        if estimates.dof is not None and len(comparison) > 1:
+            problem = "goes with a known covariance without a tolerance, and with a scan"
+            raise InputError("dof", problem, "Leave dof out, or leave out tolerance and scan=False.")
 
     def _draws(self, comparison: Comparison) -> int:
         return comparison.default_draws if self.draws is None else int(self.draws)

@@ -138,9 +138,10 @@ class Holdout(Defaults):
 
     def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
         """Every split of all effects at once, where standard errors are known and there is no tolerance."""
-        if not groups.can_scan or groups.estimates.dof is not None or len(groups) < 2:
+        estimates = groups.estimates
+        if not groups.can_scan or estimates.dof is not None or estimates.covariance is not None or len(groups) < 2:
             return None
-        se, k = groups.estimates.errors[:, 0], _counted(self.splits)
+        se, k = estimates.errors[:, 0], _counted(self.splits)
 
         def detects(effects: FloatArray, _: FloatArray | None) -> BoolArray:
             small = np.zeros(len(effects), dtype=np.int64)

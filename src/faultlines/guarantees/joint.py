@@ -18,9 +18,11 @@ from scipy.special import chdtri, gammaln
 
 from faultlines.comparison import kernels
 from faultlines.comparison.base import AS_GOOD_AS_KNOWN, BLOCK, NORMAL, generator
+from faultlines.comparison.correlated import Correlated
 from faultlines.comparison.line import line_tops, two_sided
 from faultlines.comparison.precision import true_scales, unit_of
-from faultlines.comparison.tails import log_chi_square_tail
+from faultlines.comparison.tails import log_f_tail
+from faultlines.estimates.shared import is_independent
 from faultlines.guarantees.null import with_heavier_tail
 from faultlines.guarantees.parallel import in_order
 from faultlines.progress import progress
@@ -44,15 +46,31 @@ _FIRST = 1 << 20  # number of the first stream that shows what noise does: apart
 
 
 class Effects(NamedTuple):
-    """One effect per group: estimates, standard errors, and the degrees of freedom behind those, if estimated."""
+    """One effect per group.
+
+    Attributes:
+        theta: Estimates.
+        se: Standard errors: what of the noise is each group's own.
+        dof: Degrees of freedom behind those, if they are estimated one by one.
+        covariance: Of the groups, where their own noise does not say all of how they differ.
+        dof_of_all: Degrees of freedom behind all standard errors at once, where these are known but for a factor.
+    """
 
     theta: FloatArray
     se: FloatArray
     dof: FloatArray | None
+    covariance: FloatArray | None = None
+    dof_of_all: float = np.inf
 
     def of(self, members: IntArray) -> Effects:
         """Those of some groups."""
-        return Effects(self.theta[members], self.se[members], None if self.dof is None else self.dof[members])
+        return Effects(
+            self.theta[members],
+            self.se[members],
+            None if self.dof is None else self.dof[members],
+            None if self.covariance is None else self.covariance[np.ix_(members, members)],
+            self.dof_of_all,
+        )
 
 
 def effects_of(comparison: Comparison) -> Effects:
@@ -60,10 +78,16 @@ def effects_of(comparison: Comparison) -> Effects:
     estimates = comparison.estimates
     if estimates is None:
         raise TypeError("a scan needs estimates")
-    theta, se = estimates.values[:, 0], estimates.errors[:, 0]
+    theta, se = estimates.values[:, 0], estimates.own[:, 0]
     unit = unit_of(se)  # a power of two, which keeps weights far from overflow and changes nothing else
+    scaled = (theta - theta[theta.size // 2]) / unit
+    between = estimates.covariance
+    if between is not None:
+        dof_of_all = np.inf if estimates.dof is None else float(estimates.dof[0])
+        left = None if is_independent(between, se**2) else between / unit**2
+        return Effects(scaled, se / unit, None, left, dof_of_all)
     dof = None if estimates.dof is None or estimates.dof.min() >= _WELL_KNOWN else estimates.dof
-    return Effects((theta - theta[theta.size // 2]) / unit, se / unit, dof)
+    return Effects(scaled, se / unit, dof)
 
 
 class Tested(NamedTuple):
@@ -113,6 +137,8 @@ class Null:
         draws: Directions that a test may use.
         seed: Of the draws.
         cores: How many to use; all by default.
+        shared: The covariance of the groups in the same order and units, where they share data.
+        dof_of_all: Degrees of freedom behind all standard errors at once, where these are known but for a factor.
     """
 
     scale: FloatArray
@@ -120,13 +146,14 @@ class Null:
     draws: int
     seed: int
     cores: int | None = None
+    shared: Correlated | None = None
+    dof_of_all: float = np.inf
     _blocks: dict[int, _Block] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         count = _learnt(self.draws)
         if self.scale.size <= _FEW and self.dof is None:
-            learnt = learnt_few(self.scale[None], self.draws, self.seed)[0]
-            self._take(learnt)
+            self._take(learnt_few(self.scale[None], self.draws, self.seed, self.shared)[0])
             return
         groups = self.scale.size
         sums, squares, tops, lengths = np.zeros(groups - 1), np.zeros(groups - 1), [], []
@@ -199,18 +226,21 @@ class Null:
         count, groups = normal.shape
         weight = (1 / self.scale**2)[None, :]
         radius, top, scores = np.empty(count), np.empty(count), np.empty((count, groups))
+        length = None
+        if self.shared is not None:
+            length, normal = self.shared.squared_lengths(normal), self.shared.noise(normal) / self.scale
         if groups <= _FEW and spread is None:
-            kernels.draw_few(normal, self.scale, top, scores, radius)
-            return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny))
-        if spread is not None:
-            weight = weight / spread
-        kernels.pack_scores(normal * self.scale, weight, scores)
-        packed = np.array(normal)
-        kernels.pack(packed, self.scale, radius)
-        packed.sort(axis=1)
-        scores.sort(axis=1)
-        kernels.top_heights(packed, weight, top, 0)
-        return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny))
+            kernels.draw_few(np.ascontiguousarray(normal), self.scale, top, scores, radius)
+        else:
+            if spread is not None:
+                weight = weight / spread
+            kernels.pack_scores(np.ascontiguousarray(normal * self.scale), weight, scores)
+            packed = np.array(normal, order="C")
+            kernels.pack(packed, self.scale, radius)
+            packed.sort(axis=1)
+            scores.sort(axis=1)
+            kernels.top_heights(packed, weight, top, 0)
+        return _Block(top, scores, weight, np.maximum(radius, np.finfo(float).tiny) if length is None else length)
 
     def _peaks(self, block: _Block) -> tuple[FloatArray, IntArray]:
         peak, place = np.empty(len(block.scores)), np.empty(len(block.scores), dtype=np.int64)
@@ -239,6 +269,9 @@ class Null:
         centre = np.average(centred, weights=(scale.min() / scale) ** 2)
         own = float(np.sum(((centred - centre) / scale) ** 2))
         of_length = self._of_length(np.sum(scores**2))
+        if self.shared is not None:
+            own = float(self.shared.heterogeneity(centred[None] / _unit(effects.se))[0])
+            of_length = self._of_length(own)
         log_p, drawn = self._log_p(float(max(peak[0], of_top, of_length)), own)
         if effects.dof is not None:
             log_p = float(with_heavier_tail(np.array([log_p]), drawn + 1, float(effects.dof.min()))[0])
@@ -258,7 +291,8 @@ class Null:
         scores = np.empty(theta.shape)
         kernels.pack_scores(np.ascontiguousarray(theta), weight, scores)
         scores.sort(axis=1)
-        return self._largest(_Block(line_tops(theta, weight, NORMAL), scores, weight, np.empty(0)))
+        radius = np.empty(0) if self.shared is None else self.shared.heterogeneity(theta)
+        return self._largest(_Block(line_tops(theta, weight, NORMAL), scores, weight, radius))
 
     def values_of_noise(self, normal: FloatArray, spread: FloatArray | None = None) -> FloatArray:
         """The same in rows of noise.
@@ -278,7 +312,8 @@ class Null:
 
     def _largest(self, block: _Block) -> FloatArray:
         """Whichever of the three is least like noise."""
-        others = np.maximum(self._of_top(block.top), self._of_length(block.heterogeneity()))
+        length = block.heterogeneity() if self.shared is None else block.radius
+        others = np.maximum(self._of_top(block.top), self._of_length(length))
         return np.asarray(np.maximum(self._peaks(block)[0], others))
 
     def log_chance(self, value: float) -> float:
@@ -318,30 +353,34 @@ class Null:
                 needed.append(np.minimum(reach, of_q))
             is_first, drawn = drawn == 0, drawn + block.top.size
             if own is not None and is_first and drawn < self.draws:
-                log_p = _average(np.concatenate(needed), self.scale.size - 1)
+                log_p = _average(np.concatenate(needed), self.scale.size - 1, self.dof_of_all)
                 if log_p > np.log(_CLEAR):
                     return log_p, drawn
                 if log_p < np.log(_TINY) and self.dof is None:
                     return log_p + np.log(2), drawn
-        return _average(np.concatenate(needed), self.scale.size - 1), drawn
+        return _average(np.concatenate(needed), self.scale.size - 1, self.dof_of_all), drawn
 
 
-def _average(needed: FloatArray, freedom: int) -> float:
+def _average(needed: FloatArray, freedom: int, dof_of_all: float = np.inf) -> float:
     """Log of the average chance that a squared length reaches what each direction needs."""
-    return float(_averages(needed[None], freedom)[0])
+    return float(_averages(needed[None], freedom, dof_of_all)[0])
 
 
-def _averages(needed: FloatArray, freedom: int) -> FloatArray:
-    """The same for every row."""
-    each = log_chi_square_tail(needed, freedom)
+def _averages(needed: FloatArray, freedom: int, dof_of_all: float = np.inf) -> FloatArray:
+    """The same for every row; the length is that of F where standard errors are known but for a factor."""
+    each = log_f_tail(needed / freedom, freedom, dof_of_all)
     most = each.max(axis=1, keepdims=True)
     return np.asarray(np.minimum(most[:, 0] + np.log(np.mean(np.exp(each - most), axis=1)), 0.0))
 
 
 def _of_two(effects: Effects) -> float:
-    """Log p of two groups: normal, or Welch's t."""
+    """Log p of two groups: normal, Welch's t, or Student's where standard errors are known but for a factor."""
     variance, first, second = effects.se**2, np.array([0]), np.array([1])
     gap = np.abs(effects.theta[1:] - effects.theta[:1])
+    between = effects.covariance
+    if between is not None or np.isfinite(effects.dof_of_all):
+        apart = variance.sum() if between is None else between[0, 0] + between[1, 1] - 2 * between[0, 1]
+        return float(log_f_tail(gap**2 / apart, 1, effects.dof_of_all)[0])
     return float(two_sided(gap, variance[first], variance[second], effects.dof, first, second)[0])
 
 
@@ -368,6 +407,7 @@ class Tests:
     def __init__(self, effects: Effects, draws: int | None, seed: int, cores: int | None = None) -> None:
         self.effects, self.draws, self.seed, self.cores = effects, draws, seed, cores
         self._same = float(np.ptp(effects.se)) == 0 and (effects.dof is None or float(np.ptp(effects.dof)) == 0)
+        self._same &= effects.covariance is None
         self.most_draws = 0
         self._known: dict[bytes, Tested] = {}
 
@@ -381,16 +421,20 @@ class Tests:
 
     def detector(self, alpha: float, se: FloatArray) -> Detector:
         """Whether rows of other effects of all groups, in the units of `se`, would be claimed to differ."""
-        if se.size == 2:
+        if se.size == 2 and np.isinf(self.effects.dof_of_all):
             return lambda effects, seen: _two_apart(effects[:, :, 0], se, seen, self.effects.dof, alpha)
-        scale, dof = true_scales(self.effects.se, self.effects.dof), self.effects.dof
-        order = np.lexsort((scale,) if dof is None else (dof, scale))
-        null = self._null(scale[order], None if dof is None else dof[order])
-        critical = null.critical(alpha)
+        null, order = self._ordered(self.effects)
+        critical, dof_of_all = null.critical(alpha), self.effects.dof_of_all
+        # What effects that share data are measured in; without a covariance matrix no unit matters.
+        unit = float(se[0] / self.effects.se[0]) * _unit(self.effects.se)
 
         def detects(effects: FloatArray, seen: FloatArray | None) -> BoolArray:
-            theta = effects[:, :, 0] - effects[:, :1, 0]
-            return null.values(theta, se[None] if seen is None else seen[:, :, 0]) >= critical
+            theta, errors = (effects[:, :, 0] - effects[:, :1, 0])[:, order] / unit, se[None, order] / unit
+            if seen is not None and np.isfinite(dof_of_all):  # one factor for all, by which effects seem larger
+                theta = theta / (seen[:, :1, 0] / se[0])
+            elif seen is not None:
+                errors = seen[:, order, 0] / unit
+            return null.values(theta, errors) >= critical
 
         return detects
 
@@ -417,16 +461,21 @@ class Tests:
         scale = true_scales(effects.se, effects.dof)
         # In an order of their own, so that the order of the groups does not change the answer.
         order = np.lexsort((effects.theta, scale) if effects.dof is None else (effects.theta, effects.dof, scale))
-        return self._null(scale[order], None if effects.dof is None else effects.dof[order]), order
+        return self._null(effects.of(order), scale[order]), order
 
-    def _null(self, scale: FloatArray, dof: FloatArray | None) -> Null:
+    def _null(self, effects: Effects, scale: FloatArray) -> Null:
         draws = usual_draws(scale.size) if self.draws is None else self.draws
-        made = scale / np.exp(np.log(scale).mean())
-        if self._same:
-            made = np.ones(scale.size)
-        if draws * scale.size > _KEPT:
-            return Null(made, dof, draws, self.seed, self.cores)
+        unit, dof = _unit(scale), effects.dof
+        made = np.ones(scale.size) if self._same else scale / unit
+        shared = None if effects.covariance is None else Correlated.of(effects.covariance / unit**2)
+        if draws * scale.size > _KEPT or shared is not None or np.isfinite(effects.dof_of_all):
+            return Null(made, dof, draws, self.seed, self.cores, shared, effects.dof_of_all)
         return _remembered(made.tobytes(), None if dof is None else dof.tobytes(), draws, self.seed)
+
+
+def _unit(scale: FloatArray) -> float:
+    """The geometric mean of standard errors."""
+    return float(np.exp(np.log(scale).mean()))
 
 
 @lru_cache(maxsize=32)
@@ -443,10 +492,12 @@ def law_of_length(freedom: int) -> FloatArray:
     return np.array([mean, spread, (float(np.sqrt(chdtri(freedom, 1 - _TAIL))) - mean) / spread])
 
 
-def learnt_few(scales: FloatArray, draws: int, seed: int) -> FloatArray:
-    """What noise does to some dozens of groups, for each row of scales."""
+def learnt_few(scales: FloatArray, draws: int, seed: int, shared: Correlated | None = None) -> FloatArray:
+    """What noise does to some dozens of groups, for each row of scales; or to one row of groups that share data."""
     learnt = np.empty((len(scales), 2 * scales.shape[1] + 2))
     normal = _normals(seed, _FIRST, _learnt(draws), scales.shape[1])
+    if shared is not None:
+        normal = np.ascontiguousarray(shared.noise(normal) / scales)
     kernels.learn_few(normal, scales, _TAIL, learnt)
     return learnt
 

@@ -117,6 +117,9 @@ def one_effect_of(estimates: Any) -> Estimates:
     if estimates.dims > 1:
         problem = f"has {estimates.dims} effects per group ({estimates.measure})"
         raise InputError("estimates", problem, "Monitor each of them on its own, at α divided by their number.")
+    if estimates.covariance is not None:
+        problem = "has a covariance: looks at groups that share data are not followed"
+        raise InputError("estimates", problem, "Look once, with fl.cluster; or count every user in one group.")
     return estimates
 
 

@@ -67,13 +67,16 @@ def belief_of(estimates: Estimates, posterior: Posterior, labels: IntArray, alph
     chances = posterior.membership
     membership = chances[np.arange(len(labels)), labels]
     shrunken, lower, upper = (np.empty(estimates.values.shape) for _ in range(3))
-    errors = estimates.errors
+    errors = estimates.own
     if estimates.dof is not None:  # a standard error that is an estimate is less sure
         dof = np.minimum(estimates.dof, AS_GOOD_AS_KNOWN)[:, None]
         errors = errors * np.sqrt(np.maximum(dof, 3.0) / (np.maximum(dof, 3.0) - 2))
     for i, scale in enumerate(estimates.scales):
         theta, variance = estimates.values[:, i], errors[:, i] ** 2
-        levels, of_levels = posterior.levels[:, i], posterior.errors[:, i]
+        levels, of_levels = posterior.levels[:, i], posterior.cov[:, i, i]
+        shared: FloatArray | float = 0.0
+        if posterior.shared is not None:
+            of_levels = of_levels - posterior.shared
         point, wide = (
             _within(theta, variance, levels, chances, added=added) for added in (_FOR_ESTIMATES, _FOR_INTERVALS)
         )
@@ -81,7 +84,10 @@ def belief_of(estimates: Estimates, posterior: Posterior, labels: IntArray, alph
         believed = posterior.mean[:, i] + own * (theta - posterior.mean[:, i])
         own = wide / (wide + variance)
         centres = levels + own[:, None] * (theta[:, None] - levels)
-        spreads = np.sqrt((own * variance)[:, None] + ((1 - own)[:, None] * of_levels) ** 2)
+        if posterior.shared is not None:  # of a mean of two, no more than the mean of what is shared by each
+            beside = np.maximum(estimates.errors[:, i] ** 2 - estimates.own[:, i] ** 2, 0.0)
+            shared = (own * beside)[:, None] + (1 - own)[:, None] * posterior.shared
+        spreads = np.sqrt(np.maximum((own * variance)[:, None] + (1 - own)[:, None] ** 2 * of_levels + shared, 1e-300))
         low, high = (scale.natural(side * _lower(chances, side * centres, spreads, alpha / 2)) for side in (1, -1))
         shrunken[:, i] = scale.natural(believed)
         lower[:, i], upper[:, i] = np.minimum(low, shrunken[:, i]), np.maximum(high, shrunken[:, i])

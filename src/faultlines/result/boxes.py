@@ -217,7 +217,8 @@ def _best_values(column: Attribute, right: FloatArray, wrong: FloatArray, wanted
                 chosen = np.zeros_like(chosen)
                 chosen[np.argsort(-gain, kind="stable")[:LISTED]] = True
         hits = float(right[chosen].sum())
-        reached = 2 * hits / (hits + float(wrong[chosen].sum()) + wanted)
+        of = hits + float(wrong[chosen].sum()) + wanted
+        reached = 2 * hits / of if of > 0 else 0.0  # sizes of next to nothing have none
         if reached <= share:
             break
         share = reached

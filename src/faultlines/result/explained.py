@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import chdtrc, chdtri, fdtrc, log_ndtr
 
 from faultlines import text
+from faultlines.estimates.shared import is_independent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +63,8 @@ def explained(estimates: Estimates, population: Population) -> tuple[Explained, 
     columns = population.columns
     if len(columns) < 2 or len(estimates) < 3:
         return ()
+    if estimates.covariance is not None and not is_independent(estimates.covariance, estimates.own[:, 0] ** 2):
+        return ()  # groups that share data in ways of their own have no such sum of parts
     design = _Design.of(columns)
     tested = [_pvalues(design, *_effect(estimates, part)) for part in range(estimates.dims)]
     adjusted = iter(_holm([p for several in tested for p in several]))
@@ -76,7 +79,7 @@ def explained(estimates: Estimates, population: Population) -> tuple[Explained, 
 
 def _effect(estimates: Estimates, part: int) -> tuple[FloatArray, FloatArray]:
     """One effect and its variances, in units of the smallest one: numbers of any size can be squared then."""
-    errors = estimates.errors[:, part]
+    errors = estimates.own[:, part]
     unit = float(errors.min())
     return (estimates.values[:, part] - estimates.values[0, part]) / unit, (errors / unit) ** 2
 

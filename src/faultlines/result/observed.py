@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from faultlines.comparison.line import between_means
 from faultlines.result.effects import Effect
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def _weighted(estimates: Estimates, clusters: IntArray, count: int, alpha: float
     for i in range(estimates.dims):
         value = np.asarray(np.bincount(clusters, share * estimates.shown[:, i], count), dtype=np.float64)
         error = np.sqrt(np.bincount(clusters, (share * errors[:, i]) ** 2, count))
+        if estimates.covariance is not None:
+            slope = errors[:, i] / estimates.errors[:, i]
+            error = np.sqrt(np.diagonal(between_means(estimates.covariance * slope[:, None] * slope, sizes, clusters)))
         reach = -ndtri(alpha / 2) * error
         columns.append((value, error, value - reach, value + reach))
     return _effects(columns)

@@ -137,8 +137,12 @@ class Pooled:
             one = -np.expm1(np.log1p(-each) / self.count) / 2
             reach = -ndtri(one) if self.means.dof is None else -stdtrit(self.means.dof, one)
             return self._plain(np.asarray(reach))
-        widths = [any_cluster(estimates.errors[:, i], estimates.dof, each) for i in range(dims)]
-        return self._plain(np.array(widths))
+        widths = [any_cluster(estimates.own[:, i], estimates.dof, each, estimates.covariance) for i in range(dims)]
+        if estimates.covariance is None:
+            return self._plain(np.array(widths))
+        # Means are measured in their groups' own noise, whatever they share, so that one width holds for any cluster.
+        own = self._sums((estimates.own[:, 0].min() / estimates.own[:, 0]) ** 2) ** -0.5 * estimates.own[:, 0].min()
+        return self._plain(np.asarray(widths[0] * own / self.means.errors[:, 0]))
 
     @cached_property
     def observed(self) -> Effects:
@@ -176,8 +180,8 @@ class Pooled:
         estimates = self.estimates
         if estimates is None:
             raise TypeError("shares need estimates")
-        errors = estimates.errors[:, effect]
-        trials, weight = scale.mass(errors), np.asarray((errors.min() / errors) ** 2)
+        own = estimates.own[:, effect]
+        trials, weight = scale.mass(estimates.errors[:, effect]), np.asarray((own.min() / own) ** 2)
         mass = np.maximum(total(trials), 1e-12)
         shown = total(trials * estimates.shown[:, effect]) / mass
         middle = total(weight * estimates.values[:, effect]) / np.maximum(total(weight), 1e-300)

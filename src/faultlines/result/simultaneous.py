@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from faultlines.comparison.base import AS_GOOD_AS_KNOWN, generator
+from faultlines.comparison.correlated import Correlated
 from faultlines.comparison.precision import true_scales
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ _NUMBERS, _MOST, _LEAST = 4_000_000, 4000, 40  # numbers to be drawn; draws at m
 _COUNTED = 400  # draws from which on the quantile is one of them
 
 
-def any_cluster(errors: FloatArray, dof: FloatArray | None, alpha: float) -> float:
+def any_cluster(
+    errors: FloatArray, dof: FloatArray | None, alpha: float, covariance: FloatArray | None = None
+) -> float:
     """How many standard errors the mean of any set of groups is off at most, with a chance of 1 − α.
 
     The largest |Σ w ε|/√(Σ w) of noise over all sets of groups, w = 1/se². Of any noise the best set is a run from one
@@ -28,9 +31,14 @@ def any_cluster(errors: FloatArray, dof: FloatArray | None, alpha: float) -> flo
         errors: Standard errors of the groups.
         dof: The degrees of freedom behind them, where they are estimates.
         alpha: One less the level.
+        covariance: That of groups that share data; `errors` are then what each mean is measured in, and `dof` belongs
+            to all of it.
     """
     scaled = errors / errors.min()
-    drawn = _largest(scaled.tobytes(), b"" if dof is None else np.minimum(dof, AS_GOOD_AS_KNOWN).tobytes())
+    freedom = b"" if dof is None else np.minimum(dof, AS_GOOD_AS_KNOWN).tobytes()
+    drawn = _largest(
+        scaled.tobytes(), freedom, b"" if covariance is None else (covariance / errors.min() ** 2).tobytes()
+    )
     if len(drawn) < _COUNTED:  # of very many groups the largest hardly varies
         return float(drawn.mean() + (0.5 - ndtri(alpha)) * drawn.std(ddof=1))
     place = int(np.ceil((len(drawn) + 1) * (1 - alpha))) - 1
@@ -40,28 +48,38 @@ def any_cluster(errors: FloatArray, dof: FloatArray | None, alpha: float) -> flo
 
 
 @lru_cache(maxsize=8)
-def _largest(errors: bytes, dof: bytes) -> FloatArray:
+def _largest(errors: bytes, dof: bytes, covariance: bytes) -> FloatArray:
     """Draws of the largest distance, sorted."""
     scales = np.frombuffer(errors)
     freedom = np.frombuffer(dof) if dof else None
-    truth = true_scales(scales, freedom)
+    shared = Correlated.of(np.frombuffer(covariance).reshape(scales.size, -1)) if covariance else None
+    truth = true_scales(scales, freedom if shared is None else None)
     draws = int(np.clip(_NUMBERS // scales.size, _LEAST, _MOST))
     rows = max(1, min(draws, 2**20 // scales.size))
     made: list[FloatArray] = []
     for number in range(-(-draws // rows)):
         rng = generator(0, number)
-        noise = truth * rng.standard_normal((rows, scales.size))
+        normal = rng.standard_normal((rows, scales.size))
+        noise = truth * normal if shared is None else shared.noise(normal)
         weight = np.broadcast_to(truth**-2.0, noise.shape)
-        if freedom is not None:
+        if freedom is not None and shared is None:
             weight = weight / (rng.standard_gamma(freedom / 2, size=noise.shape) / (freedom / 2))
-        order = np.argsort(noise, axis=1)
-        weight = np.take_along_axis(weight, order, axis=1)
-        pulled = weight * np.take_along_axis(noise, order, axis=1)
-        sides = [
-            np.abs(np.cumsum(p, axis=1)) / np.sqrt(np.cumsum(w, axis=1))
-            for p, w in ((pulled, weight), (pulled[:, ::-1], weight[:, ::-1]))
-        ]
-        made.append(np.maximum(*(side.max(axis=1) for side in sides)))
+        farthest = _farthest(noise, weight)
+        if freedom is not None and shared is not None:
+            farthest /= np.sqrt(rng.standard_gamma(freedom[0] / 2, size=rows) / (freedom[0] / 2))
+        made.append(farthest)
     drawn = np.sort(np.concatenate(made)[:draws])
     drawn.setflags(write=False)
     return drawn
+
+
+def _farthest(noise: FloatArray, weight: FloatArray) -> FloatArray:
+    """The largest |Σ w ε|/√(Σ w) over all sets of groups, of every row."""
+    order = np.argsort(noise, axis=1)
+    weight = np.take_along_axis(weight, order, axis=1)
+    pulled = weight * np.take_along_axis(noise, order, axis=1)
+    sides = [
+        np.abs(np.cumsum(p, axis=1)) / np.sqrt(np.cumsum(w, axis=1))
+        for p, w in ((pulled, weight), (pulled[:, ::-1], weight[:, ::-1]))
+    ]
+    return np.asarray(np.maximum(*(side.max(axis=1) for side in sides)))
