@@ -81,10 +81,10 @@ def homogeneity(values: FloatArray, cov: FloatArray, dof: FloatArray | None) -> 
 
 
 def of_shared(values: FloatArray, between: FloatArray, dof: FloatArray | None) -> Homogeneity:
-    """Whether effects (m,) that share data are equal: F where their covariance is known but for a factor."""
+    """Whether effects (m,) that share data are equal: F, by the least degrees of freedom behind their errors."""
     square = float(Correlated.of(between).heterogeneity((values - values[0])[None])[0])
     freedom = float(values.size - 1)
-    return Homogeneity(square, freedom, np.inf if dof is None else float(dof[0]), freedom)
+    return Homogeneity(square, freedom, np.inf if dof is None else float(dof.min()), freedom)
 
 
 def of_levels(levels: Levels) -> Homogeneity:

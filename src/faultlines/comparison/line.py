@@ -92,16 +92,6 @@ class Line(OfEstimates):
         return self.estimates.own[:, 0]
 
     @property
-    def _dof(self) -> FloatArray | None:
-        """Degrees of freedom behind each standard error; those of a covariance matrix belong to it as a whole."""
-        return self.estimates.dof if self.estimates.covariance is None else None
-
-    @property
-    def _dof_of_all(self) -> float:
-        dof = self.estimates.dof
-        return np.inf if dof is None or self.estimates.covariance is None else float(dof[0])
-
-    @property
     def _scale(self) -> Scale:
         return self.estimates.scales[0]
 
@@ -119,9 +109,9 @@ class Line(OfEstimates):
 
     def weighted_by(self, other: Line) -> Line:
         """The same with the weights of another part of the data, where they are estimates."""
-        if other._dof is None:
+        if other.estimates.own_dof is None:
             return self
-        return replace(self, weights=true_scales(other._se, other.estimates.dof) ** -2.0)
+        return replace(self, weights=true_scales(other._se, other.estimates.own_dof) ** -2.0)
 
     def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Line]:
         """By thinning."""
@@ -177,7 +167,8 @@ class Line(OfEstimates):
         With a tolerance, similar groups may lie anywhere within it. Whatever they do, the top merge of what they show
         is at most the best cut in two of their noise; so that is what heights are compared with.
         """
-        scale, dof = true_scales(self._se, self._dof), self._dof
+        dof = self.estimates.own_dof
+        scale = true_scales(self._se, dof)
         best = self.distance > 0
         own = self._best_cut(scale) if best else top
         tail = np.inf if dof is None else float(dof.min())
@@ -236,7 +227,7 @@ class Line(OfEstimates):
 
     def _with_freedom(self, clusters: IntArray, variance: FloatArray) -> tuple[FloatArray | None, FloatArray]:
         """Degrees of freedom of each cluster's standard error (Welch–Satterthwaite), and its variance as in `welch`."""
-        dof, se = self._dof, self._se
+        dof, se = self.estimates.own_dof, self._se
         if dof is None:
             return None, variance
         known = np.minimum(dof, AS_GOOD_AS_KNOWN)
@@ -252,8 +243,9 @@ class Line(OfEstimates):
         freedom, variance = self._with_freedom(clusters, variance)
         values, between = centred + self._theta[len(self) // 2], self._between(clusters)
         if between is not None:
-            variance = np.array(np.diagonal(between))
-            freedom = None if self.estimates.dof is None else np.full(variance.size, self._dof_of_all)
+            variance = np.diagonal(between) * (variance / self._pooled(clusters)[1])
+            if np.isfinite(self.estimates.dof_of_all):
+                freedom = np.full(variance.size, self.estimates.dof_of_all)
             return Levels(values[:, None], np.sqrt(variance)[:, None], variance[:, None, None], freedom, between)
         return Levels(values[:, None], np.sqrt(variance)[:, None], variance[:, None, None], freedom)
 
@@ -284,7 +276,7 @@ class Line(OfEstimates):
         theta, variance = self._pooled(clusters)
         between = self._between(clusters)
         if between is not None:
-            return self._most_similar_of(theta, between)
+            return self._most_similar_of(theta, between, self._with_freedom(clusters, variance)[0])
         order = np.lexsort((variance, theta))
         low, high = order[:-1], order[1:]
         beyond, apart = self._beyond_centred(theta[low], theta[high]), theta[high] - theta[low]
@@ -294,13 +286,17 @@ class Line(OfEstimates):
         found = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
         return found if freedom is None else self._farther(found, order, theta, variance, freedom)
 
-    def _most_similar_of(self, theta: FloatArray, between: FloatArray) -> Pair:
+    def _most_similar_of(self, theta: FloatArray, between: FloatArray, freedom: FloatArray | None) -> Pair:
         """The same of all pairs: what clusters share can make up for distance."""
         variance = np.diagonal(between)
 
         def log_p(a: IntArray, b: IntArray) -> FloatArray:
             gap = self._beyond_centred(np.minimum(theta[a], theta[b]), np.maximum(theta[a], theta[b]))
-            return log_f_tail(gap**2 / (variance[a] + variance[b] - 2 * between[a, b]), 1, self._dof_of_all)
+            # Scaled to add up to the variance of the difference.
+            apart = 1 - 2 * between[a, b] / (variance[a] + variance[b])
+            if np.isfinite(self.estimates.dof_of_all):
+                return log_f_tail(gap**2 / (apart * (variance[a] + variance[b])), 1, self.estimates.dof_of_all)
+            return two_sided(gap, apart * variance[a], apart * variance[b], freedom, a, b)
 
         return largest(log_p, theta.size)
 

@@ -36,8 +36,13 @@ def thinned(estimates: Estimates, shares: Sequence[float], rng: np.random.Genera
     else:
         noise = np.einsum("kij,bkj->bki", np.linalg.cholesky(estimates.cov), normal)
     common = np.tensordot(root, noise, axes=1)
+    # What was estimated one by one is known less well from a part of the data.
+    freedom = [
+        {} if estimates.own_dof is None else {"dof": np.maximum(q**2 * (estimates.own_dof + 1) - 1, 1)} for q in root
+    ]
     return [
-        estimates.replaced(estimates.values + noise[b] / root[b] - common, spread=1 / root[b]) for b in range(len(root))
+        estimates.replaced(estimates.values + noise[b] / root[b] - common, spread=1 / root[b], **freedom[b])
+        for b in range(len(root))
     ]
 
 

@@ -216,7 +216,7 @@ def shares_of(estimates: Estimates, readout: Readout | None) -> tuple[FloatArray
         if mass is None or not np.all(np.isfinite(mass) & (mass > 0)):  # denominators can be negative
             mass = scale.mass(errors) if scale.is_share else estimates.n
         if mass is None:
-            own, dof = estimates.own[:, i], None if estimates.covariance is not None else estimates.dof
+            own, dof = estimates.own[:, i], estimates.own_dof
             mass, is_precision = (own.min() / true_scales(own, dof)) ** 2, True
         columns.append(mass / mass.sum())
     return np.column_stack(columns), is_precision

@@ -253,7 +253,7 @@ class _Again:
             error = float(np.sqrt(variances.sum()))
             freedom = None if dof is None else float(variances.sum() ** 2 / np.sum(variances**2 / dof))
             if dof is not None and self.levels.between is not None:
-                freedom = float(dof[0])
+                freedom = float(dof.min())
             reach = float(-ndtri(self.alpha / 2) if freedom is None else -stdtrit(freedom, self.alpha / 2))
             shown = second.effects[i].estimate - first.effects[i].estimate
             se = error * float(scale.slope(values[:, i].mean(keepdims=True))[0])

@@ -412,7 +412,7 @@ class Trial:
                     {"se": errors * seen} if cov is None else {"cov": cov * seen[:, :, None] ** 2}
                 )
                 if between is not None:
-                    errors_of = {"covariance": between * float(seen[0, 0]) ** 2}
+                    errors_of = {"covariance": between * seen * seen.T}
                 labels = self._clustered(self.estimates.replaced(effects[i], **errors_of), number)
                 if labels is not None:
                     detected += 1
@@ -435,7 +435,7 @@ class Trial:
             if dof is not None:
                 known = np.minimum(dof, 1e9)
                 seen = np.sqrt(rng.chisquare(known, size=(count, groups)) / known)[:, :, None]
-                if self.shared is not None:  # one factor for the whole covariance
+                if np.isfinite(self.estimates.dof_of_all):  # one factor for the whole covariance
                     seen = np.broadcast_to(seen[:, :1], seen.shape)
             yield levels, noise, seen
 

@@ -14,13 +14,14 @@ from scipy.special import ndtri, stdtrit
 
 from faultlines import checks
 from faultlines.errors import InputError, shorten
+from faultlines.estimates.fits import effects_of
 from faultlines.estimates.labels import checked_labels, labels_of, name_of, part_of, some_of
 from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
 from faultlines.estimates.shared import checked_covariance, own_variances
 from faultlines.sources.tables import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     import numpy.typing as npt
@@ -84,7 +85,7 @@ class Estimates:
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
             the standard errors too. At least 1, and at least d for d effects; infinity means "known exactly". One
-            number holds for all. With `covariance` it is one number: that of the covariance as a whole.
+            number holds for all; with `covariance` one number is that of the matrix as a whole, as in a regression.
         attributes: What the labels are values of, for instance ``("country", "device")``.
         natural: The estimates as people read them, where `theta` is on another scale.
         scale: That scale.
@@ -174,7 +175,7 @@ class Estimates:
             ("shown", shown),
             ("keys", keys),
             ("n", sizes),
-            ("dof", _freedom(dof, keys, dims, of_all=between is not None)),
+            ("dof", _freedom(dof, keys, dims)),
             ("attributes", attribute_names),
             ("scale", scale),
             ("measure", measure),
@@ -236,6 +237,61 @@ class Estimates:
             numbers["estimate"], numbers["se"], labels, numbers.get("n"), numbers.get("dof"), attributes=attributes
         )
 
+    @classmethod
+    def from_fit(
+        cls,
+        fit: object,
+        terms: Sequence[str] | Mapping[Any, str | Sequence[str]] | None = None,
+        *,
+        treatment: str | None = None,
+        reference: Label | None = None,
+        n: npt.ArrayLike | None = None,
+        dof: float | None = None,
+        by: str = "group",
+        measure: str = "effect",
+    ) -> Estimates:
+        """Take effects of groups from a regression, with their covariance: robust or clustered, as it was fitted.
+
+        Args:
+            fit: A result of statsmodels, linearmodels or pyfixest, or any object with `params` and `cov_params()`.
+            terms: The coefficients that are the groups' effects, by name; or group → coefficient; or group → several
+                that add up.
+            treatment: Or the treatment: the groups' effects are its interactions with them. Where it has a main effect
+                too, the interactions are differences from one group, and are added to it.
+            reference: That group, where the fit does not say it.
+            n: Sizes of the groups.
+            dof: Degrees of freedom behind the covariance. Default: those by which the fit judges; none where it takes
+                the normal law.
+            by: What the groups are values of.
+            measure: What was measured.
+
+        Returns:
+            The estimates, with `covariance`.
+
+        Raises:
+            InputError: If the fit has no such coefficients.
+
+        Example:
+            >>> import numpy as np, faultlines as fl
+            >>> class Fit:
+            ...     params = {"C(country)[DE]:treated": 0.1, "C(country)[FR]:treated": 0.4}
+            ...     cov = np.array([[0.02, 0.01], [0.01, 0.02]])
+            >>> fl.Estimates.from_fit(Fit(), treatment="treated", by="country").labels
+            ('DE', 'FR')
+        """
+        found = effects_of(fit, terms, treatment, reference, dof)
+        freedom = found.dof if np.isfinite(found.dof) else None
+        return cls(
+            found.values,
+            None,
+            found.labels,
+            n,
+            freedom,
+            attributes=(by,),
+            measure=measure,
+            covariance=found.covariance,
+        )
+
     # --------------------------------------------------------------------------------------- as users see it
 
     @property
@@ -279,6 +335,18 @@ class Estimates:
     def dims(self) -> int:
         """How many effects are measured together."""
         return int(self.values.shape[1])
+
+    @property
+    def dof_of_all(self) -> float:
+        """Degrees of freedom behind the covariance of all groups as a whole; infinite where it is known."""
+        if self.covariance is None or self.dof is None or np.ptp(np.minimum(self.dof, _MOST_PEOPLE)) > 0:
+            return np.inf
+        return float(self.dof[0])
+
+    @property
+    def own_dof(self) -> FloatArray | None:
+        """Degrees of freedom behind the standard error of each group, where each was estimated by itself."""
+        return self.dof if np.isinf(self.dof_of_all) else None
 
     @property
     def covariances(self) -> FloatArray:
@@ -417,7 +485,7 @@ def _errors_of(se: npt.ArrayLike | None, covariance: FloatArray, values: FloatAr
     return np.array(errors)
 
 
-def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int, *, of_all: bool = False) -> FloatArray | None:
+def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> FloatArray | None:
     """Degrees of freedom; none where all variances are known."""
     if dof is None:
         return None
@@ -425,9 +493,6 @@ def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int, *, of_al
     _require(freedom >= 1, "dof", freedom, keys, "must be 1 or more", "Use infinity for a known variance.")
     problem = f"must be at least the number of effects, {dims}"
     _require(freedom >= dims, "dof", freedom, keys, problem, "Leave this group out, or cluster the effects one by one.")
-    if of_all and np.unique(freedom).size > 1:
-        problem = "differs between groups, but those of a covariance matrix belong to it as a whole"
-        raise InputError(f"dof={shorten(dof)}", problem, "Give one number.")
     return None if np.all(np.isinf(freedom)) else freedom
 
 

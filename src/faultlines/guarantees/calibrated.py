@@ -178,7 +178,7 @@ class Calibrated(Defaults):
 
     def _check_shared(self, estimates: Estimates, comparison: Comparison) -> None:
         """Without a scan the length is compared with χ² alone."""
-        if estimates.dof is not None and len(comparison) > 1:
+        if np.isfinite(estimates.dof_of_all) and len(comparison) > 1:
             problem = "goes with a known covariance without a tolerance, and with a scan"
             raise InputError("dof", problem, "Leave dof out, or leave out tolerance and scan=False.")
 

@@ -81,13 +81,11 @@ def effects_of(comparison: Comparison) -> Effects:
     theta, se = estimates.values[:, 0], estimates.own[:, 0]
     unit = unit_of(se)  # a power of two, which keeps weights far from overflow and changes nothing else
     scaled = (theta - theta[theta.size // 2]) / unit
-    between = estimates.covariance
+    between, dof = estimates.covariance, estimates.own_dof
+    dof = None if dof is None or dof.min() >= _WELL_KNOWN else dof
     if between is not None:
-        dof_of_all = np.inf if estimates.dof is None else float(estimates.dof[0])
-        left = None if is_independent(between, se**2) else between / unit**2
-        return Effects(scaled, se / unit, None, left, dof_of_all)
-    dof = None if estimates.dof is None or estimates.dof.min() >= _WELL_KNOWN else estimates.dof
-    return Effects(scaled, se / unit, dof)
+        between = None if is_independent(between, se**2) else between / unit**2
+    return Effects(scaled, se / unit, dof, between, estimates.dof_of_all)
 
 
 class Tested(NamedTuple):
@@ -270,8 +268,8 @@ class Null:
         own = float(np.sum(((centred - centre) / scale) ** 2))
         of_length = self._of_length(np.sum(scores**2))
         if self.shared is not None:
-            own = float(self.shared.heterogeneity(centred[None] / _unit(effects.se))[0])
-            of_length = self._of_length(own)
+            own = float(self.shared.heterogeneity(centred[None] / _unit(scale))[0])
+            of_length = of_length if effects.dof is not None else self._of_length(own)
         log_p, drawn = self._log_p(float(max(peak[0], of_top, of_length)), own)
         if effects.dof is not None:
             log_p = float(with_heavier_tail(np.array([log_p]), drawn + 1, float(effects.dof.min()))[0])
@@ -312,7 +310,7 @@ class Null:
 
     def _largest(self, block: _Block) -> FloatArray:
         """Whichever of the three is least like noise."""
-        length = block.heterogeneity() if self.shared is None else block.radius
+        length = block.heterogeneity() if self.shared is None or self.dof is not None else block.radius
         others = np.maximum(self._of_top(block.top), self._of_length(length))
         return np.asarray(np.maximum(self._peaks(block)[0], others))
 
@@ -378,9 +376,10 @@ def _of_two(effects: Effects) -> float:
     variance, first, second = effects.se**2, np.array([0]), np.array([1])
     gap = np.abs(effects.theta[1:] - effects.theta[:1])
     between = effects.covariance
-    if between is not None or np.isfinite(effects.dof_of_all):
-        apart = variance.sum() if between is None else between[0, 0] + between[1, 1] - 2 * between[0, 1]
-        return float(log_f_tail(gap**2 / apart, 1, effects.dof_of_all)[0])
+    if between is not None:  # scaled to add up to the variance of the difference
+        variance = variance * ((between[0, 0] + between[1, 1] - 2 * between[0, 1]) / variance.sum())
+    if np.isfinite(effects.dof_of_all):
+        return float(log_f_tail(gap**2 / variance.sum(), 1, effects.dof_of_all)[0])
     return float(two_sided(gap, variance[first], variance[second], effects.dof, first, second)[0])
 
 
@@ -426,7 +425,7 @@ class Tests:
         null, order = self._ordered(self.effects)
         critical, dof_of_all = null.critical(alpha), self.effects.dof_of_all
         # What effects that share data are measured in; without a covariance matrix no unit matters.
-        unit = float(se[0] / self.effects.se[0]) * _unit(self.effects.se)
+        unit = float(se[0] / self.effects.se[0]) * _unit(true_scales(self.effects.se, self.effects.dof))
 
         def detects(effects: FloatArray, seen: FloatArray | None) -> BoolArray:
             theta, errors = (effects[:, :, 0] - effects[:, :1, 0])[:, order] / unit, se[None, order] / unit
@@ -467,7 +466,10 @@ class Tests:
         draws = usual_draws(scale.size) if self.draws is None else self.draws
         unit, dof = _unit(scale), effects.dof
         made = np.ones(scale.size) if self._same else scale / unit
-        shared = None if effects.covariance is None else Correlated.of(effects.covariance / unit**2)
+        shared = None
+        if effects.covariance is not None:  # as spread out as the true variances, not as their estimates
+            stretch = scale / effects.se / unit
+            shared = Correlated.of(effects.covariance * stretch[:, None] * stretch)
         if draws * scale.size > _KEPT or shared is not None or np.isfinite(effects.dof_of_all):
             return Null(made, dof, draws, self.seed, self.cores, shared, effects.dof_of_all)
         return _remembered(made.tobytes(), None if dof is None else dof.tobytes(), draws, self.seed)

@@ -31,8 +31,7 @@ def any_cluster(
         errors: Standard errors of the groups.
         dof: The degrees of freedom behind them, where they are estimates.
         alpha: One less the level.
-        covariance: That of groups that share data; `errors` are then what each mean is measured in, and `dof` belongs
-            to all of it.
+        covariance: That of groups that share data; `errors` are then what each mean is measured in.
     """
     scaled = errors / errors.min()
     freedom = b"" if dof is None else np.minimum(dof, AS_GOOD_AS_KNOWN).tobytes()
@@ -53,19 +52,20 @@ def _largest(errors: bytes, dof: bytes, covariance: bytes) -> FloatArray:
     scales = np.frombuffer(errors)
     freedom = np.frombuffer(dof) if dof else None
     shared = Correlated.of(np.frombuffer(covariance).reshape(scales.size, -1)) if covariance else None
-    truth = true_scales(scales, freedom if shared is None else None)
+    of_all = shared is not None and freedom is not None and np.ptp(freedom) == 0
+    truth = true_scales(scales, None if of_all else freedom)
     draws = int(np.clip(_NUMBERS // scales.size, _LEAST, _MOST))
     rows = max(1, min(draws, 2**20 // scales.size))
     made: list[FloatArray] = []
     for number in range(-(-draws // rows)):
         rng = generator(0, number)
         normal = rng.standard_normal((rows, scales.size))
-        noise = truth * normal if shared is None else shared.noise(normal)
+        noise = truth * normal if shared is None else shared.noise(normal) * (truth / scales)
         weight = np.broadcast_to(truth**-2.0, noise.shape)
-        if freedom is not None and shared is None:
+        if freedom is not None and not of_all:
             weight = weight / (rng.standard_gamma(freedom / 2, size=noise.shape) / (freedom / 2))
         farthest = _farthest(noise, weight)
-        if freedom is not None and shared is not None:
+        if freedom is not None and of_all:
             farthest /= np.sqrt(rng.standard_gamma(freedom[0] / 2, size=rows) / (freedom[0] / 2))
         made.append(farthest)
     drawn = np.sort(np.concatenate(made)[:draws])
