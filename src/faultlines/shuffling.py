@@ -115,6 +115,9 @@ def kept_together(metric: Metric, guarantee: Guarantee, *, arms: bool, unit: str
     if metric.aggregated is not None:
         problem = "is measured in a table of aggregates, whose labels cannot be shuffled"
         raise InputError(f"metric {shorten(metric.name)}", problem, "Give the rows that were aggregated.")
+    if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
+        problem = "has groups that share data, whose labels cannot be shuffled one by one"
+        raise InputError(f"metric {shorten(metric.name)}", problem, "Check one treatment, and units of one group.")
     if arms and metric.arms is None:
         problem = f"but the metric {shorten(metric.name)} has no arms"
         raise InputError("arms=True", problem, "Leave it out: the groups are shuffled then.")

@@ -89,7 +89,7 @@ def _names(fit: Any, params: Any, count: int) -> Iterable[Any]:
     """Names of coefficients: those of a Series, or of the model; their numbers where there are none."""
     index = getattr(params, "index", None)
     if index is not None and not callable(index):
-        return iter(index)
+        return list(index)
     names: Iterable[Any] = getattr(getattr(fit, "model", None), "exog_names", None) or range(count)
     return names
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import numpy as np
 
+from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
-from faultlines.checks import flag, text
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, Scale
@@ -98,6 +98,7 @@ class Metric:
         min_size: What a group needs by default, in every arm.
         products: Places of variables w(x − c), w and c, for every weighted mean about `centred`.
         recipe: How it was made, where a function of this library made it.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"``: allow for what they share.
 
     Raises:
         InputError: If it has no inputs, or something is not what it must be.
@@ -127,6 +128,7 @@ class Metric:
     min_size: float = 10
     products: tuple[tuple[int, int, int], ...] = ()
     recipe: Recipe | None = None
+    overlap: str = "error"
 
     def __post_init__(self) -> None:
         for parameter in ("name", "size_unit"):
@@ -138,6 +140,9 @@ class Metric:
         if self.unit is not None:
             checked_column("unit", self.unit)
         flag("needs_covariance", self.needs_covariance)
+        choice("overlap", self.overlap, ("error", "covariance"))
+        if self.overlap != "error" and self.unit is None:
+            raise InputError("overlap='covariance'", "needs units that can be in several groups", "Name the unit.")
         if not isinstance(self.scale, Scale):
             self._refuse("scale", "is not a scale", "Leave it out for the estimates as they are.")
         if self.arms is not None and not isinstance(self.arms, Arms):

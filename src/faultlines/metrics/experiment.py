@@ -15,7 +15,7 @@ from faultlines.metrics.moments import of_difference, of_lift
 from faultlines.rows.request import Aggregated, Arms, Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from faultlines.metrics.base import Measured
 
@@ -93,10 +93,11 @@ def difference(
     *,
     variant: str,
     control: Hashable,
-    treatment: Hashable = None,
+    treatment: Hashable | Sequence[Hashable] = None,
     unit: str | None = None,
     covariate: str | None = None,
     weight: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
 
@@ -104,10 +105,12 @@ def difference(
         value: The column that is measured, or `fl.aggregated(...)`.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two.
+        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+            for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -120,7 +123,7 @@ def difference(
         >>> fl.difference("spend", variant="arm", control="A", unit="user").name
         'difference of spend'
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("difference", of_difference, value, None)
 
 
@@ -130,10 +133,11 @@ def lift(
     *,
     variant: str,
     control: Hashable,
-    treatment: Hashable = None,
+    treatment: Hashable | Sequence[Hashable] = None,
     unit: str | None = None,
     covariate: str | None = None,
     weight: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """Relative lift: mean of the treated over mean of the control, less one, by the delta method (section 5.1.2).
 
@@ -144,10 +148,12 @@ def lift(
         value: The column that is measured, or `fl.aggregated(...)`.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two.
+        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+            for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -160,7 +166,7 @@ def lift(
         >>> fl.lift("spend", variant="arm", control="A").name
         'lift of spend'
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("lift", of_lift, value, None, LOG_RATIO)
 
 
@@ -171,10 +177,11 @@ def ratio_difference(
     *,
     variant: str,
     control: Hashable,
-    treatment: Hashable = None,
+    treatment: Hashable | Sequence[Hashable] = None,
     unit: str | None = None,
     covariate: str | None = None,
     weight: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """Difference of a ratio of sums, such as clicks per page view, by the delta method.
 
@@ -183,10 +190,12 @@ def ratio_difference(
         denom: The column by whose sum it is divided.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two.
+        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+            for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -199,7 +208,7 @@ def ratio_difference(
         >>> fl.ratio_difference("clicks", "views", variant="arm", control="A").name
         'ratio difference of clicks/views'
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
 
 
@@ -210,10 +219,11 @@ def ratio_lift(
     *,
     variant: str,
     control: Hashable,
-    treatment: Hashable = None,
+    treatment: Hashable | Sequence[Hashable] = None,
     unit: str | None = None,
     covariate: str | None = None,
     weight: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """Relative lift of a ratio of sums, by the delta method.
 
@@ -222,10 +232,12 @@ def ratio_lift(
         denom: The column by whose sum it is divided.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two.
+        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+            for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -238,7 +250,7 @@ def ratio_lift(
         >>> fl.ratio_lift("clicks", "views", variant="arm", control="A").scale.name
         'log ratio'
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)
 
 
@@ -249,15 +261,13 @@ class _Options:
         self,
         variant: str,
         control: Hashable,
-        treatment: Hashable,
+        treatment: Hashable | Sequence[Hashable],
         unit: str | None,
         covariate: str | None,
         weight: str | None,
+        overlap: str,
     ) -> None:
-        self.arms = Arms(variant, control, treatment)
-        if treatment is not None and treatment == control:
-            given = f"treatment={shorten(treatment)}"
-            raise InputError(given, "is the control as well", "Name two different variants.")
+        self.arms, self.overlap = Arms(variant, control, treatment), overlap
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):
             if column is not None:
                 checked_column(name, column)
@@ -298,6 +308,7 @@ class _Options:
             scale=scale,
             shaped=shaped_of(inputs),
             products=((0, 1, 2),) if self.weight is not None and denom is None else (),
+            overlap=self.overlap,
         )
 
     def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:

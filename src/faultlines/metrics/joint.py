@@ -89,6 +89,9 @@ def _check(metrics: tuple[Metric, ...]) -> None:
             kind = "is measured by ranks" if metric.ranking is not None else "comes from aggregates"
             kind = "is several metrics already" if metric.parts else kind
             raise InputError(f"metric {shorten(metric.name)}", f"cannot be joined: it {kind}", "Cluster it on its own.")
+        if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
+            problem = "cannot be joined: its groups share data"
+            raise InputError(f"metric {shorten(metric.name)}", problem, "Cluster it on its own.")
         if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit):
             raise InputError(
                 f"metrics {shorten(metrics[0].name)} and {shorten(metric.name)}",

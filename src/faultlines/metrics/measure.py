@@ -13,6 +13,7 @@ from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of, some_of
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.readout import Readout
+from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.variances import assumed_shape
 from faultlines.metrics.warnings import warnings
 from faultlines.rows.read import attribute_names, checked_by, read
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from faultlines.metrics.base import FloatArray
     from faultlines.rows.bins import Bins
-    from faultlines.rows.request import Grouped, Moments
+    from faultlines.rows.request import Grouped, Moments, Together
 
     By = str | Bins | Sequence[str | Bins]
     Reasons = npt.NDArray[np.object_]
@@ -166,8 +167,10 @@ def measurements(
     parts: Sequence[Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
 ) -> tuple[Measurement, ...]:
     """Groups with their moments as estimates, those that cannot be used left out; once for each part of the rows."""
-    shaped = [_shaped(part, metric) for part in parts]
+    shaped = [_shaped(apart(part, metric), metric) for part in parts]
     parts = [part for part, _ in shaped]
+    if metric.arms is not None and metric.arms.several:
+        names = (*names, metric.arms.column)
     measured = [_measured(part.moments, metric, least) for part in parts]
     keys = parts[0].keys
     reason = np.full(len(keys), "", dtype=object)
@@ -193,6 +196,9 @@ def measurements(
     for part, grouped, (_, assumed) in zip(measured, parts, shaped, strict=True):
         estimates = _estimates(part, places, labels, names, metric)
         told = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
+        if grouped.together is not None:
+            estimates, words = _sharing(estimates, grouped, grouped.together, metric, places)
+            told = (*told, *words)
         by_arm, mass = (None if one is None else one[places] for one in (part.by_arm, part.mass))
         readout = Readout(metric, grouped.moments.of_groups(places), by_arm, told, mass)
         made.append(Measurement(estimates, excluded, dropped, by, readout))
@@ -246,6 +252,23 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
         cov=None if part.cov is None else part.cov[places],
         parts=metric.parts or None,
         compared=None if part.compared is None else part.compared[places],
+    )
+
+
+def _sharing(
+    estimates: Estimates, grouped: Grouped, common: Together, metric: Metric, places: Any
+) -> tuple[Estimates, tuple[str, ...]]:
+    """Estimates with the covariance of groups that share data, and what a reader must know of it."""
+    found = correlation(metric, grouped.moments, common, places)
+    if found is None:
+        return estimates, ()
+    errors = estimates.errors[:, 0]
+    made = estimates.changed(covariance=found * errors[:, None] * errors)
+    beside = np.abs(found[np.triu_indices(len(found), 1)])
+    what = "a control" if metric.overlap == "error" else metric.size_unit
+    return made, (
+        f"Groups share {what}, which is allowed for: two estimates go together by up to {beside.max():.2g} "
+        "(correlation), and what all have in common moves none against the others.",
     )
 
 

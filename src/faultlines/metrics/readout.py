@@ -56,6 +56,8 @@ class Readout:
         metric = self.metric
         if metric.ranking is not None or (metric.centred and not metric.products):
             return None
+        if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
+            return None  # rows that several groups have in common would count several times
         moments = self.moments
         for product, weight, centre in metric.products:
             moments = _recentred(moments, product, weight, centre)

@@ -54,13 +54,13 @@ def from_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
     gone = places.dropped(np.ones(n.size), good.astype(float), found, arms)
     used = good & (found.arms >= 0)
     at = (where.groups[used], found.arms[used])
-    shape = (len(where.keys), 2 if arms else 1)
+    shape = (len(where.keys), found.number)
     spread = np.maximum(variance[used], 0.0)
     moments = _pooled(n[used], mean[used], spread, at, shape)
     if "s" in table:
         given = floats(table["s"])[used], floats(table["k"])[used]
         moments = _with_shape(moments, n[used], mean[used], spread, given, at)
-    return Grouped(where.keys, moments, gone)
+    return Grouped(where.keys, moments, gone, treatments=found.treatments)
 
 
 def _moments(table: dict[str, Column], columns: Aggregated) -> tuple[FloatArray, FloatArray, FloatArray]:

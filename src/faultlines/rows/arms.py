@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import match
+from faultlines.rows.request import EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from faultlines.rows.request import Arms
 
 
-def arm_places(values: Sequence[Hashable], arms: Arms) -> tuple[int, int]:
-    """The places of control and treatment among the distinct values of the column.
+def arm_places(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
+    """The places of control and treatments among the distinct values of the column.
 
     A value that is there exactly is taken; one that only reads the same (1 and "1") where no other does.
 
@@ -39,23 +40,25 @@ def arm_places(values: Sequence[Hashable], arms: Arms) -> tuple[int, int]:
         return found
 
     control = place_of("control", arms.control)
-    if arms.treatment is not None:
-        treatment = place_of("treatment", arms.treatment)
-        if treatment == control:
-            given = f"treatment={shorten(arms.treatment)}"
-            raise InputError(given, "is the control as well", "Name two different variants.")
-        return control, treatment
     others = [place for place in range(len(values)) if place != control]
+    every = arms.treatment == EVERY and EVERY not in values
+    if arms.treatment is not None and not every:
+        treatments = [place_of("treatment", one) for one in arms.treatments]
+        if control in treatments or len(set(treatments)) < len(treatments):
+            given = f"treatment={shorten(arms.treatment)}"
+            problem = "is the control as well" if control in treatments else "names a variant twice"
+            raise InputError(given, problem, "Name two different variants.")
+        return control, *treatments
     if not others:
         problem = f"holds {shorten(values[control])} alone"
         raise InputError(f"variant={shorten(arms.column)}", problem, "An experiment needs two variants.")
-    if len(others) > 1:
+    if len(others) > 1 and not every:
         raise InputError(
             f"variant={shorten(arms.column)}",
             f"has {len(others)} variants beside {shorten(values[control])}",
-            f"Say which is the treatment: {_shown([values[i] for i in others])}.",
+            f"Say which is the treatment: {_shown([values[i] for i in others])}; or several, in a list.",
         )
-    return control, others[0]
+    return control, *sorted(others, key=lambda place: str(values[place]))
 
 
 def _shown(values: Sequence[Hashable]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.estimates.labels import Names
+from faultlines.estimates.labels import Names, part_of
 from faultlines.rows.arms import arm_places
+from faultlines.rows.request import Together
 from faultlines.sources.fetch import factorised, floats
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.labels import Key
     from faultlines.rows.keys import Keys
-    from faultlines.rows.request import Arms
+    from faultlines.rows.request import Arms, Grouped
     from faultlines.sources.fetch import Column, FloatArray
 
     IntArray = npt.NDArray[np.int64]
@@ -58,24 +60,57 @@ def placed(by: Keys, table: Mapping[str, Column]) -> Placed:
 
 
 class Compared(NamedTuple):
-    """The arm of every fetched row (0 control, 1 treatment, −1 neither), and the values of the two in the engine."""
+    """The arm of every fetched row (0 control, 1 … treatments, −1 none of them), and their values in the engine."""
 
     arms: IntArray
     values: tuple[Any, ...]
     missing: npt.NDArray[np.bool_]  # rows without a variant
 
+    @property
+    def number(self) -> int:
+        """How many arms there are."""
+        return max(len(self.values), 1)
+
+    @property
+    def treatments(self) -> tuple[Any, ...]:
+        """The treatments, as parts of labels."""
+        return tuple(part_of(value) for value in self.values[1:])
+
 
 def compared(table: Mapping[str, Column], arms: Arms | None, rows: int) -> Compared:
     """Arms of fetched rows; all are one arm where nothing is compared."""
     if arms is None or not rows:
-        return Compared(np.zeros(rows, dtype=np.int64), (), np.zeros(rows, dtype=bool))
+        values = () if arms is None else (None, None)
+        return Compared(np.zeros(rows, dtype=np.int64), values, np.zeros(rows, dtype=bool))
     codes, distinct = factorised(table["arm"])
     known = [place for place, value in enumerate(distinct) if value is not None]
-    control, treatment = (known[i] for i in arm_places([distinct[place] for place in known], arms))
+    chosen = [known[i] for i in arm_places([distinct[place] for place in known], arms)]
     numbers = np.full(len(distinct), -1, dtype=np.int64)
-    numbers[control], numbers[treatment] = 0, 1
+    numbers[chosen] = np.arange(len(chosen))
     absent = np.array([value is None for value in distinct])
-    return Compared(numbers[codes], (distinct[control], distinct[treatment]), absent[codes])
+    return Compared(numbers[codes], tuple(distinct[place] for place in chosen), absent[codes])
+
+
+def together(
+    by: Keys, table: Mapping[str, Column], arms: Arms | None, parts: Sequence[Grouped], variables: int, divided: bool
+) -> list[Grouped]:
+    """Groups, part by part, with what a fetched table says pairs of them have in common."""
+    rows = floats(table["both"])
+    mine = {name: table[name] for name in by.names}
+    theirs = {name: table[f"o_{name}"] for name in by.names}
+    places = [placed(by, side) for side in (mine, theirs)]
+    found = compared(table, arms, rows.size)
+    cross = np.stack(
+        [np.stack([floats(table[f"x{i}_{j}"]) for j in range(variables)], axis=1) for i in range(variables)], axis=1
+    )
+    made = []
+    for grouped, part in zip(parts, in_part(table, len(parts) if divided else 0), strict=True):
+        at = {key: place for place, key in enumerate(grouped.keys)}
+        first, second = (np.array([at[key] for key in side.keys], dtype=np.int64)[side.groups] for side in places)
+        kept = part & (found.arms >= 0)
+        common = Together(first[kept], second[kept], found.arms[kept], rows[kept], cross[kept])
+        made.append(replace(grouped, together=common))
+    return made
 
 
 def dropped(rows: FloatArray, usable: FloatArray, found: Compared, arms: Arms | None) -> dict[str, int]:

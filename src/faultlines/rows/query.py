@@ -104,9 +104,10 @@ class Query:
         found: list[list[Grouped]] = [[] for _ in self.requests]
         table: Mapping[str, Column] = {}
         for time in range(self._times):
-            table = self._moments(self._divided(frame, time), counts)
-            for parts, more in zip(found, self._results(table), strict=True):
-                parts.extend(more)
+            divided = self._divided(frame, time)
+            table = self._moments(divided, counts)
+            for k, (parts, more) in enumerate(zip(found, self._results(table), strict=True)):
+                parts.extend(more if self.requests[k].overlap == "error" else self._overlapping(k, divided, more))
         return found, table
 
     # ------------------------------------------------------------------------------------------------------- columns
@@ -211,7 +212,28 @@ class Query:
         """Counts, and the moments of all variables, by group, part and arm; what two requests share is taken once."""
         import narwhals as nw
 
-        centres, variables, wanted, shaped = [], [], dict[str, Any](), dict[str, None]()
+        wanted, shaped = dict[str, Any](), dict[str, None]()
+        frame = self._with_variables(frame)
+        for request, columns in zip(self.requests, self.columns, strict=True):
+            for column in columns:
+                value = nw.col(column)
+                wanted |= {f"n_{column}": value.count(), f"m_{column}": value.mean()}
+                wanted |= {f"c_{column}": value.var()} if request.needs_covariance else {}
+            for i, j in _pairs(request, len(columns)) if request.needs_covariance else []:
+                wanted[f"c_{columns[i]}_{columns[j]}"] = nw.cov(columns[i], columns[j])
+            shaped |= dict.fromkeys(columns[i] for i in _shaped(request, len(columns)))
+        frame, shapes = with_shapes(frame, list(shaped), self.keyed)
+        wanted |= shapes
+        if self.unit is None:
+            wanted |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
+        aggregates = [expression.alias(name) for name, expression in wanted.items()]
+        return fetch(frame.group_by(*self.keyed).agg(*counts, *aggregates))
+
+    def _with_variables(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        """With the variables of all requests, each under the name that `columns` has for it."""
+        import narwhals as nw
+
+        centres, variables = [], []
         self.columns = []
         for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
             names = {role: used.name for role, used in roles.items()}
@@ -223,25 +245,32 @@ class Query:
                 columns.append(column or f"v{k}_{i}")
                 variables += [] if column else [variable.alias(columns[-1])]
             self.columns.append(columns)
-            for column in columns:
-                value = nw.col(column)
-                wanted |= {f"n_{column}": value.count(), f"m_{column}": value.mean()}
-                wanted |= {f"c_{column}": value.var()} if request.needs_covariance else {}
-            for i, j in _pairs(request, len(columns)) if request.needs_covariance else []:
-                wanted[f"c_{columns[i]}_{columns[j]}"] = nw.cov(columns[i], columns[j])
-            shaped |= dict.fromkeys(columns[i] for i in _shaped(request, len(columns)))
         frame = frame.with_columns(*centres) if centres else frame
-        frame = frame.with_columns(*variables) if variables else frame
-        frame, shapes = with_shapes(frame, list(shaped), self.keyed)
-        wanted |= shapes
-        if self.unit is None:
-            wanted |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
-        aggregates = [expression.alias(name) for name, expression in wanted.items()]
-        return fetch(frame.group_by(*self.keyed).agg(*counts, *aggregates))
+        return frame.with_columns(*variables) if variables else frame
 
     def _usable(self, number: int) -> str:
         """The count of rows in which all inputs of a set have a value, among what is fetched."""
         return f"n_{self._counted(number)}" if self.unit is None else f"ok{number}"
+
+    def _overlapping(self, k: int, frame: nw.LazyFrame[Any], parts: list[Grouped]) -> list[Grouped]:
+        """The groups with what pairs of them have in common: one more scan, of units joined with themselves."""
+        import narwhals as nw
+
+        columns, keys = self.columns[k], [*self.by.names, *(["part"] if self.split else [])]
+        on = ["unit", *(["part"] if self.split else []), *(["arm"] if self.variant else [])]
+        known = self._with_variables(frame).filter(~nw.any_horizontal(*self._absent(), ignore_nulls=True))
+        away = [(nw.col(c) - nw.col(c).mean().over(*self.keyed)).alias(f"d{i}") for i, c in enumerate(columns)]
+        moved = known.select(*on, *self.by.names, *away).filter(~nw.col("d0").is_null())
+        names = {name: f"o_{name}" for name in self.by.names} | {f"d{i}": f"o_d{i}" for i in range(len(columns))}
+        other = moved.select(*on, *(nw.col(name).alias(new) for name, new in names.items()))
+        pairs = itertools.product(range(len(columns)), repeat=2)
+        both = moved.join(other, on=on, how="inner").with_columns(
+            *((nw.col(f"d{i}") * nw.col(f"o_d{j}")).alias(f"x{i}_{j}") for i, j in pairs)
+        )
+        by = [*keys, *(names[name] for name in self.by.names), *(["arm"] if self.variant else [])]
+        sums = [nw.col(f"x{i}_{j}").sum() for i, j in itertools.product(range(len(columns)), repeat=2)]
+        table = fetch(both.group_by(*by).agg(nw.len().alias("both"), *sums))
+        return places.together(self.by, table, self.requests[k].arms, parts, len(columns), bool(self.split))
 
     def _single(self, request: Request) -> frozenset[str]:
         """Roles whose columns are of single precision; sums over units are not."""
@@ -269,9 +298,9 @@ class Query:
             arms = places.compared(table, request.arms, rows.size)
             gone = places.dropped(rows, usable, arms, request.arms)
             parts = places.in_part(table, len(self.split.shares) if self.split else 0)
-            of_parts = [self._grouped(k, request, table, where, arms.arms, part, gone) for part in parts]
-            lost = [_placed(rows - usable, where, arms.arms, part, request) for part in parts]
-            every = [_placed(rows, where, arms.arms, part, request) for part in parts]
+            of_parts = [self._grouped(k, request, table, where, arms, part, gone) for part in parts]
+            lost = [_placed(rows - usable, where, arms, part) for part in parts]
+            every = [_placed(rows, where, arms, part) for part in parts]
             found.append([replace(o, rows=n, lost=m) for o, n, m in zip(of_parts, every, lost, strict=True)])
         return found
 
@@ -281,15 +310,15 @@ class Query:
         request: Request,
         table: Mapping[str, Column],
         where: places.Placed,
-        arms: Any,
+        found: places.Compared,
         part: Any,
         gone: dict[str, int],
     ) -> Grouped:
-        kept_rows = (arms >= 0) & part
-        at = (where.groups[kept_rows], arms[kept_rows])
+        kept_rows = (found.arms >= 0) & part
+        at = (where.groups[kept_rows], found.arms[kept_rows])
         columns = self.columns[k]
         count = len(columns)
-        shape = (len(where.keys), 2 if request.arms else 1)
+        shape = (len(where.keys), found.number)
         n, mean = np.zeros((*shape, count)), np.full((*shape, count), np.nan)
         cov = np.full((*shape, count, count), np.nan)
         for i, column in enumerate(columns):
@@ -306,7 +335,8 @@ class Query:
             for i in _shaped(request, count):
                 shape_of[(*at, i)] = floats(table[f"{prefix}_{columns[i]}"])[kept_rows]
             shapes.append(shape_of)
-        return Grouped(where.keys, Moments(n, mean, cov, shapes[0], shapes[1] + 3), gone)
+        moments = Moments(n, mean, cov, shapes[0], shapes[1] + 3)
+        return Grouped(where.keys, moments, gone, treatments=found.treatments)
 
     def _check_values(self, table: Mapping[str, Column], counts: Any) -> None:
         for wanted, place in self.inputs.items():
@@ -333,18 +363,17 @@ class Query:
             return
         rows = floats(table["rows"]).size
         for request, roles in zip(self.requests, self.used, strict=True):
+            if request.overlap != "error" and not request.arms:
+                continue
             number = next(iter(roles.values())).together
             used = known.filter(nw.col(f"ok{number}") > 0)
             if request.arms:
                 used = used.filter(nw.col("arm").is_in(list(places.compared(table, request.arms, rows).values)))
-            several = used.group_by("unit").agg(nw.len().alias("places")).filter(nw.col("places") > 1)
+            places_of = nw.len() if request.overlap == "error" or not self.variant else nw.col("arm").n_unique()
+            several = used.group_by("unit").agg(places_of.alias("places")).filter(nw.col("places") > 1)
             count = int(floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
             if count:
-                raise InputError(
-                    f"unit={shorten(self.unit)}",
-                    f"{count:,} units are in more than one {'variant or group' if request.arms else 'group'}",
-                    "A unit must be in one of each: leave such units out, or group by what cannot change.",
-                )
+                raise _in_several(self.unit, count, request)
 
     def _absent(self) -> list[Any]:
         import narwhals as nw
@@ -352,16 +381,29 @@ class Query:
         return [nw.col(name).is_null() for name in ("unit", *(["arm"] if self.variant else []))]
 
 
+def _in_several(unit: str | None, count: int, request: Request) -> InputError:
+    """The error of units in more than one place."""
+    if request.overlap != "error":
+        problem, remedy = "variant", "Leave such units out: they have had both."
+    else:
+        problem = "variant or group" if request.arms else "group"
+        remedy = (
+            "A unit must be in one of each: leave such units out, group by what cannot change, or allow for units in "
+            "several groups with overlap='covariance'."
+        )
+    return InputError(f"unit={shorten(unit)}", f"{count:,} units are in more than one {problem}", remedy)
+
+
 def _pairs(request: Request, count: int) -> list[tuple[int, int]]:
     """Pairs of variables whose covariance is needed."""
     return list(itertools.combinations(range(count), 2) if request.pairs is None else request.pairs)
 
 
-def _placed(counts: Any, where: places.Placed, arms: Any, part: Any, request: Request) -> Any:
+def _placed(counts: Any, where: places.Placed, found: places.Compared, part: Any) -> Any:
     """Counts of fetched rows by group and arm."""
-    kept_rows = (arms >= 0) & part
-    made = np.zeros((len(where.keys), 2 if request.arms else 1))
-    np.add.at(made, (where.groups[kept_rows], arms[kept_rows]), counts[kept_rows])
+    kept_rows = (found.arms >= 0) & part
+    made = np.zeros((len(where.keys), found.number))
+    np.add.at(made, (where.groups[kept_rows], found.arms[kept_rows]), counts[kept_rows])
     return made
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     IntArray = npt.NDArray[np.int64]
 
 Kind = Literal["number", "binary", "probability", "weight"]
+EVERY = "*"  # all variants beside the control
 KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight")
 
 
@@ -117,19 +118,42 @@ class Arms:
     Args:
         column: The column of variants.
         control: Its value for the control.
-        treatment: Its value for the treatment; None where there are just two.
+        treatment: Its value for the treatment; None where there are just two. A list of several, or ``"*"`` for all
+            others: each is compared with the control, as a group of its own.
     """
 
     column: str
     control: Hashable
-    treatment: Hashable = None
+    treatment: Any = None
 
     def __post_init__(self) -> None:
         checked_column("variant", self.column)
         if self.control is None:
             raise InputError("control=None", "the control variant is needed", "Name the value of the control.")
         _check_value("control", self.control)
-        _check_value("treatment", self.treatment)
+        if isinstance(self.treatment, list):
+            object.__setattr__(self, "treatment", tuple(self.treatment))
+        if self.treatment == ():
+            raise InputError("treatment=[]", "names no variant", "Name the treatments, or leave it out.")
+        for one in self.treatments:
+            _check_value("treatment", one)
+            if one is None or one == self.control:
+                problem = "is no variant" if one is None else "is the control as well"
+                raise InputError(f"treatment={shorten(one)}", problem, "Name two different variants.")
+        if len(set(self.treatments)) < len(self.treatments):
+            raise InputError(f"treatment={shorten(self.treatment)}", "names a variant twice", "Name each once.")
+
+    @property
+    def treatments(self) -> tuple[Any, ...]:
+        """The treatments that were named."""
+        if isinstance(self.treatment, tuple):
+            return self.treatment
+        return () if self.treatment is None else (self.treatment,)
+
+    @property
+    def several(self) -> bool:
+        """Whether each of several treatments is compared with the control."""
+        return isinstance(self.treatment, tuple) or self.treatment == EVERY
 
 
 def _check_value(parameter: str, value: object) -> None:
@@ -191,6 +215,10 @@ class Request(Protocol):
         """The column of units that rows are summed to."""
 
     @property
+    def overlap(self) -> str:
+        """What to do with units in several groups: ``"error"``, or ``"covariance"``."""
+
+    @property
     def centred(self) -> Mapping[str, str]:
         """Name → role of an input whose mean by group and arm is a further input of that name."""
 
@@ -238,6 +266,24 @@ class Split:
     times: int = 1
 
 
+class Together(NamedTuple):
+    """What pairs of groups have in common: units that are in both, or a control; every group is one with itself.
+
+    Attributes:
+        first: The first group of each pair, (P,).
+        second: The second, (P,).
+        arm: The arm in which they have it, (P,).
+        n: How many units.
+        cross: Sums over these of the products of the variables' distances from the means of either group, (P, V, V).
+    """
+
+    first: IntArray
+    second: IntArray
+    arm: IntArray
+    n: FloatArray
+    cross: FloatArray
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
     """The groups that occur, the moments of each, and how many rows were not used, by reason."""
@@ -247,3 +293,5 @@ class Grouped:
     dropped: dict[str, int]
     rows: FloatArray | None = None  # of every group and arm, (K, A), where they were counted
     lost: FloatArray | None = None  # those of them without some input
+    treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
+    together: Together | None = None  # what groups have in common
