@@ -34,6 +34,17 @@ class Correlated:
     @classmethod
     def of(cls, covariance: FloatArray) -> Correlated:
         """Of a positive definite matrix."""
+        return cls._rooted(covariance)
+
+    @classmethod
+    def of_differences(cls, covariance: FloatArray) -> Correlated:
+        """The same for what depends on differences alone: draws do not change with what all groups have in common."""
+        centred = covariance - covariance.mean(axis=0)
+        centred = centred - centred.mean(axis=1)[:, None]
+        return cls._rooted(centred + np.trace(centred) / len(centred) ** 2)
+
+    @classmethod
+    def _rooted(cls, covariance: FloatArray) -> Correlated:
         root = np.asarray(np.linalg.cholesky(covariance))
         shift = solve_triangular(root, np.ones(len(root)), lower=True)
         return cls(covariance, root, np.asarray(shift / np.linalg.norm(shift)))

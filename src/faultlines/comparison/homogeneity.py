@@ -82,7 +82,7 @@ def homogeneity(values: FloatArray, cov: FloatArray, dof: FloatArray | None) -> 
 
 def of_shared(values: FloatArray, between: FloatArray, dof: FloatArray | None) -> Homogeneity:
     """Whether effects (m,) that share data are equal: F, by the least degrees of freedom behind their errors."""
-    square = float(Correlated.of(between).heterogeneity((values - values[0])[None])[0])
+    square = float(Correlated.of_differences(between).heterogeneity((values - values[0])[None])[0])
     freedom = float(values.size - 1)
     return Homogeneity(square, freedom, np.inf if dof is None else float(dof.min()), freedom)
 

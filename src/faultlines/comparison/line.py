@@ -176,7 +176,7 @@ class Line(OfEstimates):
         rows, block = _blocks(scale, dof, seed, best, between)
         length = self._squared_length(scale)
         if between is not None:
-            length = float(Correlated.of(between).heterogeneity(self._theta[None] - self._theta[0])[0])
+            length = float(Correlated.of_differences(between).heterogeneity(self._theta[None] - self._theta[0])[0])
         return Null(rows, block, len(self) - 1, share_of(own, length), tail)
 
     def _squared_length(self, scale: FloatArray) -> float:
@@ -383,7 +383,7 @@ def _blocks(
     order = np.argsort(scale) if dof is None else np.lexsort((dof, scale))
     unit = np.exp(np.log(scale).mean())
     scale = scale[order] / unit
-    shared = None if between is None else Correlated.of(between[np.ix_(order, order)] / unit**2)
+    shared = None if between is None else Correlated.of_differences(between[np.ix_(order, order)] / unit**2)
     known = (1 / scale**2)[None, :]
     half = None if dof is None else np.minimum(dof[order], AS_GOOD_AS_KNOWN) / 2
 

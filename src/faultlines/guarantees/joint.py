@@ -469,7 +469,7 @@ class Tests:
         shared = None
         if effects.covariance is not None:  # as spread out as the true variances, not as their estimates
             stretch = scale / effects.se / unit
-            shared = Correlated.of(effects.covariance * stretch[:, None] * stretch)
+            shared = Correlated.of_differences(effects.covariance * stretch[:, None] * stretch)
         if draws * scale.size > _KEPT or shared is not None or np.isfinite(effects.dof_of_all):
             return Null(made, dof, draws, self.seed, self.cores, shared, effects.dof_of_all)
         return _remembered(made.tobytes(), None if dof is None else dof.tobytes(), draws, self.seed)

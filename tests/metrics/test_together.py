@@ -1,0 +1,161 @@
+"""Units in several groups and several treatments: covariances held against a bootstrap of units, on every engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import faultlines as fl
+from tests.engines import in_engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+USERS = 600
+
+
+def rows(seed: int = 0, effect: float = 0.0) -> pd.DataFrame:
+    """Users with three rows each, on any of four devices; A, B and C by user."""
+    rng = np.random.default_rng(seed)
+    user = np.repeat(np.arange(USERS), 3)
+    arm = rng.integers(0, 3, USERS)[user]
+    device = rng.integers(0, 4, user.size)
+    y = 4 * rng.standard_normal(USERS)[user] + rng.standard_normal(user.size) + effect * (arm == 1) * (device < 2)
+    frame = {
+        "user": user,
+        "device": np.array(["phone", "tablet", "web", "tv"])[device],
+        "arm": np.array(["A", "B", "C"])[arm],
+        "y": y + 6,
+        "views": rng.integers(1, 5, user.size).astype(float) + np.abs(y),
+        "before": y + 6 * rng.standard_normal(user.size),
+    }
+    return pd.DataFrame(frame)
+
+
+def two_arms() -> pd.DataFrame:
+    frame = rows()
+    return frame[frame["arm"] != "C"]
+
+
+OPTIONS: dict[str, Any] = {"variant": "arm", "control": "A", "unit": "user"}
+METRICS: dict[str, Any] = {
+    "difference": (fl.difference("y", **OPTIONS, overlap="covariance"), lambda y, v: y[1] - y[0]),
+    "lift": (fl.lift("y", **OPTIONS, overlap="covariance"), lambda y, v: np.log(y[1] / y[0])),
+    "ratio difference": (
+        fl.ratio_difference("y", "views", **OPTIONS, overlap="covariance"),
+        lambda y, v: y[1] / v[1] - y[0] / v[0],
+    ),
+    "ratio lift": (
+        fl.ratio_lift("y", "views", **OPTIONS, overlap="covariance"),
+        lambda y, v: np.log(y[1] / v[1] * v[0] / y[0]),
+    ),
+    "cuped": (fl.difference("y", covariate="before", **OPTIONS, overlap="covariance"), lambda y, v: y[1] - y[0]),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_correlations_are_those_of_a_bootstrap_of_units(name: str) -> None:
+    metric, effect = METRICS[name]
+    frame = two_arms()
+    found = fl.measure(frame, "device", metric).estimates
+    assert found.covariance is not None
+    units = frame.groupby(["user", "device", "arm"], as_index=False).agg({"y": "sum", "views": "sum", "before": "mean"})
+    if name == "cuped":
+        inner = units[["y", "before"]] - units.groupby(["device", "arm"])[["y", "before"]].transform("mean")
+        by_device = inner.assign(device=units["device"]).groupby("device")
+        slope = by_device.apply(lambda d: (d["y"] * d["before"]).sum() / (d["before"] ** 2).sum())
+        units["y"] -= units["device"].map(slope) * units["before"]
+    place = units.groupby(["device", "arm"]).ngroup().to_numpy()  # four devices, two arms
+    user = units["user"].astype("category").cat.codes.to_numpy()
+    draws, rng = [], np.random.default_rng(1)
+    for _ in range(1500):
+        weight = rng.poisson(1, user.max() + 1)[user]
+        sums = [np.bincount(place, weight * column, 8) for column in (units["y"], units["views"], np.ones(user.size))]
+        y, v = (part.reshape(4, 2).T for part in (sums[0] / sums[2], sums[1] / sums[2]))
+        draws.append(effect(y, v))
+    expected, errors = np.corrcoef(np.array(draws).T), found.errors[:, 0]
+    made = found.covariance / errors[:, None] / errors
+    assert np.abs(made - expected).max() < 0.13  # some 0.03 of it are the bootstrap's own error
+    assert np.abs(expected - np.eye(4)).max() > 0.1
+
+
+def test_units_in_several_groups_are_an_error_until_they_are_allowed_for() -> None:
+    frame = two_arms()
+    options: dict[str, Any] = {"variant": "arm", "control": "A", "unit": "user"}
+    with pytest.raises(fl.InputError, match=r"in more than one variant or group.*overlap='covariance'"):
+        fl.cluster(frame, "device", fl.difference("y", **options))
+    found = fl.cluster(frame, "device", fl.difference("y", **options, overlap="covariance"))
+    assert "Groups share units, which is allowed for" in str(found)
+    turned = frame.copy()
+    turned.loc[turned.index[0], "arm"] = "A" if turned["arm"].iloc[0] == "B" else "B"
+    with pytest.raises(fl.InputError, match=r"units are in more than one variant\. Leave such units out"):
+        fl.cluster(turned, "device", fl.difference("y", **options, overlap="covariance"))
+    with pytest.raises(fl.InputError, match=r"overlap='covariance': needs units"):
+        fl.difference("y", variant="arm", control="A", overlap="covariance")
+    with pytest.raises(fl.InputError, match="overlap='yes': is not known"):
+        fl.difference("y", **options, overlap="yes")
+
+
+def test_units_of_one_group_each_are_as_before() -> None:
+    frame = two_arms()
+    frame["country"] = np.array(list("abcd"))[frame["user"] % 4]
+    options: dict[str, Any] = {"variant": "arm", "control": "A", "unit": "user"}
+    plain = fl.measure(frame, "country", fl.difference("y", **options)).estimates
+    allowed = fl.measure(frame, "country", fl.difference("y", **options, overlap="covariance")).estimates
+    assert allowed.covariance is None
+    np.testing.assert_allclose(plain.theta, allowed.theta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["polars lazy", "pyarrow", "duckdb", "ibis", "parquet"])
+def test_every_engine_finds_the_same_covariance(engine: str, tmp_path: Path) -> None:
+    frame = two_arms()
+    metric = fl.lift("y", variant="arm", control="A", unit="user", overlap="covariance")
+    expected = fl.measure(frame, "device", metric).estimates
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    found = fl.measure(in_engine(table, engine, tmp_path, None), "device", metric).estimates
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-9)
+
+
+def test_treatments_share_their_control() -> None:
+    frame = rows()
+    found = fl.measure(frame, "device", fl.difference("y", variant="arm", control="A", treatment=["B", "C"])).estimates
+    assert list(found.labels)[:2] == [("phone", "B"), ("phone", "C")]
+    assert found.attributes == ("device", "arm")
+    assert found.covariance is not None
+    sums = frame.groupby(["device", "arm"])["y"].agg(["mean", "var", "count"])
+    for i, device in enumerate(["phone", "tablet", "tv", "web"]):
+        control = sums.loc[(device, "A"), "var"] / sums.loc[(device, "A"), "count"]
+        both = found.covariance[2 * i, 2 * i + 1]
+        # Variances of groups are steadied, so that they are near those of the group alone.
+        assert both == pytest.approx(control, rel=0.15)
+        one = sums.loc[(device, "B"), "mean"] - sums.loc[(device, "A"), "mean"]
+        assert found.theta[2 * i] == pytest.approx(one)
+    assert found.covariance[0, 2] == 0
+
+
+def test_treatments_can_be_all_or_named_and_stand_in_the_labels() -> None:
+    frame = rows(effect=8.0)
+    options: dict[str, Any] = {"variant": "arm", "control": "A"}
+    every = fl.cluster(frame, "device", fl.difference("y", **options, treatment="*"))
+    named = fl.cluster(frame, "device", fl.difference("y", **options, treatment=["B", "C"]))
+    assert every.pvalue == named.pvalue
+    assert set(every.clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
+    units = fl.difference("y", **options, treatment="*", unit="user", overlap="covariance")
+    assert set(fl.cluster(frame, "device", units).clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
+    held = fl.cluster(frame, "device", units, guarantee=fl.Holdout(unit="user"))
+    assert set(held.clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
+    for treatment, words in (([], "names no variant"), (["B", "B"], "twice"), (["A"], "control as well"),
+                             (["B", "D"], "no row of 'arm' has it")):  # fmt: skip
+        with pytest.raises(fl.InputError, match=words):
+            fl.cluster(frame, "device", fl.difference("y", **options, treatment=treatment))
+    with pytest.raises(fl.InputError, match="or several, in a list"):
+        fl.cluster(frame, "device", fl.difference("y", **options))
+    for metric in (units, fl.difference("y", **options, treatment="*")):
+        with pytest.raises(fl.InputError, match="share data"):
+            fl.joint(metric, metric)
+        with pytest.raises(fl.InputError, match="share data"):
+            fl.self_check(frame, "device", metric, runs=2)
