@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import stats
 
@@ -13,7 +15,7 @@ from faultlines.decide.critical import critical_value, of_shared
 from faultlines.guarantees import joint
 
 
-def matrix_of(groups: int = 7) -> np.ndarray:  # type: ignore[type-arg]
+def matrix_of(groups: int = 7) -> Any:
     root = np.random.default_rng(1).standard_normal((groups, groups + 2))
     return np.asarray(root @ root.T)
 

@@ -144,6 +144,18 @@ def test_ratios_of_normal_estimates_are_fiellers() -> None:
     root = c / o * math.sqrt(s**2 + (e / o) ** 2 * t**2 - g * s**2)
     assert float(found.lower[0]) == pytest.approx((e / o - root) / (1 - g))
     assert float(found.upper[0]) == pytest.approx((e / o + root) / (1 - g))
+
+
+def test_ratios_of_estimates_that_go_together_are_fiellers() -> None:
+    c, (e, o), (s, t), rho = 2.3, (3.0, 4.0), (0.4, 0.5), 0.6
+    one, other = (Side(np.array([m]), np.array([m - c * v]), np.array([m + c * v])) for m, v in ((e, s), (o, t)))
+    found = ratio(one, other, correlation=rho)
+    for end in (float(found.lower[0]), float(found.upper[0])):  # where the difference e − r o is c errors from zero
+        error = math.sqrt(s**2 + (end * t) ** 2 - 2 * end * rho * s * t)
+        assert abs(e - end * o) == pytest.approx(c * error)
+    apart = difference(one, other, correlation=rho)
+    half = c * math.sqrt(s**2 + t**2 - 2 * rho * s * t)
+    assert float(apart.upper[0] - apart.value[0]) == pytest.approx(half)
     far = ratio(Side(*np.array([[3.0], [2.0], [4.0]])), Side(*np.array([[1.0], [-0.5], [2.5]])))
     assert far.upper[0] == np.inf
     assert 0 < far.lower[0] < 2

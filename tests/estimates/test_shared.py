@@ -60,8 +60,8 @@ def test_order_shift_scale_and_what_is_common_do_not_change_p(
 def test_equal_correlations_are_independent_groups_with_smaller_errors() -> None:
     rng = np.random.default_rng(3)
     theta, se = rng.standard_normal(12) * 3, rng.uniform(0.5, 2, 12)
-    alone = fl.cluster(fl.Estimates(theta, se))
-    shared = fl.cluster(fl.Estimates(theta, None, covariance=np.diag(se**2) + 0.7))
+    alone: Any = fl.cluster(fl.Estimates(theta, se))
+    shared: Any = fl.cluster(fl.Estimates(theta, None, covariance=np.diag(se**2) + 0.7))
     assert shared.pvalue == pytest.approx(alone.pvalue, rel=1e-9)
     assert shared.labels.tolist() == alone.labels.tolist()
     for one, other in zip(alone.clusters, shared.clusters, strict=True):
@@ -123,7 +123,7 @@ def test_every_guarantee_takes_a_covariance() -> None:
         assert fl.cluster(effects, guarantee=guarantee).n_clusters == 2, guarantee
     assert fl.cluster(effects, tolerance=1.0).n_clusters == 2
     assert 0 < fl.power(effects, runs=40).smallest < 20
-    found = fl.cluster(effects)
+    found: Any = fl.cluster(effects)
     assert fl.confirm(found, effects).verdict == "confirmed"
     again = found.groups.estimates.subset(np.arange(6) < 4)
     np.testing.assert_array_equal(again.covariance, matrix[:4, :4])
@@ -163,7 +163,8 @@ def test_three_groups_have_the_effects_of_the_fit_and_its_covariance() -> None:
     data = rows()
     each = smf.ols("y ~ C(g) + C(g):t", data).fit(cov_type="HC3")
     coded = smf.ols("y ~ C(g) * t", data).fit(cov_type="HC3")
-    one, other = (fl.Estimates.from_fit(fit, treatment="t") for fit in (each, coded))
+    one: Any = fl.Estimates.from_fit(each, treatment="t")
+    other: Any = fl.Estimates.from_fit(coded, treatment="t")
     np.testing.assert_allclose(one.theta, other.theta)
     np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-12)
     names = [f"C(g)[{level}]:t" for level in "abc"]

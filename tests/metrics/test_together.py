@@ -114,9 +114,9 @@ def test_units_of_one_group_each_are_as_before() -> None:
 def test_every_engine_finds_the_same_covariance(engine: str, tmp_path: Path) -> None:
     frame = two_arms()
     metric = fl.lift("y", variant="arm", control="A", unit="user", overlap="covariance")
-    expected = fl.measure(frame, "device", metric).estimates
+    expected: Any = fl.measure(frame, "device", metric).estimates
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    found = fl.measure(in_engine(table, engine, tmp_path, None), "device", metric).estimates
+    found: Any = fl.measure(in_engine(table, engine, tmp_path, None), "device", metric).estimates
     np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-9)
 
 

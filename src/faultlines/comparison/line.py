@@ -375,7 +375,7 @@ def line_tops(means: FloatArray, weights: FloatArray, kind: int, epsilon: float 
 
 
 def _blocks(
-    scale: FloatArray, dof: FloatArray | None, seed: int, best: bool, between: FloatArray | None
+    scale: FloatArray, dof: FloatArray | None, seed: int, best: bool, between: FloatArray | None = None
 ) -> tuple[int, Callable[[int, int], FloatArray]]:
     """Draws in a block, and the function that makes one: top merge (or best cut) over squared length of each draw."""
     rows = max(1, min(512, BLOCK // scale.size))

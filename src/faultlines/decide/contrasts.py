@@ -53,7 +53,7 @@ class Interval(NamedTuple):
     upper: FloatArray
 
 
-def difference(one: Side, other: Side, correlation: FloatArray | float = 0.0) -> Interval:
+def difference(one: Side, other: Side, *, correlation: FloatArray | float = 0.0) -> Interval:
     """One less the other, given how both go together."""
     value = one.value - other.value
     down, up = one.value - one.lower, one.upper - one.value
@@ -65,7 +65,7 @@ def difference(one: Side, other: Side, correlation: FloatArray | float = 0.0) ->
     )
 
 
-def ratio(one: Side, other: Side, correlation: FloatArray | float = 0.0) -> Interval:
+def ratio(one: Side, other: Side, *, correlation: FloatArray | float = 0.0) -> Interval:
     """One over the other, which is not below zero; an end that is not known is 0 or infinite.
 
     The lower end is where one − r · other, with its own interval, could be zero: r solves
@@ -168,17 +168,17 @@ class OneEffect:
         side, rest, together = self.side(tail), self.rest(tail), self._with_rest()
         left = of_others(self.share)
         if not as_ratio:
-            return Interval(*(left * part for part in difference(side, rest, together)))
+            return Interval(*(left * part for part in difference(side, rest, correlation=together)))
         own = 1 - left
         with np.errstate(divide="ignore"):  # over the overall, which has the group in it: at most 1/share
-            return Interval(*(1 / (own + left / part) for part in ratio(side, rest, together)))
+            return Interval(*(1 / (own + left / part) for part in ratio(side, rest, correlation=together)))
 
     def against_group(self, place: int, tail: float, *, as_ratio: bool) -> Interval:
         """Every group against one of them."""
         side = self.side(tail)
         other = Side(*(array[place : place + 1] for array in side))
         together = 0.0 if self.correlation is None else self.correlation[place]
-        return ratio(side, other, together) if as_ratio else difference(side, other, together)
+        return (ratio if as_ratio else difference)(side, other, correlation=together)
 
     def pairs(self, tail: float, *, as_ratio: bool) -> Iterator[tuple[IntArray, Interval]]:
         """Some groups at a time, each against every other: intervals (r, K), and nothing is known of one itself."""
@@ -187,7 +187,7 @@ class OneEffect:
         for start in range(0, groups, some):
             places = np.arange(start, min(start + some, groups))
             together = 0.0 if self.correlation is None else self.correlation[places]
-            yield places, (ratio if as_ratio else difference)(side.of(places), side, together)
+            yield places, (ratio if as_ratio else difference)(side.of(places), side, correlation=together)
 
 
 def effects_of(estimates: Estimates, share: FloatArray) -> list[OneEffect]:

@@ -58,7 +58,7 @@ class Entry:
 
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
-_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight")
+_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap")
 _RATE = ("threshold", "positive", "weight")
 
 _ENTRIES = (

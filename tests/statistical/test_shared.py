@@ -1,0 +1,157 @@
+"""Groups that share data: false claims, coverage and certificates with covariances of many kinds, and from rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from faultlines.comparison.choose import one_effect
+from faultlines.guarantees import joint
+
+pytestmark = pytest.mark.statistical
+
+
+def covariance(kind: str, groups: int, rng: np.random.Generator) -> Any:
+    """Correlations of a kind, with equal or unequal standard errors."""
+    name, _, size = kind.partition(" ")
+    place, errors = np.arange(groups), np.exp(0.5 * rng.standard_normal(groups))
+    if name == "equal":
+        value = -0.5 / (groups - 1) if size == "negative" else float(size)
+        made = np.full((groups, groups), value)
+        np.fill_diagonal(made, 1.0)
+        return made
+    if name == "uneven":
+        made = np.full((groups, groups), float(size))
+        np.fill_diagonal(made, 1.0)
+    elif name == "neighbours":
+        return float(size) ** np.abs(place[:, None] - place)
+    elif name == "blocks":
+        block = place // max(2, groups // 4)
+        made = np.where(block[:, None] == block, float(size), 0.0)
+        np.fill_diagonal(made, 1.0)
+    else:
+        root = rng.standard_normal((groups, groups + 5))
+        return root @ root.T / groups
+    return made * errors[:, None] * errors
+
+
+KINDS = ["equal negative", "equal 0.9", "uneven 0.5", "neighbours 0.9", "neighbours -0.5", "blocks 0.9", "any"]
+
+
+def within(share: float, runs: int, level: float = 0.05, sigmas: float = 3.5) -> bool:
+    return share <= level + sigmas * math.sqrt(level * (1 - level) / runs)
+
+
+@pytest.mark.parametrize("groups", [5, 21, 102])
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_claims_with_covariances(kind: str, groups: int) -> None:
+    """1,500 null data sets each, 500 with 102 groups; within error of α at .05 and at .2, from both sides."""
+    rng, runs = np.random.default_rng([groups, KINDS.index(kind)]), 1500 if groups < 100 else 500
+    matrix = covariance(kind, groups, rng)
+    root, p = np.linalg.cholesky(matrix), np.empty(runs)
+    for i in range(runs):
+        estimates = fl.Estimates(root @ rng.standard_normal(groups), None, covariance=matrix)
+        p[i] = np.exp(joint.Tests(joint.effects_of(one_effect(estimates)), None, i).of(np.arange(groups)).log_p)
+    for level in (0.05, 0.2):
+        share, error = float(np.mean(p <= level)), math.sqrt(level * (1 - level) / runs)
+        print(f"false claims, K={groups}, {kind}: {share:.3f} at {level} ({runs} runs, error {error:.3f})")
+        assert abs(share - level) <= 3.5 * error
+
+
+def test_false_claims_with_estimated_covariances() -> None:
+    """A factor that is estimated on 10 degrees of freedom: F, not χ²; 2,000 runs."""
+    rng, runs, groups = np.random.default_rng(4), 2000, 8
+    matrix = covariance("any", groups, rng)
+    root, claims = np.linalg.cholesky(matrix), 0
+    for i in range(runs):
+        factor = rng.chisquare(10) / 10
+        estimates = fl.Estimates(root @ rng.standard_normal(groups), None, dof=10, covariance=factor * matrix)
+        claims += joint.Tests(joint.effects_of(one_effect(estimates)), None, i).of(np.arange(groups)).log_p <= np.log(
+            0.05
+        )
+    print(f"false claims, a factor on 10 degrees of freedom: {claims / runs:.3f} ({runs} runs)")
+    assert abs(claims / runs - 0.05) <= 3.5 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@pytest.mark.parametrize("kind", ["equal 0.9", "uneven 0.5", "neighbours 0.9", "blocks 0.9"])
+def test_coverage_with_covariances(kind: str) -> None:
+    """20 groups in two clusters 6 standard errors apart, 300 runs: levels, any cluster, shrunken effects, groups."""
+    rng, runs, groups = np.random.default_rng(7), 300, 20
+    matrix = covariance(kind, groups, rng)
+    root = np.linalg.cholesky(matrix)
+    truth = np.where(np.arange(groups) < 10, 0.0, 6 * float(np.median(np.sqrt(np.diag(matrix)))))
+    hits: dict[str, list[float]] = {"levels": [], "simultaneous": [], "shrunken": [], "certificate": []}
+    for i in range(runs):
+        found: Any = fl.cluster(
+            fl.Estimates(truth + root @ rng.standard_normal(groups), None, covariance=matrix), seed=i
+        )
+        if found.n_clusters == 2:
+            for cluster, level in zip(found.clusters, np.unique(truth), strict=True):
+                hits["levels"].append(cluster.ci[0] <= level <= cluster.ci[1])
+        of_clusters = []
+        for number, cluster in enumerate(found.clusters, start=1):
+            mine = found.labels == number
+            weight = found.groups.estimates.own[mine, 0] ** -2.0
+            mean = float(np.average(truth[mine], weights=weight))
+            of_clusters.append(cluster.simultaneous_ci[0] <= mean <= cluster.simultaneous_ci[1])
+        hits["simultaneous"].append(all(of_clusters))
+        belief = found.belief
+        hits["shrunken"].append(float(np.mean((belief.lower[:, 0] <= truth) & (truth <= belief.upper[:, 0]))))
+        signed = fl.certify(found.groups.estimates, gap=1.0, seed=i)
+        away = truth - np.average(truth, weights=found.groups.estimates.own[:, 0] ** -2.0)
+        ends = [(one.lower, one.upper) for one in signed.groups]
+        hits["certificate"].append(all(low <= a <= high for (low, high), a in zip(ends, away, strict=True)))
+    for name, several in hits.items():
+        share, error = float(np.mean(several)), math.sqrt(0.05 * 0.95 / runs)
+        print(f"coverage of {name}, {kind}: {share:.3f} ({len(several)} intervals)")
+        assert share >= 0.95 - (3.5 * error if name != "shrunken" else 0.06)
+
+
+def shared_rows(rng: np.random.Generator, users: int, groups: int, spread: float) -> pd.DataFrame:
+    """Users with four rows in any of the groups, two arms by user, nothing that differs between groups."""
+    user = np.repeat(np.arange(users), 4)
+    arm = rng.integers(0, 2, users)[user]
+    value = spread * rng.gamma(1.0, 1.0, users)[user] + rng.gamma(1.0, 1.0, user.size)
+    return pd.DataFrame({"user": user, "arm": arm, "group": rng.integers(0, groups, user.size), "y": value})
+
+
+@pytest.mark.parametrize("groups", [3, 8])
+def test_false_claims_from_rows_of_users_in_several_groups(groups: int) -> None:
+    """Skewed values, 300 runs each; and that rows taken as independent have errors of the wrong size."""
+    runs, claims, ratios = 300, 0, []
+    metric = fl.difference("y", variant="arm", control=0, unit="user", overlap="covariance")
+    plain = fl.difference("y", variant="arm", control=0)
+    for i in range(runs):
+        frame = shared_rows(np.random.default_rng([groups, i]), 600, groups, 3.0)
+        found = fl.cluster(frame, "group", metric, seed=i)
+        claims += found.n_clusters > 1
+        if i < 20:
+            ratios.append(np.median(fl.measure(frame, "group", plain).estimates.theta))
+    print(f"false claims from rows, {groups} groups share users: {claims / runs:.3f} ({runs} runs)")
+    assert within(claims / runs, runs, level=0.05, sigmas=3.5)
+
+
+def test_false_claims_of_several_treatments() -> None:
+    """Four treatments with one control in each of five groups, 400 runs; one against χ² as if independent."""
+    rng, runs, claims, naive = np.random.default_rng(3), 400, 0, 0
+    metric = fl.difference("y", variant="arm", control=0, treatment="*")
+    for i in range(runs):
+        frame = pd.DataFrame({
+            "arm": rng.choice(5, 3000, p=[0.2, 0.2, 0.2, 0.2, 0.2]),
+            "group": rng.integers(0, 5, 3000),
+            "y": rng.gamma(1.0, 1.0, 3000),
+        })  # fmt: skip
+        found: Any = fl.cluster(frame, "group", metric, seed=i)
+        claims += found.n_clusters > 1
+        estimates = found.groups.estimates
+        alone = fl.Estimates(estimates.values[:, 0], estimates.se, estimates.labels, dof=estimates.dof)
+        naive += fl.cluster(alone, seed=i).n_clusters > 1
+    print(
+        f"false claims, four treatments and one control: {claims / runs:.3f}, taken as independent {naive / runs:.3f}"
+    )
+    assert within(claims / runs, runs)
