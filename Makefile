@@ -1,9 +1,11 @@
 # Everything sets itself up: `make demo` and `make test` work in a fresh clone with Python ≥ 3.11 and a C compiler.
 PYTHON ?= python3
 BIN := .venv/bin
-BUILT_FROM := pyproject.toml src/faultlines/comparison/kernels.pyx
+BUILT_FROM := pyproject.toml setup.py src/faultlines/comparison/kernels.pyx
+# What an earlier build left would be imported before what is built now, if it was made for one version of Python.
+COMPILED := src/faultlines/comparison/kernels.*.so src/faultlines/comparison/kernels.*.pyd
 
-.PHONY: demo test lint types unit stats bench paper field pictures clean
+.PHONY: demo test lint types unit stats bench paper field pictures wheel clean
 
 demo: .venv/ready
 	$(BIN)/faultlines demo
@@ -41,8 +43,13 @@ field: .venv/ready-dev
 pictures: .venv/ready-dev
 	$(BIN)/python docs/pictures.py
 
+# An sdist, and built from it a wheel for every Python from 3.11 on, into dist/.
+wheel: .venv/ready-dev
+	rm -rf dist
+	$(BIN)/python -m build
+
 clean:
-	rm -rf .venv .venv-paper build *.egg-info src/*.egg-info src/faultlines/comparison/kernels.c src/faultlines/comparison/*.so
+	rm -rf .venv .venv-paper build dist *.egg-info src/*.egg-info src/faultlines/comparison/kernels.c $(COMPILED)
 
 .venv/pip: Makefile
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "faultlines needs Python 3.11 or newer")'
@@ -50,10 +57,12 @@ clean:
 	touch $@
 
 .venv/ready: .venv/pip $(BUILT_FROM)
+	rm -f $(COMPILED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
 .venv/ready-dev: .venv/pip $(BUILT_FROM)
+	rm -f $(COMPILED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@ .venv/ready
 
