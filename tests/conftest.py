@@ -1,4 +1,4 @@
-"""The order of the tests: those with Spark first, then the wheel, so that other cores have work as long as they take."""
+"""The order of the tests: those with Spark first, then the wheel, so that other cores have work meanwhile."""
 
 from __future__ import annotations
 
