@@ -5,7 +5,7 @@ BUILT_FROM := pyproject.toml setup.py src/faultlines/comparison/kernels.pyx
 # What an earlier build left would be imported before what is built now, if it was made for one version of Python.
 COMPILED := src/faultlines/comparison/kernels.*.so src/faultlines/comparison/kernels.*.pyd
 
-.PHONY: demo test lint types unit stats bench paper field pictures wheel clean
+.PHONY: demo test lint types unit stats bench paper field pictures wheel coverage lowest clean
 
 demo: .venv/ready
 	$(BIN)/faultlines demo
@@ -22,6 +22,14 @@ types: .venv/ready-dev
 # On all cores, a file at a time, so that Spark starts once; in order, so that it starts first.
 unit: .venv/ready-dev
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# The same, with the share of lines that tests reach; fails below the floor in pyproject.toml.
+coverage: .venv/ready-dev
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term
+
+# Tests of what users touch, with the oldest releases of our dependencies that pyproject.toml allows.
+lowest: .venv-lowest/ready
+	.venv-lowest/bin/pytest $(LOWEST)
 
 # Monte Carlo studies behind every statistical claim: some minutes.
 stats: .venv/ready-dev
