@@ -93,15 +93,30 @@ class Clustering(Finding, Tabular):
         return columns_of(self._summary, rows)
 
     def summary(self) -> dict[str, Any]:
-        """The whole result as plain data."""
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
         return written.plain_data(self._summary)
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The whole result: verdict, clusters, groups, what was left out, the path over α, how it was computed."""
+        """The whole result: verdict, clusters, groups, what was left out, the path over α, how it was computed.
+
+        Args:
+            indent: How many spaces a level is indented by; None for one line.
+
+        Returns:
+            The text of the JSON.
+        """
         return json_text(self.summary(), indent)
 
     def to_markdown(self) -> str:
-        """Verdict, table of clusters and what was left out, as Markdown."""
+        """Verdict, table of clusters and what was left out, as Markdown.
+
+        Returns:
+            The text, for an issue, a wiki or a chat.
+        """
         return written.markdown(self._summary)
 
     # ------------------------------------------------------------------------------------------------ back to rows
@@ -125,6 +140,12 @@ class Clustering(Finding, Tabular):
 
         Raises:
             InputError: If none of its groups was clustered, or a key reads like several groups.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> found = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+            >>> found.assign(pl.DataFrame({"group": ["b", "a", "new"]}))["cluster"].to_list()
+            [2, 1, None]
         """
 
         def clusters(groups: Sequence[Key], _: Sequence[float]) -> list[float]:
@@ -231,6 +252,11 @@ class Clustering(Finding, Tabular):
 
         Raises:
             InputError: If the extra ``report`` is not installed, or there is nothing to draw.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.plot().save("lifts.svg")
         """
         need_report("plot()")
         from faultlines.show.chart import plot
@@ -270,6 +296,11 @@ class Clustering(Finding, Tabular):
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.report("lifts.html", title="Onboarding, March", adverse="low")
         """
         need_report("report()")
         if not isinstance(also, list | tuple) or not all(isinstance(one, Clustering) for one in also):
@@ -456,6 +487,12 @@ def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
 
     Raises:
         InputError: If `alpha` does not lie between 0 and 1.
+
+    Example:
+        >>> import faultlines as fl
+        >>> first, second = fl.simulate.planted([0, 4], [5, 5]).estimates, fl.simulate.null(10).estimates
+        >>> [one.n_clusters for one in fl.holm([fl.cluster(first), fl.cluster(second)], 0.05)]
+        [2, 1]
     """
     if not isinstance(found, list | tuple) or not all(isinstance(one, Clustering) for one in found) or not found:
         raise InputError(f"found={shorten(found)}", "is not a list of results", "Give what fl.cluster returns.")

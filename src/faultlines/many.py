@@ -46,6 +46,14 @@ class Many(Tabular):
         alpha: The level over all of them, of adjusted p and of intervals.
         correction: ``"holm"``: the chance of any false claim is α. ``"bh"``: of the experiments with claims, a share
             of α is false on average (for independent experiments).
+
+    Example:
+        >>> import faultlines as fl
+        >>> tests = {"new button": fl.simulate.planted([0, 4], [5, 5]).estimates, "new font": fl.simulate.null(10).estimates}
+        >>> many = fl.cluster_many(tests)
+        >>> many.rejected, many["new button"].n_clusters
+        (('new button',), 2)
+        >>> many.report("experiments.html")
     """
 
     names: tuple[str, ...]
@@ -80,7 +88,11 @@ class Many(Tabular):
         return tuple(self.names[i] for i in found[np.argsort(self.log_pvalues[found], kind="stable")])
 
     def report(self, path: str | PathLike[str]) -> None:
-        """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`."""
+        """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`.
+
+        Args:
+            path: Where to, such as ``"experiments.html"``.
+        """
         need_report("report()")
         first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
         names = [self.names[i] for i in first]

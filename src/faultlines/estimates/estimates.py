@@ -54,6 +54,13 @@ class Excluded:
         events: Of a rate, how many of `n` it is about.
         lower: Lower end of its 95% interval; of a rate, the exact one of Clopper and Pearson.
         upper: Upper end.
+
+    Example:
+        >>> import faultlines as fl
+        >>> small = fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 2.5], ["DE", "FR", "IS"], [900, 800, 9])
+        >>> left_out = fl.cluster(small, min_size=100).excluded[0]
+        >>> left_out.label, left_out.reason
+        ('IS', 'fewer than 100 in the group')
     """
 
     label: Label

@@ -256,7 +256,16 @@ class Metric:
         )
 
     def columns(self) -> dict[str, str]:
-        """Every column the metric reads, by the name of the parameter that named it."""
+        """Every column the metric reads, by the name of the parameter that named it.
+
+        Returns:
+            Parameter → column.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.lift("spend", variant="arm", control="A").columns()
+            {'value': 'spend', 'variant': 'arm'}
+        """
         named = {wanted.parameter or role: wanted.column for role, wanted in self.inputs.items()}
         named |= {"variant": self.arms.column} if self.arms else {}
         named |= {"unit": self.unit} if self.unit else {}
