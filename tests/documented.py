@@ -127,7 +127,7 @@ def parameters(name: Name) -> list[str]:
     """What a caller gives, or what a value holds."""
     if name.is_property:
         return []
-    if is_dataclass(name.value) and isinstance(name.value, type):
+    if is_dataclass(name.value) and name.value.__dataclass_params__.init:  # type: ignore[attr-defined]
         return [field.name for field in fields(name.value) if field.name[0] != "_"]
     given = inspect.signature(name.value if inspect.isclass(name.value) else name.function).parameters
     return [key for key in given if key not in {"self", "cls"} and key[0] != "_"]
@@ -151,7 +151,8 @@ def shown(name: Name) -> bool:
         return True
     if name.owner is None:
         return False
-    code = " ".join(one.source for one in doctest.DocTestParser().get_examples(inspect.cleandoc(name.owner.__doc__ or "")))
+    examples = doctest.DocTestParser().get_examples(inspect.cleandoc(name.owner.__doc__ or ""))
+    code = " ".join(one.source for one in examples)
     return re.search(rf"\.{name.path.rpartition('.')[2]}\b", code) is not None
 
 

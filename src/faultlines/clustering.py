@@ -49,6 +49,39 @@ class Clustering(Finding, Tabular):
     """The clusters that really differ, and how sure that is: what `fl.cluster` returns.
 
     It prints itself, shows itself in a notebook, and leaves as data, picture or page. See `Finding` for its attributes.
+
+    Attributes:
+        judged: What the guarantee says about the groups: a path of partitions, each with its p.
+        guarantee: What those p rest on.
+        alpha: Level of significance: the chance of a false claim that was accepted.
+        refine: Whether groups at a border were moved to the cluster of nearest estimate.
+        excluded: Groups left out, each with its reason.
+        dropped: Reason → number of rows left out.
+        by: What the groups are, for other rows.
+        labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
+        clusters: The clusters, in that same order; each a `Cluster`.
+        readout: The moments behind the estimates, where rows were given.
+        adjustment: How p are adjusted, where this is one of several results that were corrected for their number.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.simulate.onboarding().estimates)
+        >>> found.rejected, found.n_clusters, found.pvalue < 1e-10, found.labels[:4].tolist()
+        (True, 3, True, [1, 1, 1, 1])
+        >>> found.verdict
+        '3 clusters of 40 groups by country differ in lift of returning users (p < 1e-10, calibrated, α = 0.05).'
+        >>> [round(one.estimate, 3) for one in found.clusters], round(found.overall.observed, 3)
+        ([-0.066, 0.019, 0.079], 0.011)
+        >>> found.pvalue == found.pvalue_adj, bool(found.log_pvalue == found.log_pvalue_adj < -20)
+        (True, True)
+        >>> found.tolerance, found.unseen
+        (0.0, ())
+        >>> len(found.estimates.theta), len(found.groups), len(found.hierarchy.heights), len(found.population.keys)
+        (40, 40, 39, 40)
+        >>> bool(found.claims.log_pvalue == found.log_pvalue), len(found.fingerprint), found.belief.membership.shape
+        (True, 16, (40,))
+        >>> found.summary()["alpha"], len(found.to_json()) > 1000, len(found.to_markdown()) > 100
+        (0.05, True, True)
     """
 
     @cached_property

@@ -46,13 +46,15 @@ class Many(Tabular):
         alpha: The level over all of them, of adjusted p and of intervals.
         correction: ``"holm"``: the chance of any false claim is α. ``"bh"``: of the experiments with claims, a share
             of α is false on average (for independent experiments).
+        guarantee: What the p rest on.
+        refine: Whether groups at a border were moved to the cluster of nearest estimate.
 
     Example:
         >>> import faultlines as fl
-        >>> tests = {"new button": fl.simulate.planted([0, 4], [5, 5]).estimates, "new font": fl.simulate.null(10).estimates}
-        >>> many = fl.cluster_many(tests)
-        >>> many.rejected, many["new button"].n_clusters
-        (('new button',), 2)
+        >>> button, font = fl.simulate.planted([0, 4], [5, 5]), fl.simulate.null(10)
+        >>> many = fl.cluster_many({"button": button.estimates, "font": font.estimates})
+        >>> many.rejected, many["button"].n_clusters
+        (('button',), 2)
         >>> many.report("experiments.html")
     """
 

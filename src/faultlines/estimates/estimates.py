@@ -109,8 +109,11 @@ class Estimates:
 
     Example:
         >>> import faultlines as fl
-        >>> fl.Estimates([0.02, 0.09], [0.01, 0.01], ["DE", "IN"])
-        Estimates(2 groups by group, θ from 0.02 to 0.09)
+        >>> lifts = fl.Estimates([0.02, 0.03, -0.1], [0.01, 0.02, 0.01], labels=["DE", "FR", "IN"])
+        >>> len(lifts), lifts.dims, lifts.labels, lifts.theta.tolist(), lifts.se.tolist()
+        (3, 1, ('DE', 'FR', 'IN'), [0.02, 0.03, -0.1], [0.01, 0.02, 0.01])
+        >>> lifts.natural.tolist(), lifts.scales[0].name, lifts.covariances.shape
+        ([0.02, 0.03, -0.1], 'identity', (3, 1, 1))
     """
 
     values: FloatArray  # (K, d), on the scale that is compared on
@@ -221,6 +224,12 @@ class Estimates:
 
         Raises:
             InputError: If a column is missing, is not numeric, or a group occurs twice.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> table = pl.DataFrame({"country": ["DE", "IN"], "lift": [0.02, -0.1], "se": [0.01, 0.01]})
+            >>> fl.Estimates.from_frame(table, by="country", estimate="lift", se="se").labels
+            ('DE', 'IN')
         """
         if not isinstance(by, str | list | tuple) or not by:
             raise InputError(f"by={shorten(by)}", "names no column", "Name the column that holds the groups.")
@@ -322,7 +331,23 @@ class Estimates:
         return labels_of(self.keys)
 
     def intervals(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """The ends of every group's own interval at the level 1 − α, as people read them, in the shape of `theta`."""
+        """The ends of every group's own interval at the level 1 − α, as people read them, in the shape of `theta`.
+
+        Args:
+            alpha: One less the level of each interval.
+
+        Returns:
+            The lower and the upper ends.
+
+        Raises:
+            InputError: If `alpha` does not lie between 0 and 1.
+
+        Example:
+            >>> import faultlines as fl
+            >>> lower, upper = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"]).intervals(0.05)
+            >>> lower.round(3).tolist(), upper.round(3).tolist()
+            ([0.0, -0.12], [0.04, -0.08])
+        """
         lower, upper = self.interval_ends(checks.alpha(alpha))
         return self._plain(lower), self._plain(upper)
 
@@ -366,22 +391,73 @@ class Estimates:
         return scale_of_each(self.scale, self.dims)
 
     def readable(self, values: FloatArray) -> FloatArray:
-        """Values on the scales, (…, d), as people read them."""
+        """Values on the scales, (…, d), as people read them.
+
+        Args:
+            values: The values.
+
+        Returns:
+            The same, on the scales of the metrics.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).readable(np.array([[0.5]])).tolist()
+            [[0.5]]
+        """
         return np.stack([scale.natural(values[..., i]) for i, scale in enumerate(self.scales)], axis=-1)
 
     def readable_errors(self, values: FloatArray, errors: FloatArray) -> FloatArray:
-        """Standard errors of values on the scales, (…, d), as people read them (delta method)."""
+        """Standard errors of values on the scales, (…, d), as people read them (delta method).
+
+        Args:
+            values: The values.
+            errors: Their standard errors on the scales.
+
+        Returns:
+            Standard errors of what people read.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).readable_errors(np.array([[0.5]]), np.array([[0.1]])).tolist()
+            [[0.1]]
+        """
         slopes = [scale.slope(values[..., i]) for i, scale in enumerate(self.scales)]
         return np.asarray(errors * np.stack(slopes, axis=-1))
 
     def interval_ends(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """The same as (K, d) arrays."""
+        """The same as (K, d) arrays.
+
+        Args:
+            alpha: One less the level of each interval.
+
+        Returns:
+            The lower and the upper ends.
+
+        Example:
+            >>> import faultlines as fl
+            >>> lower, upper = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"]).interval_ends(0.05)
+            >>> lower.shape, upper.shape
+            ((2, 1), (2, 1))
+        """
         reach = np.asarray(-ndtri(alpha / 2) if self.dof is None else -stdtrit(self.dof, alpha / 2)).reshape(-1, 1)
         lower, upper = (self.readable(self.given + side * reach * self.errors) for side in (-1, 1))
         return np.minimum(lower, self.shown), np.maximum(upper, self.shown)
 
     def subset(self, keep: BoolArray) -> Estimates:
-        """The same estimates for the groups where `keep` is true."""
+        """The same estimates for the groups where `keep` is true.
+
+        Args:
+            keep: K truth values.
+
+        Returns:
+            The estimates of those groups.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> lifts = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"])
+            >>> lifts.subset(np.array([False, True])).labels
+            ('IN',)
+        """
         places = np.flatnonzero(keep)
         return self.changed(
             theta=self.given[places],
@@ -396,13 +472,40 @@ class Estimates:
         )
 
     def replaced(self, values: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
-        """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
+        """Other estimates of the same groups, with standard errors `spread` times as large, or other ones.
+
+        Args:
+            values: The other estimates, (K, d), on the scale that is compared on.
+            spread: How many times as large standard errors are.
+            changes: Other arguments of the constructor that change.
+
+        Returns:
+            The other estimates.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> lifts = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"])
+            >>> lifts.replaced(np.zeros((2, 1)), spread=2.0).se.tolist()
+            [0.02, 0.02]
+        """
         spread_out = {"se": self.errors * spread, "cov": None if self.cov is None else self.cov * spread**2}
         spread_out["covariance"] = None if self.covariance is None else self.covariance * spread**2
         return self.changed(theta=values, compared=None, natural=self.readable(values), **(spread_out | changes))
 
     def changed(self, **changes: Any) -> Estimates:
-        """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given."""
+        """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given.
+
+        Args:
+            changes: Arguments of the constructor.
+
+        Returns:
+            Estimates with those arguments, and all others as they are here.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).changed(labels=["DE", "IN"]).labels
+            ('DE', 'IN')
+        """
         kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "own"}
         kept |= {"theta": kept.pop("given"), "compared": kept.pop("values")}
         kept |= {"se": kept.pop("errors"), "natural": kept.pop("shown")}

@@ -44,6 +44,10 @@ class Rule(str):
     people in the cluster, the rule describes 85%. Groups are counted instead where their sizes are not known. Where
     either would be less than half, there is no rule: the text is "no short rule", and the fit is what was reached.
 
+    Args:
+        words: The text.
+        counted: What the shares are of: ``"people"`` or ``"groups"``.
+
     Attributes:
         matches: Of the people it describes, the share that is in the cluster.
         covers: Of the people in the cluster, the share it describes.

@@ -60,9 +60,9 @@ class Moments(NamedTuple):
 
     Example:
         >>> import faultlines as fl, numpy as np
-        >>> moments = fl.Moments(np.array([[9.0], [8.0]]), np.array([[[0.1]], [[0.3]]]), np.ones((2, 1, 1, 1)))
+        >>> moments = fl.Moments(np.array([[[9.0]], [[8.0]]]), np.array([[[0.1]], [[0.3]]]), np.ones((2, 1, 1, 1)))
         >>> moments.of_groups(np.array([1])).mean.tolist(), moments.of_variables([0]).n.tolist()
-        ([[[0.3]]], [[9.0], [8.0]])
+        ([[[0.3]]], [[[9.0]], [[8.0]]])
     """
 
     n: FloatArray
