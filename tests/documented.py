@@ -127,7 +127,7 @@ def parameters(name: Name) -> list[str]:
     """What a caller gives, or what a value holds."""
     if name.is_property:
         return []
-    if is_dataclass(name.value) and name.value.__dataclass_params__.init:  # type: ignore[attr-defined]
+    if is_dataclass(name.value) and getattr(name.value, "__dataclass_params__").init:  # noqa: B009
         return [field.name for field in fields(name.value) if field.name[0] != "_"]
     given = inspect.signature(name.value if inspect.isclass(name.value) else name.function).parameters
     return [key for key in given if key not in {"self", "cls"} and key[0] != "_"]

@@ -13,7 +13,8 @@ from faultlines import checks
 from faultlines.comparison.base import BLOCK, Levels, Merges, Null, Pair, generator, laid_out, largest
 from faultlines.comparison.choose import equal_effects
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.estimates import Estimates, numbers
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.given import numbers
 from faultlines.estimates.labels import labels_of, some_of
 from faultlines.progress import progress
 

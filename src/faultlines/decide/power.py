@@ -12,7 +12,8 @@ from faultlines import checks
 from faultlines.comparison.choose import equal_effects
 from faultlines.comparison.correlated import Correlated
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.estimates import Estimates, numbers, plain
+from faultlines.estimates.estimates import Estimates, plain
+from faultlines.estimates.given import numbers
 from faultlines.estimates.labels import Range, name_of
 from faultlines.guarantees.calibrated import Calibrated
 from faultlines.guarantees.choose import guarantee_of
