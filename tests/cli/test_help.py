@@ -108,7 +108,7 @@ def test_flags_in_the_documentation_are_known(warm: Warm) -> None:
     known |= {"--version", "--help"}
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for line in page.read_text(encoding="utf-8").splitlines():
-            if re.search(r"(^|\s|`)faultlines (demo|estimates|experiment|model|power|monitor)\b", line):
+            if re.search(rf"(^|\s|`)faultlines ({'|'.join(COMMANDS)})\b", line):
                 assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)) <= known, (page.name, line)
 
 
