@@ -46,7 +46,7 @@ def _cancels() -> bool:
 def _by_deviations(
     frame: nw.LazyFrame[Any], columns: list[str], keyed: list[str]
 ) -> tuple[nw.LazyFrame[Any], dict[str, Any]]:
-    """Powers of deviations from the mean of the group, in units of their spread: where the engine has nothing better."""
+    """Powers of deviations from the mean of the group, in units of their spread: where there is nothing better."""
     import narwhals as nw
 
     value = {column: nw.when(nw.col(column).abs() < _LARGEST).then(nw.col(column)) for column in columns}
