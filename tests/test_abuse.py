@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 import faultlines as fl
 from faultlines import text
 from faultlines.estimates import scales
-from faultlines.estimates.estimates import _LARGEST, _SMALLEST
+from faultlines.estimates.given import _LARGEST, _SMALLEST
 from faultlines.metrics.measure import measure_all
 from faultlines.metrics.table import METRICS
 from tests import abuse_cases, abuse_commands, abuse_rows

@@ -49,6 +49,39 @@ class Clustering(Finding, Tabular):
     """The clusters that really differ, and how sure that is: what `fl.cluster` returns.
 
     It prints itself, shows itself in a notebook, and leaves as data, picture or page. See `Finding` for its attributes.
+
+    Attributes:
+        judged: What the guarantee says about the groups: a path of partitions, each with its p.
+        guarantee: What those p rest on.
+        alpha: Level of significance: the chance of a false claim that was accepted.
+        refine: Whether groups at a border were moved to the cluster of nearest estimate.
+        excluded: Groups left out, each with its reason.
+        dropped: Reason → number of rows left out.
+        by: What the groups are, for other rows.
+        labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
+        clusters: The clusters, in that same order; each a `Cluster`.
+        readout: The moments behind the estimates, where rows were given.
+        adjustment: How p are adjusted, where this is one of several results that were corrected for their number.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.simulate.onboarding().estimates)
+        >>> found.rejected, found.n_clusters, found.pvalue < 1e-10, found.labels[:4].tolist()
+        (True, 3, True, [1, 1, 1, 1])
+        >>> found.verdict
+        '3 clusters of 40 groups by country differ in lift of returning users (p < 1e-10, calibrated, α = 0.05).'
+        >>> [round(one.estimate, 3) for one in found.clusters], round(found.overall.observed, 3)
+        ([-0.066, 0.019, 0.079], 0.011)
+        >>> found.pvalue == found.pvalue_adj, bool(found.log_pvalue == found.log_pvalue_adj < -20)
+        (True, True)
+        >>> found.tolerance, found.unseen
+        (0.0, ())
+        >>> len(found.estimates.theta), len(found.groups), len(found.hierarchy.heights), len(found.population.keys)
+        (40, 40, 39, 40)
+        >>> bool(found.claims.log_pvalue == found.log_pvalue), len(found.fingerprint), found.belief.membership.shape
+        (True, 16, (40,))
+        >>> found.summary()["alpha"], len(found.to_json()) > 1000, len(found.to_markdown()) > 100
+        (0.05, True, True)
     """
 
     @cached_property
@@ -93,15 +126,30 @@ class Clustering(Finding, Tabular):
         return columns_of(self._summary, rows)
 
     def summary(self) -> dict[str, Any]:
-        """The whole result as plain data."""
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
         return written.plain_data(self._summary)
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The whole result: verdict, clusters, groups, what was left out, the path over α, how it was computed."""
+        """The whole result: verdict, clusters, groups, what was left out, the path over α, how it was computed.
+
+        Args:
+            indent: How many spaces a level is indented by; None for one line.
+
+        Returns:
+            The text of the JSON.
+        """
         return json_text(self.summary(), indent)
 
     def to_markdown(self) -> str:
-        """Verdict, table of clusters and what was left out, as Markdown."""
+        """Verdict, table of clusters and what was left out, as Markdown.
+
+        Returns:
+            The text, for an issue, a wiki or a chat.
+        """
         return written.markdown(self._summary)
 
     # ------------------------------------------------------------------------------------------------ back to rows
@@ -125,6 +173,12 @@ class Clustering(Finding, Tabular):
 
         Raises:
             InputError: If none of its groups was clustered, or a key reads like several groups.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> found = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+            >>> found.assign(pl.DataFrame({"group": ["b", "a", "new"]}))["cluster"].to_list()
+            [2, 1, None]
         """
 
         def clusters(groups: Sequence[Key], _: Sequence[float]) -> list[float]:
@@ -231,6 +285,11 @@ class Clustering(Finding, Tabular):
 
         Raises:
             InputError: If the extra ``report`` is not installed, or there is nothing to draw.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.plot().save("lifts.svg")
         """
         need_report("plot()")
         from faultlines.show.chart import plot
@@ -270,6 +329,11 @@ class Clustering(Finding, Tabular):
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.report("lifts.html", title="Onboarding, March", adverse="low")
         """
         need_report("report()")
         if not isinstance(also, list | tuple) or not all(isinstance(one, Clustering) for one in also):
@@ -456,6 +520,12 @@ def holm(found: Sequence[Clustering], alpha: float) -> list[Clustering]:
 
     Raises:
         InputError: If `alpha` does not lie between 0 and 1.
+
+    Example:
+        >>> import faultlines as fl
+        >>> first, second = fl.simulate.planted([0, 4], [5, 5]).estimates, fl.simulate.null(10).estimates
+        >>> [one.n_clusters for one in fl.holm([fl.cluster(first), fl.cluster(second)], 0.05)]
+        [2, 1]
     """
     if not isinstance(found, list | tuple) or not all(isinstance(one, Clustering) for one in found) or not found:
         raise InputError(f"found={shorten(found)}", "is not a list of results", "Give what fl.cluster returns.")

@@ -46,6 +46,16 @@ class Many(Tabular):
         alpha: The level over all of them, of adjusted p and of intervals.
         correction: ``"holm"``: the chance of any false claim is α. ``"bh"``: of the experiments with claims, a share
             of α is false on average (for independent experiments).
+        guarantee: What the p rest on.
+        refine: Whether groups at a border were moved to the cluster of nearest estimate.
+
+    Example:
+        >>> import faultlines as fl
+        >>> button, font = fl.simulate.planted([0, 4], [5, 5]), fl.simulate.null(10)
+        >>> many = fl.cluster_many({"button": button.estimates, "font": font.estimates})
+        >>> many.rejected, many["button"].n_clusters
+        (('button',), 2)
+        >>> many.report("experiments.html")
     """
 
     names: tuple[str, ...]
@@ -80,7 +90,11 @@ class Many(Tabular):
         return tuple(self.names[i] for i in found[np.argsort(self.log_pvalues[found], kind="stable")])
 
     def report(self, path: str | PathLike[str]) -> None:
-        """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`."""
+        """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`.
+
+        Args:
+            path: Where to, such as ``"experiments.html"``.
+        """
         need_report("report()")
         first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
         names = [self.names[i] for i in first]

@@ -30,6 +30,12 @@ class Simulated:
         estimates: What an analyst would see.
         effects: The true effect of each group.
         truth: The true cluster of each group, 1 … m from the lowest to the highest effect.
+
+    Example:
+        >>> import faultlines as fl
+        >>> made = fl.simulate.planted([0, 4], [2, 3])
+        >>> made.effects.tolist(), made.truth.tolist(), len(made.estimates)
+        ([0.0, 0.0, 4.0, 4.0, 4.0], [1, 1, 2, 2, 2], 5)
     """
 
     estimates: Estimates
@@ -38,7 +44,24 @@ class Simulated:
 
 
 def standard_errors(groups: int, profile: Profile, rng: np.random.Generator) -> FloatArray:
-    """Standard errors as unequal as group sizes are: all 1, lognormal with σ = 1, or sizes that fall like 1/rank."""
+    """Standard errors as unequal as group sizes are: all 1, lognormal with σ = 1, or sizes that fall like 1/rank.
+
+    Args:
+        groups: How many.
+        profile: ``"equal"``, ``"lognormal"`` or ``"zipf"``.
+        rng: Random numbers, for the lognormal ones.
+
+    Returns:
+        The standard errors.
+
+    Raises:
+        InputError: If there is no such profile, or no group.
+
+    Example:
+        >>> import faultlines as fl, numpy as np
+        >>> fl.simulate.standard_errors(4, "zipf", np.random.default_rng(0)).round(2).tolist()
+        [1.0, 1.41, 1.73, 2.0]
+    """
     groups = _count("groups", groups)
     checks.choice("profile", profile, ("equal", "lognormal", "zipf"), "Use 'equal', 'lognormal' or 'zipf'.")
     if profile == "equal":
@@ -81,6 +104,24 @@ def planted(
     """Clusters of the given sizes with the given true effects (in units of a typical standard error).
 
     With `dof`, the standard errors an analyst sees are estimated with that many degrees of freedom.
+
+    Args:
+        effects: The true effect of each cluster.
+        sizes: How many groups each has.
+        profile: How unequal standard errors are; see `standard_errors`.
+        dof: Degrees of freedom behind them; None where they are known.
+        seed: Of the noise; or a generator.
+
+    Returns:
+        The estimates with the truth.
+
+    Raises:
+        InputError: If sizes and effects do not go together, or something is no number.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.cluster(fl.simulate.planted([0, 4], [10, 10]).estimates).n_clusters
+        2
     """
     each = [
         checks.number("effects", e, "must be a number", "Use for example 0.5.") for e in _values("effects", effects)
@@ -104,7 +145,22 @@ def planted(
 def null(
     groups: int, *, profile: Profile = "equal", dof: float | None = None, seed: int | np.random.Generator = 0
 ) -> Simulated:
-    """Groups that are all alike: whatever is found here is a false claim."""
+    """Groups that are all alike: whatever is found here is a false claim.
+
+    Args:
+        groups: How many.
+        profile: How unequal standard errors are; see `standard_errors`.
+        dof: Degrees of freedom behind them; None where they are known.
+        seed: Of the noise; or a generator.
+
+    Returns:
+        The estimates with the truth.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.cluster(fl.simulate.null(20).estimates).rejected
+        False
+    """
     return planted([0.0], [_count("groups", groups)], profile=profile, dof=dof, seed=seed)
 
 
@@ -113,6 +169,21 @@ def asia_africa(mu: float, *, seed: int | np.random.Generator = 0) -> Simulated:
 
     In every country 100 people have the control, drawn from N(0, 0.1), and 100 the treatment, N(∓μ, 0.1); 0.1 is a
     variance. Estimates are differences of means with their usual standard errors (section 7.1 of the paper).
+
+    Args:
+        mu: Half the difference between the continents.
+        seed: Of the noise; or a generator.
+
+    Returns:
+        The estimates with the truth.
+
+    Raises:
+        InputError: If `mu` is not a number.
+
+    Example:
+        >>> import faultlines as fl
+        >>> [len(one.members) for one in fl.cluster(fl.simulate.asia_africa(0.3).estimates).clusters]
+        [48, 54]
     """
     mu = checks.number("mu", mu, "must be a number", "Use for example mu=0.2.")
     rng = _generator(seed)
@@ -134,6 +205,17 @@ def onboarding(seed: int | np.random.Generator = 0) -> Simulated:
     New users see the old or the new onboarding. In most countries the new one lifts the share of users with a session
     after the email by 2%; in nine it does harm (−6%), in ten it does a great deal of good (+9%). Countries are as
     unequal in size as markets are.
+
+    Args:
+        seed: Of the noise; or a generator.
+
+    Returns:
+        The estimates with the truth.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.simulate.onboarding().estimates.measure
+        'lift of returning users'
     """
     rng = _generator(seed)
     lifts = {"harmed": -0.06, "typical": 0.02, "delighted": 0.09}

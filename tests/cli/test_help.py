@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from faultlines.cli.commands import app
 from faultlines.guarantees.choose import GUARANTEES
 from faultlines.metrics.table import METRICS, of_family
 from tests.cli.running import Warm, run
 
-COMMANDS = ["demo", "estimates", "experiment", "model", "power", "monitor"]
+APP: Any = typer.main.get_command(app)
+COMMANDS = sorted(APP.commands)
+HEADINGS = ["Data", "Metric", "Plan", "Guarantee", "Gate", "Output", "Other"]
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -23,11 +29,49 @@ def test_help_is_grouped_narrow_and_has_examples(warm: Warm, command: str) -> No
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
     headings = re.findall(r"^(\w+):$", done.stdout, flags=re.M)
-    order = ["Data", "Metric", "Plan", "Guarantee", "Gate", "Output", "Other"]
-    assert headings == [heading for heading in order if heading in headings]
+    assert headings == [heading for heading in HEADINGS if heading in headings]
     assert {"Guarantee", "Output"} <= set(headings)
-    examples = re.findall(rf"^    faultlines {command}\b", done.stdout, flags=re.M)
-    assert len(examples) >= 2
+    other = done.stdout.partition("\nOther:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^  (\S+)", other, flags=re.M) == ["--help"], "every option needs a heading: see cli/options.py"
+    assert len(examples(done.stdout, command)) >= 2, "a command needs two examples: see @_command in cli/commands.py"
+
+
+def examples(shown: str, command: str) -> list[list[str]]:
+    """The examples of a help text as words; a backslash carries on to the next line."""
+    lines = re.sub(r"\\\n\s*", "", shown).splitlines()
+    return [
+        shlex.split(line)[2:]
+        for line in lines
+        if line.startswith(f"    faultlines {command} ") or line.strip() == f"faultlines {command}"
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_are_understood(warm: Warm, command: str) -> None:
+    """Names and values of options are; whether the files are there is another matter."""
+    for words in examples(warm(command, "--help").stdout, command):
+        with APP.commands[command].make_context(command, list(words)) as context:
+            assert context.params, words
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_says_which_option_goes_with_which_metric(warm: Warm, command: str) -> None:
+    shown = warm(command, "--help").stdout
+    options = {
+        flag
+        for one in APP.commands[command].params
+        if getattr(one, "rich_help_panel", "") == "Metric"
+        for flag in one.opts
+    }
+    named = options - {"--metric", "--joint"}
+    if not named:
+        return
+    below = " ".join(shown.partition("Examples:")[2].split())
+    said = re.split(
+        r"What each metric needs|Which option goes with which metric|All options hold for every metric", below
+    )
+    assert len(said) > 1, "say it in the notes of @_command"
+    assert "All options hold for every metric" in below or {flag for flag in named if flag not in said[1]} == set()
 
 
 def test_help_names_every_metric_with_what_it_takes(warm: Warm) -> None:
@@ -64,7 +108,7 @@ def test_flags_in_the_documentation_are_known(warm: Warm) -> None:
     known |= {"--version", "--help"}
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for line in page.read_text(encoding="utf-8").splitlines():
-            if re.search(r"(^|\s|`)faultlines (demo|estimates|experiment|model|power|monitor)\b", line):
+            if re.search(rf"(^|\s|`)faultlines ({'|'.join(COMMANDS)})\b", line):
                 assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)) <= known, (page.name, line)
 
 

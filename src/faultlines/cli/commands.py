@@ -1,5 +1,6 @@
 """The commands: what each does with its options, from data to result to files and gate."""
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from faultlines.cli import exits, outputs, streams
 from faultlines.cli import options as opt
 from faultlines.cli.attributes import attribute
 from faultlines.cli.help import EXIT_CODES, Command, epilog
-from faultlines.cli.metrics import model_usage
+from faultlines.cli.metrics import kinds_usage, model_usage
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
     def registered(function: Callable[..., None]) -> Callable[..., None]:
         short = re.match(r".*?[.?]", function.__doc__ or "", flags=re.DOTALL)
         short_help = short.group() if short else None
-        app.command(cls=Command, short_help=short_help, epilog=epilog(examples, *notes))(opt.bound(function))
+        flat = opt.bound(function)
+        # A command that takes both kinds of metrics says which of its options is for which.
+        both = [kinds_usage()] if {"variant", "y_true"} <= inspect.signature(flat).parameters.keys() else []
+        app.command(cls=Command, short_help=short_help, epilog=epilog(examples, *notes, *both))(flat)
         return function
 
     return registered
@@ -275,9 +279,9 @@ def _joint(made: "list[Metric]") -> "list[Metric]":
 
 @_command(
     "faultlines confirm clusters.json march/*.parquet",
-    "faultlines confirm clusters.json march.csv --by country --metric lift:revenue \\\n"
-    "      --variant arm --control A --fail-unless-confirmed",
-    "faultlines confirm clusters.json lifts.csv --by country --estimate lift --se se",
+    "faultlines confirm clusters.json march.csv --by country \\\n"
+    "      --metric lift:revenue --variant arm --control A --fail-unless-confirmed",
+    "faultlines confirm clusters.json lifts.csv --by country \\\n      --estimate lift --se se",
 )
 def confirm(
     *,

@@ -197,3 +197,21 @@ def model_usage() -> str:
         lines += textwrap.wrap(", ".join(names), _WIDTH, initial_indent="  ", subsequent_indent="  ")
         lines += textwrap.wrap(takes, _WIDTH, initial_indent="      ", subsequent_indent="      ")
     return "\b\nWhat each metric needs, and which options it takes:\n" + "\n".join(lines)
+
+
+def kinds_usage() -> str:
+    """Which options are for metrics of experiments and which for those of models, for commands that take both."""
+    from faultlines.cli.options import Arms, Predictions
+
+    arms, predictions = ([field.name for field in fields(kind)] for kind in (Arms, Predictions))
+    kinds = {
+        "of an experiment": [name for name in arms if name not in predictions],
+        "of a model": [name for name in predictions if name not in arms],
+        "of either": [name for name in arms if name in predictions],
+    }
+    lines = ["Which option goes with which metric:"]
+    for kind, names in kinds.items():
+        words = f"{kind}: {', '.join(map(_flag, names))}"
+        lines += textwrap.wrap(words, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+    lines += ["  faultlines model --help says what each metric of a model takes."]
+    return "\b\n" + "\n".join(lines)

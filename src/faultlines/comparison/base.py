@@ -148,31 +148,94 @@ class Comparison(Protocol):
     def __len__(self) -> int: ...
 
     def merges(self) -> Merges:
-        """Merge the most similar two clusters until one is left (the paper's Algorithms 1 and 2)."""
+        """Merge the most similar two clusters until one is left (the paper's Algorithms 1 and 2).
+
+        Returns:
+            The merges, laid out along a line.
+        """
 
     def null_draws(self, top: float, draws: int, seed: int) -> Null:
-        """How groups that are all alike are drawn; `top` is the highest merge of the data."""
+        """How groups that are all alike are drawn; `top` is the highest merge of the data.
+
+        Args:
+            top: The highest merge of the data.
+            draws: How many.
+            seed: Of the draws.
+
+        Returns:
+            What makes the draws.
+        """
 
     def log_pointwise(self, heights: FloatArray) -> FloatArray:
-        """Log p of merges of these heights, as if each had been chosen beforehand."""
+        """Log p of merges of these heights, as if each had been chosen beforehand.
+
+        Args:
+            heights: Heights of merges.
+
+        Returns:
+            One log p for each.
+        """
 
     def most_similar(self, clusters: IntArray) -> Pair:
-        """The pair of clusters with the largest p; `clusters` numbers the cluster of every group from 0."""
+        """The pair of clusters with the largest p; `clusters` numbers the cluster of every group from 0.
+
+        Args:
+            clusters: The cluster of every group, from 0.
+
+        Returns:
+            The pair with its log p.
+        """
 
     def divided(self, shares: Sequence[float], rng: np.random.Generator) -> list[Self]:
-        """Independent parts that hold the given shares of the information."""
+        """Independent parts that hold the given shares of the information.
+
+        Args:
+            shares: The share of each part.
+            rng: Random numbers.
+
+        Returns:
+            One comparison for each share.
+        """
 
     def weighted_by(self, other: Self) -> Self:
-        """The same with the weights of an independent part of the data, where weights are estimates."""
+        """The same with the weights of an independent part of the data, where weights are estimates.
+
+        Args:
+            other: The independent part.
+
+        Returns:
+            The same effects with those weights.
+        """
 
     def subset(self, keep: BoolArray) -> Self:
-        """The same for some of the groups."""
+        """The same for some of the groups.
+
+        Args:
+            keep: K truth values.
+
+        Returns:
+            The comparison of those groups.
+        """
 
     def levels(self, clusters: IntArray) -> Levels | None:
-        """Pooled effects of clusters, where there are estimates."""
+        """Pooled effects of clusters, where there are estimates.
+
+        Args:
+            clusters: The cluster of every group, from 0.
+
+        Returns:
+            The pooled effects; None without estimates.
+        """
 
     def refined(self, clusters: IntArray) -> IntArray:
-        """Groups moved to the cluster of nearest effect until nothing moves, where there are estimates."""
+        """Groups moved to the cluster of nearest effect until nothing moves, where there are estimates.
+
+        Args:
+            clusters: The cluster of every group, from 0.
+
+        Returns:
+            The cluster of every group, as many clusters as before.
+        """
 
 
 class OfEstimates:

@@ -14,7 +14,8 @@ from faultlines.comparison.custom import Compiled, Similarity
 from faultlines.comparison.line import line_tops
 from faultlines.comparison.tails import log_chi_square_1_tail
 from faultlines.errors import InputError
-from faultlines.estimates.estimates import Estimates, numbers
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.given import numbers
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
 
 if TYPE_CHECKING:

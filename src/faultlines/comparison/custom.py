@@ -13,7 +13,8 @@ from faultlines import checks
 from faultlines.comparison.base import BLOCK, Levels, Merges, Null, Pair, generator, laid_out, largest
 from faultlines.comparison.choose import equal_effects
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.estimates import Estimates, numbers
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.given import numbers
 from faultlines.estimates.labels import labels_of, some_of
 from faultlines.progress import progress
 
@@ -68,10 +69,10 @@ class Similarity:
         InputError: If statistics do not add up to finite numbers, or a function is none.
 
     Example:
-        >>> import faultlines as fl, numpy as np
+        >>> import faultlines as fl
         >>> counts = fl.binomial([30, 34, 90], [400, 400, 400], ["a", "b", "c"])
-        >>> fl.cluster(counts).n_clusters
-        2
+        >>> counts.labels, fl.cluster(counts).n_clusters
+        (('a', 'b', 'c'), 2)
     """
 
     statistics: FloatArray
@@ -173,7 +174,21 @@ class Similarity:
         return (self.statistics, self.n)
 
     def with_statistics(self, statistics: FloatArray, keep: BoolArray | None = None) -> Similarity:
-        """The same test on other statistics of the same groups, or of some of them."""
+        """The same test on other statistics of the same groups, or of some of them.
+
+        Args:
+            statistics: The other statistics.
+            keep: Which of the groups they are of; all, if None.
+
+        Returns:
+            The same test on those.
+
+        Example:
+            >>> import faultlines as fl
+            >>> test = fl.binomial([5, 9, 30], [50, 80, 60])
+            >>> len(test.with_statistics(test.statistics * 2))
+            3
+        """
         kept = np.arange(len(self)) if keep is None else np.flatnonzero(keep)
         return Similarity(
             statistics,
@@ -217,7 +232,24 @@ class Similarity:
     # ----------------------------------------------------------------------------------------------------- the test
 
     def log_pvalues(self, a: FloatArray, b: FloatArray) -> FloatArray:
-        """Log p of pairs of rows of statistics, once they are known to be p-values."""
+        """Log p of pairs of rows of statistics, once they are known to be p-values.
+
+        Args:
+            a: Statistics of the first cluster of each pair, one row per pair.
+            b: Those of the second.
+
+        Returns:
+            Log p, one per pair.
+
+        Raises:
+            InputError: If the test gives something that is not a p-value.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> test = fl.binomial([5, 9, 30], [50, 80, 60], ["DE", "FR", "IN"])
+            >>> np.exp(test.log_pvalues(test.statistics[:1], test.statistics[2:])).round(5).tolist(), test.labels
+            ([0.0], ('DE', 'FR', 'IN'))
+        """
         a, b = np.broadcast_arrays(np.atleast_2d(a), np.atleast_2d(b))
         with np.errstate(divide="ignore"):
             given = self.pvalue(a.copy(), b.copy())
@@ -329,7 +361,24 @@ class Similarity:
         return Null(rows, block, uses_threads=compiled is not None)
 
     def drawn(self, statistics: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """One draw of the null, made from a copy that the user's function may overwrite, checked."""
+        """One draw of the null, made from a copy that the user's function may overwrite, checked.
+
+        Args:
+            statistics: Statistics of the groups.
+            rng: Random numbers.
+
+        Returns:
+            Statistics of groups that are all alike.
+
+        Raises:
+            InputError: If there is no null to draw from, or it gives something of another shape.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> test = fl.binomial([5, 9, 30], [50, 80, 60])
+            >>> test.drawn(test.statistics, np.random.default_rng(0)).shape
+            (3, 2)
+        """
         given = None if self.null is None else self.null(statistics.copy(), rng)
         made = _as_floats(given)
         if made.shape != statistics.shape or not np.isfinite(made).all():

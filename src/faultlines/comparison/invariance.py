@@ -37,6 +37,12 @@ class Invariance:
         runs: How many comparisons of each kind.
         counterexample: Three clusters that are alike in pairs, of which one differs from the merger of the others:
             their statistics and p-values in words. None when the check passed.
+
+    Example:
+        >>> import faultlines as fl, numpy as np
+        >>> checked = fl.check_merge_invariance(fl.binomial([5, 9, 7], [50, 80, 60]), runs=200)
+        >>> checked.passed, checked.counterexample
+        (True, None)
     """
 
     passed: bool

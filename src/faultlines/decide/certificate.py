@@ -43,6 +43,13 @@ class Standing:
         status: ``"within"`` the gap, ``"differs"`` by more than the gap, or ``"cannot tell"``.
         other: Of all pairs, the group it is compared with here: one it differs from, else the one it may be farthest
             from; None otherwise.
+
+    Example:
+        >>> import faultlines as fl
+        >>> rates = fl.Estimates([0.10, 0.11, 0.19], [0.005, 0.005, 0.005], ["DE", "FR", "IN"], [3600, 3900, 6100])
+        >>> worst = fl.certify(rates, gap=0.03).groups[2]
+        >>> worst.label, worst.status, round(worst.distance, 3)
+        ('IN', 'differs', 0.047)
     """
 
     label: Label
@@ -81,6 +88,20 @@ class Certificate:
         parts: Names of several effects; none for one.
         percent: Which of the effects people read in per cent.
         seed: Of the draws behind `critical`.
+
+    Example:
+        >>> import faultlines as fl
+        >>> rates = fl.Estimates([0.10, 0.11, 0.19], [0.005, 0.005, 0.005], ["DE", "FR", "IN"], [3600, 3900, 6100])
+        >>> signed = fl.certify(rates, gap=0.03)
+        >>> signed.verdict, signed.certified, signed.differs, signed.undecided, signed.doubt
+        ('differs', (), ('DE', 'IN'), ('FR',), '')
+        >>> signed.sentence
+        'Differs: 2 of 3 groups are more than 0.03 from the overall, with 95% confidence: DE, IN.'
+        >>> signed.to_dict()["verdict"], len(signed.to_json()) > 100, signed.to_dicts()[0]["status"]
+        ('differs', True, 'differs')
+        >>> header, rows, right_aligned = signed.table()
+        >>> header
+        ['group', 'effect', 'difference', '95% interval', '']
     """
 
     verdict: Verdict
@@ -123,7 +144,11 @@ class Certificate:
     # ------------------------------------------------------------------------------------------------------ as data
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary per group; those left out have no status, and their reason beside them."""
+        """One dictionary per group; those left out have no status, and their reason beside them.
+
+        Returns:
+            The fields of a `Standing`, for every group.
+        """
         out, blank = self.excluded, [None] * len(self.excluded)
         made: dict[str, list[Any]] = {}
         for name, field in self._columns.items():
@@ -141,7 +166,11 @@ class Certificate:
         return {"estimate": "estimate", distance: "distance", "lower": "lower", "upper": "upper", "bound": "bound"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data; an end that is not bounded is None."""
+        """Everything as plain data; an end that is not bounded is None.
+
+        Returns:
+            Plain data, with the groups under ``"groups"``.
+        """
         rows = [{name: _finite(value) for name, value in row.items()} for row in self.to_dicts()]
         return {
             "sentence": self.sentence,
@@ -167,7 +196,14 @@ class Certificate:
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The same as JSON text."""
+        """The same as JSON text.
+
+        Args:
+            indent: How many spaces a level is indented by; None for one line.
+
+        Returns:
+            The text of the JSON.
+        """
         return json_text(self.to_dict(), indent)
 
     # ----------------------------------------------------------------------------------------------------- in words
@@ -245,7 +281,11 @@ class Certificate:
         return f"<Certificate: {self.verdict}, gap={self.gap}, smallest={self.smallest}, {counts}, α = {self.alpha:g}>"
 
     def table(self) -> tuple[list[str], list[list[str]], set[int]]:
-        """Header, rows and right-aligned columns: groups from the one that differs most to the surest to be within."""
+        """Header, rows and right-aligned columns: groups from the one that differs most to the surest to be within.
+
+        Returns:
+            The header, the rows as text, and the places of columns of numbers.
+        """
         ranked = sorted(self.groups, key=lambda one: (_ORDER[one.status], -self._reach(one)))
         shown = ranked[:_ROWS]
         header, columns = ["group"], [[text.members([one.label], name_of, 30) for one in shown]]

@@ -85,7 +85,7 @@ def certify(
         >>> rates = fl.binomial([480, 500, 510], 1000, ["DE", "FR", "IT"])
         >>> certificate = fl.certify(rates, gap=0.06)
         >>> certificate.verdict, round(certificate.smallest, 3)
-        ('certified', 0.039)
+        ('certified', 0.038)
     """
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
     adverse = checked_adverse(adverse)

@@ -47,6 +47,16 @@ class ConfirmedCluster:
         observed_effects: Each effect on its people in the fresh data; none where neither rows nor sizes are known.
         n: Total size in the fresh data, where sizes are known.
         log_pvalue_alike: Natural logarithm of `pvalue_alike`.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> again = fl.confirm(found, fl.Estimates([0.2, 0.0, 4.0], [0.4, 0.4, 0.4], ["DE", "FR", "IN"]))
+        >>> first = again.clusters[0]
+        >>> first.members, round(first.found, 2), round(first.estimate, 2), [round(end, 2) for end in first.ci]
+        (('FR', 'DE'), 0.05, 0.1, [-0.45, 0.65])
+        >>> round(first.pvalue_alike, 2)
+        0.72
     """
 
     number: int
@@ -90,6 +100,16 @@ class ConfirmedPair:
         log_pvalue: Natural logarithm of `pvalue`.
         power: The chance with which half of the difference that was found would have been seen in the fresh data.
         verdict: ``"confirmed"``, ``"not confirmed"`` or ``"cannot tell"``.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> again = fl.confirm(found, fl.Estimates([0.2, 0.0, 4.0], [0.4, 0.4, 0.4], ["DE", "FR", "IN"]))
+        >>> pair = again.pairs[0]
+        >>> pair.verdict, round(pair.difference, 2), [round(end, 2) for end in pair.ci], round(pair.kept, 2)
+        ('confirmed', 3.9, [2.94, 4.86], 0.79)
+        >>> pair.pvalue < 1e-10
+        True
     """
 
     first: int
@@ -145,6 +165,19 @@ class Confirmation(Tabular):
         tolerance: Differences up to this do not count.
         warnings: What a reader must know about the fresh rows.
         dropped: Reason → number of fresh rows left out.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> again = fl.confirm(found, fl.Estimates([0.2, 0.0, 4.0], [0.4, 0.4, 0.4], ["DE", "FR", "IN"]))
+        >>> again.verdict, again.confirmed, again.pvalue < 1e-10
+        ('confirmed', True, True)
+        >>> again.headline
+        'Confirmed: the 2 clusters differ on fresh data as they were found (p < 1e-10, α = 0.05).'
+        >>> len(again.sentences), again.notes()
+        (2, [])
+        >>> again.to_dict()["verdict"], len(again.to_json()) > 100
+        ('confirmed', True)
     """
 
     verdict: Verdict
@@ -265,7 +298,11 @@ class Confirmation(Tabular):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Everything as plain data.
+
+        Returns:
+            Plain data.
+        """
         return {
             "faultlines": version("faultlines"),
             "verdict": self.verdict,
@@ -288,13 +325,24 @@ class Confirmation(Tabular):
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The whole result as JSON."""
+        """The whole result as JSON.
+
+        Args:
+            indent: How many spaces a level is indented by; None for one line.
+
+        Returns:
+            The text of the JSON.
+        """
         return json_text(self.to_dict(), indent)
 
     # ---------------------------------------------------------------------------------------------------------- words
 
     def notes(self) -> list[str]:
-        """What a reader must know beside the table."""
+        """What a reader must know beside the table.
+
+        Returns:
+            Sentences.
+        """
         return list(self._notes())
 
     def _notes(self) -> Iterator[str]:

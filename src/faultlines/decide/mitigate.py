@@ -154,6 +154,13 @@ class Threshold:
         n: How many rows of the cluster the metric is about: all, those with the outcome, or those without it.
         before: The metric in the cluster with the one threshold that was used so far.
         after: The metric in the cluster with its own threshold.
+
+    Example:
+        >>> import faultlines as fl, polars as pl
+        >>> found = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+        >>> rows = pl.DataFrame({"group": ["a", "b"] * 4, "score": [0.1, 0.3, 0.2, 0.6, 0.3, 0.8, 0.6, 0.9]})
+        >>> found.thresholds(rows, score="score").clusters[0]
+        Threshold(cluster=1, threshold=0.25, n=4, before=0.25, after=0.5)
     """
 
     cluster: int
@@ -175,6 +182,18 @@ class Thresholds:
         score: The column of scores.
         unknown: How many rows were of groups that are in no cluster.
         missing: How many rows had no score, or no outcome where the metric needs one; they were not used.
+
+    Example:
+        >>> import faultlines as fl, polars as pl
+        >>> found = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+        >>> rows = pl.DataFrame({"group": ["a", "b"] * 4, "score": [0.1, 0.3, 0.2, 0.6, 0.3, 0.8, 0.6, 0.9]})
+        >>> chosen = found.thresholds(rows, score="score")
+        >>> chosen.metric, chosen.target, chosen.gap_before, chosen.gap
+        ('selection_rate', 0.5, 0.5, 0.0)
+        >>> chosen.apply(rows)["prediction"].to_list()
+        [0, 0, 0, 0, 1, 1, 1, 1]
+        >>> [one["threshold"] for one in chosen.to_dicts()]
+        [0.25, 0.7]
     """
 
     metric: str
@@ -224,7 +243,11 @@ class Thresholds:
         return made
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dictionary per cluster."""
+        """One dictionary per cluster.
+
+        Returns:
+            The fields of a `Threshold`, for every cluster.
+        """
         return [asdict(one) for one in self.clusters]
 
     def __str__(self) -> str:

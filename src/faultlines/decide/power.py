@@ -12,7 +12,8 @@ from faultlines import checks
 from faultlines.comparison.choose import equal_effects
 from faultlines.comparison.correlated import Correlated
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.estimates import Estimates, numbers, plain
+from faultlines.estimates.estimates import Estimates, plain
+from faultlines.estimates.given import numbers
 from faultlines.estimates.labels import Range, name_of
 from faultlines.guarantees.calibrated import Calibrated
 from faultlines.guarantees.choose import guarantee_of
@@ -54,6 +55,12 @@ class Reach:
         recovered: The chance that the clusters found are exactly the planned ones.
         smallest: The smallest difference that is detected with the target chance.
         part: The effect that differs, where several are measured together; the others are alike.
+
+    Example:
+        >>> import faultlines as fl
+        >>> seen = fl.power([5000] * 20, spread=1.2, gap=0.1, runs=200)
+        >>> [(one.direction, one.detected) for one in seen.directions]
+        [('lower', 1.0), ('higher', 1.0)]
     """
 
     direction: Direction
@@ -84,6 +91,12 @@ class Power:
         runs: Simulated experiments behind each figure.
         directions: The same figures for groups that are lower and for groups that are higher, in this order; for each
             of several effects.
+
+    Example:
+        >>> import faultlines as fl
+        >>> seen = fl.power([5000] * 20, spread=1.2, gap=0.1, runs=200)
+        >>> seen.detected, seen.smallest < 0.1, seen.error < 0.04, seen.to_dict()["target"]
+        (1.0, True, True, 0.8)
     """
 
     gap: float | None
@@ -103,7 +116,11 @@ class Power:
         return 0.5 / float(np.sqrt(self.runs))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data.
+
+        Returns:
+            Plain data.
+        """
         return asdict(self) | {"planned": list(self.planned)}
 
     def __str__(self) -> str:

@@ -15,9 +15,23 @@ from scipy.special import ndtri, stdtrit
 from faultlines import checks
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.fits import effects_of
-from faultlines.estimates.labels import checked_labels, labels_of, name_of, part_of, some_of
+from faultlines.estimates.given import (
+    between_groups,
+    check_meaning,
+    check_range,
+    check_readable,
+    columns,
+    covariances,
+    errors_of_all,
+    freedom,
+    part_names,
+    require,
+    standard_errors,
+    vector,
+)
+from faultlines.estimates.labels import checked_labels, labels_of, part_of, some_of
 from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
-from faultlines.estimates.shared import checked_covariance, own_variances
+from faultlines.estimates.shared import own_variances
 from faultlines.sources.tables import read_table
 
 if TYPE_CHECKING:
@@ -34,10 +48,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Real data is nowhere near these; within them no product of weights and no squared difference leaves a double's range.
-_WIDEST_SE = 1e15  # largest standard error over smallest
-_FARTHEST_THETA = 1e50  # distance of the outermost estimates in the smallest standard error
-_SMALLEST, _LARGEST = 1e-60, 1e60
 _MOST_PEOPLE = 2.0**53
 
 
@@ -54,6 +64,13 @@ class Excluded:
         events: Of a rate, how many of `n` it is about.
         lower: Lower end of its 95% interval; of a rate, the exact one of Clopper and Pearson.
         upper: Upper end.
+
+    Example:
+        >>> import faultlines as fl
+        >>> small = fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 2.5], ["DE", "FR", "IS"], [900, 800, 9])
+        >>> left_out = fl.cluster(small, min_size=100).excluded[0]
+        >>> left_out.label, left_out.reason
+        ('IS', 'fewer than 100 in the group')
     """
 
     label: Label
@@ -102,8 +119,11 @@ class Estimates:
 
     Example:
         >>> import faultlines as fl
-        >>> fl.Estimates([0.02, 0.09], [0.01, 0.01], ["DE", "IN"])
-        Estimates(2 groups by group, θ from 0.02 to 0.09)
+        >>> lifts = fl.Estimates([0.02, 0.03, -0.1], [0.01, 0.02, 0.01], labels=["DE", "FR", "IN"])
+        >>> len(lifts), lifts.dims, lifts.labels, lifts.theta.tolist(), lifts.se.tolist()
+        (3, 1, ('DE', 'FR', 'IN'), [0.02, 0.03, -0.1], [0.01, 0.02, 0.01])
+        >>> lifts.natural.tolist(), lifts.scales[0].name, lifts.covariances.shape
+        ([0.02, 0.03, -0.1], 'identity', (3, 1, 1))
     """
 
     values: FloatArray  # (K, d), on the scale that is compared on
@@ -138,20 +158,20 @@ class Estimates:
         compared: npt.ArrayLike | None = None,
         covariance: npt.ArrayLike | None = None,
     ) -> None:
-        given = _columns("theta", theta)
-        values = given if compared is None else _columns("compared", compared, given.shape)
+        given = columns("theta", theta)
+        values = given if compared is None else columns("compared", compared, given.shape)
         size, dims = values.shape
         if size == 0:
             raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
         keys, attribute_names = checked_labels(labels, attributes, size)
-        matrices = None if cov is None else _covariances(cov, values, keys)
-        between = None if covariance is None else _between(covariance, matrices, values, keys)
-        errors = _errors(se, matrices, values) if between is None else _errors_of(se, between, values)
+        matrices = None if cov is None else covariances(cov, values, keys)
+        between = None if covariance is None else between_groups(covariance, matrices, values, keys)
+        errors = standard_errors(se, matrices, values) if between is None else errors_of_all(se, between, values)
         for parameter, array in (("theta", given), ("compared", values)):
-            _require(
+            require(
                 np.isfinite(array), parameter, array, keys, "must be finite", "Leave this group out, or correct it."
             )
-        _require(
+        require(
             np.isfinite(errors) & (errors > 0),
             "se",
             errors,
@@ -160,27 +180,27 @@ class Estimates:
             "Leave this group out: without a standard error it cannot be compared.",
         )
         own = errors if between is None else np.sqrt(own_variances(between))[:, None]
-        _check_range(values, own)
-        _check_meaning(scale, measure)
-        shown = given if natural is None else _columns("natural", natural, values.shape)
-        _require(np.isfinite(shown), "natural", shown, keys, "must be finite", "Leave this group out, or correct it.")
-        _check_readable(scale, values, errors)
-        sizes = None if n is None else _vector("n", n, size)
+        check_range(values, own)
+        check_meaning(scale, measure)
+        shown = given if natural is None else columns("natural", natural, values.shape)
+        require(np.isfinite(shown), "natural", shown, keys, "must be finite", "Leave this group out, or correct it.")
+        check_readable(scale, values, errors)
+        sizes = None if n is None else vector("n", n, size)
         if sizes is not None:
             fit = (sizes > 0) & (sizes <= _MOST_PEOPLE)
-            _require(fit, "n", sizes, keys, "must be above zero and at most 2^53", "Correct the size.")
+            require(fit, "n", sizes, keys, "must be above zero and at most 2^53", "Correct the size.")
         for name, value in (
             ("values", values),
             ("errors", errors),
             ("shown", shown),
             ("keys", keys),
             ("n", sizes),
-            ("dof", _freedom(dof, keys, dims)),
+            ("dof", freedom(dof, keys, dims)),
             ("attributes", attribute_names),
             ("scale", scale),
             ("measure", measure),
             ("cov", matrices if dims > 1 else None),
-            ("parts", _part_names(parts, dims)),
+            ("parts", part_names(parts, dims)),
             ("given", given),
             ("covariance", between),
             ("own", own),
@@ -214,6 +234,12 @@ class Estimates:
 
         Raises:
             InputError: If a column is missing, is not numeric, or a group occurs twice.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> table = pl.DataFrame({"country": ["DE", "IN"], "lift": [0.02, -0.1], "se": [0.01, 0.01]})
+            >>> fl.Estimates.from_frame(table, by="country", estimate="lift", se="se").labels
+            ('DE', 'IN')
         """
         if not isinstance(by, str | list | tuple) or not by:
             raise InputError(f"by={shorten(by)}", "names no column", "Name the column that holds the groups.")
@@ -315,7 +341,23 @@ class Estimates:
         return labels_of(self.keys)
 
     def intervals(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """The ends of every group's own interval at the level 1 − α, as people read them, in the shape of `theta`."""
+        """The ends of every group's own interval at the level 1 − α, as people read them, in the shape of `theta`.
+
+        Args:
+            alpha: One less the level of each interval.
+
+        Returns:
+            The lower and the upper ends.
+
+        Raises:
+            InputError: If `alpha` does not lie between 0 and 1.
+
+        Example:
+            >>> import faultlines as fl
+            >>> lower, upper = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"]).intervals(0.05)
+            >>> lower.round(3).tolist(), upper.round(3).tolist()
+            ([0.0, -0.12], [0.04, -0.08])
+        """
         lower, upper = self.interval_ends(checks.alpha(alpha))
         return self._plain(lower), self._plain(upper)
 
@@ -359,22 +401,73 @@ class Estimates:
         return scale_of_each(self.scale, self.dims)
 
     def readable(self, values: FloatArray) -> FloatArray:
-        """Values on the scales, (…, d), as people read them."""
+        """Values on the scales, (…, d), as people read them.
+
+        Args:
+            values: The values.
+
+        Returns:
+            The same, on the scales of the metrics.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).readable(np.array([[0.5]])).tolist()
+            [[0.5]]
+        """
         return np.stack([scale.natural(values[..., i]) for i, scale in enumerate(self.scales)], axis=-1)
 
     def readable_errors(self, values: FloatArray, errors: FloatArray) -> FloatArray:
-        """Standard errors of values on the scales, (…, d), as people read them (delta method)."""
+        """Standard errors of values on the scales, (…, d), as people read them (delta method).
+
+        Args:
+            values: The values.
+            errors: Their standard errors on the scales.
+
+        Returns:
+            Standard errors of what people read.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).readable_errors(np.array([[0.5]]), np.array([[0.1]])).tolist()
+            [[0.1]]
+        """
         slopes = [scale.slope(values[..., i]) for i, scale in enumerate(self.scales)]
         return np.asarray(errors * np.stack(slopes, axis=-1))
 
     def interval_ends(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """The same as (K, d) arrays."""
+        """The same as (K, d) arrays.
+
+        Args:
+            alpha: One less the level of each interval.
+
+        Returns:
+            The lower and the upper ends.
+
+        Example:
+            >>> import faultlines as fl
+            >>> lower, upper = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"]).interval_ends(0.05)
+            >>> lower.shape, upper.shape
+            ((2, 1), (2, 1))
+        """
         reach = np.asarray(-ndtri(alpha / 2) if self.dof is None else -stdtrit(self.dof, alpha / 2)).reshape(-1, 1)
         lower, upper = (self.readable(self.given + side * reach * self.errors) for side in (-1, 1))
         return np.minimum(lower, self.shown), np.maximum(upper, self.shown)
 
     def subset(self, keep: BoolArray) -> Estimates:
-        """The same estimates for the groups where `keep` is true."""
+        """The same estimates for the groups where `keep` is true.
+
+        Args:
+            keep: K truth values.
+
+        Returns:
+            The estimates of those groups.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> lifts = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"])
+            >>> lifts.subset(np.array([False, True])).labels
+            ('IN',)
+        """
         places = np.flatnonzero(keep)
         return self.changed(
             theta=self.given[places],
@@ -389,13 +482,40 @@ class Estimates:
         )
 
     def replaced(self, values: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
-        """Other estimates of the same groups, with standard errors `spread` times as large, or other ones."""
+        """Other estimates of the same groups, with standard errors `spread` times as large, or other ones.
+
+        Args:
+            values: The other estimates, (K, d), on the scale that is compared on.
+            spread: How many times as large standard errors are.
+            changes: Other arguments of the constructor that change.
+
+        Returns:
+            The other estimates.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> lifts = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"])
+            >>> lifts.replaced(np.zeros((2, 1)), spread=2.0).se.tolist()
+            [0.02, 0.02]
+        """
         spread_out = {"se": self.errors * spread, "cov": None if self.cov is None else self.cov * spread**2}
         spread_out["covariance"] = None if self.covariance is None else self.covariance * spread**2
         return self.changed(theta=values, compared=None, natural=self.readable(values), **(spread_out | changes))
 
     def changed(self, **changes: Any) -> Estimates:
-        """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given."""
+        """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given.
+
+        Args:
+            changes: Arguments of the constructor.
+
+        Returns:
+            Estimates with those arguments, and all others as they are here.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).changed(labels=["DE", "IN"]).labels
+            ('DE', 'IN')
+        """
         kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "own"}
         kept |= {"theta": kept.pop("given"), "compared": kept.pop("values")}
         kept |= {"se": kept.pop("errors"), "natural": kept.pop("shown")}
@@ -408,179 +528,3 @@ class Estimates:
         if self.dims == 1:
             kept["parts"] = None
         return Estimates(**kept)
-
-
-# ----------------------------------------------------------------------------------------------- what users may give
-
-
-def numbers(parameter: str, values: npt.ArrayLike) -> FloatArray:
-    """A fresh float array of any shape, or an error that says what prevents it."""
-    try:
-        raw = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan) if np.ma.isMA(values) else np.asarray(values)
-        odd = raw.dtype.kind not in "iufO" or (raw.dtype == object and any(isinstance(v, bool) for v in raw.flat))
-        if odd and raw.size:
-            raise TypeError
-        return np.array(raw, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{parameter}={shorten(values)}", "is not numeric", "Give numbers.") from error
-
-
-def _columns(parameter: str, values: npt.ArrayLike, shape: tuple[int, int] | None = None) -> FloatArray:
-    """Numbers as (K, d); one effect may come as (K,)."""
-    array = numbers(parameter, values)
-    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
-        raise InputError(
-            parameter, f"has {array.ndim} dimensions", f"Give one number per group: {parameter} of shape (K,)."
-        )
-    array = array[:, None] if array.ndim == 1 else array
-    if shape is not None and len(array) != shape[0]:
-        raise InputError(
-            parameter, f"has {len(array)} values, but theta has {shape[0]}", "Give one value for each group."
-        )
-    if shape is not None and array.shape != shape:
-        raise InputError(parameter, f"has shape {array.shape}, but theta {shape}", "Give one for each estimate.")
-    return array
-
-
-def _vector(parameter: str, values: npt.ArrayLike, size: int) -> FloatArray:
-    """One number per group; a single one holds for all."""
-    array = numbers(parameter, values)
-    array = np.full(size, float(array)) if array.ndim == 0 else array
-    if array.ndim != 1:
-        raise InputError(
-            parameter, f"has {array.ndim} dimensions", f"Give one number per group: {parameter} of shape (K,)."
-        )
-    if len(array) != size:
-        raise InputError(parameter, f"has {len(array)} values, but theta has {size}", "Give one value for each group.")
-    return array
-
-
-def _errors(se: npt.ArrayLike | None, cov: FloatArray | None, values: FloatArray) -> FloatArray:
-    """Standard errors as given, or those of the covariance matrices."""
-    if cov is None:
-        if se is None:
-            raise InputError("se=None", "standard errors are needed", "Give one for each estimate, or cov.")
-        return _columns("se", se, values.shape)
-    errors = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
-    if se is not None and not np.allclose(_columns("se", se, values.shape), errors, rtol=1e-6, atol=0):
-        raise InputError("se", "is not the square root of the diagonal of cov", "Leave se=None where cov is given.")
-    return np.array(errors)
-
-
-def _between(covariance: npt.ArrayLike, cov: FloatArray | None, values: FloatArray, keys: Sequence[Key]) -> FloatArray:
-    """The covariance matrix of one effect of all groups."""
-    if values.shape[1] > 1 or cov is not None:
-        raise InputError(
-            "covariance", "goes with one effect per group", "Give theta of shape (K,), or cluster effects one by one."
-        )
-    return checked_covariance(numbers("covariance", covariance), keys)
-
-
-def _errors_of(se: npt.ArrayLike | None, covariance: FloatArray, values: FloatArray) -> FloatArray:
-    """Standard errors of a covariance matrix of all groups; those that were given must be the same."""
-    errors = np.sqrt(np.diagonal(covariance))[:, None]
-    if se is not None and not np.allclose(_columns("se", se, values.shape), errors, rtol=1e-6, atol=0):
-        remedy = "Leave se=None where covariance is given, and give both in the order of labels."
-        raise InputError("se", "is not the square root of the diagonal of covariance", remedy)
-    return np.array(errors)
-
-
-def _freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> FloatArray | None:
-    """Degrees of freedom; none where all variances are known."""
-    if dof is None:
-        return None
-    freedom = _vector("dof", dof, len(keys))
-    _require(freedom >= 1, "dof", freedom, keys, "must be 1 or more", "Use infinity for a known variance.")
-    problem = f"must be at least the number of effects, {dims}"
-    _require(freedom >= dims, "dof", freedom, keys, problem, "Leave this group out, or cluster the effects one by one.")
-    return None if np.all(np.isinf(freedom)) else freedom
-
-
-def _covariances(cov: npt.ArrayLike, values: FloatArray, keys: Sequence[Key]) -> FloatArray:
-    """Covariance matrices as they can be used: one per group, symmetric and positive definite."""
-    matrices = numbers("cov", cov)
-    wanted = (*values.shape, values.shape[1])
-    if matrices.shape != wanted:
-        raise InputError("cov", f"has shape {matrices.shape}, theta {values.shape}", f"Give cov of shape {wanted}.")
-    diagonal = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 0.0))
-    with np.errstate(all="ignore"):
-        correlation = matrices / (diagonal[:, :, None] * diagonal[:, None, :])
-        good = np.isfinite(correlation).all(axis=(1, 2))
-        even = np.abs(correlation - np.swapaxes(correlation, 1, 2)).max(axis=(1, 2)) < 1e-8
-    good &= np.nan_to_num(even).astype(bool)
-    good[good] = np.linalg.eigvalsh(correlation[good]).min(axis=1) > 1e-10
-    if not good.all():
-        first = int(np.flatnonzero(~good)[0])
-        raise InputError(
-            f"cov of group {name_of(keys[first])!r}",
-            "is not a covariance matrix (symmetric, positive definite)",
-            "Leave out what is determined by the rest, or correct it.",
-        )
-    return np.asarray((matrices + np.swapaxes(matrices, 1, 2)) / 2)
-
-
-def _part_names(parts: Sequence[str] | None, dims: int) -> tuple[str, ...]:
-    """Names of several effects; one effect is named by `measure`."""
-    listed = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
-    if dims == 1:
-        if parts is not None and not (listed and len(parts) == 1):
-            raise InputError(f"parts={shorten(parts)}", "names parts, but theta has one dimension", "Leave it out.")
-        return ()
-    if parts is None:
-        return tuple(f"part {i + 1}" for i in range(dims))
-    if not listed or len(parts) != dims or len(set(parts)) < len(parts):
-        raise InputError(f"parts={shorten(parts)}", f"must be {dims} distinct names", "Name each of them once.")
-    return tuple(str(part) for part in parts)
-
-
-def _require(
-    good: BoolArray, parameter: str, values: FloatArray, keys: Sequence[Key], problem: str, remedy: str
-) -> None:
-    """Raise for the first group whose value is not good, and say how many there are."""
-    if good.all():
-        return
-    good, values = good.reshape(len(keys), -1), values.reshape(len(keys), -1)
-    bad = np.flatnonzero(~good.all(axis=1))
-    others = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
-    worst = values[bad[0]][~good[bad[0]]][0]
-    raise InputError(f"{parameter}={worst:g} in group {name_of(keys[bad[0]])!r}{others}", problem, remedy)
-
-
-def _check_meaning(scale: Scale, measure: str) -> None:
-    if not isinstance(scale, Scale):
-        raise InputError(f"scale={shorten(scale)}", "is not a scale", "Leave it out, or use that of a metric.")
-    if not isinstance(measure, str):
-        raise InputError(f"measure={shorten(measure)}", "is not text", "Say what was measured.")
-
-
-def _check_readable(scale: Scale, values: FloatArray, errors: FloatArray) -> None:
-    """Refuse estimates whose intervals cannot be read on the natural scale, such as a lift of e⁸⁰⁰."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        for i, one in enumerate(scale_of_each(scale, values.shape[1])):
-            ends = one.natural(values[:, i] + 3 * errors[:, i]), one.slope(values[:, i])
-            if not all(np.isfinite(end).all() for end in ends):
-                largest = float(values[:, i].max())
-                raise InputError(
-                    f"theta up to {largest:g}", f"is beyond what the {one.name} scale can show", "Check it."
-                )
-
-
-def _check_range(theta: FloatArray, se: FloatArray) -> None:
-    with np.errstate(over="ignore"):
-        widest, farthest = se.max() / se.min(), (theta.max() / 2 - theta.min() / 2) / se.min() * 2
-    if widest > _WIDEST_SE:
-        raise InputError(
-            f"se from {se.min():g} to {se.max():g}", "spans too many orders of magnitude", "Check the units."
-        )
-    if farthest > _FARTHEST_THETA:
-        raise InputError(
-            f"theta from {theta.min():g} to {theta.max():g}",
-            f"lies too far apart for standard errors as small as {se.min():g}",
-            "Check the units.",
-        )
-    if np.abs(theta).max() > _LARGEST or not _SMALLEST <= se.min() <= se.max() <= _LARGEST:
-        raise InputError(
-            f"theta up to {np.abs(theta).max():g}, se from {se.min():g} to {se.max():g}",
-            f"lies beyond the range of {_SMALLEST:g} to {_LARGEST:g}",
-            "Use other units.",
-        )

@@ -27,7 +27,18 @@ MISSING = "(missing)"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """A group of numbers from `lower` to below `upper`; reads as a range and sorts as a number."""
+    """A group of numbers from `lower` to below `upper`; reads as a range and sorts as a number.
+
+    Attributes:
+        lower: Where it begins.
+        upper: Where it ends; numbers are below it.
+        whole: Whether the numbers are whole, so that it is read as from 20 to 29.
+
+    Example:
+        >>> import faultlines as fl
+        >>> print(fl.Range(20, 30), fl.Range(20, 30, whole=True), fl.Range(5, 30) < fl.Range(20, 30))
+        20 to 30 20–29 True
+    """
 
     lower: float
     upper: float

@@ -28,6 +28,25 @@ class Scale:
         is_share: Whether pooled groups are read as events over trials, whatever the scale makes of them.
         is_straight: Whether a distance on the scale is one in what people read.
         bends: Whether a tolerance has a different size on the scale depending on where the effects lie.
+
+    Example:
+        >>> import faultlines as fl, numpy as np
+        >>> scale, rate = fl.rate("bought").scale, np.array([0.2])
+        >>> theta = scale.place(rate)
+        >>> theta.round(3).tolist(), scale.natural(theta).round(3).tolist(), scale.slope(theta).round(2).tolist()
+        ([0.464], [0.2], [0.8])
+        >>> lower, upper = scale.ends(rate, theta, np.array([0.01]), 0.025)
+        >>> lower.round(3).tolist(), upper.round(3).tolist()
+        ([0.184], [0.216])
+        >>> scale.effective(rate, np.array([0.0001])).round(4).tolist(), scale.mass(np.array([0.01])).tolist()
+        ([0.0125], [2499.5])
+        >>> scale.name, scale.room(0.01, -0.05, 0.05), scale.largest_gap(upwards=True)
+        ('anscombe', 0.05, 1.0)
+        >>> scale.pooled(rate, np.array([2500.0])).round(3).tolist()
+        [0.464]
+        >>> lift = fl.lift("spend", variant="arm", control="A").scale
+        >>> round(lift.distance(0.05), 4), round(lift.tolerance(0.0488), 4)
+        (0.0488, 0.05)
     """
 
     name: str = "identity"
@@ -37,23 +56,59 @@ class Scale:
     bends: ClassVar[bool] = False
 
     def natural(self, theta: FloatArray) -> FloatArray:
-        """From the scale to what people read."""
+        """From the scale to what people read.
+
+        Args:
+            theta: Values on the scale.
+
+        Returns:
+            The same as people read them.
+        """
         return theta
 
     def slope(self, theta: FloatArray) -> FloatArray:
-        """The derivative of `natural`, for standard errors."""
+        """The derivative of `natural`, for standard errors.
+
+        Args:
+            theta: Values on the scale.
+
+        Returns:
+            The derivative there.
+        """
         return np.ones_like(theta)
 
     def mass(self, se: FloatArray) -> FloatArray:
-        """The weight of natural values when groups are pooled."""
+        """The weight of natural values when groups are pooled.
+
+        Args:
+            se: Standard errors on the scale.
+
+        Returns:
+            The weights.
+        """
         return np.asarray((se.min() / se) ** 2)
 
     def place(self, natural: FloatArray) -> FloatArray:
-        """From what people read to the scale, for values that are true and not estimated."""
+        """From what people read to the scale, for values that are true and not estimated.
+
+        Args:
+            natural: Values as people read them.
+
+        Returns:
+            The same on the scale.
+        """
         return natural
 
     def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
-        """From pooled natural values and their total mass to the scale, for intervals around them."""
+        """From pooled natural values and their total mass to the scale, for intervals around them.
+
+        Args:
+            natural: Pooled values as people read them.
+            mass: The sum of the weights behind each.
+
+        Returns:
+            Their places on the scale.
+        """
         return self.place(natural)
 
     def ends(
@@ -67,28 +122,69 @@ class Scale:
             se: Standard errors on the scale.
             tail: The chance beyond each end.
             dof: Degrees of freedom behind the standard errors; None where they are known.
+
+        Returns:
+            The lower and the upper ends.
         """
         reach = np.asarray(-ndtri(tail) if dof is None else -stdtrit(dof, tail)) * se
         return np.minimum(self.natural(theta - reach), shown), np.maximum(self.natural(theta + reach), shown)
 
     def effective(self, natural: FloatArray, variance: FloatArray) -> FloatArray:
-        """The standard error on the scale of a value whose own variance is known."""
+        """The standard error on the scale of a value whose own variance is known.
+
+        Args:
+            natural: The value as people read it.
+            variance: The variance of that.
+
+        Returns:
+            The standard error on the scale.
+        """
         return np.sqrt(variance)
 
     def room(self, natural: float, lowest: float, highest: float) -> float:
-        """The nearest value to `natural` with room for `lowest` (below zero) and `highest` added to it."""
+        """The nearest value to `natural` with room for `lowest` (below zero) and `highest` added to it.
+
+        Args:
+            natural: A value as people read it.
+            lowest: What is added to it at the least, zero or below.
+            highest: What is added to it at the most.
+
+        Returns:
+            A value that stays on the scale with either.
+        """
         return natural
 
     def largest_gap(self, upwards: bool) -> float:
-        """How far apart two effects can be at most."""
+        """How far apart two effects can be at most.
+
+        Args:
+            upwards: Whether from a value to a higher one.
+
+        Returns:
+            The gap; infinity where there is no end.
+        """
         return np.inf
 
     def distance(self, tolerance: float) -> float:
-        """A tolerance in what people read as a distance on the scale."""
+        """A tolerance in what people read as a distance on the scale.
+
+        Args:
+            tolerance: A difference as people read it.
+
+        Returns:
+            The distance on the scale, where that is the same everywhere.
+        """
         return tolerance
 
     def tolerance(self, distance: float) -> float:
-        """The way back."""
+        """The way back.
+
+        Args:
+            distance: A distance on the scale.
+
+        Returns:
+            The difference that people read.
+        """
         return distance
 
 

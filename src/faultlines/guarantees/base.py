@@ -88,10 +88,25 @@ class Guarantee(Protocol):
         """How many times data are split anew."""
 
     def check(self, alpha: float, comparison: Comparison) -> None:
-        """Refuse a level that is out of reach."""
+        """Refuse a level that is out of reach.
+
+        Args:
+            alpha: The level that is asked for.
+            comparison: The groups.
+
+        Raises:
+            InputError: If claims at that level cannot be made.
+        """
 
     def shares(self, groups: int) -> tuple[float, ...]:
-        """Shares of the data in each part; none where data are not split."""
+        """Shares of the data in each part; none where data are not split.
+
+        Args:
+            groups: How many groups there are.
+
+        Returns:
+            The shares, which add up to 1; or nothing.
+        """
 
     def judge(
         self,
@@ -105,21 +120,57 @@ class Guarantee(Protocol):
         """The path of partitions of some groups.
 
         Where rows were split, `parts` are the parts of their data: those of the first split, then those of the second.
+
+        Args:
+            comparison: The groups.
+            seed: Of all random numbers.
+            refine: Whether groups at a border are moved to the cluster of nearest estimate.
+            parts: Parts of the data, where rows were split.
+            cores: How many cores may be used; all, if None.
+
+        Returns:
+            Partitions with the p at which they appear, and how they were found.
         """
 
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
-        """What a reader must know about how it was found."""
+        """What a reader must know about how it was found.
+
+        Args:
+            comparison: The groups.
+            facts: What `judge` said about how it was found.
+
+        Returns:
+            Sentences.
+        """
 
     def judge_many(
         self, comparisons: Sequence[Comparison], seed: int, *, refine: bool, advance: Callable[[int], None]
     ) -> list[Judged] | None:
-        """Many plain comparisons with the same number of groups in one pass; None where there is no such pass."""
+        """Many plain comparisons with the same number of groups in one pass; None where there is no such pass.
+
+        Args:
+            comparisons: The groups of each experiment.
+            seed: Of all random numbers.
+            refine: Whether groups at a border are moved.
+            advance: Is told how many more experiments are done.
+
+        Returns:
+            What `judge` would say about each; or None.
+        """
 
     def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
         """From rows of other effects of the same groups to whether clusters are claimed; None without a short way.
 
         Effects are (r, K, d), and so are the standard errors that are seen with them, where those are estimates. What
         is critical follows from the standard errors of the groups, not from their effects.
+
+        Args:
+            groups: The groups.
+            alpha: The level of the claims.
+            seed: Of all random numbers.
+
+        Returns:
+            A function from effects, and standard errors or None, to r truth values; or None.
         """
 
 

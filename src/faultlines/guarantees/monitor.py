@@ -81,6 +81,8 @@ class Monitor:
         False
         >>> monitor.update(fl.Estimates([0.0, 1.0], [0.2, 0.2], ["DE", "IN"], n=[2500, 2500])).rejected
         True
+        >>> monitor.decision.clusters, monitor.spending
+        ((('DE',), ('IN',)), 'reserve')
     """
 
     __slots__ = (
@@ -191,6 +193,13 @@ class Monitor:
 
         Raises:
             InputError: If the estimates cannot be used, or do not grow out of those of the look before.
+
+        Example:
+            >>> import faultlines as fl
+            >>> daily = fl.Monitor(looks=5)
+            >>> now = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"], [90, 80, 85]))
+            >>> now.rejected, daily.decision.clusters
+            (True, (('DE', 'FR'), ('IN',)))
         """
         checks.flag("final", final)
         given = one_effect_of(estimates)
@@ -310,7 +319,16 @@ class Monitor:
     # --------------------------------------------------------------------------------------------------- between runs
 
     def to_json(self) -> str:
-        """The state as text: settings and what was observed. Draws come back from the seed."""
+        """The state as text: settings and what was observed. Draws come back from the seed.
+
+        Returns:
+            JSON, for `from_json`.
+
+        Example:
+            >>> import faultlines as fl
+            >>> len(fl.Monitor(looks=5).to_json()) > 50
+            True
+        """
         plain = {
             "faultlines_monitor": _FORMAT,
             "alpha": self.alpha,
@@ -337,8 +355,17 @@ class Monitor:
             state: What `to_json` gave.
             spending: The function by which α is spent, if it was one of your own: a file does not hold it.
 
+        Returns:
+            A monitor that goes on from there.
+
         Raises:
             InputError: If it is no such state.
+
+        Example:
+            >>> import faultlines as fl
+            >>> daily = fl.Monitor(looks=5)
+            >>> fl.Monitor.from_json(daily.to_json()).decision.finished
+            False
         """
         with saved.reading("Monitor"):
             read = json.loads(state)
@@ -395,12 +422,40 @@ class Monitor:
             raise ValueError("clusters do not fit the groups")
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was."""
+        """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was.
+
+        Args:
+            path: Where to.
+
+        Raises:
+            InputError: If it cannot be written.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.Monitor(looks=5).save("state.json")
+        """
         saved.write(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, spending: Callable[[float], float] | None = None) -> Monitor:
-        """Go on from a file; `spending` as in `from_json`."""
+        """Go on from a file; `spending` as in `from_json`.
+
+        Args:
+            path: A file that `save` wrote.
+            spending: See `from_json`.
+
+        Returns:
+            A monitor that goes on from there.
+
+        Raises:
+            InputError: If it cannot be read, or is no such file.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.Monitor(looks=5).save("state.json")
+            >>> fl.Monitor.load("state.json").spending
+            'reserve'
+        """
         return cls.from_json(saved.read(path), spending=spending)
 
 

@@ -35,6 +35,12 @@ class Look:
         pvalue: p of this look as if it were the only one.
         level: What that p must be below.
         adjusted: p so far: the smallest α at which clusters would be claimed by now.
+
+    Example:
+        >>> import faultlines as fl
+        >>> now = fl.Monitor(looks=5).update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"], [90, 80, 85]))
+        >>> now.look.number, now.look.fraction, now.look.pvalue < now.look.level
+        (1, 0.2, True)
     """
 
     number: int
@@ -49,7 +55,20 @@ class Look:
 
     @classmethod
     def read(cls, found: Any) -> Look:
-        """From what JSON had."""
+        """From what JSON had.
+
+        Args:
+            found: A dictionary of its fields.
+
+        Returns:
+            The look.
+
+        Example:
+            >>> import faultlines as fl
+            >>> names = "number information fraction spent statistic boundary pvalue level adjusted"
+            >>> fl.Look.read(dict.fromkeys(names.split(), 1)).number
+            1
+        """
         one = {name: saved.number(found[name], 0, 1) for name in ("fraction", "spent", "pvalue", "level", "adjusted")}
         boundary = None if found["boundary"] is None else saved.number(found["boundary"])
         return cls(
@@ -80,8 +99,10 @@ class Monitored:
         >>> import faultlines as fl
         >>> monitor = fl.Monitor(looks=4)
         >>> found = monitor.update(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
-        >>> found.rejected, found.clusters
-        (True, (('DE', 'FR'), ('IN',)))
+        >>> found.rejected, found.n_clusters, found.clusters, found.look.number
+        (True, 2, (('DE', 'FR'), ('IN',)), 1)
+        >>> print(found.verdict)
+        2 clusters of 3 groups differ (p = 0.00032 so far, α = 0.05), claimed at look 1 of 4.
     """
 
     rejected: bool
@@ -133,7 +154,17 @@ class Monitored:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data, for JSON."""
+        """Everything as plain data, for JSON.
+
+        Returns:
+            Plain data.
+
+        Example:
+            >>> import faultlines as fl
+            >>> monitor = fl.Monitor(looks=4)
+            >>> monitor.update(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"])).to_dict()["rejected"]
+            True
+        """
         return {
             "verdict": self.verdict,
             "rejected": self.rejected,

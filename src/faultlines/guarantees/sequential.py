@@ -28,7 +28,18 @@ Treatment = Literal["error", "ignore"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch: the adjusted p of "all clusters differ" on it, and the two clusters that were merged, if any."""
+    """One batch: the adjusted p of "all clusters differ" on it, and the two clusters that were merged, if any.
+
+    Attributes:
+        pvalue: The adjusted p.
+        merged: The two clusters; None where none were merged.
+
+    Example:
+        >>> import faultlines as fl
+        >>> now = fl.Sequential().update(fl.Estimates([0.0, 0.1, 9.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> round(now.steps[0].pvalue, 2), now.steps[0].merged
+        (1.0, (('DE',), ('FR',)))
+    """
 
     pvalue: float
     merged: tuple[tuple[Label, ...], tuple[Label, ...]] | None
@@ -45,6 +56,14 @@ class Decision:
         clusters: The clusters so far, as labels.
         steps: What every batch did.
         ignored: What of the last batch was not used, and how many groups of it.
+        alpha: The level.
+
+    Example:
+        >>> import faultlines as fl
+        >>> daily = fl.Sequential()
+        >>> now = daily.update(fl.Estimates([0.0, 9.0], [0.5, 0.5], ["DE", "IN"]))
+        >>> now.rejected, now.finished, now.n_clusters, now.clusters
+        (True, True, 2, (('DE',), ('IN',)))
     """
 
     rejected: bool
@@ -88,6 +107,17 @@ class Sequential:
     Args:
         alpha: The accepted chance of claiming a difference where there is none.
         tolerance: For estimates: see `fl.cluster`.
+
+    Example:
+        >>> import faultlines as fl
+        >>> daily = fl.Sequential()
+        >>> for _ in range(2):
+        ...     now = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> daily.decision.rejected, daily.decision.clusters
+        (True, (('DE', 'FR'), ('IN',)))
+        >>> daily.save("state.json")
+        >>> fl.Sequential.load("state.json").decision == fl.Sequential.from_json(daily.to_json()).decision
+        True
     """
 
     alpha: float = 0.05
@@ -125,6 +155,12 @@ class Sequential:
             missing: When groups of the first batch are missing: ``"error"``, or ``"ignore"`` to use the others. A
                 cluster without any data in the batch cannot be told from the rest, so such a batch cannot reject.
             new: When there are groups the first batch did not have: ``"error"``, or ``"ignore"`` to leave them out.
+
+        Returns:
+            Where the procedure stands after the batch.
+
+        Raises:
+            InputError: If the groups are not those of the first batch, and nothing was said about it.
         """
         for name, value in (("missing", missing), ("new", new)):
             checks.choice(name, value, ("error", "ignore"), "Use 'error' or 'ignore'.")
@@ -177,7 +213,11 @@ class Sequential:
     # ----------------------------------------------------------------------------------------------------- between runs
 
     def to_json(self) -> str:
-        """The state as text."""
+        """The state as text.
+
+        Returns:
+            JSON, for `from_json`.
+        """
         return json.dumps(
             {
                 "faultlines_sequential": _FORMAT,
@@ -200,7 +240,17 @@ class Sequential:
 
     @classmethod
     def from_json(cls, state: str) -> Sequential:
-        """The procedure from its state."""
+        """The procedure from its state.
+
+        Args:
+            state: What `to_json` gave.
+
+        Returns:
+            A procedure that goes on from there.
+
+        Raises:
+            InputError: If it is no such state.
+        """
         with saved.reading("Sequential"):
             read = json.loads(state)
             saved.version(read["faultlines_sequential"], _FORMAT)
@@ -239,12 +289,29 @@ class Sequential:
         return clusters
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was."""
+        """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was.
+
+        Args:
+            path: Where to.
+
+        Raises:
+            InputError: If it cannot be written.
+        """
         saved.write(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Sequential:
-        """Go on from a file."""
+        """Go on from a file.
+
+        Args:
+            path: A file that `save` wrote.
+
+        Returns:
+            A procedure that goes on from there.
+
+        Raises:
+            InputError: If it cannot be read, or is no such file.
+        """
         return cls.from_json(saved.read(path))
 
 

@@ -51,6 +51,13 @@ class Measured(NamedTuple):
         by_arm: The plain value of every arm, (K, arms), control first; None where there are no arms.
         mass: What each group weighs in the value of all groups together: its rows, the sum of their weights, or their
             denominator; in the shape of `theta`. None: `n`.
+
+    Example:
+        >>> import faultlines as fl, numpy as np
+        >>> moments = fl.Moments(np.array([[[900.0]]]), np.array([[[0.2]]]), np.zeros((1, 1, 1, 1)))
+        >>> made = fl.rate("bought").measured(moments)
+        >>> made.natural.tolist(), made.se.round(4).tolist(), made.n.tolist()
+        ([0.2], [0.0167], [900.0])
     """
 
     theta: FloatArray
@@ -209,8 +216,17 @@ class Metric:
         Args:
             moments: The moments, by group.
 
+        Returns:
+            An estimate for every group, or the reason why there is none.
+
         Raises:
             InputError: If the estimate is something else.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> moments = fl.Moments(np.array([[[900.0]]]), np.array([[[0.2]]]), np.zeros((1, 1, 1, 1)))
+            >>> fl.rate("bought").measured(moments).natural.tolist()
+            [0.2]
         """
         made = self.estimate(moments)
         if not isinstance(made, Measured):
@@ -256,7 +272,16 @@ class Metric:
         )
 
     def columns(self) -> dict[str, str]:
-        """Every column the metric reads, by the name of the parameter that named it."""
+        """Every column the metric reads, by the name of the parameter that named it.
+
+        Returns:
+            Parameter → column.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.lift("spend", variant="arm", control="A").columns()
+            {'value': 'spend', 'variant': 'arm'}
+        """
         named = {wanted.parameter or role: wanted.column for role, wanted in self.inputs.items()}
         named |= {"variant": self.arms.column} if self.arms else {}
         named |= {"unit": self.unit} if self.unit else {}

@@ -101,6 +101,15 @@ def difference(
 ) -> Metric:
     """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
 
+    It is in the units of `value`: 0.5 is half a euro more per user, and of a 0/1 column 0.02 is two points more of a
+    rate. Rows need the columns `value` (numbers), `variant` and those of the groups. The standard error is that of a
+    difference of two means, from the variances within the arms; groups share what they cannot tell apart of these
+    variances.
+
+    Take it where the absolute gain counts, or where means may be near zero or below. `fl.lift` is for groups that
+    differ in level, so that the same per cent means the same in each; `fl.ratio_difference` for a ratio of sums, such
+    as clicks per view. With several rows of each randomised unit give `unit=`; `covariate=` narrows intervals (CUPED).
+
     Args:
         value: The column that is measured, or `fl.aggregated(...)`.
         variant: The column that says which variant a row had.
@@ -119,9 +128,12 @@ def difference(
         InputError: If something is not the name of a column, or control and treatment are the same.
 
     Example:
-        >>> import faultlines as fl
-        >>> fl.difference("spend", variant="arm", control="A", unit="user").name
-        'difference of spend'
+        >>> import faultlines as fl, polars as pl
+        >>> arms = pl.DataFrame({"country": ["DE", "IN"] * 100, "arm": ["A", "A", "B", "B"] * 50})
+        >>> rows = arms.with_columns(spend=pl.Series([10, 20, 11, 18, 12, 22, 13, 20] * 25))
+        >>> made = fl.measure(rows, "country", fl.difference("spend", variant="arm", control="A")).estimates
+        >>> made.labels, made.theta.round(3).tolist(), made.se.round(3).tolist()
+        (('DE', 'IN'), [1.0, -2.0], [0.202, 0.202])
     """
     options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("difference", of_difference, value, None)
@@ -139,10 +151,18 @@ def lift(
     weight: str | None = None,
     overlap: str = "error",
 ) -> Metric:
-    """Relative lift: mean of the treated over mean of the control, less one, by the delta method (section 5.1.2).
+    """Relative lift of a mean: that of the treated over that of the control, less one (the paper, section 5.1.2).
 
-    Groups are compared and pooled by the logarithm of the ratio. A group is left out where the sum of both means is
-    within seven standard errors of zero, or one of them within two: the delta method fails there.
+    0.05 is +5%, and is shown so. Rows need the columns `value` (numbers whose mean is above zero), `variant` and those
+    of the groups. Groups are compared and pooled by the logarithm of the ratio of means, with its standard error by the
+    delta method from the variances within the arms; groups share what they cannot tell apart of these variances.
+    Results show lifts, and the standard error of a lift. A group is left out, with its reason, where the sum of both
+    means is within seven standard errors of zero, or one of them within two: the delta method fails there.
+
+    Take it where groups differ in level, so that the same per cent means the same in each: revenue by country.
+    `fl.difference` is for the absolute gain, and for means near zero or below; `fl.ratio_lift` for a ratio of sums,
+    such as clicks per view. With several rows of each randomised unit give `unit=`; `covariate=` narrows intervals
+    (CUPED).
 
     Args:
         value: The column that is measured, or `fl.aggregated(...)`.
@@ -162,9 +182,12 @@ def lift(
         InputError: If something is not the name of a column, or control and treatment are the same.
 
     Example:
-        >>> import faultlines as fl
-        >>> fl.lift("spend", variant="arm", control="A").name
-        'lift of spend'
+        >>> import faultlines as fl, polars as pl
+        >>> arms = pl.DataFrame({"country": ["DE", "IN"] * 100, "arm": ["A", "A", "B", "B"] * 50})
+        >>> rows = arms.with_columns(spend=pl.Series([10, 20, 11, 18, 12, 22, 13, 20] * 25))
+        >>> found = fl.cluster(rows, "country", fl.lift("spend", variant="arm", control="A"))
+        >>> [(row["country"], round(row["estimate"], 3), round(row["se"], 3)) for row in found.to_dicts()]
+        [('DE', 0.091, 0.019), ('IN', -0.095, 0.009)]
     """
     options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("lift", of_lift, value, None, LOG_RATIO)
@@ -183,7 +206,14 @@ def ratio_difference(
     weight: str | None = None,
     overlap: str = "error",
 ) -> Metric:
-    """Difference of a ratio of sums, such as clicks per page view, by the delta method.
+    """Difference of a ratio of sums, such as clicks per page view: that of the treated less that of the control.
+
+    It is in the units of the ratio. Rows need the columns `numer`, `denom` (numbers), `variant` and those of the
+    groups. The standard error is by the delta method, from the variances and the covariance of both within the arms.
+
+    Take it where the denominator is not what was randomised: users are randomised, and page views are counted. Give
+    `unit=` then, so that rows of a user are summed first. `fl.ratio_lift` is the same in per cent; `fl.difference` is
+    for plain means.
 
     Args:
         numer: The column whose sum is divided.
@@ -204,9 +234,12 @@ def ratio_difference(
         InputError: If something is not the name of a column, or control and treatment are the same.
 
     Example:
-        >>> import faultlines as fl
-        >>> fl.ratio_difference("clicks", "views", variant="arm", control="A").name
-        'ratio difference of clicks/views'
+        >>> import faultlines as fl, polars as pl
+        >>> arms = pl.DataFrame({"country": ["DE", "IN"] * 100, "arm": ["A", "A", "B", "B"] * 50})
+        >>> rows = arms.with_columns(clicks=pl.Series([1, 2, 2, 2, 3, 2, 3, 4] * 25), views=pl.Series([10, 20] * 100))
+        >>> metric = fl.ratio_difference("clicks", "views", variant="arm", control="A")
+        >>> fl.measure(rows, "country", metric).estimates.theta.round(3).tolist()
+        [0.05, 0.05]
     """
     options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
@@ -225,7 +258,14 @@ def ratio_lift(
     weight: str | None = None,
     overlap: str = "error",
 ) -> Metric:
-    """Relative lift of a ratio of sums, by the delta method.
+    """Relative lift of a ratio of sums, such as clicks per page view: treated over control, less one.
+
+    0.05 is +5%. Rows need the columns `numer`, `denom` (numbers), `variant` and those of the groups. Groups are
+    compared by the logarithm of the two ratios, with its standard error by the delta method; groups whose ratios are
+    near zero are left out, as for `fl.lift`.
+
+    Take it where the denominator is not what was randomised and groups differ in level. Give `unit=` then, so that rows
+    of a user are summed first. `fl.ratio_difference` is the same in absolute terms; `fl.lift` is for plain means.
 
     Args:
         numer: The column whose sum is divided.
@@ -246,9 +286,12 @@ def ratio_lift(
         InputError: If something is not the name of a column, or control and treatment are the same.
 
     Example:
-        >>> import faultlines as fl
-        >>> fl.ratio_lift("clicks", "views", variant="arm", control="A").scale.name
-        'log ratio'
+        >>> import faultlines as fl, polars as pl
+        >>> arms = pl.DataFrame({"country": ["DE", "IN"] * 100, "arm": ["A", "A", "B", "B"] * 50})
+        >>> rows = arms.with_columns(clicks=pl.Series([1, 2, 2, 2, 3, 2, 3, 4] * 25), views=pl.Series([10, 20] * 100))
+        >>> metric = fl.ratio_lift("clicks", "views", variant="arm", control="A")
+        >>> fl.measure(rows, "country", metric).estimates.natural.round(3).tolist()
+        [0.25, 0.5]
     """
     options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
     return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)

@@ -43,6 +43,13 @@ class Measurement(NamedTuple):
         dropped: How many rows were not used, by reason.
         by: What the groups are; quantiles have become the edges they were in these rows.
         readout: The moments behind the estimates, and what a reader must know about the rows.
+
+    Example:
+        >>> import faultlines as fl, polars as pl
+        >>> rows = pl.DataFrame({"country": ["DE"] * 40 + ["FR"] * 60 + ["IS"], "bought": [0, 1, 1, 0] * 25 + [1]})
+        >>> made = fl.measure(rows, "country", fl.rate("bought"))
+        >>> made.estimates.labels, made.excluded[0].label, made.dropped
+        (('DE', 'FR'), 'IS', {})
     """
 
     estimates: Estimates

@@ -111,11 +111,14 @@ def _model_rate(name: str, summary: str, outcome: Outcome, size_unit: str = "row
         return rate_of(name.replace("_", " "), inputs, form, weight, size_unit)
 
     metric.__name__ = metric.__qualname__ = name
-    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=name.replace("_", " "))
+    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=name.replace("_", " "), rows=size_unit)
     return recorded(metric)
 
 
 _RATE_DOC = """{summary}
+
+    0.2 is 20%. Groups are compared on Anscombe's scale, where the standard error depends on the number of {rows} alone;
+    results show rates, and the standard error of a rate.
 
     Args:
         y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
@@ -223,7 +226,9 @@ def selection_rate(
     positive: Hashable = None,
     weight: str | None = None,
 ) -> Metric:
-    """Share of rows the model selects: demographic parity asks for it to be equal.
+    """Share of rows the model selects: demographic parity asks for it to be equal. 0.2 is 20%.
+
+    Groups are compared on Anscombe's scale, where the standard error depends on the number of rows alone.
 
     Args:
         y_pred: The column of predicted outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
@@ -304,10 +309,12 @@ _EITHER_SIDE = 10  # positives and negatives an area needs: with fewer, claims r
 
 @recorded
 def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) -> Metric:
-    """Area under the curve within each group (Mann–Whitney), with DeLong's variance.
+    """Area under the curve within each group (Mann–Whitney), with DeLong's standard error.
 
-    In small groups DeLong's variance falls to zero where the area comes out near 1, and areas near 1 are skewed. The
-    variances of the placements are therefore steadied as those of any other values are.
+    0.5 is a score that knows nothing, 1 one that puts every positive above every negative of its group. In small groups
+    DeLong's variance falls to zero where the area comes out near 1, and areas near 1 are skewed. The variances of the
+    placements are therefore steadied as those of any other values are. It says whether a score ranks well, not whether
+    probabilities are right: for that, `fl.calibration_gap`, `fl.brier` and `fl.log_loss`.
 
     Args:
         y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
@@ -347,6 +354,10 @@ def _truth_and_score(c: Columns) -> dict[str, Any]:
 def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
     """Mean logarithmic loss of predicted probabilities; those of 0 and 1 are kept a double's precision away from it.
 
+    0 is perfect, 0.693 a coin's. It punishes wrong certainty more than `fl.brier`, and depends on how rare positives
+    are: groups with other base rates differ in it though the model is as good; `fl.calibration_gap` asks for bias
+    alone.
+
     Args:
         y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
         score: The column of predicted probabilities.
@@ -370,7 +381,7 @@ def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str 
 
 @recorded
 def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
-    """Mean squared distance of predicted probability and outcome.
+    """Mean squared distance of predicted probability and outcome: 0 is perfect, 0.25 a coin's. See `fl.log_loss`.
 
     Args:
         y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
@@ -396,6 +407,8 @@ def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | N
 @recorded
 def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
     """Mean predicted probability less share of positives: above zero where the model promises too much.
+
+    It is in points of a probability: 0.02 means that 2% more were promised than came.
 
     Args:
         y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
@@ -441,7 +454,7 @@ def _promised(c: Columns) -> Any:
 
 @recorded
 def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
-    """Mean of prediction less truth (bias of a regression).
+    """Mean of prediction less truth (bias of a regression), in the units of the truth: above zero where too much.
 
     Args:
         y_true: The column of true values.
@@ -464,7 +477,7 @@ def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric
 
 @recorded
 def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
-    """Mean absolute distance of prediction and truth.
+    """Mean absolute distance of prediction and truth, in the units of the truth.
 
     Args:
         y_true: The column of true values.
@@ -487,7 +500,7 @@ def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) 
 
 @recorded
 def mean_squared_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
-    """Mean squared distance of prediction and truth.
+    """Mean squared distance of prediction and truth, in the squared units of the truth; few large errors decide it.
 
     Args:
         y_true: The column of true values.

@@ -22,7 +22,11 @@ __all__ = ["mean", "rate", "ratio"]
 
 @recorded
 def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
-    """Mean of a column in each group.
+    """Mean of a column in each group, in the units of the column.
+
+    Rows need the column `value` (numbers) and those of the groups. The standard error is the root of the variance over
+    the number of rows; groups share what they cannot tell apart of these variances. `fl.rate` is for yes/no columns,
+    `fl.ratio` for a ratio of sums, `fl.difference` and `fl.lift` for experiments.
 
     Args:
         value: The column, or `fl.aggregated(...)`.
@@ -35,9 +39,10 @@ def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
         InputError: If something is not the name of a column.
 
     Example:
-        >>> import faultlines as fl
-        >>> fl.mean("spend").name
-        'mean of spend'
+        >>> import faultlines as fl, polars as pl
+        >>> rows = pl.DataFrame({"country": ["DE", "IN"] * 100, "spend": [10, 20, 11, 18] * 50})
+        >>> fl.measure(rows, "country", fl.mean("spend")).estimates.theta.tolist()
+        [10.5, 19.0]
     """
     if isinstance(value, Aggregated):
         _need_rows(weight=weight)
@@ -49,7 +54,12 @@ def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
 
 @recorded
 def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | None = None) -> Metric:
-    """Share of rows in which a yes/no column is yes.
+    """Share of rows in which a yes/no column is yes: 0.2 is 20%.
+
+    Rows need the column `value` and those of the groups. Rates are compared on Anscombe's scale, asin √((y + 3/8)/(n +
+    3/4)), where the standard error depends on the number of rows alone, so that rare events make no false claims;
+    results show rates, and the standard error of a rate. `fl.mean` is for other numbers, `fl.selection_rate` and its
+    kin for models.
 
     Args:
         value: The column: 0/1, booleans, or two labels of which `positive` counts; or `fl.aggregated(n, sum=…)`, where
@@ -64,9 +74,10 @@ def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | No
         InputError: If something is not the name of a column.
 
     Example:
-        >>> import faultlines as fl
-        >>> fl.rate("bought", positive="yes").name
-        'rate of bought'
+        >>> import faultlines as fl, polars as pl
+        >>> rows = pl.DataFrame({"country": ["DE", "IN"] * 100, "bought": ["yes", "no", "no", "no"] * 50})
+        >>> fl.measure(rows, "country", fl.rate("bought", positive="yes")).estimates.natural.tolist()
+        [0.5, 0.0]
     """
     if isinstance(value, Aggregated):
         _need_rows(weight=weight, positive=positive)
@@ -80,7 +91,11 @@ def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | No
 
 @recorded
 def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
-    """Ratio of two sums in each group, by the delta method.
+    """Ratio of two sums in each group, such as clicks per page view, in the units of the ratio.
+
+    Rows need the columns `numer` and `denom` (numbers) and those of the groups. The standard error is by the delta
+    method, from the variances and the covariance of both. `fl.mean` is for a mean per row, `fl.ratio_lift` for
+    experiments.
 
     Args:
         numer: The column whose sum is divided.
@@ -94,9 +109,10 @@ def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
         InputError: If something is not the name of a column.
 
     Example:
-        >>> import faultlines as fl
-        >>> fl.ratio("clicks", "views").name
-        'ratio of clicks/views'
+        >>> import faultlines as fl, polars as pl
+        >>> rows = pl.DataFrame({"country": ["DE", "IN"] * 100, "clicks": [1, 2, 2, 2] * 50, "views": [10, 20] * 100})
+        >>> fl.measure(rows, "country", fl.ratio("clicks", "views")).estimates.theta.tolist()
+        [0.15, 0.1]
     """
     inputs = {"x": Input(numer, parameter="numer"), "y": Input(denom, parameter="denom")}
     inputs |= {} if weight is None else {"w": weight_input(weight)}

@@ -32,6 +32,23 @@ class Cluster:
         number: Its number, from 1 on.
         partition: The clusters it is one of, which its rule tells it from.
         pooled: What is known of the effects of these clusters.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.simulate.onboarding().estimates)
+        >>> lowest = found.clusters[0]
+        >>> lowest.number, len(lowest.members), lowest.members[:3]
+        (1, 8, ('CH', 'SE', 'AT'))
+        >>> round(lowest.estimate, 3), round(lowest.se, 3), [round(end, 3) for end in lowest.ci]
+        (-0.066, 0.005, [-0.075, -0.056])
+        >>> [round(end, 3) for end in lowest.simultaneous_ci]
+        [-0.091, -0.043]
+        >>> round(lowest.observed, 3), [round(end, 3) for end in lowest.observed_ci]
+        (-0.068, [-0.078, -0.059])
+        >>> [round(one.estimate, 3) for one in lowest.effects + lowest.observed_effects + lowest.simultaneous_effects]
+        [-0.066, -0.068, -0.067]
+        >>> lowest.rule, len(lowest.population.keys)
+        ('country in {AT, CH, DE, DK, FI, JP, KR, SE}', 40)
     """
 
     members: tuple[Label, ...]

@@ -42,6 +42,16 @@ class Explained:
         part: Which of several effects; empty for a single one.
         pvalue: Of "it explains no more than chance, the other attributes held fixed", adjusted for the number of
             attributes (Holm). None for combinations, and where no groups are left to tell it from chance.
+
+    Example:
+        >>> import faultlines as fl
+        >>> labels = [(country, device) for country in ("DE", "FR", "IN") for device in ("app", "web")]
+        >>> both = fl.Estimates([0.0, 1.0, 0.1, 1.2, 5.0, 6.1], [0.1] * 6, labels, attributes=["country", "device"])
+        >>> for one in fl.cluster(both).explained():
+        ...     print(one.attribute, one.values, round(one.alone, 2), round(one.beyond, 2))
+        country 3 0.95 0.95
+        device 2 0.05 0.05
+        (combinations) 6 0.0 0.0
     """
 
     attribute: str

@@ -56,6 +56,13 @@ class Level:
         pvalue: The smallest α above which at least so many clusters are reported: the adjusted p of its faintest
             split. Zero for the single cluster, which needs no evidence.
         pvalue_adj: The same, adjusted for the number of results where several were corrected.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> two = found.path()[1]
+        >>> two.n_clusters, two.pvalue < 0.001, two.labels.tolist()
+        (2, True, [1, 1, 2])
     """
 
     n_clusters: int
@@ -116,7 +123,28 @@ class Finding:
         readout: Readout | None = None,
         adjustment: Adjustment | None = None,
     ) -> Self:
-        """The result that follows from judged groups, cut at a level."""
+        """The result that follows from judged groups, cut at a level.
+
+        Args:
+            judged: What a guarantee says about groups.
+            guarantee: The guarantee.
+            alpha: The level.
+            refine: Whether border groups were moved.
+            excluded: Groups left out.
+            dropped: Reason → number of rows left out.
+            by: What the groups are; by default the attributes of the groups.
+            readout: The moments behind the estimates.
+            adjustment: How p are adjusted, if several results are corrected.
+
+        Returns:
+            The result.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> fl.Clustering.of(found.judged, found.guarantee, 0.01, True).n_clusters
+            2
+        """
         names = judged.reported.attributes if by is None else by
         none = np.empty(0, dtype=np.int64)
         read = readout if readout is not None and len(readout.moments.n) == len(judged.reported) else None
@@ -206,15 +234,37 @@ class Finding:
         Args:
             alpha: The level.
 
+        Returns:
+            The result at that level.
+
         Raises:
             InputError: If it does not lie between 0 and 1, or counted draws cannot get below it.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 2.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.n_clusters, found.at(0.001).n_clusters
+            (2, 1)
         """
         alpha = checks.alpha(alpha)
         self.guarantee.check(alpha, self.groups)
         return self.cut(alpha)
 
     def cut(self, alpha: float) -> Self:
-        """The same for a level that was checked before."""
+        """The same for a level that was checked before.
+
+        Args:
+            alpha: The level.
+
+        Returns:
+            The result at that level.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 2.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.cut(0.001).n_clusters
+            1
+        """
         path = self.claims
         partition = path.labels(clusters_at(path, float(np.log(alpha))))
         known = self.population if self.clusters else None
@@ -223,7 +273,16 @@ class Finding:
         return replace(self, alpha=alpha, labels=labels, clusters=clusters)
 
     def path(self) -> tuple[Level, ...]:
-        """Every partition from one cluster to K, each with the p at which it appears."""
+        """Every partition from one cluster to K, each with the p at which it appears.
+
+        Returns:
+            The partitions, from the coarsest to the finest.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"])).path()
+            (Level(n_clusters=1, pvalue=0), Level(n_clusters=2, pvalue=4.22e-15), Level(n_clusters=3, pvalue=1))
+        """
         path = self.judged.path
         own, adjusted = ([0.0, *map(probability, one.log_pvalues.tolist())] for one in (path, self.claims))
         return tuple(Level(i + 1, *p, path, self.groups) for i, p in enumerate(zip(own, adjusted, strict=True)))
@@ -250,7 +309,18 @@ class Finding:
         return against_rest(self.estimates, self.alpha, correction)
 
     def explained(self) -> tuple[Explained, ...]:
-        """How much of the variation between groups each attribute explains; nothing where there is only one."""
+        """How much of the variation between groups each attribute explains; nothing where there is only one.
+
+        Returns:
+            What each attribute explains, the combinations of them last.
+
+        Example:
+            >>> import faultlines as fl
+            >>> labels = [(country, device) for country in ("DE", "FR", "IN") for device in ("app", "web")]
+            >>> both = fl.Estimates([0.0, 1.0, 0.1, 1.2, 5.0, 6.1], [0.1] * 6, labels, attributes=["country", "device"])
+            >>> [one.attribute for one in fl.cluster(both).explained()]
+            ['country', 'device', '(combinations)']
+        """
         return () if self.groups.estimates is None else explained(self.groups.estimates, self.population)
 
     @property

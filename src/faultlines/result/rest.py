@@ -32,6 +32,13 @@ class AgainstRest:
         lower: Lower end of its interval, at the level 1 − α for all groups together.
         upper: Upper end.
         pvalue: The p of "no difference from the others", adjusted for the number of groups.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> one = found.against_rest()[2]
+        >>> one.label, round(one.difference, 2), one.pvalue < 0.001
+        ('IN', 4.95, True)
     """
 
     label: Label

@@ -44,9 +44,23 @@ class Rule(str):
     people in the cluster, the rule describes 85%. Groups are counted instead where their sizes are not known. Where
     either would be less than half, there is no rule: the text is "no short rule", and the fit is what was reached.
 
+    Args:
+        words: The text.
+        counted: What the shares are of: ``"people"`` or ``"groups"``.
+
     Attributes:
         matches: Of the people it describes, the share that is in the cluster.
         covers: Of the people in the cluster, the share it describes.
+
+    Example:
+        >>> import faultlines as fl
+        >>> labels = [(country, device) for country in ("DE", "FR", "IN") for device in ("app", "web")]
+        >>> both = fl.Estimates([0.0, 5.0, 0.1, 5.1, 0.0, 5.2], [0.1] * 6, labels, attributes=["country", "device"])
+        >>> rule = fl.cluster(both).clusters[1].rule
+        >>> rule, rule.matches, rule.covers, rule.exact, rule.fits
+        ('device = web', 1.0, 1.0, True, True)
+        >>> rule.precision, rule.recall
+        (1.0, 1.0)
     """
 
     __slots__ = ("covers", "matches")

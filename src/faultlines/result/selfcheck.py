@@ -28,6 +28,17 @@ class SelfCheck:
         measure: What was measured.
         guarantee: The guarantee that was checked.
         seed: The seed of the shuffles.
+
+    Example:
+        >>> import faultlines as fl, polars as pl
+        >>> rows = pl.DataFrame({"country": ["DE", "FR", "IN"] * 40, "spend": [3.0, 5.0, 4.0, 9.0] * 30})
+        >>> checked = fl.self_check(rows, "country", fl.mean("spend"), runs=20)
+        >>> checked.runs, checked.claims, checked.rate, checked.holds, checked.to_dict()["rate"]
+        (20, 1, 0.05, True, 0.05)
+        >>> round(checked.lower, 3), round(checked.upper, 2)
+        (0.001, 0.25)
+        >>> print(checked.verdict.partition(",")[0])
+        In 20 shuffles of the group labels
     """
 
     runs: int
@@ -80,7 +91,11 @@ class SelfCheck:
         return self.verdict
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Everything as plain data.
+
+        Returns:
+            Plain data.
+        """
         return {
             "verdict": self.verdict,
             "holds": self.holds,

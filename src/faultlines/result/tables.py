@@ -43,21 +43,82 @@ class Tabular(ABC):
         """The columns of its rows."""
 
     def to_dicts(self, rows: Rows = "groups") -> list[dict[str, Any]]:
-        """One dictionary per group (or per cluster). Groups left out have no cluster, and their reason beside them."""
+        """One dictionary per group (or per cluster). Groups left out have no cluster, and their reason beside them.
+
+        Args:
+            rows: ``"groups"``, ``"clusters"``, or ``"pairs"`` where a result has pairs of clusters.
+
+        Returns:
+            The rows, each from column to value.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> [(row["group"], row["cluster"]) for row in found.to_dicts()]
+            [('DE', 1), ('FR', 1), ('IN', 2)]
+        """
         return dicts_of(self._columns(rows))
 
     def to_pandas(self, rows: Rows = "groups") -> pd.DataFrame:
-        """One row per group (or per cluster) as a pandas frame."""
+        """One row per group (or per cluster) as a pandas frame.
+
+        Args:
+            rows: See `to_dicts`.
+
+        Returns:
+            The frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.to_pandas("clusters")["estimate"].round(2).to_list()
+            [0.05, 5.0]
+        """
         frame: pd.DataFrame = _library("pandas").DataFrame(self._columns(rows))
         return frame.astype({"cluster": "Int64"}) if "cluster" in frame and rows == "groups" else frame
 
     def to_polars(self, rows: Rows = "groups") -> pl.DataFrame:
-        """One row per group (or per cluster) as a Polars frame."""
+        """One row per group (or per cluster) as a Polars frame.
+
+        Args:
+            rows: See `to_dicts`.
+
+        Returns:
+            The frame.
+
+        Raises:
+            InputError: If Polars is not installed.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.to_polars()["cluster"].to_list()
+            [1, 1, 2]
+        """
         frame: pl.DataFrame = _library("polars").DataFrame(self._columns(rows), strict=False)
         return frame
 
     def to_arrow(self, rows: Rows = "groups") -> pa.Table:
-        """One row per group (or per cluster) as an Arrow table."""
+        """One row per group (or per cluster) as an Arrow table.
+
+        Args:
+            rows: See `to_dicts`.
+
+        Returns:
+            The table.
+
+        Raises:
+            InputError: If PyArrow is not installed.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> found.to_arrow()["cluster"].to_pylist()
+            [1, 1, 2]
+        """
         made: pa.Table = _library("pyarrow").table(self._columns(rows))
         return made
 

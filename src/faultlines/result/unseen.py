@@ -35,6 +35,13 @@ class Unseen:
         target: That power.
         alpha: The level.
         simulated: Whether it was simulated: not for very many groups, nor where every simulated experiment takes long.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 0.2], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> left = found.unseen[0]
+        >>> left.group, round(left.largest, 2), left.to_dict(found.estimates.labels)["group"]
+        ('DE', 0.77, 'DE')
     """
 
     part: str
@@ -50,7 +57,14 @@ class Unseen:
     simulated: bool
 
     def to_dict(self, labels: Sequence[Label]) -> dict[str, Any]:
-        """Everything as plain data; `labels` are those of the groups."""
+        """Everything as plain data; `labels` are those of the groups.
+
+        Args:
+            labels: Names of the groups, in the order of the estimates.
+
+        Returns:
+            Plain data.
+        """
         ends = zip(labels, self.lower.tolist(), self.upper.tolist(), strict=True)
         return {
             "part": self.part or None,

@@ -22,8 +22,19 @@ _MOST_BINS = 200
 class Bins:
     """How to cut a numeric attribute into groups; made by `fl.bins`.
 
+    Attributes:
+        column: The numeric column.
+        width: The width of every group.
+        quantiles: The number of groups with equally many rows.
+        edges: Where groups begin and end.
+
     Raises:
         InputError: Unless exactly one way to cut is given, and makes sense.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.bins("age", width=10)
+        Bins(column='age', width=10.0, quantiles=None, edges=None)
     """
 
     column: str

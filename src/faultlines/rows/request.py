@@ -57,6 +57,12 @@ class Moments(NamedTuple):
         cov: Their sample covariances, (K, A, V, V).
         skewness: Mean of ((x − x̄)/s)³ with the population's s; None where no shape is known, NaN for single variables.
         kurtosis: Mean of ((x − x̄)/s)⁴ likewise: 3 for normal values.
+
+    Example:
+        >>> import faultlines as fl, numpy as np
+        >>> moments = fl.Moments(np.array([[[9.0]], [[8.0]]]), np.array([[[0.1]], [[0.3]]]), np.ones((2, 1, 1, 1)))
+        >>> moments.of_groups(np.array([1])).mean.tolist(), moments.of_variables([0]).n.tolist()
+        ([[[0.3]]], [[[9.0]], [[8.0]]])
     """
 
     n: FloatArray
@@ -66,14 +72,28 @@ class Moments(NamedTuple):
     kurtosis: FloatArray | None = None
 
     def of_variables(self, places: Sequence[int]) -> Moments:
-        """Those of some of the variables."""
+        """Those of some of the variables.
+
+        Args:
+            places: Which variables, by their places.
+
+        Returns:
+            The same for those variables, in that order.
+        """
         chosen = list(places)
         shapes = [None if shape is None else shape[..., chosen] for shape in (self.skewness, self.kurtosis)]
         cov = self.cov[..., chosen, :][..., chosen]
         return Moments(self.n[..., chosen], self.mean[..., chosen], cov, *shapes)
 
     def of_groups(self, places: IntArray) -> Moments:
-        """Those of some of the groups."""
+        """Those of some of the groups.
+
+        Args:
+            places: Which groups, by their places.
+
+        Returns:
+            The same for those groups, in that order.
+        """
         return Moments(*(None if part is None else part[places] for part in self))  # type: ignore[arg-type]
 
 
@@ -120,6 +140,11 @@ class Arms:
         control: Its value for the control.
         treatment: Its value for the treatment; None where there are just two. A list of several, or ``"*"`` for all
             others: each is compared with the control, as a group of its own.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.lift("spend", variant="arm", control="A").arms
+        Arms(column='arm', control='A', treatment=None)
     """
 
     column: str
@@ -180,7 +205,23 @@ def _is_missing(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """Columns of a table that is already aggregated: one row per group (and arm), or several that are pooled."""
+    """Columns of a table that is already aggregated: one row per group (and arm), or several that are pooled.
+
+    Attributes:
+        n: The column of counts.
+        mean: The column of means, if not of sums.
+        sum: The column of sums, if not of means.
+        variance: The column of sample variances.
+        sum_squares: The column of sums of squares.
+        skewness: The column of skewnesses.
+        kurtosis: The column of kurtoses.
+
+    Example:
+        >>> import faultlines as fl
+        >>> table = fl.aggregated("users", mean="spend", variance="spend_variance")
+        >>> table.mean, table.columns()
+        ('spend', {'n': 'users', 'mean': 'spend', 'variance': 'spend_variance'})
+    """
 
     n: str
     mean: str | None
@@ -191,7 +232,11 @@ class Aggregated:
     kurtosis: str | None = None
 
     def columns(self) -> dict[str, str]:
-        """Every column it names, by parameter."""
+        """Every column it names, by parameter.
+
+        Returns:
+            Parameter → column, of those that are given.
+        """
         return {field.name: column for field in fields(self) if (column := getattr(self, field.name))}
 
 

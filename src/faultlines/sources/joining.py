@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +78,13 @@ def joined(
 def _duckdb(native: Any, columns: dict[str, list[str]], values: FloatArray, column: str, whole: bool) -> Any:
     """A join on the connection the rows are on, to arrays that DuckDB reads where they are."""
     faultlines_groups = {name: np.array(texts, dtype=object) for name, texts in columns.items()} | {_VALUE: values}
-    on = " AND ".join(f"faultlines_rows.{duck.quoted(name)} = g.{duck.quoted(name)}" for name in columns)
+    rows = f"{OURS}{secrets.token_hex(8)}"  # rows that were joined before keep their name, before DuckDB 2.0
+    on = " AND ".join(f"{rows}.{duck.quoted(name)} = g.{duck.quoted(name)}" for name in columns)
     # NaN would be a number; what has no value is null.
     value = f"CASE WHEN isnan(g.{_VALUE}) THEN NULL ELSE g.{_VALUE} END::{'BIGINT' if whole else 'DOUBLE'}"
     made = native.query(
-        "faultlines_rows",
-        f"SELECT faultlines_rows.*, {value} AS {duck.quoted(column)}"
-        f" FROM faultlines_rows LEFT JOIN faultlines_groups AS g ON {on}",
+        rows,
+        f"SELECT {rows}.*, {value} AS {duck.quoted(column)} FROM {rows} LEFT JOIN faultlines_groups AS g ON {on}",
     )
     del faultlines_groups
     return made

@@ -34,6 +34,18 @@ class Hierarchy:
             estimates that is the likelihood ratio LR = (θ_a − θ_b)² w_a w_b / (w_a + w_b) of the two clusters that
             merge there, for a Similarity −log p; or that of an earlier merge, if one was higher.
         ranks: Which merge closes each gap, 0 for the first. Left out where heights say so.
+
+    Example:
+        >>> import faultlines as fl
+        >>> tree = fl.agglomerate(fl.Estimates([0.0, 5.0, 0.1], [0.5, 0.5, 0.5], ["DE", "IN", "FR"]))
+        >>> tree.order.tolist(), tree.heights.round(2).tolist(), tree.merges.tolist()
+        ([0, 2, 1], [0.02, 65.34], [[0, 2], [1, 3]])
+        >>> tree.merge_order().tolist(), tree.merge_rank().tolist()
+        ([0, 1], [0, 1])
+        >>> tree.labels(tree.starts(tree.gap_heights > 1)).tolist()
+        [1, 2, 1]
+        >>> tree.to_linkage().round(2).tolist()
+        [[0.0, 2.0, 0.02, 2.0], [1.0, 3.0, 65.34, 3.0]]
     """
 
     order: IntArray
@@ -42,7 +54,20 @@ class Hierarchy:
 
     @classmethod
     def of(cls, merges: Merges) -> Hierarchy:
-        """The tree of some merges."""
+        """The tree of some merges.
+
+        Args:
+            merges: All merges of a comparison, laid out along a line.
+
+        Returns:
+            The tree.
+
+        Example:
+            >>> import faultlines as fl
+            >>> found = fl.cluster(fl.Estimates([0.0, 5.0, 0.1], [0.5, 0.5, 0.5], ["DE", "IN", "FR"]))
+            >>> len(fl.Hierarchy.of(found.groups.merges()))
+            3
+        """
         for array in merges:
             if array is not None:
                 array.setflags(write=False)
@@ -50,7 +75,20 @@ class Hierarchy:
 
     @classmethod
     def grown(cls, merges: IntArray, heights: FloatArray) -> Hierarchy:
-        """The tree of merges in scipy's numbering, in the order in which they are made."""
+        """The tree of merges in scipy's numbering, in the order in which they are made.
+
+        Args:
+            merges: The two clusters of each merge; group i is cluster i, the t-th merge makes K + t.
+            heights: Their heights.
+
+        Returns:
+            The tree.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> fl.Hierarchy.grown(np.array([[0, 2], [1, 3]]), np.array([0.02, 65.0]))
+            Hierarchy(3 groups, highest merge 65)
+        """
         return cls.of(laid_out(merges, heights))
 
     def __len__(self) -> int:
@@ -85,11 +123,25 @@ class Hierarchy:
         return np.column_stack([merges, heights, sizes]).astype(np.float64)
 
     def starts(self, open_gaps: BoolArray) -> IntArray:
-        """The first place of every cluster when the given gaps stay open."""
+        """The first place of every cluster when the given gaps stay open.
+
+        Args:
+            open_gaps: K − 1 truth values, one per gap.
+
+        Returns:
+            The places, rising.
+        """
         return np.concatenate(([0], np.flatnonzero(open_gaps) + 1)).astype(np.int64)
 
     def labels(self, starts: IntArray) -> IntArray:
-        """Cluster numbers 1 … m of the K groups, for clusters that start at the given places."""
+        """Cluster numbers 1 … m of the K groups, for clusters that start at the given places.
+
+        Args:
+            starts: The first place of every cluster, rising.
+
+        Returns:
+            A number for each group, in the order of the estimates.
+        """
         at_place = np.zeros(len(self), dtype=np.int64)
         at_place[starts] = 1
         labels = np.empty(len(self), dtype=np.int64)
@@ -97,12 +149,20 @@ class Hierarchy:
         return labels
 
     def merge_order(self) -> IntArray:
-        """The gaps in the order in which merges close them."""
+        """The gaps in the order in which merges close them.
+
+        Returns:
+            The K − 1 gaps by their places.
+        """
         by = self.gap_heights if self.ranks is None else self.ranks
         return np.argsort(by, kind="stable").astype(np.int64)
 
     def merge_rank(self) -> IntArray:
-        """Which merge closes each gap, 0 for the first."""
+        """Which merge closes each gap, 0 for the first.
+
+        Returns:
+            K − 1 numbers, one per gap.
+        """
         return self.ranks if self.ranks is not None else ranks(self.gap_heights)
 
     def _linked(self) -> tuple[IntArray, FloatArray, IntArray]:

@@ -1,0 +1,202 @@
+"""What users may give as estimates: checked, and as arrays of the one shape that there is inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from faultlines.errors import InputError, shorten
+from faultlines.estimates.labels import name_of
+from faultlines.estimates.scales import Scale, scale_of_each
+from faultlines.estimates.shared import checked_covariance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from faultlines.estimates.labels import Key
+    from faultlines.estimates.scales import FloatArray
+
+# Real data is nowhere near these; within them no product of weights and no squared difference leaves a double's range.
+_WIDEST_SE = 1e15  # largest standard error over smallest
+_FARTHEST_THETA = 1e50  # distance of the outermost estimates in the smallest standard error
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
+
+def numbers(parameter: str, values: npt.ArrayLike) -> FloatArray:
+    """A fresh float array of any shape, or an error that says what prevents it."""
+    try:
+        raw = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan) if np.ma.isMA(values) else np.asarray(values)
+        odd = raw.dtype.kind not in "iufO" or (raw.dtype == object and any(isinstance(v, bool) for v in raw.flat))
+        if odd and raw.size:
+            raise TypeError
+        return np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{parameter}={shorten(values)}", "is not numeric", "Give numbers.") from error
+
+
+def columns(parameter: str, values: npt.ArrayLike, shape: tuple[int, int] | None = None) -> FloatArray:
+    """Numbers as (K, d); one effect may come as (K,)."""
+    array = numbers(parameter, values)
+    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
+        raise InputError(
+            parameter, f"has {array.ndim} dimensions", f"Give one number per group: {parameter} of shape (K,)."
+        )
+    array = array[:, None] if array.ndim == 1 else array
+    if shape is not None and len(array) != shape[0]:
+        raise InputError(
+            parameter, f"has {len(array)} values, but theta has {shape[0]}", "Give one value for each group."
+        )
+    if shape is not None and array.shape != shape:
+        raise InputError(parameter, f"has shape {array.shape}, but theta {shape}", "Give one for each estimate.")
+    return array
+
+
+def vector(parameter: str, values: npt.ArrayLike, size: int) -> FloatArray:
+    """One number per group; a single one holds for all."""
+    array = numbers(parameter, values)
+    array = np.full(size, float(array)) if array.ndim == 0 else array
+    if array.ndim != 1:
+        raise InputError(
+            parameter, f"has {array.ndim} dimensions", f"Give one number per group: {parameter} of shape (K,)."
+        )
+    if len(array) != size:
+        raise InputError(parameter, f"has {len(array)} values, but theta has {size}", "Give one value for each group.")
+    return array
+
+
+def standard_errors(se: npt.ArrayLike | None, cov: FloatArray | None, values: FloatArray) -> FloatArray:
+    """Standard errors as given, or those of the covariance matrices."""
+    if cov is None:
+        if se is None:
+            raise InputError("se=None", "standard errors are needed", "Give one for each estimate, or cov.")
+        return columns("se", se, values.shape)
+    errors = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
+    if se is not None and not np.allclose(columns("se", se, values.shape), errors, rtol=1e-6, atol=0):
+        raise InputError("se", "is not the square root of the diagonal of cov", "Leave se=None where cov is given.")
+    return np.array(errors)
+
+
+def between_groups(
+    covariance: npt.ArrayLike, cov: FloatArray | None, values: FloatArray, keys: Sequence[Key]
+) -> FloatArray:
+    """The covariance matrix of one effect of all groups."""
+    if values.shape[1] > 1 or cov is not None:
+        raise InputError(
+            "covariance", "goes with one effect per group", "Give theta of shape (K,), or cluster effects one by one."
+        )
+    return checked_covariance(numbers("covariance", covariance), keys)
+
+
+def errors_of_all(se: npt.ArrayLike | None, covariance: FloatArray, values: FloatArray) -> FloatArray:
+    """Standard errors of a covariance matrix of all groups; those that were given must be the same."""
+    errors = np.sqrt(np.diagonal(covariance))[:, None]
+    if se is not None and not np.allclose(columns("se", se, values.shape), errors, rtol=1e-6, atol=0):
+        remedy = "Leave se=None where covariance is given, and give both in the order of labels."
+        raise InputError("se", "is not the square root of the diagonal of covariance", remedy)
+    return np.array(errors)
+
+
+def freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> FloatArray | None:
+    """Degrees of given; none where all variances are known."""
+    if dof is None:
+        return None
+    given = vector("dof", dof, len(keys))
+    require(given >= 1, "dof", given, keys, "must be 1 or more", "Use infinity for a known variance.")
+    problem = f"must be at least the number of effects, {dims}"
+    require(given >= dims, "dof", given, keys, problem, "Leave this group out, or cluster the effects one by one.")
+    return None if np.all(np.isinf(given)) else given
+
+
+def covariances(cov: npt.ArrayLike, values: FloatArray, keys: Sequence[Key]) -> FloatArray:
+    """Covariance matrices as they can be used: one per group, symmetric and positive definite."""
+    matrices = numbers("cov", cov)
+    wanted = (*values.shape, values.shape[1])
+    if matrices.shape != wanted:
+        raise InputError("cov", f"has shape {matrices.shape}, theta {values.shape}", f"Give cov of shape {wanted}.")
+    diagonal = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 0.0))
+    with np.errstate(all="ignore"):
+        correlation = matrices / (diagonal[:, :, None] * diagonal[:, None, :])
+        good = np.isfinite(correlation).all(axis=(1, 2))
+        even = np.abs(correlation - np.swapaxes(correlation, 1, 2)).max(axis=(1, 2)) < 1e-8
+    good &= np.nan_to_num(even).astype(bool)
+    good[good] = np.linalg.eigvalsh(correlation[good]).min(axis=1) > 1e-10
+    if not good.all():
+        first = int(np.flatnonzero(~good)[0])
+        raise InputError(
+            f"cov of group {name_of(keys[first])!r}",
+            "is not a covariance matrix (symmetric, positive definite)",
+            "Leave out what is determined by the rest, or correct it.",
+        )
+    return np.asarray((matrices + np.swapaxes(matrices, 1, 2)) / 2)
+
+
+def part_names(parts: Sequence[str] | None, dims: int) -> tuple[str, ...]:
+    """Names of several effects; one effect is named by `measure`."""
+    listed = isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)
+    if dims == 1:
+        if parts is not None and not (listed and len(parts) == 1):
+            raise InputError(f"parts={shorten(parts)}", "names parts, but theta has one dimension", "Leave it out.")
+        return ()
+    if parts is None:
+        return tuple(f"part {i + 1}" for i in range(dims))
+    if not listed or len(parts) != dims or len(set(parts)) < len(parts):
+        raise InputError(f"parts={shorten(parts)}", f"must be {dims} distinct names", "Name each of them once.")
+    return tuple(str(part) for part in parts)
+
+
+def require(
+    good: npt.NDArray[np.bool_], parameter: str, values: FloatArray, keys: Sequence[Key], problem: str, remedy: str
+) -> None:
+    """Raise for the first group whose value is not good, and say how many there are."""
+    if good.all():
+        return
+    good, values = good.reshape(len(keys), -1), values.reshape(len(keys), -1)
+    bad = np.flatnonzero(~good.all(axis=1))
+    others = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
+    worst = values[bad[0]][~good[bad[0]]][0]
+    raise InputError(f"{parameter}={worst:g} in group {name_of(keys[bad[0]])!r}{others}", problem, remedy)
+
+
+def check_meaning(scale: Scale, measure: str) -> None:
+    """Refuse a scale or a name that is none."""
+    if not isinstance(scale, Scale):
+        raise InputError(f"scale={shorten(scale)}", "is not a scale", "Leave it out, or use that of a metric.")
+    if not isinstance(measure, str):
+        raise InputError(f"measure={shorten(measure)}", "is not text", "Say what was measured.")
+
+
+def check_readable(scale: Scale, values: FloatArray, errors: FloatArray) -> None:
+    """Refuse estimates whose intervals cannot be read on the natural scale, such as a lift of e⁸⁰⁰."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, one in enumerate(scale_of_each(scale, values.shape[1])):
+            ends = one.natural(values[:, i] + 3 * errors[:, i]), one.slope(values[:, i])
+            if not all(np.isfinite(end).all() for end in ends):
+                largest = float(values[:, i].max())
+                raise InputError(
+                    f"theta up to {largest:g}", f"is beyond what the {one.name} scale can show", "Check it."
+                )
+
+
+def check_range(theta: FloatArray, se: FloatArray) -> None:
+    """Refuse numbers that products of weights or squared differences would carry out of a double's range."""
+    with np.errstate(over="ignore"):
+        widest, farthest = se.max() / se.min(), (theta.max() / 2 - theta.min() / 2) / se.min() * 2
+    if widest > _WIDEST_SE:
+        raise InputError(
+            f"se from {se.min():g} to {se.max():g}", "spans too many orders of magnitude", "Check the units."
+        )
+    if farthest > _FARTHEST_THETA:
+        raise InputError(
+            f"theta from {theta.min():g} to {theta.max():g}",
+            f"lies too far apart for standard errors as small as {se.min():g}",
+            "Check the units.",
+        )
+    if np.abs(theta).max() > _LARGEST or not _SMALLEST <= se.min() <= se.max() <= _LARGEST:
+        raise InputError(
+            f"theta up to {np.abs(theta).max():g}, se from {se.min():g} to {se.max():g}",
+            f"lies beyond the range of {_SMALLEST:g} to {_LARGEST:g}",
+            "Use other units.",
+        )
