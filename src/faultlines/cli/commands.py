@@ -177,6 +177,7 @@ def experiment(
     rows: opt.Rows,
     metric: opt.ExperimentMetrics,
     arms: opt.Arms,
+    per_arm: opt.PerArm = False,
     joint: opt.Joint = False,
     claim: opt.Claim,
     refine: opt.Refine = True,
@@ -189,7 +190,7 @@ def experiment(
     """Which groups react differently to the treatment? From the rows of an experiment."""
     from faultlines.cli.metrics import experiment_metrics
 
-    made = experiment_metrics(metric, arms)
+    made = experiment_metrics(metric, arms, per_arm=per_arm)
     how = _settings(claim, refine, rows.min_size)
     _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split, signed)
 

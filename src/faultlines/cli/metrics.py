@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import InputError, did_you_mean
@@ -47,10 +47,26 @@ _ELSEWHERE = {
 _OWN_NAMES = {other: name for name, others in _ELSEWHERE.items() for other in others.split()}
 
 
-def experiment_metrics(words: Sequence[str], arms: Arms) -> list[Metric]:
-    """The metrics of an experiment, written as KIND:COLUMN or KIND:COLUMN/COLUMN."""
+def experiment_metrics(words: Sequence[str], arms: Arms, *, per_arm: bool = False) -> list[Metric]:
+    """The metrics of an experiment, written as KIND:COLUMN or KIND:COLUMN/COLUMN.
+
+    Args:
+        words: The metrics.
+        arms: The arms; several treatments are clustered jointly.
+        per_arm: Or each of them on its own.
+    """
     _check_distinct(words)
-    options = asdict(arms)
+    options = {name: value for name, value in asdict(arms).items() if name != "overlap" or value is not None}
+    given = arms.treatment or []
+    if per_arm:
+        if len(given) < 2 or "*" in given:
+            raise InputError("--per-arm", "needs the treatments by name", "Use --treatment B --treatment C.")
+        return [
+            replace(metric, name=f"{metric.name}, {one}")
+            for one in given
+            for metric in experiment_metrics(words, replace(arms, treatment=[one]))
+        ]
+    options["treatment"] = given if len(given) > 1 else given[0] if given else None
     made = []
     for word in words:
         kind, _, column = word.partition(":")
@@ -112,6 +128,7 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
         for name in ("variant", "control"):
             if name not in named:
                 raise InputError(f"metric={word!r}", f"needs {_flag(name)}", f"Add {_flag(name)}.")
+        named |= {"treatment": [named["treatment"]]} if "treatment" in named else {}
         return experiment_metrics([word], Arms(**named))[0]
     return model_metrics([word], Predictions(**named))[0]
 

@@ -77,9 +77,18 @@ class Arms:
     variant: Annotated[str, _column(METRIC, "Column of variants.")]
     control: Annotated[str, _option(METRIC, "Its value for the control.", metavar="VALUE")]
     treatment: Annotated[
-        str | None, _option(METRIC, "Its value for the treatment, if there are more than two.", metavar="VALUE")
+        list[str] | None,
+        _option(
+            METRIC,
+            "Its value for the treatment, if there are more than two. Several, or '*' for all: clustered jointly.",
+            metavar="VALUE",
+        ),
     ] = None
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
+    overlap: Annotated[
+        str | None,
+        _option(METRIC, "'covariance': units may be in several groups, which is allowed for.", metavar="HOW"),
+    ] = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
 
@@ -184,6 +193,7 @@ ExperimentMetrics = Annotated[
 ModelMetrics = Annotated[
     list[str], _option(METRIC, f"Several are corrected by Holm. {', '.join(of_family('model'))}.", metavar="NAME")
 ]
+PerArm = Annotated[bool, _option(METRIC, "Each of several treatments on its own (Holm).", "--per-arm")]
 Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar means similar in every one.", "--joint")]
 
 # ------------------------------------------------------------------------------------ guarantee

@@ -72,7 +72,7 @@ def _metric(planned: Planned, predictions: Predictions, word: str) -> Metric:
     arms = Arms(
         variant=planned.variant,
         control=planned.control,
-        treatment=planned.treatment,
+        treatment=None if planned.treatment is None else [planned.treatment],
         unit=planned.unit,
         covariate=planned.covariate,
         weight=predictions.weight,
