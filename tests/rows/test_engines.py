@@ -279,3 +279,24 @@ def test_values_whose_fourth_powers_are_out_of_range_raise_nothing(
         assert [left.label for left in found.excluded] == ["c"]
         np.testing.assert_allclose(found.estimates.theta, plain.theta)
         np.testing.assert_allclose(found.estimates.se, plain.se)
+
+
+@pytest.mark.parametrize("engine", ["pandas", "duckdb", "spark"])
+def test_units_in_several_groups_have_the_same_covariance_everywhere(
+    engine: str, tmp_path: Path, sparks: dict[str, Any]
+) -> None:
+    rng = np.random.default_rng(5)
+    unit = rng.integers(0, 200, 900)
+    table = pa.table(
+        {
+            "unit": unit,
+            "g": np.array(["a", "b", "c"])[rng.integers(0, 3, 900)],
+            "arm": np.array(["A", "B", "C"])[unit % 3],
+            "x": rng.gamma(1.0, 1.0, 200)[unit] + rng.gamma(1.0, 1.0, 900),
+        }
+    )
+    metric = fl.lift("x", variant="arm", control="A", treatment="*", unit="unit", overlap="covariance")
+    expected: Any = fl.measure(table, "g", metric).estimates.covariance
+    found: Any = fl.measure(frame_of(table, engine, tmp_path, sparks), "g", metric).estimates.covariance
+    assert expected.shape == (6, 6)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
