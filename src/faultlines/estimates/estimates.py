@@ -122,8 +122,8 @@ class Estimates:
         >>> lifts = fl.Estimates([0.02, 0.03, -0.1], [0.01, 0.02, 0.01], labels=["DE", "FR", "IN"])
         >>> len(lifts), lifts.dims, lifts.labels, lifts.theta.tolist(), lifts.se.tolist()
         (3, 1, ('DE', 'FR', 'IN'), [0.02, 0.03, -0.1], [0.01, 0.02, 0.01])
-        >>> lifts.natural.tolist(), lifts.scales[0].name, lifts.covariances.shape
-        ([0.02, 0.03, -0.1], 'identity', (3, 1, 1))
+        >>> lifts.natural.tolist(), lifts.scales[0].name, lifts.covariances.shape, lifts.own_dof, lifts.dof_of_all
+        ([0.02, 0.03, -0.1], 'identity', (3, 1, 1), None, inf)
     """
 
     values: FloatArray  # (K, d), on the scale that is compared on
@@ -306,13 +306,13 @@ class Estimates:
             ('DE', 'FR')
         """
         found = effects_of(fit, terms, treatment, reference, dof)
-        freedom = found.dof if np.isfinite(found.dof) else None
+        known = found.dof if np.isfinite(found.dof) else None
         return cls(
             found.values,
             None,
             found.labels,
             n,
-            freedom,
+            known,
             attributes=(by,),
             measure=measure,
             covariance=found.covariance,

@@ -100,7 +100,7 @@ def errors_of_all(se: npt.ArrayLike | None, covariance: FloatArray, values: Floa
 
 
 def freedom(dof: npt.ArrayLike | None, keys: Sequence[Key], dims: int) -> FloatArray | None:
-    """Degrees of given; none where all variances are known."""
+    """Degrees of freedom; none where all variances are known."""
     if dof is None:
         return None
     given = vector("dof", dof, len(keys))

@@ -145,9 +145,9 @@ class Arms:
         >>> import faultlines as fl
         >>> fl.lift("spend", variant="arm", control="A").arms
         Arms(column='arm', control='A', treatment=None)
-        >>> several = fl.Arms("arm", "A", ["B", "C"])
-        >>> several.treatments, several.several
-        (('B', 'C'), True)
+        >>> two = fl.lift("spend", variant="arm", control="A", treatment=["B", "C"]).arms
+        >>> two.several, two.treatments
+        (True, ('B', 'C'))
     """
 
     column: str
