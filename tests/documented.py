@@ -98,7 +98,11 @@ def problems(name: Name) -> list[str]:
         return ["has no docstring"]
     found = sections(name.doc)
     missing = [] if re.match(r"\S.*[.:?]$", found[""].split("\n\n")[0], re.DOTALL) else ["has no summary sentence"]
-    if name.owner is not None and any(hasattr(one, name.path.rpartition(".")[2]) for one in offered(name.owner)):
+    if (
+        name.owner is not None
+        and name.owner not in PROTOCOLS
+        and any(hasattr(one, name.path.rpartition(".")[2]) for one in offered(name.owner))
+    ):
         return missing
     described = found.get("Args", "") + found.get("Attributes", "")
     for parameter in parameters(name):

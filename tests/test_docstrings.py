@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import faultlines as fl
-from tests.documented import Name, failures, problems, public_names
+from tests.documented import PROTOCOLS, Name, failures, named, problems, public_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,18 @@ def test_the_docstring_is_whole(name: str) -> None:
 def test_its_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert not (found := "".join(map(failures, NAMES[name]))), found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_protocols_say_what_they_ask_for(protocol: type) -> None:
+    """Examples are those of the values that offer it."""
+    found = [
+        f"{one.path} {problem}"
+        for one in named(protocol.__name__, protocol)[1:]
+        for problem in problems(one)
+        if "Example" not in problem
+    ]
+    assert not found, "\n" + "\n".join(found)
 
 
 def test_all_of_the_library_is_looked_at() -> None:
