@@ -424,6 +424,15 @@ def of_many() -> Iterator[Case]:
     yield from cases("cluster_many", "tolerance", call, _TOLERANCES)
     yield from cases("cluster_many", "refine", call, NOT_A_FLAG)
     yield from cases("cluster_many", "seed", call, _SEEDS)
+    table = pd.DataFrame({"e": ["a", "a", "b"], "g": ["x", "y", "x"], "v": [0.0, 1.0, 2.0], "s": [1.0, 1.0, 1.0]})
+    of_table = _plain(
+        fl.cluster_many, estimates_by_name=table, experiment="e", by="g", estimate="v", se="s", guarantee=FEW
+    )
+    for parameter in ("experiment", "estimate", "se", "n", "dof"):
+        bad = {k: v for k, v in NOT_A_COLUMN.items() if not (parameter in {"n", "dof"} and v is None)}
+        yield from cases("cluster_many of a table", parameter, of_table, bad | {"unknown": "zz"})
+    yield from cases("cluster_many of a table", "by", of_table, {"unknown": "zz", "none": None})
+    yield from cases("cluster_many of a table", "metric", of_table, {"both": fl.mean("v"), "text": "mean"})
     found = call()
     for name, value in (NOT_TEXT | {"unknown": "y", "none": None, "empty": ""}).items():
         yield Case(f"Many[]: {name}", "name", lambda value=value: found[value])

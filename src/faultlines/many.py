@@ -99,12 +99,12 @@ class Many(Tabular):
         return self._one(place)
 
     def _one(self, place: int) -> Clustering:
-        known: tuple[Any, ...] = ()
-        if self._groups:
-            groups = self._groups[place]
-            known = (groups.excluded, groups.dropped, groups.by, groups.readout)
         made = (self._judged[place], self.guarantee, self.alpha, self.refine)
-        return Clustering.of(*made, *known, adjustment=self._adjustments[place])
+        how = self._adjustments[place]
+        if not self._groups:
+            return Clustering.of(*made, adjustment=how)
+        groups = self._groups[place]
+        return Clustering.of(*made, groups.excluded, groups.dropped, groups.by, groups.readout, how)
 
     @property
     def rejected(self) -> tuple[str, ...]:
@@ -112,13 +112,17 @@ class Many(Tabular):
         found = np.flatnonzero(self.log_adjusted < np.log(self.alpha))
         return tuple(self.names[i] for i in found[np.argsort(self.log_pvalues[found], kind="stable")])
 
-    def report(self, path: str | PathLike[str]) -> None:
+    def report(self, path: str | PathLike[str], *, title: str | None = None, command: str | None = None) -> None:
         """Write one page over all experiments, with a part for each of the twenty surest; see `Clustering.report`.
 
         Args:
             path: Where to, such as ``"experiments.html"``.
+            title: What stands at its head.
+            command: What reproduces it, to be said on the page. Default: the call of `fl.cluster_many`.
         """
         need_report("report()")
+        for name, value in {"title": title, "command": command}.items():
+            checks.text(name, value)
         first = np.argsort(self.log_pvalues, kind="stable")[:_ON_A_PAGE].tolist()
         names = [self.names[i] for i in first]
         how = CORRECTIONS[self.correction]
@@ -128,7 +132,9 @@ class Many(Tabular):
             [self[name] for name in names],
             names,
             path,
+            title=title,
             note=note,
+            command=command,
             left=len(self) - len(first),
             rejected=len(self.rejected),
         )
@@ -305,7 +311,9 @@ def _experiments(
             remedy = "Give {name: estimates}, or a frame with experiment= and by=."
             raise InputError(f"estimates_by_name={shorten(given)}", "is not names with estimates", remedy)
         if named:
-            raise InputError(", ".join(named), "goes with a frame, but names with estimates were given", "Leave it out.")
+            raise InputError(
+                ", ".join(named), "goes with a frame, but names with estimates were given", "Leave it out."
+            )
         for name, one in given.items():
             if not isinstance(name, str) or not (isinstance(one, Estimates) or is_comparison(one)):
                 shown = f"{shorten(name)}: {type(one).__name__}"

@@ -40,9 +40,7 @@ class Experiments(NamedTuple):
     dropped: Mapping[str, int]
 
 
-def of_mapping(
-    given: Mapping[str, Any], min_size: float | None, guarantee: Guarantee, tolerance: float
-) -> Experiments:
+def of_mapping(given: Mapping[str, Any], min_size: float | None, guarantee: Guarantee, tolerance: float) -> Experiments:
     """Experiments that were given as estimates by name."""
     return _collected(given, lambda one: groups_of(one, None, None, min_size, guarantee, tolerance), {})
 
@@ -92,7 +90,14 @@ def of_table(
 
 
 def of_rows(
-    data: object, *, experiment: str, by: By, metric: Any, min_size: float | None, guarantee: Guarantee, tolerance: float
+    data: object,
+    *,
+    experiment: str,
+    by: By,
+    metric: Any,
+    min_size: float | None,
+    guarantee: Guarantee,
+    tolerance: float,
 ) -> Experiments:
     """Experiments of rows, in one group-by for all of them.
 
@@ -153,7 +158,7 @@ def _places(names: Sequence[Hashable]) -> dict[str, IntArray]:
 
 def _part(grouped: Grouped, places: IntArray) -> Grouped:
     """The groups of one experiment, named without it, with its rows that were not used."""
-    keys: Sequence[Key] = keys_of([tuple(grouped.keys[i][1:]) for i in places.tolist()])  # type: ignore[assignment]
+    keys: Sequence[Key] = keys_of([tuple(grouped.keys[i][1:]) for i in places.tolist()])
     rows, lost = (None if one is None else one[places] for one in (grouped.rows, grouped.lost))
     gone = {} if lost is None else {MISSING_VALUE: int(lost.sum())}
     moments = grouped.moments.of_groups(places)
@@ -174,5 +179,7 @@ def _collected(given: Mapping[str, Any], groups: Callable[[Any], Groups], droppe
     if not made:
         first = failed[0]
         count = f" (and likewise {len(left) - 1} more experiments)" if len(left) > 1 else ""
-        raise NoGroupsError(f"experiment {shorten(left[0].label)}, {first.parameter}", first.problem + count, first.remedy)
+        raise NoGroupsError(
+            f"experiment {shorten(left[0].label)}, {first.parameter}", first.problem + count, first.remedy
+        )
     return Experiments(made, tuple(left), dropped)
