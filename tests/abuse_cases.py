@@ -437,7 +437,7 @@ def of_many() -> Iterator[Case]:
     for name, value in (NOT_TEXT | {"unknown": "y", "none": None, "empty": ""}).items():
         yield Case(f"Many[]: {name}", "name", lambda value=value: found[value])
     yield from cases("Many.report", "report", _first(found.report), NOT_A_PATH | {"ending": "x.pdf"})
-    yield from cases("Many.to_dicts", "rows", found.to_dicts, NOT_TEXT | {"none": None, "unknown": "people"})
+    yield from cases("Many.to_dicts", "rows", found.to_dicts, NOT_TEXT | {"unknown": "people", "empty": ""})
 
 
 def of_confirm() -> Iterator[Case]:
@@ -457,7 +457,7 @@ def of_confirm() -> Iterator[Case]:
     yield from cases("confirm", "by", call, NOT_TEXT | {"text": "g"})
     yield Case("confirm data: other groups", "data", lambda: fl.confirm(found, fl.Estimates([1, 2], [1, 1])))
     again = call()
-    yield from cases("Confirmation.to_dicts", "rows", again.to_dicts, NOT_TEXT | {"none": None, "unknown": "people"})
+    yield from cases("Confirmation.to_dicts", "rows", again.to_dicts, NOT_TEXT | {"unknown": "people", "empty": ""})
 
 
 def of_power() -> Iterator[Case]:
@@ -772,7 +772,7 @@ def of_results() -> Iterator[Case]:
     yield from cases("at", "alpha", found.at, NOT_A_LEVEL)
     for method in (found.to_dicts, found.to_pandas, found.to_polars, found.to_arrow):
         where = method.__name__
-        yield from cases(where, "rows", method, NOT_TEXT | {"none": None, "unknown": "people", "empty": ""})
+        yield from cases(where, "rows", method, NOT_TEXT | {"unknown": "people", "empty": ""})
     yield from cases(
         "to_json",
         "indent",
