@@ -189,7 +189,7 @@ def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[st
 @_command(
     "faultlines aggregates counts.csv --by country --metric rate \\\n      --n users --sum buyers",
     "faultlines aggregates arms.csv --by country --metric lift --n users \\\n"
-    "      --mean spend --variance variance --variant arm --control A --report out.html",
+    "      --mean spend --variance variance --variant arm --control A",
     "faultlines aggregates incidents.csv --by site --metric poisson \\\n      --n days --sum incidents",
 )
 def aggregates(
