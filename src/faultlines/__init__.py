@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.measure import Measurement as Measurement
     from faultlines.metrics.measure import measure as measure
     from faultlines.metrics.model import *
+    from faultlines.metrics.paired import paired as paired
     from faultlines.metrics.population import *
     from faultlines.result.clusters import Cluster as Cluster
     from faultlines.result.effects import Effect as Effect
@@ -86,6 +87,7 @@ _HOMES = {
     "metrics.experiment": "aggregated",
     "metrics.joint": "joint",
     "metrics.measure": "Measurement measure",
+    "metrics.paired": "paired",
     "comparison.custom": "Similarity",
     "comparison.counts": "binomial poisson",
     "comparison.welch": "welch",
