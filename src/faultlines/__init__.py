@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from faultlines.rows.request import Arms as Arms
     from faultlines.rows.request import Input as Input
     from faultlines.rows.request import Moments as Moments
+    from faultlines.rows.sql import sql as sql
     from faultlines.shuffling import self_check as self_check
     from faultlines.tree.hierarchy import Hierarchy as Hierarchy
     from faultlines.tree.hierarchy import agglomerate as agglomerate
@@ -83,6 +84,7 @@ _HOMES = {
     "estimates.scales": "Scale",
     "rows.bins": "Bins bins",
     "rows.request": "Aggregated Arms Input Moments",
+    "rows.sql": "sql",
     "metrics.base": "Measured Metric",
     "metrics.experiment": "aggregated",
     "metrics.joint": "joint",
