@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded as Excluded
     from faultlines.estimates.labels import Range as Range
     from faultlines.estimates.scales import Scale as Scale
+    from faultlines.evaluation.cards import model_card as model_card
+    from faultlines.evaluation.metricframes import from_metric_frame as from_metric_frame
+    from faultlines.evaluation.metricframes import to_metric_frame as to_metric_frame
+    from faultlines.evaluation.predicted import predictions as predictions
     from faultlines.guarantees.bonferroni import Bonferroni as Bonferroni
     from faultlines.guarantees.calibrated import Calibrated as Calibrated
     from faultlines.guarantees.folds import Folds as Folds
@@ -117,6 +121,9 @@ _HOMES = {
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",
+    "evaluation.cards": "model_card",
+    "evaluation.metricframes": "from_metric_frame to_metric_frame",
+    "evaluation.predicted": "predictions",
     "shuffling": "self_check",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
