@@ -20,7 +20,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 MADE_WITH = "12"  # of Ibis; another release writes the same in other words
 SCHEMA = {"country": "string", "arm": "string", "user_id": "int64", "age": "int64", "revenue": "float64"}
 SCHEMA |= {"bought": "boolean", "score": "float64"}
-METRICS = {
+METRICS: dict[str, tuple[fl.Metric, Any]] = {
     "rate": (fl.rate("bought"), "country"),
     "lift": (fl.lift("revenue", variant="arm", control="A", unit="user_id"), ["country", fl.bins("age", width=10)]),
 }
@@ -38,6 +38,15 @@ def test_snapshots(dialect: str) -> None:
         pytest.skip(f"the snapshots are of Ibis {MADE_WITH}")
     shown = "\n\n".join(fl.sql(visits(), by, metric, dialect=dialect) for metric, by in METRICS.values())
     assert shown == (SNAPSHOTS / f"{dialect}.sql").read_text(encoding="utf-8").rstrip("\n")
+
+
+def test_the_query_in_the_documentation_is_what_is_shown() -> None:
+    if ibis.__version__.split(".")[0] != MADE_WITH:
+        pytest.skip(f"the page is of Ibis {MADE_WITH}")
+    page = Path(__file__).parent.parent.parent / "docs" / "howto" / "integrations.md"
+    told = page.read_text(encoding="utf-8").split("```sql\n")[1].split("```")[0]
+    shown = ibis.table({"country": "string", "bought": "boolean"}, name="visits")
+    assert fl.sql(shown, "country", fl.rate("bought"), dialect="snowflake") == told.rstrip("\n")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -69,7 +69,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
         table.numbers["n"],
         labels,
         attributes=attributes,
-        measure=f"rate of {columns.sum}" if word == "binomial" else f"{columns.sum} per {counted.n}",
+        measure=f"rate of {columns.sum}",
     )
     return made
 

@@ -197,11 +197,11 @@ def to_metric_frame(result: Clustering) -> Any:
     estimates = [name for name in columns if name == "estimate" or name.startswith("estimate_")]
     errors = [name for name in columns if name == "se" or name.startswith("se_")]
     metrics: dict[str, Any] = {}
-    for i, (part, estimate, error) in enumerate(zip(parts, estimates, errors, strict=True)):
+    for i, (part, estimate, spread) in enumerate(zip(parts, estimates, errors, strict=True)):
         whole = overall[i] if i < len(overall) else np.nan
         metrics[part] = partial(_told, columns[estimate], whole)
         behind = f" of {part}" if len(parts) > 1 else ""
-        metrics[f"standard_error{behind}"] = partial(_told, columns[error], np.nan)
+        metrics[f"standard_error{behind}"] = partial(_told, columns[spread], np.nan)
     if any(size is not None for size in columns["n"]):
         metrics["count"] = partial(_told, columns["n"], float(sum(size or 0 for size in columns["n"])))
     metrics["cluster"] = partial(_told, columns["cluster"], np.nan)

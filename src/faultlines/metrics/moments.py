@@ -245,7 +245,7 @@ def of_paired(m: Moments, *, weighted: bool = False) -> Measured:
         effective = _kish(n, m.mean[..., 4], m.cov[..., 4, 4]) if weighted else n
         rounding = variance <= 1e-12 * (of_both[..., 0, 0] + of_both[..., 1, 1])
         variance = np.where(rounding, 0.0, variance) * (effective / (effective - 1) if weighted else 1.0)
-        value, empty = r[..., 0] - r[..., 1], np.isnan(below).any(axis=-1)
+        value, empty = r[..., 0] - r[..., 1], np.isnan(below[..., 0]) | np.isnan(below[..., 1])
         arm = _steadied(value, variance, n, effective - 1, shape, empty)._replace(mass=n * below.mean(axis=-1))
         reason = reasons(len(n))
         _check_arms(arm, reason)

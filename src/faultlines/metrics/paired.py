@@ -88,7 +88,8 @@ def _of_ratios(name: str, inputs: dict[str, Input], both: tuple[Metric, Metric],
 
 
 def _parts(c: Columns, before: Metric, after: Metric) -> dict[str, Any]:
-    made, counted = {}, {}
+    made: dict[str, Any] = {}
+    counted: dict[str, Any] = {}
     # Null where some input is: a row that does not count for one model must not be taken for one that is missing.
     here: Any = 0.0
     for prefix, metric in ((_SECOND, after), (_FIRST, before)):
