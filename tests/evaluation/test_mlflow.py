@@ -16,7 +16,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "howto" / "integrations.md
 def test_the_recipe_logs_page_json_and_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # releases from 3.7 on ask for it
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # newer releases ask for it
     found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"], measure="error rate"))
     recipe = PAGE.read_text(encoding="utf-8").split("```py\n")[1].split("```")[0]
     with warnings.catch_warnings():
