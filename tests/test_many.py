@@ -279,6 +279,33 @@ def test_rows_of_all_experiments_are_measured_as_those_of_one(metric: fl.Metric,
         assert "Left out: 21 rows with a missing value." in str(many)
 
 
+def test_people_may_be_in_several_experiments_but_in_one_group_of_each() -> None:
+    rng = np.random.default_rng(4)
+    people = pd.DataFrame({"who": np.arange(900), "land": rng.choice(list("uvw"), 900)})
+    rows = pd.concat([people.assign(test=name, arm=rng.choice(["A", "B"], 900)) for name in ("a", "b")] * 2)
+    rows["spend"] = rng.gamma(2, 1, len(rows))
+    metric = fl.difference("spend", variant="arm", control="A", unit="who")
+    many = fl.cluster_many(rows, experiment="test", by="land", metric=metric, guarantee=QUICK)
+    for name in many:
+        alone = fl.cluster(rows[rows.test == name], "land", metric, guarantee=QUICK)
+        np.testing.assert_allclose(many[name].estimates.se, alone.estimates.se, rtol=1e-9)
+    rows.iloc[0, rows.columns.get_loc("land")] = "u" if rows.land.iloc[0] != "u" else "v"
+    with pytest.raises(fl.InputError, match="1 units are in more than one"):
+        fl.cluster_many(rows, experiment="test", by="land", metric=metric)
+    shared = fl.difference("spend", variant="arm", control="A", unit="who", overlap="covariance")
+    with pytest.raises(fl.InputError, match="overlap='covariance'"):
+        fl.cluster_many(rows, experiment="test", by="land", metric=shared)
+
+
+def test_several_treatments_of_each_experiment() -> None:
+    rows = shop_rows().assign(arm=lambda t: np.where(np.arange(len(t)) % 3 == 0, "C", t.arm))
+    metric = fl.difference("spend", variant="arm", control="A", treatment="*")
+    many = fl.cluster_many(rows, experiment="test", by="land", metric=metric, guarantee=QUICK)
+    alone = fl.cluster(rows[rows.test == "b"], "land", metric, guarantee=QUICK)
+    assert many["b"].estimates.labels == alone.estimates.labels
+    assert many["b"].log_pvalue == pytest.approx(alone.log_pvalue, rel=1e-6)
+
+
 def test_aggregates_of_all_experiments() -> None:
     rows = shop_rows()
     counted = rows.groupby(["test", "land"], as_index=False).agg(n=("bought", "size"), yes=("bought", "sum"))

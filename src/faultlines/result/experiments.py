@@ -122,7 +122,10 @@ def of_rows(
     names = attribute_names(attributes)
     _check_column(experiment, names)
     least = metric.min_size if min_size is None else checks.size(min_size)
-    found = read(data, (experiment, *attributes), [metric], None)
+    if metric.overlap != "error":
+        problem = "units in several groups are followed in one experiment at a time"
+        raise InputError(f"overlap={shorten(metric.overlap)}", problem, "Cluster the experiments one by one.")
+    found = read(data, (experiment, *attributes), [metric], None, separate=1)
     grouped = found.grouped[0][0]
     if not len(grouped.keys):
         raise InputError("data", "has no rows", "Give at least one row for each group.")

@@ -370,6 +370,7 @@ class Query:
 
         some = nw.any_horizontal(*(nw.col(f"ok{n}") > 0 for n in self.together.values()), ignore_nulls=True)
         known = units.filter(some & ~nw.any_horizontal(*self._absent(), ignore_nulls=True))
+        one = ["unit", *self.by.names[: self.by.separate]]
         total = fetch(known.select(nw.len().alias("all"), nw.col("unit").n_unique().alias("distinct")))
         if floats(total["all"])[0] == floats(total["distinct"])[0]:
             return
@@ -382,7 +383,7 @@ class Query:
             if request.arms:
                 used = used.filter(nw.col("arm").is_in(list(places.compared(table, request.arms, rows).values)))
             places_of = nw.len() if request.overlap == "error" or not self.variant else nw.col("arm").n_unique()
-            several = used.group_by("unit").agg(places_of.alias("places")).filter(nw.col("places") > 1)
+            several = used.group_by(*one).agg(places_of.alias("places")).filter(nw.col("places") > 1)
             count = int(floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
             if count:
                 raise _in_several(self.unit, count, request)
