@@ -48,8 +48,8 @@ def aggregated_metric(word: str, n: str, columns: opt.Aggregates, arms: Any) -> 
 def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.CountedArms) -> Similarity:
     """Successes and trials, or events and exposure, of every group, compared by their likelihood ratio test."""
     from faultlines.comparison import counts as tests
-    from faultlines.estimates.estimates import checked_attributes
     from faultlines.estimates.labels import keys_of, labels_of, part_of
+    from faultlines.estimates.tables import checked_attributes
     from faultlines.sources.tables import read_table
 
     for name, value in {**asdict(columns), **asdict(arms)}.items():
