@@ -229,7 +229,7 @@ def kinds_usage() -> str:
     }
     lines = ["Which option goes with which metric:"]
     for kind, names in kinds.items():
-        words = f"{kind}: {', '.join(map(_flag, names))}"
+        words = f"{kind}: {', '.join(map(flag, names))}"
         lines += textwrap.wrap(words, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
     lines += ["  faultlines model --help says what each metric of a model takes."]
     return "\b\n" + "\n".join(lines)

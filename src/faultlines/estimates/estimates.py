@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import checks
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
 from faultlines.estimates.fits import effects_of
 from faultlines.estimates.given import (
     between_groups,
