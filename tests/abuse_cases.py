@@ -424,11 +424,20 @@ def of_many() -> Iterator[Case]:
     yield from cases("cluster_many", "tolerance", call, _TOLERANCES)
     yield from cases("cluster_many", "refine", call, NOT_A_FLAG)
     yield from cases("cluster_many", "seed", call, _SEEDS)
+    table = pd.DataFrame({"e": ["a", "a", "b"], "g": ["x", "y", "x"], "v": [0.0, 1.0, 2.0], "s": [1.0, 1.0, 1.0]})
+    of_table = _plain(
+        fl.cluster_many, estimates_by_name=table, experiment="e", by="g", estimate="v", se="s", guarantee=FEW
+    )
+    for parameter in ("experiment", "estimate", "se", "n", "dof"):
+        bad = {k: v for k, v in NOT_A_COLUMN.items() if not (parameter in {"n", "dof"} and v is None)}
+        yield from cases("cluster_many of a table", parameter, of_table, bad | {"unknown": "zz"})
+    yield from cases("cluster_many of a table", "by", of_table, {"unknown": "zz", "none": None})
+    yield from cases("cluster_many of a table", "metric", of_table, {"both": fl.mean("v"), "text": "mean"})
     found = call()
     for name, value in (NOT_TEXT | {"unknown": "y", "none": None, "empty": ""}).items():
         yield Case(f"Many[]: {name}", "name", lambda value=value: found[value])
     yield from cases("Many.report", "report", _first(found.report), NOT_A_PATH | {"ending": "x.pdf"})
-    yield from cases("Many.to_dicts", "rows", found.to_dicts, NOT_TEXT | {"none": None, "unknown": "people"})
+    yield from cases("Many.to_dicts", "rows", found.to_dicts, NOT_TEXT | {"unknown": "people", "empty": ""})
 
 
 def of_confirm() -> Iterator[Case]:
@@ -448,7 +457,7 @@ def of_confirm() -> Iterator[Case]:
     yield from cases("confirm", "by", call, NOT_TEXT | {"text": "g"})
     yield Case("confirm data: other groups", "data", lambda: fl.confirm(found, fl.Estimates([1, 2], [1, 1])))
     again = call()
-    yield from cases("Confirmation.to_dicts", "rows", again.to_dicts, NOT_TEXT | {"none": None, "unknown": "people"})
+    yield from cases("Confirmation.to_dicts", "rows", again.to_dicts, NOT_TEXT | {"unknown": "people", "empty": ""})
 
 
 def of_power() -> Iterator[Case]:
@@ -763,7 +772,7 @@ def of_results() -> Iterator[Case]:
     yield from cases("at", "alpha", found.at, NOT_A_LEVEL)
     for method in (found.to_dicts, found.to_pandas, found.to_polars, found.to_arrow):
         where = method.__name__
-        yield from cases(where, "rows", method, NOT_TEXT | {"none": None, "unknown": "people", "empty": ""})
+        yield from cases(where, "rows", method, NOT_TEXT | {"unknown": "people", "empty": ""})
     yield from cases(
         "to_json",
         "indent",

@@ -125,6 +125,7 @@ def commands() -> Iterator[Command]:
     yield Command([*PLANNED, "--only", "a", "--share", "0.5"])
     yield Command([*PLANNED, "--only", "a", "--only", "b", "--only", "c"])
     yield from _of_monitor()
+    yield from _of_many()
     yield from _together()
     yield from _of_files()
 
@@ -151,6 +152,38 @@ def _of_monitor() -> Iterator[Command]:
     yield Command(
         ["monitor", "new-state.json", "good.csv", "--by", "g", "--metric", "auc", "--y-true", "t", "--variant", "arm"]
     )
+
+
+def _of_many() -> Iterator[Command]:
+    """Many experiments, and counts."""
+    table = "many lifts.csv --experiment g --by n --estimate e --se s".split()
+    rows = "many good.csv --experiment g --by t --metric mean:x --variant arm --control A".split()
+    counts = "aggregates lifts.csv --by g --metric poisson --n n --sum n".split()
+    wrong = {
+        "--experiment": ["", "zz", "n"], "--by": ["", "zz"], "--estimate": ["", "zz", "g"], "--se": ["", "zz", "g", "e"],
+        "--n": ["", "zz", "g"], "--dof": ["zz", "g"], "--min-size": ["-1", "nan", "5", "x"], "--correction": ["", "Holm", "x"],
+        "--sum": ["n"], "--variance": ["s"], "--metric": ["lift:e"], "--unit": ["g"], "--y-true": ["t"], "--alpha": ["0", "x"],
+        "--csv": ["/", "lifts.csv", "", "x" * 300], "--json": ["/", "lifts.csv"], "--report": ["/", "x.gif"],
+        "--guarantee": ["magic"], "--draws": ["0"], "--tolerance": ["-1"], "--seed": ["-1"],
+    }  # fmt: skip
+    for option, values in wrong.items():
+        for value in values:
+            yield Command(_with(table, option, value))
+    for file in CSVS:
+        yield Command(["many", file, *table[2:]])
+        yield Command(["aggregates", file, *counts[2:]])
+    yield Command([*table, "--csv", "o.csv", "--json", "./o.csv"])
+    yield Command(["many", "lifts.csv", *table])
+    for value in ("", "zz", "lift", "lift:zz", "auc", "rate", "mean:x"):
+        yield Command(_with(rows, "--metric", value))
+    wrong = {
+        "--by": ["", "zz"], "--metric": ["", "zz", "lift", "Rate", "binomial:n"], "--n": ["", "zz", "g", "e"],
+        "--sum": ["", "zz", "g", "e"], "--mean": ["e"], "--variance": ["s"], "--variant": ["g"], "--treatment": ["a"],
+        "--certify": ["-1", "x"], "--min-size": ["-1", "x"], "--json": ["lifts.csv"], "--plot": ["x.gif"],
+    }  # fmt: skip
+    for option, values in wrong.items():
+        for value in values:
+            yield Command(_with(counts, option, value))
 
 
 def _together() -> Iterator[Command]:

@@ -19,7 +19,7 @@ from faultlines.cli.commands import app
 from faultlines.metrics.table import METRICS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 # Coinages, and words that mean something else in this field.
 AVOIDED = re.compile(r"\b(notions?|mend(s|ed)?|held against|whom|one row a group|house|rooms|judged)\b", re.IGNORECASE)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from statsmodels.stats.multitest import multipletests
 
 import faultlines as fl
 from faultlines import simulate
 from faultlines.result.multiplicity import adjustments, corrected
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUICK = fl.Calibrated(draws=600)
 
@@ -152,3 +158,201 @@ def test_bad_input(arguments: dict[str, Any], words: str) -> None:
     many = fl.cluster_many({"first": simulate.null(3).estimates}, guarantee=QUICK)
     with pytest.raises(fl.InputError, match="Did you mean 'first'"):
         many["fist"]
+
+
+# --------------------------------------------------------------------------------------------------------- from frames
+
+
+def tidy(count: int = 6) -> pd.DataFrame:
+    """Estimates of some experiments, their rows in no order."""
+    rng = np.random.default_rng(1)
+    made = []
+    for i in range(count):
+        found = simulate.planted([0, 7 * (i == 2)], [5, 4 + i], seed=rng).estimates
+        made.append(
+            pd.DataFrame(
+                {"test": f"t{i}", "land": [f"g{k}" for k in range(len(found))], "lift": found.theta, "se": found.se}
+            )
+        )
+    return pd.concat(made).assign(n=lambda t: np.arange(len(t)) + 50.0).sample(frac=1, random_state=0)
+
+
+COLUMNS: dict[str, Any] = {"experiment": "test", "by": "land", "estimate": "lift", "se": "se"}
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "csv"])
+def test_a_table_is_the_same_as_estimates_by_name(kind: str, tmp_path: Path) -> None:
+    table = tidy()
+    data: Any = table if kind == "pandas" else pl.from_pandas(table)
+    if kind == "csv":
+        data = tmp_path / "tidy.csv"
+        table.to_csv(data, index=False)
+    many = fl.cluster_many(data, **COLUMNS, n="n", guarantee=QUICK)
+    by_name: dict[str, Any] = {
+        str(name): fl.Estimates.from_frame(part, by="land", estimate="lift", se="se", n="n")
+        for name, part in table.groupby("test", sort=False)
+    }
+    expected = fl.cluster_many(by_name, guarantee=QUICK)
+    assert many.names == expected.names
+    np.testing.assert_allclose(many.log_adjusted, expected.log_adjusted)
+    assert many.rejected == ("t2",)
+    assert many["t2"].estimates.attributes == ("land",)
+    assert many["t2"].to_dicts() == expected["t2"].to_dicts()
+    assert many["t2"].groups.measure == "lift"
+
+
+def test_groups_and_clusters_of_all_experiments_in_one_frame() -> None:
+    many = fl.cluster_many(tidy(), **COLUMNS, n="n", min_size=52, guarantee=QUICK)
+    frame = many.to_pandas("groups")
+    assert len(frame) == len(tidy())
+    assert list(frame.columns[:2]) == ["experiment", "land"]
+    for name, part in frame.groupby("experiment"):
+        alone = many[str(name)]
+        assert part.cluster.dropna().tolist() == alone.labels.tolist()
+        assert part.excluded.notna().sum() == len(alone.excluded)
+    assert frame.excluded.notna().sum() == 2
+    assert "Left out: 2 groups of " in str(many)
+    clusters = many.to_pandas("clusters")
+    assert len(clusters) == many.to_pandas().n_clusters.sum() == 7
+    plain = json.loads(many.to_json())
+    assert [one["name"] for one in plain["experiments"]] == list(many)
+    assert len(plain["groups"]) == len(frame)
+    assert len(plain["clusters"]) == 7
+    assert plain["rejected"] == ["t2"]
+
+
+def test_frames_of_different_kinds_below_each_other() -> None:
+    """What an experiment does not have is empty: other attributes, several effects."""
+    made = {"one": simulate.null(3).estimates, "two": fl.Estimates(np.zeros((2, 2)), np.ones((2, 2)), ["a", "b"])}
+    frame = fl.cluster_many(made, guarantee=QUICK).to_polars("groups")
+    assert frame["experiment"].to_list() == ["one"] * 3 + ["two"] * 2
+    assert frame["estimate"].null_count() == 2
+    assert frame["estimate_part_1"].null_count() == 3
+
+
+def shop_rows(size: int = 9_000) -> pd.DataFrame:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(
+        {
+            "test": rng.choice(["a", "b", "c"], size),
+            "land": rng.choice(list("uvwxyz"), size),
+            "age": rng.integers(20, 60, size),
+            "arm": rng.choice(["A", "B"], size),
+            "spend": rng.lognormal(0, 1, size),
+            "bought": rng.random(size) < 0.3,
+            "score": rng.random(size),
+        }
+    )
+    frame.loc[(frame.test == "b") & (frame.land == "u") & (frame.arm == "B"), "spend"] *= 3
+    frame.loc[:20, "spend"] = None
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("metric", "by"),
+    [
+        (fl.difference("spend", variant="arm", control="A"), "land"),
+        (fl.lift("spend", variant="arm", control="A"), ["land", fl.bins("age", width=20)]),
+        (fl.rate("bought"), "land"),
+        (fl.auc("bought", "score"), "land"),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)[:12]),
+)
+def test_rows_of_all_experiments_are_measured_as_those_of_one(metric: fl.Metric, by: Any) -> None:
+    """One scan for all gives what a scan for each gives: variances are common only within an experiment."""
+    rows = shop_rows()
+    many = fl.cluster_many(rows, experiment="test", by=by, metric=metric, guarantee=QUICK)
+    assert list(many) == ["a", "b", "c"]
+    for name in many:
+        alone = fl.cluster(rows[rows.test == name], by, metric, guarantee=QUICK)
+        here = many[name]
+        assert here.estimates.labels == alone.estimates.labels
+        np.testing.assert_allclose(here.estimates.theta, alone.estimates.theta, rtol=1e-9)
+        np.testing.assert_allclose(here.estimates.se, alone.estimates.se, rtol=1e-9)
+        assert here.log_pvalue == pytest.approx(alone.log_pvalue, rel=1e-6)
+        assert [one.label for one in here.excluded] == [one.label for one in alone.excluded]
+        assert dict(here.dropped) == dict(alone.dropped)
+        assert here.by == alone.by
+    if metric.arms is not None:
+        assert many.rejected == ("b",)
+        assert many.dropped == {"rows with a missing value": 21}
+        assert "Left out: 21 rows with a missing value." in str(many)
+
+
+def test_people_may_be_in_several_experiments_but_in_one_group_of_each() -> None:
+    rng = np.random.default_rng(4)
+    people = pd.DataFrame({"who": np.arange(900), "land": rng.choice(list("uvw"), 900)})
+    rows = pd.concat([people.assign(test=name, arm=rng.choice(["A", "B"], 900)) for name in ("a", "b")] * 2)
+    rows["spend"] = rng.gamma(2, 1, len(rows))
+    metric = fl.difference("spend", variant="arm", control="A", unit="who")
+    many = fl.cluster_many(rows, experiment="test", by="land", metric=metric, guarantee=QUICK)
+    for name in many:
+        alone = fl.cluster(rows[rows.test == name], "land", metric, guarantee=QUICK)
+        np.testing.assert_allclose(many[name].estimates.se, alone.estimates.se, rtol=1e-9)
+    rows.iloc[0, rows.columns.get_loc("land")] = "u" if rows.land.iloc[0] != "u" else "v"
+    with pytest.raises(fl.InputError, match="1 units are in more than one"):
+        fl.cluster_many(rows, experiment="test", by="land", metric=metric)
+    shared = fl.difference("spend", variant="arm", control="A", unit="who", overlap="covariance")
+    with pytest.raises(fl.InputError, match="overlap='covariance'"):
+        fl.cluster_many(rows, experiment="test", by="land", metric=shared)
+
+
+def test_several_treatments_of_each_experiment() -> None:
+    rows = shop_rows().assign(arm=lambda t: np.where(np.arange(len(t)) % 3 == 0, "C", t.arm))
+    metric = fl.difference("spend", variant="arm", control="A", treatment="*")
+    many = fl.cluster_many(rows, experiment="test", by="land", metric=metric, guarantee=QUICK)
+    alone = fl.cluster(rows[rows.test == "b"], "land", metric, guarantee=QUICK)
+    assert many["b"].estimates.labels == alone.estimates.labels
+    assert many["b"].log_pvalue == pytest.approx(alone.log_pvalue, rel=1e-6)
+
+
+def test_aggregates_of_all_experiments() -> None:
+    rows = shop_rows()
+    counted = rows.groupby(["test", "land"], as_index=False).agg(n=("bought", "size"), yes=("bought", "sum"))
+    metric = fl.rate(fl.aggregated("n", sum="yes"))
+    many = fl.cluster_many(counted, experiment="test", by="land", metric=metric, guarantee=QUICK)
+    plain = fl.cluster_many(rows, experiment="test", by="land", metric=fl.rate("bought"), guarantee=QUICK)
+    np.testing.assert_allclose(many.log_pvalues, plain.log_pvalues, rtol=1e-9)
+
+
+def test_experiments_without_usable_groups_are_named() -> None:
+    rows = pd.concat([shop_rows(), pd.DataFrame({"test": ["tiny"] * 3, "land": list("uvw"), "bought": [True] * 3})])
+    many = fl.cluster_many(rows, experiment="test", by="land", metric=fl.rate("bought"), guarantee=QUICK)
+    assert list(many) == ["a", "b", "c"]
+    assert [one.label for one in many.excluded] == ["tiny"]
+    assert "tiny (none of 3 groups can be used: fewer than 5 rows (3))" in str(many)
+    assert json.loads(many.to_json())["excluded"][0]["experiment"] == "tiny"
+    with pytest.raises(fl.InputError, match=r"experiment 'a', .* none of 6 groups .*likewise 3 more experiments"):
+        fl.cluster_many(rows, experiment="test", by="land", metric=fl.rate("bought"), min_size=10_000)
+
+
+def test_names_of_experiments_that_are_no_text() -> None:
+    table = tidy().assign(test=lambda t: t.test.str[1:].astype(int))
+    assert fl.cluster_many(table, **COLUMNS, guarantee=QUICK).rejected == ("2",)
+    table["test"] = table.test.astype(object)
+    table.iloc[0, table.columns.get_loc("test")] = str(table.test.iloc[0])
+    with pytest.raises(fl.InputError, match="is the name of several"):
+        fl.cluster_many(table, **COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"experiment": None}, "experiment=None: a frame needs experiment= and by="),
+        ({"by": None}, "by=None"),
+        ({"se": None}, "estimate, se: both are needed for a table"),
+        ({"experiment": "land"}, "experiment='land': names the groups as well"),
+        ({"metric": fl.mean("lift")}, "estimate, se: goes with a table"),
+        ({"estimates_by_name": {"a": simulate.null(3).estimates}}, "experiment, by, estimate, se: goes with a frame"),
+        ({"estimates_by_name": tidy().assign(se=0.0)}, "experiment 't.', se=0 in group"),
+        ({"estimates_by_name": pd.concat([tidy(), tidy()])}, "experiment 't.', labels: group .* more than once"),
+        ({"guarantee": fl.Holdout(unit="n")}, "unit='n'"),
+    ],
+)
+def test_bad_frames(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(fl.InputError, match=words):
+        fl.cluster_many(**({"estimates_by_name": tidy(), **COLUMNS} | changes))
+    with pytest.raises(fl.InputError, match="unit='test'"):
+        fl.cluster_many(
+            shop_rows(), experiment="test", by="land", metric=fl.rate("bought"), guarantee=fl.Holdout(unit="test")
+        )

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded as Excluded
     from faultlines.estimates.labels import Range as Range
     from faultlines.estimates.scales import Scale as Scale
+    from faultlines.evaluation.cards import model_card as model_card
+    from faultlines.evaluation.metricframes import from_metric_frame as from_metric_frame
+    from faultlines.evaluation.metricframes import to_metric_frame as to_metric_frame
+    from faultlines.evaluation.predicted import predictions as predictions
     from faultlines.guarantees.bonferroni import Bonferroni as Bonferroni
     from faultlines.guarantees.calibrated import Calibrated as Calibrated
     from faultlines.guarantees.folds import Folds as Folds
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.measure import Measurement as Measurement
     from faultlines.metrics.measure import measure as measure
     from faultlines.metrics.model import *
+    from faultlines.metrics.paired import paired as paired
     from faultlines.metrics.population import *
     from faultlines.result.clusters import Cluster as Cluster
     from faultlines.result.effects import Effect as Effect
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
     from faultlines.rows.request import Arms as Arms
     from faultlines.rows.request import Input as Input
     from faultlines.rows.request import Moments as Moments
+    from faultlines.rows.sql import sql as sql
     from faultlines.shuffling import self_check as self_check
     from faultlines.tree.hierarchy import Hierarchy as Hierarchy
     from faultlines.tree.hierarchy import agglomerate as agglomerate
@@ -82,10 +88,12 @@ _HOMES = {
     "estimates.scales": "Scale",
     "rows.bins": "Bins bins",
     "rows.request": "Aggregated Arms Input Moments",
+    "rows.sql": "sql",
     "metrics.base": "Measured Metric",
     "metrics.experiment": "aggregated",
     "metrics.joint": "joint",
     "metrics.measure": "Measurement measure",
+    "metrics.paired": "paired",
     "comparison.custom": "Similarity",
     "comparison.counts": "binomial poisson",
     "comparison.welch": "welch",
@@ -113,6 +121,9 @@ _HOMES = {
     "decide.power": "Power Reach power",
     "clustering": "Clustering cluster holm",
     "many": "Many cluster_many",
+    "evaluation.cards": "model_card",
+    "evaluation.metricframes": "from_metric_frame to_metric_frame",
+    "evaluation.predicted": "predictions",
     "shuffling": "self_check",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -63,6 +63,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
+def amount(number: int, thing: str) -> str:
+    """A number of things: ``1 group``, ``1,200 groups``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def share(value: float, digits: int = 0) -> str:
     """A share in per cent; what is not all and not nothing never reads as 100% or 0%."""
     shown = f"{100 * value:.{digits}f}"

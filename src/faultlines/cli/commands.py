@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,7 +16,11 @@ from faultlines.cli.metrics import kinds_usage, model_usage
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
+    from faultlines.cli.certify import Certificates
     from faultlines.clustering import Clustering
+    from faultlines.comparison.custom import Similarity
+    from faultlines.estimates.estimates import Estimates
+    from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.simulate import Simulated
 
@@ -134,17 +138,34 @@ def estimates(
 ) -> None:
     """Cluster a table of estimates and standard errors."""
     from faultlines.cli.certify import Certificates
-    from faultlines.cli.gate import answer, gate
     from faultlines.cli.guarantees import chosen_guarantee
-    from faultlines.clustering import cluster
     from faultlines.estimates.estimates import Estimates
 
-    guarantee, wanted = chosen_guarantee(claim), Certificates.of(signed)
-    targets = outputs.checked(output, [table.file])
+    how = _settings(claim, refine, table.min_size)
+    prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, [table.file]))
     by = table.by[0] if len(table.by) == 1 else table.by
     read = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
+    _of_groups(read, prepared, claim, how, fail_on_split)
+
+
+class _Prepared(NamedTuple):
+    """What was checked before any work is done: guarantee, certificates and where results go."""
+
+    guarantee: "Guarantee"
+    wanted: "Certificates"
+    targets: outputs.Targets
+
+
+def _of_groups(
+    groups: "Estimates | Similarity", prepared: _Prepared, claim: opt.Claim, how: dict[str, Any], fail_on_split: bool
+) -> None:
+    """Cluster groups that were given as such, and say what was found."""
+    from faultlines.cli.gate import answer, gate
+    from faultlines.clustering import cluster
+
+    guarantee, wanted, targets = prepared
     with gate(fail_on_split or wanted.asked):
-        found = cluster(read, guarantee=guarantee, **_settings(claim, refine, table.min_size))
+        found = cluster(groups, guarantee=guarantee, **how)
         certificates = wanted.run([found], claim.alpha, claim.seed)
     targets.say("\n\n".join([str(found), *wanted.lines(certificates)]))
     targets.write([found], claim.alpha, (), certificates)
@@ -160,6 +181,89 @@ def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[st
         "refine": refine,
         "min_size": min_size,
     }
+
+
+# ------------------------------------------------------------------------------------------------------- aggregates
+
+
+@_command(
+    "faultlines aggregates counts.csv --by country --metric rate \\\n      --n users --sum buyers",
+    "faultlines aggregates arms.csv --by country --metric lift --n users \\\n"
+    "      --mean spend --variance variance --variant arm --control A",
+    "faultlines aggregates incidents.csv --by site --metric poisson \\\n      --n days --sum incidents",
+)
+def aggregates(
+    *,
+    counted: opt.Counted,
+    columns: opt.Aggregates,
+    metric: opt.AggregatedMetric,
+    arms: opt.CountedArms,
+    claim: opt.Claim,
+    refine: opt.Refine = True,
+    fail_on_split: opt.FailOnSplit = False,
+    signed: opt.Certify,
+    output: opt.Output,
+) -> None:
+    """Cluster a table of counts or moments: successes and totals, or n, mean and variance, by group and arm."""
+    from faultlines.cli.aggregates import EXACT, aggregated_metric, counts
+    from faultlines.cli.certify import Certificates
+    from faultlines.cli.guarantees import chosen_guarantee
+
+    how = _settings(claim, refine, counted.min_size)
+    if metric in EXACT:
+        wanted = Certificates.of(signed)
+        prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.files))
+        _of_groups(counts(metric, counted, columns, arms), prepared, claim, how, fail_on_split)
+        return
+    rows = opt.Rows(files=counted.files, by=counted.by, min_size=counted.min_size)
+    made = [aggregated_metric(metric, counted.n, columns, arms)]
+    _clustered(rows, made, claim, None, how, opt.SelfCheck(), output, fail_on_split, signed)
+
+
+# ------------------------------------------------------------------------------------------------------------- many
+
+
+@_command(
+    "faultlines many lifts.csv --experiment test --by country \\\n      --estimate lift --se se --csv clusters.csv",
+    "faultlines many visits/*.parquet --experiment test --by country \\\n"
+    "      --metric lift:revenue --variant arm --control A --correction bh --json -",
+    "faultlines many counts.csv --experiment model --by group \\\n"
+    "      --metric rate --n people --sum selected --fail-on-split",
+    notes=["Aggregates take the metrics rate, mean, difference and lift, without a column behind the name."],
+)
+def many(
+    *,
+    experiments: opt.Experiments,
+    measured: opt.WatchedMetric,
+    columns: opt.Aggregates,
+    claim: opt.Claim,
+    correction: opt.Correction = "holm",
+    refine: opt.Refine = True,
+    fail_on_split: opt.FailOnSplit = False,
+    json: opt.Json = None,
+    csv: opt.Csv = None,
+    report: opt.Report = None,
+    title: opt.Title = None,
+) -> None:
+    """In which of many experiments do groups differ, and which? One table or one scan, one correction over all."""
+    from faultlines.cli.aggregates import many_from
+    from faultlines.cli.gate import answer_many, gate
+    from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.many import cluster_many
+
+    guarantee, given = chosen_guarantee(claim), many_from(experiments, measured, columns)
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.files, csv=csv)
+    how = _settings(claim, refine, experiments.min_size)
+    with gate(fail_on_split):
+        found = cluster_many(given.pop("data"), guarantee=guarantee, correction=correction, **given, **how)  # type: ignore[arg-type]
+    targets.say(str(found))
+    if json is not None:
+        targets.write_json(outputs.dumped(found.summary()))
+    targets.write_csv(lambda: found._columns("groups"))
+    if targets.report is not None:
+        found.report(targets.report, title=title, command=outputs.command_line())
+    if fail_on_split:
+        answer_many(found)
 
 
 # ------------------------------------------------------------------------------------------------------------- rows

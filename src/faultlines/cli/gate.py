@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from faultlines.clustering import Clustering
     from faultlines.decide.certificate import Certificate
     from faultlines.decide.confirm import Confirmation
+    from faultlines.many import Many
 
 _SHOWN = 3
 
@@ -53,6 +54,18 @@ def answer(
     doubts += [(one.measure, one.doubt) for one in signed if one.doubt]
     if doubts:
         told = [f"{measure}: {doubt}" if several else doubt for measure, doubt in doubts]
+        streams.tell(f"cannot tell: {'; '.join(told)}")
+        raise typer.Exit(CANNOT_TELL)
+
+
+def answer_many(found: Many) -> None:
+    """End with the gate's exit code over many experiments: 1 when clusters differ in one, 3 when one cannot tell."""
+    if found.rejected:
+        raise typer.Exit(SPLIT)
+    doubts = [f"{name_of(one.label)}: {one.reason}" for one in found.excluded]
+    doubts += [f"{name}: {doubt}" for name in found if (doubt := _doubt(found[name]))]
+    if doubts:
+        told = doubts[:_SHOWN] + ([f"… +{len(doubts) - _SHOWN} experiments"] if len(doubts) > _SHOWN else [])
         streams.tell(f"cannot tell: {'; '.join(told)}")
         raise typer.Exit(CANNOT_TELL)
 

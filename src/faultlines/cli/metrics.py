@@ -98,7 +98,7 @@ def fresh_metric(given: Measured) -> Metric | str | None:
     named = {name: value for name, value in options.items() if value is not None}
     if word is None:
         if named:
-            flags = ", ".join(map(_flag, named))
+            flags = ", ".join(map(flag, named))
             raise InputError(flags, "goes with --metric", "Add --metric, or leave it out to measure as before.")
         return None
     return _of_rows(word, named) if named else str(word)
@@ -123,11 +123,11 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
     fields_of = {field.name for field in fields(family)}
     for name in named:
         if name not in fields_of:
-            raise InputError(_flag(name), f"means nothing to {word}", "Leave it out.")
+            raise InputError(flag(name), f"means nothing to {word}", "Leave it out.")
     if is_experiment:
         for name in ("variant", "control"):
             if name not in named:
-                raise InputError(f"metric={word!r}", f"needs {_flag(name)}", f"Add {_flag(name)}.")
+                raise InputError(f"metric={word!r}", f"needs {flag(name)}", f"Add {flag(name)}.")
         named |= {"treatment": [named["treatment"]]} if "treatment" in named else {}
         return experiment_metrics([word], Arms(**named))[0]
     return model_metrics([word], Predictions(**named))[0]
@@ -147,8 +147,8 @@ def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, A
 
 
 def _missing(entry: Entry, names: Sequence[str]) -> InputError:
-    flags = [_flag(name) for name in names]
-    ways = [f"{flag} COLUMN" for flag in flags]
+    flags = [flag(name) for name in names]
+    ways = [f"{one} COLUMN" for one in flags]
     if len(names) > 1:
         ways[-1] += " with --threshold NUMBER"
     needs = " or ".join(reversed(flags))
@@ -196,7 +196,8 @@ def _check_options(entries: Sequence[Entry], options: dict[str, Any]) -> None:
             raise InputError(f"{option}={value!r}", f"means nothing to {', '.join(deaf)}", remedy)
 
 
-def _flag(parameter: str) -> str:
+def flag(parameter: str) -> str:
+    """A parameter as it is written on the command line."""
     return f"--{parameter.replace('_', '-')}"
 
 
@@ -205,8 +206,8 @@ def model_usage() -> str:
     alike: dict[str, list[str]] = {}
     for name in of_family("model"):
         entry = METRICS[name]
-        needs = ["--y-pred or --score with --threshold" if len(c) > 1 else _flag(c[0]) for c in entry.columns]
-        may = [_flag(option) for option in entry.options if option in _MODEL_OPTIONS and option != "threshold"]
+        needs = ["--y-pred or --score with --threshold" if len(c) > 1 else flag(c[0]) for c in entry.columns]
+        may = [flag(option) for option in entry.options if option in _MODEL_OPTIONS and option != "threshold"]
         takes = f"{', '.join(needs)}; if wanted, {' and '.join(may)}"
         alike.setdefault(takes, []).append(name)
     lines = []
@@ -228,7 +229,7 @@ def kinds_usage() -> str:
     }
     lines = ["Which option goes with which metric:"]
     for kind, names in kinds.items():
-        words = f"{kind}: {', '.join(map(_flag, names))}"
+        words = f"{kind}: {', '.join(map(flag, names))}"
         lines += textwrap.wrap(words, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
     lines += ["  faultlines model --help says what each metric of a model takes."]
     return "\b\n" + "\n".join(lines)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import asdict, dataclass
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from faultlines import files
 from faultlines.cli.attributes import attribute
 from faultlines.cli.metrics import metric_of_rows
-from faultlines.cli.outputs import dumped
+from faultlines.cli.outputs import command_line, dumped
 from faultlines.cli.tables import is_table, table_of
 from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of
@@ -123,8 +121,7 @@ def written(found: Looked, targets: Targets, state: Path) -> None:
     if targets.report is not None:
         from faultlines.show.monitored import monitor_page
 
-        command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
-        page = monitor_page(found.decision, title=targets.title, command=command, left_out=found.left_out)
+        page = monitor_page(found.decision, title=targets.title, command=command_line(), left_out=found.left_out)
         files.write("report", targets.report, page)
     if found.taken:
         found.monitor.save(state)

@@ -185,6 +185,70 @@ class WatchedMetric(Measured):
     metric: Annotated[str | None, _option(METRIC, "One, as for experiment or model.", metavar="KIND")] = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experiments:
+    """Many experiments in one table or one set of rows."""
+
+    files: Annotated[
+        list[str],
+        _file("A csv or parquet file with one row per experiment and group; with --metric rows, or patterns of files."),
+    ]
+    experiment: Annotated[str, _column(DATA, "Column that names the experiment.")]
+    by: Annotated[list[str], _column(DATA, "Attribute; several for intersections. Of rows, age:5 cuts in steps of 5.")]
+    estimate: Annotated[str | None, _column(DATA, "For a table: column of estimates.")] = None
+    se: Annotated[str | None, _column(DATA, "For a table: column of standard errors.")] = None
+    n: Annotated[str | None, _column(DATA, "For a table or aggregates: column of group sizes.")] = None
+    dof: Annotated[str | None, _column(DATA, "For a table: column of degrees of freedom.")] = None
+    min_size: Annotated[
+        float | None, _number(DATA, "Leave out groups smaller than this. Default of rows: 10; rates 5.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Aggregates:
+    """Columns of counts and moments, where a table has them instead of rows."""
+
+    sum: Annotated[str | None, _column(DATA, "For aggregates: column of sums (of a rate: how many are yes).")] = None
+    mean: Annotated[str | None, _column(DATA, "Or column of means.")] = None
+    variance: Annotated[str | None, _column(DATA, "For aggregates: column of sample variances. Rates need none.")] = (
+        None
+    )
+    sum_squares: Annotated[str | None, _column(DATA, "Or column of sums of squares.")] = None
+    skewness: Annotated[str | None, _column(DATA, "For aggregates: column of skewnesses, with --kurtosis.")] = None
+    kurtosis: Annotated[str | None, _column(DATA, "Column of kurtoses: 3 for normal values.")] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counted:
+    """A table of counts and moments by group, or by group and arm."""
+
+    files: Annotated[list[str], _file("csv or parquet files with one row per group (and arm); several are pooled.")]
+    by: Annotated[list[str], _column(DATA, _TABLE_BY)]
+    n: Annotated[str, _column(DATA, "Column of counts: people, trials; for poisson the exposure.")]
+    min_size: Annotated[float | None, _number(DATA, "What a group needs in every arm. Default: 10; rates 5.")] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountedArms:
+    """Who had what, where aggregates of two arms are compared."""
+
+    variant: Annotated[str | None, _column(METRIC, "For difference and lift: column of variants.")] = None
+    control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
+    treatment: Annotated[
+        str | None, _option(METRIC, "Its value for the treatment, if there are more than two.", metavar="VALUE")
+    ] = None
+
+
+AggregatedMetric = Annotated[
+    str,
+    _option(
+        METRIC,
+        "rate, mean, difference or lift; binomial (successes --sum of trials --n) and poisson (events --sum in the "
+        "exposure --n) are exact likelihood ratio tests.",
+        metavar="NAME",
+    ),
+]
+
 _FORMS = [f"{name}:{'/'.join('xy'[: len(METRICS[name].columns)])}" for name in of_family("experiment")]
 ExperimentMetrics = Annotated[
     list[str],
@@ -229,6 +293,14 @@ class Claim:
     seed: Seed = 0
 
 
+Correction = Annotated[
+    str,
+    _option(
+        GUARANTEE,
+        "holm: chance of any false claim among all experiments; bh: share of false ones among the claims.",
+        metavar="NAME",
+    ),
+]
 Refine = Annotated[bool, _option(GUARANTEE, "Move border groups to the cluster of nearest estimate.")]
 SplitUnit = Annotated[
     str | None, _column(GUARANTEE, "For holdout and folds: column whose values stay together. Default: --unit, if any.")
@@ -340,6 +412,10 @@ class Certify:
 
 Json = Annotated[
     Path | None, _option(OUTPUT, "Write the whole result to this file; - for stdout.", "--json", metavar="FILE")
+]
+Csv = Annotated[
+    Path | None,
+    _option(OUTPUT, "Write effect and cluster of every experiment and group; - for stdout.", "--csv", metavar="FILE"),
 ]
 Report = Annotated[
     Path | None, _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE")

@@ -8,7 +8,9 @@ import os
 import re
 import stat
 import sys
+from csv import writer as csv_writer
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
@@ -19,7 +21,7 @@ from faultlines.cli import streams
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from faultlines.cli.options import Output
     from faultlines.clustering import Clustering
@@ -39,11 +41,28 @@ class Targets:
     report: Path | None
     plots: tuple[Path, ...]
     title: str | None
+    csv: Path | None = None
+    csv_to_stdout: bool = False
 
     def say(self, words: str) -> None:
-        """The result as text, unless stdout is taken by JSON."""
-        if not self.json_to_stdout:
+        """The result as text, unless stdout is taken by data."""
+        if not self.json_to_stdout and not self.csv_to_stdout:
             streams.say(words)
+
+    def write_csv(self, columns: Callable[[], Mapping[str, Sequence[Any]]]) -> None:
+        """A table as csv to where it was wanted, if it was; it is made only then."""
+        if self.csv is None and not self.csv_to_stdout:
+            return
+        made, written = columns(), StringIO()
+        table = csv_writer(written, lineterminator="\n")
+        table.writerow(made)
+        for row in zip(*made.values(), strict=True):
+            # Of several values, as of the clusters a group may belong to, one cell.
+            table.writerow([" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row])
+        if self.csv_to_stdout:
+            streams.say_data(written.getvalue().removesuffix("\n"))
+        elif self.csv is not None:
+            files.write("csv", self.csv, written.getvalue())
 
     def write_json(self, plain: str) -> None:
         """JSON to where it was wanted, if it was."""
@@ -71,7 +90,6 @@ class Targets:
         if self.report is not None:
             from faultlines.clustering import write_page
 
-            command = " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
             how = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}"
             note = f"{how}: clusters differ where the adjusted p is below α."
             names = [one.groups.measure for one in found]
@@ -82,7 +100,7 @@ class Targets:
                 self.report,
                 title=self.title,
                 note=several,
-                command=command,
+                command=command_line(),
                 self_checks=self_checks,
                 certificates=certificates,
             )
@@ -90,6 +108,11 @@ class Targets:
             from faultlines.show import chart
 
             chart.save(one._summary, path)
+
+
+def command_line() -> str:
+    """What was run, to be said on a page."""
+    return " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
 
 
 def _together(plain: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
@@ -104,7 +127,13 @@ def dumped(plain: dict[str, Any]) -> str:
 # -------------------------------------------------------------------------------------------------- before the work
 
 
-def checked(output: Output, inputs: Sequence[str | Path], results: int = 1, also: Sequence[Path] = ()) -> Targets:
+def checked(
+    output: Output,
+    inputs: Sequence[str | Path],
+    results: int = 1,
+    also: Sequence[Path] = (),
+    csv: Path | None = None,
+) -> Targets:
     """Where results can go.
 
     Args:
@@ -112,6 +141,7 @@ def checked(output: Output, inputs: Sequence[str | Path], results: int = 1, also
         inputs: The files that will be read, or patterns of them; ``-`` is standard input.
         results: How many results there will be.
         also: Other files that will be read.
+        csv: Where a table goes, if one was asked for.
 
     Raises:
         InputError: If something could not be written after the work, if two outputs are one file, or if an output is
@@ -122,18 +152,21 @@ def checked(output: Output, inputs: Sequence[str | Path], results: int = 1, also
             from faultlines.clustering import need_report
 
             need_report(option)
-    to_stdout = str(output.json) == "-"
+    to_stdout, csv_to_stdout = str(output.json) == "-", str(csv) == "-"
+    if to_stdout and csv_to_stdout:
+        raise InputError("--json, --csv", "both go to stdout", "Write one of them to a file.")
+    table = None if csv is None or csv_to_stdout else files.target("csv", csv)
     whole = None if output.json is None or to_stdout else files.target("json", output.json)
     page = None if output.report is None else files.target("report", output.report, (".html", ".htm"))
     plots = () if output.plot is None else _pictures(output.plot, results)
-    outputs = [("json", whole), ("report", page), *(("plot", plot) for plot in plots)]
+    outputs = [("json", whole), ("csv", table), ("report", page), *(("plot", plot) for plot in plots)]
     named = [(option, path) for option, path in outputs if path is not None]
     for option, path in named:
         _check_writable(f"{option}={str(path)!r}", path)
     _check_distinct(named)
     if named:
         _check_not_read(named, inputs, also)
-    return Targets(whole, to_stdout, page, plots, output.title)
+    return Targets(whole, to_stdout, page, plots, output.title, table, csv_to_stdout)
 
 
 def _pictures(path: Path, results: int) -> tuple[Path, ...]:

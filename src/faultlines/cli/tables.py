@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
-    from faultlines.cli.options import Fresh, Watched
+    from faultlines.cli.options import Experiments, Fresh, Watched
     from faultlines.estimates.estimates import Estimates
 
 
-def is_table(given: Fresh | Watched) -> bool:
+def is_table(given: Experiments | Fresh | Watched) -> bool:
     """Whether files are a table with one row per group; refused where they can be neither that nor rows."""
     if given.estimate is not None or given.se is not None:
         return True

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from faultlines import checks
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
 from faultlines.estimates.fits import effects_of
 from faultlines.estimates.given import (
     between_groups,
@@ -29,10 +29,10 @@ from faultlines.estimates.given import (
     standard_errors,
     vector,
 )
-from faultlines.estimates.labels import checked_labels, labels_of, part_of, some_of
+from faultlines.estimates.labels import checked_labels, keys_of, labels_of, some_of
 from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
 from faultlines.estimates.shared import own_variances
-from faultlines.sources.tables import read_table
+from faultlines.estimates.tables import checked_attributes, read_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -241,26 +241,16 @@ class Estimates:
             >>> fl.Estimates.from_frame(table, by="country", estimate="lift", se="se").labels
             ('DE', 'IN')
         """
-        if not isinstance(by, str | list | tuple) or not by:
-            raise InputError(f"by={shorten(by)}", "names no column", "Name the column that holds the groups.")
-        attributes = (by,) if isinstance(by, str) else tuple(by)
-        for i, column in enumerate(attributes):
-            if not isinstance(column, str):
-                parameter = f"by[{i}]" if len(attributes) > 1 else "by"
-                raise InputError(
-                    f"{parameter}={shorten(column)}", "is not the name of a column", "Give its name as text."
-                )
-        if len(set(attributes)) < len(attributes):
-            raise InputError(f"by={list(attributes)!r}", "names a column twice", "Name each column once.")
-        asked = {"estimate": estimate, "se": se}
-        asked |= {name: column for name, column in (("n", n), ("dof", dof)) if column is not None}
-        keys = {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
-        table = read_table(frame, keys=keys, numbers=asked)
-        named = [[part_of(value) for value in column] for column in table.keys]
-        labels = named[0] if len(attributes) == 1 else list(zip(*named, strict=True))
+        attributes = checked_attributes(by)
+        table = read_estimates(frame, attributes, estimate, se, n, dof)
         numbers = table.numbers
         return cls(
-            numbers["estimate"], numbers["se"], labels, numbers.get("n"), numbers.get("dof"), attributes=attributes
+            numbers["estimate"],
+            numbers["se"],
+            labels_of(keys_of(list(zip(*table.keys, strict=True)))),
+            numbers.get("n"),
+            numbers.get("dof"),
+            attributes=attributes,
         )
 
     @classmethod

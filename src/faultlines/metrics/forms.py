@@ -101,7 +101,9 @@ def _plain(c: Columns, form: Form) -> dict[str, Any]:
 
 
 def _weighted(c: Columns, form: Form) -> dict[str, Any]:
-    return {"wx": c["w"] * form(c), "wy": c["w"], "w": c["w"]}
+    value = form(c)
+    weight = c["w"] + 0 * value  # null where the value is
+    return {"wx": c["w"] * value, "wy": weight, "w": weight}
 
 
 def _weighted_share(c: Columns, form: Form) -> dict[str, Any]:

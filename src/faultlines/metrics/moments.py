@@ -221,6 +221,37 @@ def of_population(m: Moments, *, ratio: bool = False, weighted: bool = False) ->
         return _finish(arm, arm.value[:, 0], arm.variance / arm.n, _third(arm)[:, 0], _fourth(arm), reason)
 
 
+def of_paired(m: Moments, *, weighted: bool = False) -> Measured:
+    """One ratio of sums less another of the same rows: x₂/y₂ − x₁/y₁ of the variables x₂, y₂, x₁, y₁ (and weights).
+
+    By the delta method it is linear up to second order, with the terms (x₂ − r₂ y₂)/ȳ₂ − (x₁ − r₁ y₁)/ȳ₁.
+    """
+    with np.errstate(all="ignore"):
+        n, cov = m.n[..., 0], m.cov[..., :4, :4]
+        below = np.where(m.mean[..., [1, 3]] == 0, np.nan, m.mean[..., [1, 3]])
+        r = m.mean[..., [0, 2]] / below
+        slopes = np.zeros((*n.shape, 2, 4))  # of either ratio
+        for side in (0, 1):
+            slopes[..., side, 2 * side] = 1 / below[..., side]
+            slopes[..., side, 2 * side + 1] = -r[..., side] / below[..., side]
+        of_both = np.einsum("...ai,...ij,...bj->...ab", slopes, np.nan_to_num(cov), slopes)
+        variance = of_both[..., 0, 0] + of_both[..., 1, 1] - 2 * of_both[..., 0, 1]
+        shapes = []
+        for side in (0, 1):
+            x, y = 2 * side, 2 * side + 1
+            made = Cumulants.of(m, x).less(Cumulants.of(m, y), cov[..., x, y], r[..., side])
+            shapes.append(Cumulants(*(part / below[..., side] ** power for power, part in enumerate(made, start=2))))
+        shape = shapes[0].less(shapes[1], of_both[..., 0, 1], np.ones(n.shape))
+        effective = _kish(n, m.mean[..., 4], m.cov[..., 4, 4]) if weighted else n
+        rounding = variance <= 1e-12 * (of_both[..., 0, 0] + of_both[..., 1, 1])
+        variance = np.where(rounding, 0.0, variance) * (effective / (effective - 1) if weighted else 1.0)
+        value, empty = r[..., 0] - r[..., 1], np.isnan(below[..., 0]) | np.isnan(below[..., 1])
+        arm = _steadied(value, variance, n, effective - 1, shape, empty)._replace(mass=n * below.mean(axis=-1))
+        reason = reasons(len(n))
+        _check_arms(arm, reason)
+        return _finish(arm, arm.value[:, 0], arm.variance / arm.n, _third(arm)[:, 0], _fourth(arm), reason)
+
+
 def of_difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
     """Treatment less control, with the standard error of Welch."""
     with np.errstate(all="ignore"):

@@ -15,6 +15,7 @@ from faultlines.errors import InputError, did_you_mean, shorten
 from faultlines.metrics.base import Metric
 from faultlines.metrics.experiment import aggregated
 from faultlines.metrics.joint import joint
+from faultlines.metrics.paired import paired
 from faultlines.metrics.table import METRICS
 from faultlines.rows.request import Aggregated
 
@@ -41,6 +42,9 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Aggregated):
         return {"aggregated": {name: column for name, column in asdict(value).items() if column is not None}}
+    if isinstance(value, Metric):
+        recipe = plain_recipe(value)
+        return None if recipe is None else {"metric": recipe}
     if isinstance(value, tuple) and all(isinstance(one, Metric) for one in value):
         recipes = [plain_recipe(one) for one in value]
         return None if None in recipes else recipes
@@ -61,6 +65,9 @@ def metric_of(recipe: Any) -> Metric:
     if name == joint.__name__:
         several = arguments.get("metrics")
         return joint(*map(metric_of, several if isinstance(several, list) else ()))
+    if name == paired.__name__:
+        both = [arguments.get(which) for which in ("first", "second")]
+        return paired(*(metric_of(one.get("metric") if isinstance(one, Mapping) else None) for one in both))
     if not isinstance(name, str) or name not in METRICS:
         raise InputError(given, "names no metric", did_you_mean(name, METRICS))
     for parameter, value in arguments.items():

@@ -6,7 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from faultlines import checks
 from faultlines.errors import InputError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faultlines.result.summary import Summary
 
 Columns = dict[str, list[Any]]
-Rows = Literal["groups", "clusters", "pairs"]
+Rows = Literal["groups", "clusters", "pairs", "experiments"]
 ARMS = ("control", "treatment")
 _GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible", "excluded")
 _BELIEF_COLUMNS = ("shrunken", "shrunken_lower", "shrunken_upper")
@@ -37,16 +37,23 @@ class Tabular(ABC):
     """A result whose rows can be had as dictionaries and frames."""
 
     __slots__ = ()
+    _rows: ClassVar[Rows] = "groups"  # what its rows are, where nothing is said
 
     @abstractmethod
     def _columns(self, rows: Rows = "groups") -> Columns:
         """The columns of its rows."""
 
-    def to_dicts(self, rows: Rows = "groups") -> list[dict[str, Any]]:
-        """One dictionary per group (or per cluster). Groups left out have no cluster, and their reason beside them.
+    def _asked(self, rows: Rows | None) -> Columns:
+        return self._columns(self._rows if rows is None else rows)
+
+    def to_dicts(self, rows: Rows | None = None) -> list[dict[str, Any]]:
+        """One dictionary per row: by default per group; of many experiments, per experiment.
+
+        Groups left out have no cluster, and their reason beside them.
 
         Args:
-            rows: ``"groups"``, ``"clusters"``, or ``"pairs"`` where a result has pairs of clusters.
+            rows: ``"groups"``, ``"clusters"``, ``"pairs"`` where a result has pairs of clusters, or ``"experiments"``
+                where it has several. Default: groups, or experiments.
 
         Returns:
             The rows, each from column to value.
@@ -57,10 +64,10 @@ class Tabular(ABC):
             >>> [(row["group"], row["cluster"]) for row in found.to_dicts()]
             [('DE', 1), ('FR', 1), ('IN', 2)]
         """
-        return dicts_of(self._columns(rows))
+        return dicts_of(self._asked(rows))
 
-    def to_pandas(self, rows: Rows = "groups") -> pd.DataFrame:
-        """One row per group (or per cluster) as a pandas frame.
+    def to_pandas(self, rows: Rows | None = None) -> pd.DataFrame:
+        """The same rows as a pandas frame.
 
         Args:
             rows: See `to_dicts`.
@@ -77,11 +84,12 @@ class Tabular(ABC):
             >>> found.to_pandas("clusters")["estimate"].round(2).to_list()
             [0.05, 5.0]
         """
-        frame: pd.DataFrame = _library("pandas").DataFrame(self._columns(rows))
-        return frame.astype({"cluster": "Int64"}) if "cluster" in frame and rows == "groups" else frame
+        frame: pd.DataFrame = _library("pandas").DataFrame(self._asked(rows))
+        of_groups = (self._rows if rows is None else rows) == "groups"
+        return frame.astype({"cluster": "Int64"}) if "cluster" in frame and of_groups else frame
 
-    def to_polars(self, rows: Rows = "groups") -> pl.DataFrame:
-        """One row per group (or per cluster) as a Polars frame.
+    def to_polars(self, rows: Rows | None = None) -> pl.DataFrame:
+        """The same rows as a Polars frame.
 
         Args:
             rows: See `to_dicts`.
@@ -98,11 +106,11 @@ class Tabular(ABC):
             >>> found.to_polars()["cluster"].to_list()
             [1, 1, 2]
         """
-        frame: pl.DataFrame = _library("polars").DataFrame(self._columns(rows), strict=False)
+        frame: pl.DataFrame = _library("polars").DataFrame(self._asked(rows), strict=False)
         return frame
 
-    def to_arrow(self, rows: Rows = "groups") -> pa.Table:
-        """One row per group (or per cluster) as an Arrow table.
+    def to_arrow(self, rows: Rows | None = None) -> pa.Table:
+        """The same rows as an Arrow table.
 
         Args:
             rows: See `to_dicts`.
@@ -119,7 +127,7 @@ class Tabular(ABC):
             >>> found.to_arrow()["cluster"].to_pylist()
             [1, 1, 2]
         """
-        made: pa.Table = _library("pyarrow").table(self._columns(rows))
+        made: pa.Table = _library("pyarrow").table(self._asked(rows))
         return made
 
 
@@ -135,6 +143,20 @@ def json_text(plain: dict[str, Any], indent: int | None) -> str:
         checks.number("indent", indent, problem, "Use indent=2.", low=0, high=100, whole=True)
     made = json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
     return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", made)  # half a character, escaped
+
+
+def stacked(column: str, parts: Sequence[tuple[str, Columns]]) -> Columns:
+    """The columns of several results below each other, with a first column that names the result.
+
+    A result that lacks one of the columns has nothing in it.
+    """
+    names = list(dict.fromkeys(name for _, columns in parts for name in columns))
+    sizes = [len(next(iter(columns.values()))) for _, columns in parts]
+    made: Columns = {column: [name for (name, _), size in zip(parts, sizes, strict=True) for _ in range(size)]}
+    for name in names:
+        filled = [columns.get(name, [None] * size) for (_, columns), size in zip(parts, sizes, strict=True)]
+        made[name if name != column else f"{name}_"] = [value for values in filled for value in values]
+    return made
 
 
 def columns_of(summary: Summary, rows: Rows) -> Columns:

@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 
 
 class Keys:
-    """The key of every attribute as an expression, and labels for the values it takes."""
+    """The key of every attribute as an expression, and labels for the values it takes.
 
-    def __init__(self, rows: Rows, by: Sequence[str | Bins], prefix: str = "k") -> None:
-        self.rows, self.by = rows, by
+    Args:
+        rows: The rows.
+        by: The attributes.
+        prefix: What the names of the keys begin with.
+        separate: So many of the first attributes name experiments: a unit may be in several of them.
+    """
+
+    def __init__(self, rows: Rows, by: Sequence[str | Bins], prefix: str = "k", *, separate: int = 0) -> None:
+        self.rows, self.by, self.separate = rows, by, separate
         self.schema = rows.frame.collect_schema()
         self.names = [f"{prefix}{i}" for i in range(len(by))]
         self._ranges: dict[int, list[Range]] = {}

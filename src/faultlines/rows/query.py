@@ -92,6 +92,15 @@ class Query:
             self._check_units(units, table)
             return found
 
+    def asked(self) -> nw.LazyFrame[Any]:
+        """The query itself, of rows that are not divided, before it is run."""
+        import narwhals as nw
+
+        prepared = self._prepared()
+        if self.unit is None:
+            return self._summed(prepared, [nw.len().alias("rows"), *self._ends()])
+        return self._summed(self._usable_units(self._by_unit(prepared)), self._unit_counts())
+
     @property
     def _times(self) -> int:
         """How many times rows are divided into parts, or once where they are not."""
@@ -209,6 +218,9 @@ class Query:
     # ------------------------------------------------------------------------------------------------------- moments
 
     def _moments(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> dict[str, Column]:
+        return fetch(self._summed(frame, counts))
+
+    def _summed(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> nw.LazyFrame[Any]:
         """Counts, and the moments of all variables, by group, part and arm; what two requests share is taken once."""
         import narwhals as nw
 
@@ -227,7 +239,7 @@ class Query:
         if self.unit is None:
             wanted |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
         aggregates = [expression.alias(name) for name, expression in wanted.items()]
-        return fetch(frame.group_by(*self.keyed).agg(*counts, *aggregates))
+        return frame.group_by(*self.keyed).agg(*counts, *aggregates)
 
     def _with_variables(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """With the variables of all requests, each under the name that `columns` has for it."""
@@ -358,6 +370,7 @@ class Query:
 
         some = nw.any_horizontal(*(nw.col(f"ok{n}") > 0 for n in self.together.values()), ignore_nulls=True)
         known = units.filter(some & ~nw.any_horizontal(*self._absent(), ignore_nulls=True))
+        one = ["unit", *self.by.names[: self.by.separate]]
         total = fetch(known.select(nw.len().alias("all"), nw.col("unit").n_unique().alias("distinct")))
         if floats(total["all"])[0] == floats(total["distinct"])[0]:
             return
@@ -370,7 +383,7 @@ class Query:
             if request.arms:
                 used = used.filter(nw.col("arm").is_in(list(places.compared(table, request.arms, rows).values)))
             places_of = nw.len() if request.overlap == "error" or not self.variant else nw.col("arm").n_unique()
-            several = used.group_by("unit").agg(places_of.alias("places")).filter(nw.col("places") > 1)
+            several = used.group_by(*one).agg(places_of.alias("places")).filter(nw.col("places") > 1)
             count = int(floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
             if count:
                 raise _in_several(self.unit, count, request)

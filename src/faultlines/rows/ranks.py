@@ -64,7 +64,7 @@ def _placed(
     where = places.placed(by, totals)
     everyone = places.compared(totals, None, len(where.groups))
     gone = places.dropped(floats(totals["rows"]), floats(totals["ok"]), everyone, None)
-    summed = fetch(_placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0))
+    summed = fetch(placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0))
     # The groups of both tables in one order: those of the totals, which are all.
     both = {name: _joined(totals[name], summed[name]) for name in by.names}
     groups = places.placed(by, both).groups[len(where.groups) :]
@@ -118,7 +118,7 @@ def check_values(
         check(rows, wanted, wanted.parameter or role, ends, float(floats(totals["ok"]).sum()))
 
 
-def _placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int) -> nw.LazyFrame[Any]:
+def placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int) -> nw.LazyFrame[Any]:
     """Sums of placements and of their squares by group, from the counts of positives and negatives at each score."""
     import narwhals as nw
 

@@ -46,7 +46,9 @@ def attribute_names(by: Sequence[str | Bins]) -> tuple[str, ...]:
     return tuple(a.column if isinstance(a, Bins) else a for a in by)
 
 
-def read(data: object, by: tuple[str | Bins, ...], requests: Sequence[Request], split: Split | None) -> Read:
+def read(
+    data: object, by: tuple[str | Bins, ...], requests: Sequence[Request], split: Split | None, *, separate: int = 0
+) -> Read:
     """Moments of several requests by group.
 
     Args:
@@ -54,12 +56,13 @@ def read(data: object, by: tuple[str | Bins, ...], requests: Sequence[Request], 
         by: What the groups are; see `checked_by`.
         requests: What is asked. Those with the same column of variants and the same unit share one scan.
         split: How rows are divided into parts, if they are.
+        separate: So many of the first attributes name experiments: a unit may be in several of them.
 
     Raises:
         InputError: If the rows cannot be read or do not hold what is asked.
     """
     with scan(data, wanted_columns(by, requests, split)) as rows, working("reading rows"):
-        keys = Keys(rows, by)
+        keys = Keys(rows, by, separate=separate)
         grouped = _grouped(rows, keys, requests, split)
         return Read(grouped, keys.resolved())
 

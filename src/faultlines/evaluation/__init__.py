@@ -1,0 +1,1 @@
+"""Where models are evaluated: estimators, tables of other libraries, model cards."""

@@ -1,0 +1,218 @@
+"""Fairlearn's MetricFrame, in and out.
+
+A MetricFrame keeps one number per metric and group, and no rows. How sure such a number is follows from a count beside
+it where it is a rate, or from the bootstrap the frame was made with; otherwise nobody can tell.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from faultlines.clustering import Clustering
+from faultlines.errors import InputError, did_you_mean, shorten
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import keys_of, labels_of, part_of
+from faultlines.estimates.scales import ANSCOMBE
+from faultlines.result.tables import named_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faultlines.estimates.scales import FloatArray
+
+_PARTS = ("by_group", "overall", "sensitive_levels")  # by which a MetricFrame is known
+# What is known by its name to be a share of other rows than all.
+_OF_OTHER_ROWS = frozenset(
+    "recall sensitivity specificity precision tpr fpr tnr fnr ppv npv f1 true_positive_rate false_positive_rate "
+    "true_negative_rate false_negative_rate negative_predictive_value balanced_accuracy".split()
+)
+_WHOLE = 1e-9  # of a count, that a number of events may be off by rounding
+
+
+def from_metric_frame(frame: Any, metric: str | None = None, *, count: str | None = None) -> Estimates:
+    """Estimates of the groups of a MetricFrame of Fairlearn, for `fl.cluster` and `fl.certify`.
+
+    A MetricFrame does not say how sure its numbers are. Of a rate, a count beside it does: add Fairlearn's `count` to
+    its metrics, and for shares of other rows than all, such as recall, a metric that counts those. Of any other metric,
+    the bootstrap of the frame does (``n_boot=``, ``ci_quantiles=``). Combinations of features without rows, which a
+    MetricFrame lists too, are no groups.
+
+    Args:
+        frame: The MetricFrame.
+        metric: Which of its metrics; may be left out where there is one beside the count.
+        count: The metric that counts the rows the other is a share of. Default: the one called ``"count"``, where it
+            is there.
+
+    Returns:
+        The estimates, one per group of sensitive and control features.
+
+    Raises:
+        InputError: If neither a count nor a bootstrap says how sure the metric is, or the metric is no share of what is
+            counted.
+
+    Example:
+        >>> import faultlines as fl
+        >>> from fairlearn.metrics import MetricFrame, count, selection_rate
+        >>> sex, chosen = ["f", "m"] * 50, [0, 1, 0, 1, 1, 1, 0, 1, 0, 0] * 10
+        >>> both = {"selection_rate": selection_rate, "count": count}
+        >>> frame = MetricFrame(metrics=both, y_true=chosen, y_pred=chosen, sensitive_features={"sex": sex})
+        >>> fl.from_metric_frame(frame).natural.tolist()
+        [0.2, 0.8]
+    """
+    if not all(hasattr(frame, name) for name in _PARTS):
+        raise InputError(f"frame={shorten(frame)}", "is not a MetricFrame", "Give one of fairlearn.metrics.")
+    table = frame.by_group.to_frame() if frame.by_group.ndim == 1 else frame.by_group
+    names = [str(name) for name in table.columns]
+    counted = _counted(names, metric, count)
+    chosen = _chosen(names, metric, counted)
+    values = _column(table, names, chosen)
+    sizes = None if counted is None else _column(table, names, counted)
+    there = np.isfinite(values) if sizes is None else np.nan_to_num(sizes) > 0
+    if not there.any():
+        raise InputError(f"metric={chosen!r}", "is not a number in any group", "Check the frame.")
+    keys = [key if isinstance(key, tuple) else (key,) for key in table.index.tolist()]
+    labels = labels_of(keys_of([tuple(map(part_of, key)) for key, kept in zip(keys, there, strict=True) if kept]))
+    known: dict[str, Any] = {"attributes": [str(name) for name in table.index.names], "measure": chosen}
+    n = None if sizes is None else sizes[there]
+    of_others = count is None and chosen.lower().replace(" ", "_").removesuffix("_score") in _OF_OTHER_ROWS
+    events = None if n is None or of_others else _events(values[there], n)
+    if n is not None and events is not None:
+        theta, se = ANSCOMBE.forward(events, n), 1 / np.sqrt(4 * n + 2)
+        return Estimates(theta, se, labels, n, scale=ANSCOMBE, natural=events / n, **known)
+    if frame.n_boot is None or count is not None:
+        raise _unknown(chosen, counted)
+    se, dof = _bootstrapped(frame, names, chosen)
+    return Estimates(values[there], se[there], labels, n, dof, **known)
+
+
+def _unknown(metric: str, counted: str | None) -> InputError:
+    """Why nobody can tell how sure a metric is."""
+    if counted is None:
+        problem = "the frame has neither a count nor a bootstrap: it does not say how sure its numbers are"
+        remedy = 'Make it with metrics={…, "count": fairlearn.metrics.count}, or with n_boot= and ci_quantiles=.'
+    else:
+        problem = f"is no share of what {counted!r} counts"
+        remedy = (
+            "Name the metric that counts its rows (positives for recall) as count=, or make the frame with n_boot=."
+        )
+    return InputError(f"metric={metric!r}", problem, remedy)
+
+
+def _counted(names: Sequence[str], metric: str | None, count: str | None) -> str | None:
+    """The metric that counts."""
+    if count is None:
+        return "count" if "count" in names and metric != "count" else None
+    if count not in names:
+        raise InputError(f"count={shorten(count)}", "the frame has no such metric", did_you_mean(count, names))
+    return count
+
+
+def _chosen(names: Sequence[str], metric: str | None, counted: str | None) -> str:
+    """The metric that is compared."""
+    others = [name for name in names if name != counted]
+    if metric is None:
+        if len(others) != 1:
+            raise InputError("metric=None", f"the frame has several: {', '.join(others[:8])}", "Name one.")
+        return others[0]
+    if metric not in others:
+        raise InputError(f"metric={shorten(metric)}", "the frame has no such metric", did_you_mean(metric, others))
+    return metric
+
+
+def _column(table: Any, names: Sequence[str], name: str) -> FloatArray:
+    try:
+        return np.asarray(table.iloc[:, names.index(name)], dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"metric={name!r}", "is not one number per group", "Name another metric.") from error
+
+
+def _events(values: FloatArray, n: FloatArray) -> FloatArray | None:
+    """How many rows a rate is about; None where that is not a whole number everywhere, so that it is no such rate."""
+    events = np.round(values * n)
+    good = (np.abs(values * n - events) <= _WHOLE * np.maximum(n, 1.0)) & (events >= 0) & (events <= n)
+    return events if good.all() else None
+
+
+def _bootstrapped(frame: Any, names: Sequence[str], metric: str) -> tuple[FloatArray, float]:
+    """Standard errors by the outermost quantiles of the frame's bootstrap, and the degrees of freedom behind them.
+
+    A quantile of B draws has the variance p(1 − p)/(B φ²), so a distance of two of them is known that well.
+    """
+    quantiles = np.asarray(frame.ci_quantiles, dtype=np.float64)
+    low, high = int(np.argmin(quantiles)), int(np.argmax(quantiles))
+    p, q = float(quantiles[low]), float(quantiles[high])
+    if not 0 < p < 0.5 < q < 1:
+        problem = "do not lie on either side of the middle"
+        raise InputError(f"ci_quantiles={shorten(list(quantiles))}", problem, "Use for example [0.025, 0.975].")
+    ends = [frame.by_group_ci[i] for i in (low, high)]
+    lower, upper = (_column(end.to_frame() if end.ndim == 1 else end, names, metric) for end in ends)
+    z = ndtri([p, q])
+    heights = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    spread = p * (1 - p) / heights[0] ** 2 + q * (1 - q) / heights[1] ** 2 - 2 * p * (1 - q) / (heights[0] * heights[1])
+    width = z[1] - z[0]
+    return (upper - lower) / width, max(1.0, float(frame.n_boot * width**2 / (2 * spread)))
+
+
+# ----------------------------------------------------------------------------------------------------------------- out
+
+
+def to_metric_frame(result: Clustering) -> Any:
+    """A result as a MetricFrame of Fairlearn, for code that expects one.
+
+    Its metrics are what was measured (several effects are several metrics), ``standard_error``, ``count`` where it is
+    known, and ``cluster``, which groups left out have not. `overall` is the plain value in all rows.
+
+    Args:
+        result: What `fl.cluster` returns.
+
+    Returns:
+        A ``fairlearn.metrics.MetricFrame``: `by_group`, `overall`, `difference()`, `ratio()`, `group_min()` and so on.
+
+    Raises:
+        InputError: If Fairlearn or pandas is not installed, or the groups have no estimates.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["sex"], measure="rate"))
+        >>> fl.to_metric_frame(found).by_group["cluster"].to_dict()
+        {'a': 1.0, 'b': 2.0}
+    """
+    if not isinstance(result, Clustering):
+        raise InputError(f"result={shorten(result)}", "is not a result", "Give what fl.cluster returns.")
+    summary = result._summary
+    if summary.estimates is None:
+        raise InputError("result", "its groups have no estimates", "Give Similarity(…, estimate=…).")
+    try:
+        fairlearn, pandas = import_module("fairlearn.metrics"), import_module("pandas")
+    except ImportError as error:
+        raise InputError("to_metric_frame()", f"needs {error.name}", "Run: pip install fairlearn") from error
+    columns, attributes = result._columns("groups"), named_attributes(summary)
+    overall = [effect.estimate for effect in summary.overall.effects]
+    parts = summary.estimates.parts or (summary.groups.measure,)
+    estimates = [name for name in columns if name == "estimate" or name.startswith("estimate_")]
+    errors = [name for name in columns if name == "se" or name.startswith("se_")]
+    metrics: dict[str, Any] = {}
+    for i, (part, estimate, spread) in enumerate(zip(parts, estimates, errors, strict=True)):
+        whole = overall[i] if i < len(overall) else np.nan
+        metrics[part] = partial(_told, columns[estimate], whole)
+        behind = f" of {part}" if len(parts) > 1 else ""
+        metrics[f"standard_error{behind}"] = partial(_told, columns[spread], np.nan)
+    if any(size is not None for size in columns["n"]):
+        metrics["count"] = partial(_told, columns["n"], float(sum(size or 0 for size in columns["n"])))
+    metrics["cluster"] = partial(_told, columns["cluster"], np.nan)
+    places = np.arange(len(columns["cluster"]))
+    features = pandas.DataFrame({name: columns[name] for name in attributes})
+    return fairlearn.MetricFrame(metrics=metrics, y_true=places, y_pred=places, sensitive_features=features)
+
+
+def _told(values: Sequence[Any], overall: float, y_true: Any, _y_pred: Any) -> float:
+    """A metric that looks up the group it is asked about, by its place; asked about all of them, the overall value."""
+    if len(y_true) > 1:
+        return overall
+    value = values[int(np.asarray(y_true)[0])]
+    return float(np.nan if value is None else value)

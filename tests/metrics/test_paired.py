@@ -1,0 +1,198 @@
+"""Two models on the same rows: against the plain difference in each group, and against the bootstrap."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import faultlines as fl
+from faultlines.metrics.recipe import metric_of, plain_recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Share = tuple[np.ndarray, np.ndarray]
+
+
+def scored(size: int = 3_000, seed: int = 0) -> pd.DataFrame:
+    """Two models whose scores go together; some predictions of the second are missing."""
+    rng = np.random.default_rng(seed)
+    truth = (rng.random(size) < 0.4).astype(int)
+    first = np.clip(0.35 + 0.3 * truth + 0.25 * rng.standard_normal(size), 0.001, 0.999)
+    second = np.clip(0.7 * first + 0.3 * (0.3 + 0.4 * truth) + 0.05 * rng.standard_normal(size), 0.001, 0.999)
+    frame = pd.DataFrame(
+        {
+            "g": rng.choice(["a", "b", "c"], size),
+            "t": truth,
+            "s1": first,
+            "s2": second,
+            "p1": (first >= 0.5).astype(float),
+            "p2": (second >= 0.5).astype(float),
+            "w": rng.uniform(0.5, 2, size),
+            "clicks": rng.poisson(2, size),
+            "views": 1 + rng.poisson(3, size),
+        }
+    )
+    frame["clicks2"], frame["views2"] = frame.clicks + rng.poisson(0.3, size), frame.views + rng.poisson(0.3, size)
+    frame.loc[::50, "p2"] = np.nan
+    return frame
+
+
+def parts(metric: str, d: pd.DataFrame, which: int) -> Share:
+    """Numerator and denominator of a rate, row by row."""
+    p, t = d[f"p{which}"].to_numpy(), d.t.to_numpy()
+    return {
+        "accuracy": (p == t, np.ones(len(d))),
+        "error_rate": (p != t, np.ones(len(d))),
+        "selection_rate": (p == 1, np.ones(len(d))),
+        "true_positive_rate": ((p == 1) & (t == 1), t == 1),
+        "false_positive_rate": ((p == 1) & (t == 0), t == 0),
+        "true_negative_rate": ((p == 0) & (t == 0), t == 0),
+        "false_negative_rate": ((p == 0) & (t == 1), t == 1),
+        "precision": ((p == 1) & (t == 1), p == 1),
+        "negative_predictive_value": ((p == 0) & (t == 0), p == 0),
+    }[metric]
+
+
+RATES = [
+    "accuracy",
+    "error_rate",
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "true_negative_rate",
+    "false_negative_rate",
+    "precision",
+    "negative_predictive_value",
+]
+
+
+def pair(name: str, weight: str | None = None) -> fl.Metric:
+    make: Callable[..., fl.Metric] = getattr(fl, name)
+    truth = () if name == "selection_rate" else ("t",)
+    return fl.paired(make(*truth, "p1", weight=weight), make(*truth, "p2", weight=weight))
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("name", RATES)
+def test_the_difference_is_that_of_the_two_rates(name: str, weight: str | None) -> None:
+    data = scored()
+    found = fl.measure(data, "g", pair(name, weight))
+    assert found.dropped == {"rows with a missing value": 60}
+    known = data.dropna()
+    for label, value in zip(found.estimates.labels, found.estimates.theta, strict=True):
+        d = known[known.g == label]
+        w = np.ones(len(d)) if weight is None else d.w.to_numpy()
+        rates = [(w * parts(name, d, i)[0]).sum() / (w * parts(name, d, i)[1]).sum() for i in (1, 2)]
+        assert value == pytest.approx(rates[1] - rates[0], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        (pair("accuracy"), lambda d: (d.p2 == d.t).mean() - (d.p1 == d.t).mean()),
+        (pair("precision"), lambda d: d.t[d.p2 == 1].mean() - d.t[d.p1 == 1].mean()),
+        (
+            pair("precision", "w"),
+            lambda d: (
+                np.average(d.t[d.p2 == 1], weights=d.w[d.p2 == 1]) - np.average(d.t[d.p1 == 1], weights=d.w[d.p1 == 1])
+            ),
+        ),
+        (fl.paired(fl.brier("t", "s1"), fl.brier("t", "s2")), lambda d: ((d.s2 - d.t) ** 2 - (d.s1 - d.t) ** 2).mean()),
+        (
+            fl.paired(fl.ratio("clicks", "views"), fl.ratio("clicks2", "views2")),
+            lambda d: d.clicks2.sum() / d.views2.sum() - d.clicks.sum() / d.views.sum(),
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_standard_errors_are_those_of_the_bootstrap(metric: fl.Metric, value: Any) -> None:
+    """Of all rows together: variances of groups are steadied. The bootstrap knows a standard error to 4% here."""
+    data = scored().dropna().assign(all="all")
+    found = fl.measure(data, "all", metric).estimates
+    rng = np.random.default_rng(1)
+    drawn = [value(data.iloc[rng.integers(0, len(data), len(data))]) for _ in range(300)]
+    assert found.theta[0] == pytest.approx(value(data), abs=1e-12)
+    assert found.se[0] == pytest.approx(np.std(drawn), rel=0.15)
+
+
+def test_pairs_are_sharper_than_two_tables() -> None:
+    data = scored().dropna()
+    together = fl.measure(data, "g", pair("accuracy")).estimates.se
+    right = [(data[f"p{i}"] == data.t).groupby(data.g).agg(["var", "count"]) for i in (1, 2)]
+    alone = np.sqrt(sum(one["var"] / one["count"] for one in right))
+    assert (together < 0.8 * alone).all()
+
+
+def test_a_new_model_that_is_worse_for_one_group_is_found() -> None:
+    data = scored(6_000).dropna()
+    worse = (data.g == "b") & (np.random.default_rng(3).random(len(data)) < 0.2)
+    data["p2"] = np.where(worse, 1 - data.p2, data.p2)
+    found = fl.cluster(data, "g", pair("accuracy"), guarantee=fl.Calibrated(draws=200))
+    assert found.clusters[0].members == ("b",)
+    assert "change in accuracy from p1 to p2" in str(found)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "precision"])
+def test_engines_agree(name: str) -> None:
+    data = scored(900)
+    one = fl.measure(data, "g", pair(name)).estimates
+    other = fl.measure(pl.from_pandas(data), "g", pair(name)).estimates
+    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-9)
+    np.testing.assert_allclose(one.se, other.se, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "precision"])
+def test_thresholds_pickles_and_recipes(name: str) -> None:
+    make: Callable[..., fl.Metric] = getattr(fl, name)
+    metric = fl.paired(make("t", score="s1", threshold=0.5), make("t", score="s1", threshold=0.7))
+    assert metric.name == f"change in {name} from threshold 0.5 to threshold 0.7"
+    again = metric_of(json.loads(json.dumps(plain_recipe(metric))))
+    data = scored(900)
+    values = [fl.measure(data, "g", one).estimates.theta.tolist() for one in (metric, again, _pickled(metric))]
+    assert values[0] == values[1] == values[2]
+
+
+def _pickled(metric: fl.Metric) -> fl.Metric:
+    made: fl.Metric = pickle.loads(pickle.dumps(metric))
+    return made
+
+
+def test_groups_without_predicted_positives_are_left_out_with_a_reason() -> None:
+    data = scored(900).dropna()
+    data.loc[data.g == "c", "p2"] = 0.0
+    found = fl.measure(data, "g", pair("precision"))
+    assert [(one.label, one.reason) for one in found.excluded] == [("c", "empty denominator")]
+    few = data.assign(g=np.where(np.arange(len(data)) < 12, "few", data.g))
+    found = fl.measure(few[few.g != "c"], "g", pair("precision"))
+    assert [one.reason for one in found.excluded] == ["fewer than 10 predicted positives"]
+
+
+ACCURACY = fl.accuracy("t", "p1")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (ACCURACY, fl.precision("t", "p2"), "are different metrics"),
+        (ACCURACY, ACCURACY, "are the same"),
+        (ACCURACY, fl.accuracy("other", "p2"), "y_true='t' and y_true='other'"),
+        (ACCURACY, fl.accuracy("t", "p2", weight="w"), "weight=None and weight='w'"),
+        (fl.auc("t", "s1"), fl.auc("t", "s2"), "cannot be compared in pairs"),
+        (fl.equalized_odds("t", "p1"), fl.equalized_odds("t", "p2"), "cannot be compared in pairs"),
+        (fl.lift("a", variant="v", control="A"), fl.lift("b", variant="v", control="A"), "cannot be compared in pairs"),
+        (fl.rate(fl.aggregated("n", sum="a")), fl.rate(fl.aggregated("n", sum="b")), "cannot be compared in pairs"),
+        (fl.joint(ACCURACY, fl.precision("t", "p1")), ACCURACY, "cannot be compared in pairs"),
+        ("accuracy", ACCURACY, "first='accuracy': is not a metric"),
+        (ACCURACY, None, "second=None: is not a metric"),
+    ],
+)
+def test_what_cannot_be_paired(first: Any, second: Any, words: str) -> None:
+    with pytest.raises(fl.InputError, match=words):
+        fl.paired(first, second)
