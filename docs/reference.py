@@ -213,3 +213,44 @@ def on_files(files: Any, config: Any) -> Any:
     for file, (_, text) in pages().items():
         files.append(File.generated(config, file, content=text))
     return files
+
+
+# ------------------------------------------------------------------------------------------- tables of other pages
+
+INCLUDED = re.compile(r"<!-- include: (?P<page>[\w/.-]+)#(?P<heading>[\w-]+) (?P<number>\d+) -->")
+
+
+def slug(heading: str) -> str:
+    """The address of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def table_of(page: str, heading: str, number: int) -> str:
+    """The n-th table under a heading of a page.
+
+    Raises:
+        LookupError: If there is none: the build must fail, not go without.
+    """
+    parts = re.split(r"^#+ (.+)$", (HERE / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    below = {slug(title): text for title, text in zip(parts[1::2], parts[2::2], strict=True)}
+    tables = re.findall(r"(?:^\|.*\n)+", below.get(heading, ""), flags=re.MULTILINE)
+    if len(tables) < number:
+        raise LookupError(f"{page}#{heading} has {len(tables)} tables, number {number} is asked for")
+    return str(tables[number - 1])
+
+
+def with_tables(text: str, file: str) -> str:
+    """A page with the tables it takes from others, their links led from here."""
+    up = "../" * file.count("/")
+
+    def taken(found: re.Match[str]) -> str:
+        page = found["page"]
+        table = table_of(page, found["heading"], int(found["number"]))
+        return re.sub(r"\]\((#?)(?=[\w/.#-])", lambda link: f"]({up}{page if link[1] else ''}{link[1]}", table)
+
+    return INCLUDED.sub(taken, text)
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Fill in tables that a page takes from others."""
+    return with_tables(markdown, page.file.src_uri)
