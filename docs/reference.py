@@ -140,13 +140,14 @@ def help_of(name: str, command: Any) -> str:
 
 def exit_page() -> str:
     """Exit codes: the names in the code, and what the code says of them."""
-    words = inspect.cleandoc(exits.__doc__ or "").replace("\n", " ")
-    said = dict(re.findall(r"(?:^|[.;] )(\d+): (.*?)(?=\. \d+: |\.$|$)", words.partition("list them. ")[2] or words))
+    words = inspect.cleandoc(exits.__doc__ or "").partition("\n\n")[2].replace("\n", " ")
+    parts = re.split(r"(?:^|(?<=\. ))(\d+): ", words)
+    said = {int(code): text.strip() for code, text in zip(parts[1::2], parts[2::2], strict=True)}
     lines = ["# Exit codes", "", "stdout carries the result, stderr one line about what failed; the exit code is the verdict.", ""]
     lines += ["| exit code | name | means |", "|---|---|---|"]
     for name, value in vars(exits).items():
         if name.isupper():
-            lines.append(f"| {value} | {name.lower().replace('_', ' ')} | {said[str(value)]} |")
+            lines.append(f"| {value} | {name.lower().replace('_', ' ')} | {said[value]} |")
     lines += ["", "Which option makes a gate of a command, and why an empty answer does not pass: [gates](../howto/ci-gate.md).", ""]
     return "\n".join(lines)
 
@@ -202,6 +203,10 @@ def pages() -> dict[str, tuple[str, str]]:
 
 def on_config(config: Any) -> Any:
     """Put the generated pages behind the written ones."""
+    named = set(re.findall(r"[\w/.-]+\.md", json.dumps(config.nav)))
+    written = sorted(path.relative_to(HERE).as_posix() for path in HERE.rglob("*.md"))
+    for section in config.nav:
+        section.get("How-to", []).extend(page for page in written if page not in named)  # written since, by others
     config.nav.append({"Reference": [{title: file} for file, (title, _) in pages().items()]})
     return config
 
