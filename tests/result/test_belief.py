@@ -171,7 +171,7 @@ def test_a_comparison_without_estimates_has_no_belief() -> None:
     assert "membership" not in found.to_dicts()[0]
 
 
-def test_simultaneous_intervals_of_several_effects_are_of_each_effect_also_where_standard_errors_are_estimates() -> None:
+def test_simultaneous_intervals_are_of_each_of_several_effects_also_with_estimated_standard_errors() -> None:
     rng = np.random.default_rng(4)
     se = np.column_stack([np.full(8, 0.5), rng.lognormal(0, 1, 8)])
     for apart in (0.0, 20.0):  # one cluster, and as many clusters as effects

@@ -150,7 +150,7 @@ class Pooled:
         return observed_effects(self.estimates, self.clusters, self.count, self.alpha, self.readout)
 
     def _plain(self, reach: FloatArray) -> Effects:
-        """Precision-weighted means with intervals of so many standard errors: one number, of clusters, or effects × 1."""
+        """Precision-weighted means, with intervals of so many standard errors: for all, by cluster, or effects × 1."""
         estimates, levels = self.estimates, self.means
         if estimates is None or levels is None:
             return [()] * self.count

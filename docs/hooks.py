@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import typer
 
 import faultlines as fl
@@ -64,7 +63,8 @@ def title_of(module: str) -> str:
 def public_names() -> dict[str, list[str]]:
     """Every public name under the title of its page."""
     pages: dict[str, list[str]] = {title: [] for title in TITLES.values()}
-    for name in sorted(fl.__all__, key=lambda name: (name not in FIRST, name.lower())):
+    first = {name: place for place, name in enumerate(FIRST)}
+    for name in sorted(fl.__all__, key=lambda name: (first.get(name, len(first)), name.lower(), name)):
         if name != "__version__":
             pages.setdefault(title_of(defined_in(name)), []).append(name)
     return {title: names for title, names in pages.items() if names}
@@ -123,9 +123,10 @@ def commands() -> dict[str, Any]:
 
 def command_page() -> str:
     """Every command with its help, as `--help` prints it."""
-    lines = ["# Command line", "", "The same text as `faultlines COMMAND --help`, made from the commands themselves.", ""]
+    lines = ["# Command line", "", "The text of `faultlines COMMAND --help`, made from the commands themselves.", ""]
     lines += ["| command | does |", "|---|---|"]
-    lines += [f"| [`faultlines {name}`](#faultlines-{name}) | {one.get_short_help_str(200)} |" for name, one in commands().items()]
+    for name, command in commands().items():
+        lines.append(f"| [`faultlines {name}`](#faultlines-{name}) | {command.get_short_help_str(200)} |")
     for name, command in commands().items():
         lines += ["", f"## faultlines {name}", "", "```text", help_of(name, command), "```"]
     return "\n".join([*lines, ""])
@@ -133,9 +134,21 @@ def command_page() -> str:
 
 def help_of(name: str, command: Any) -> str:
     """The help of a command, a hundred characters wide."""
-    parent = click.Context(typer.main.get_command(app), info_name="faultlines")
-    with type(command).context_class(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100) as context:
-        return str(command.get_help(context)).strip()
+    root: Any = typer.main.get_command(app)
+    parent = root.context_class(root, info_name="faultlines")
+    return str(command.get_help(command.context_class(command, parent, name, terminal_width=100))).strip()
+
+
+EXIT_CODES = """# Exit codes
+
+stdout carries the result, stderr one line about what failed; the exit code is the verdict.
+
+| exit code | name | means |
+|---|---|---|
+{rows}
+
+Which option makes a gate of a command, and why an empty answer does not pass: [gates](../howto/ci-gate.md).
+"""
 
 
 def exit_page() -> str:
@@ -143,31 +156,33 @@ def exit_page() -> str:
     words = inspect.cleandoc(exits.__doc__ or "").partition("\n\n")[2].replace("\n", " ")
     parts = re.split(r"(?:^|(?<=\. ))(\d+): ", words)
     said = {int(code): text.strip() for code, text in zip(parts[1::2], parts[2::2], strict=True)}
-    lines = ["# Exit codes", "", "stdout carries the result, stderr one line about what failed; the exit code is the verdict.", ""]
-    lines += ["| exit code | name | means |", "|---|---|---|"]
-    for name, value in vars(exits).items():
-        if name.isupper():
-            lines.append(f"| {value} | {name.lower().replace('_', ' ')} | {said[value]} |")
-    lines += ["", "Which option makes a gate of a command, and why an empty answer does not pass: [gates](../howto/ci-gate.md).", ""]
-    return "\n".join(lines)
+    codes = {name: value for name, value in vars(exits).items() if name.isupper()}
+    rows = [f"| {value} | {name.lower().replace('_', ' ')} | {said[value]} |" for name, value in codes.items()]
+    return EXIT_CODES.format(rows="\n".join(rows))
 
 
 # ----------------------------------------------------------------------------------------------------------- JSON
 
 
+JSON = """# JSON of a result
+
+`c.to_json()` and `--json OUT` write this. The [JSON Schema](result.schema.json) is checked by a test against results of
+every kind. Several `--metric` make one object with `correction`, `alpha` and `metrics`, a list of these. Keys may be
+added in later versions; none changes its meaning.
+
+{tables}
+"""
+
+
 def json_page() -> str:
     """The JSON of a result, key by key, from its schema."""
     schema = json.loads((HERE / "reference" / "result.schema.json").read_text(encoding="utf-8"))
-    lines = ["# JSON of a result", ""]
-    lines += ["`c.to_json()` and `--json OUT` write this. The [JSON Schema](result.schema.json) is checked by a test", ""]
-    lines[-2] += " against results of every kind. Several `--metric` make one object with `correction`, `alpha` and `metrics`, a list"
-    lines[-2] += " of these. Keys may be added in later versions; none changes its meaning."
-    lines += ["", *key_table(schema["properties"])]
+    lines = key_table(schema["properties"])
     for key, told in schema["properties"].items():
         inner = told.get("items", told).get("properties")
         if inner:
             lines += ["", f"## {key}", "", *key_table(inner)]
-    return "\n".join([*lines, ""])
+    return JSON.format(tables="\n".join(lines))
 
 
 def key_table(properties: Mapping[str, Any]) -> list[str]:
@@ -182,7 +197,7 @@ def type_of(told: Mapping[str, Any]) -> str:
     """The type of a value in words."""
     if "anyOf" in told:
         return " or ".join(dict.fromkeys(type_of(one) for one in told["anyOf"]))
-    kinds = told["type"] if isinstance(told["type"], list) else [told["type"]]
+    kinds: list[str] = told["type"] if isinstance(told["type"], list) else [told["type"]]
     words = {"array": "list", "string": "text", "integer": "whole number", "boolean": "true or false"}
     return " or ".join(words.get(kind, kind) for kind in kinds)
 
@@ -259,3 +274,28 @@ def with_tables(text: str, file: str) -> str:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Fill in tables that a page takes from others."""
     return with_tables(markdown, page.file.src_uri)
+
+
+# --------------------------------------------------------------------------------------- from the text to the reference
+
+CODE = re.compile(r"(?<!\">)<code>(?P<text>fl\.(?P<name>\w+)[^<]*)</code>")
+
+
+def linked(html: str, file: str) -> str:
+    """A page on which the first mention of every public name leads to its entry."""
+    up, seen = "../" * file.count("/"), set[str]()
+    places = {name: file_of(title).replace(".md", ".html") for title, names in public_names().items() for name in names}
+
+    def led(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name in seen or name not in places:
+            return found[0]
+        seen.add(name)
+        return f'<a href="{up}{places[name]}#{address(name)}">{found[0]}</a>'
+
+    return CODE.sub(led, html)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Lead from mentions of public names to the reference."""
+    return html if page.file.src_uri.startswith("reference/") else linked(html, page.file.src_uri)
