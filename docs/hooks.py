@@ -297,5 +297,21 @@ def linked(html: str, file: str) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Lead from mentions of public names to the reference."""
-    return html if page.file.src_uri.startswith("reference/") else linked(html, page.file.src_uri)
+    """Lead from mentions of public names to the reference, and set subscripts."""
+    return html if page.file.src_uri.startswith("reference/") else subscripted(linked(html, page.file.src_uri))
+
+
+# --------------------------------------------------------------------------------------------------------- subscripts
+
+KEPT = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<[^>]+>)", re.DOTALL)
+SUBSCRIPT = re.compile(
+    r"(?<![\w.])([A-Za-zα-ωΑ-Ω]̄?|se²?|LR|min|χ²)_(?:(dof|[A-Za-z0-9₀ε])|\{([^}]+)\})(?![A-Za-z0-9_])"
+)
+
+
+def subscripted(html: str) -> str:
+    """θ_i in running text as θ with a small i; code stays as it is."""
+    parts = KEPT.split(html)
+    for i in range(0, len(parts), 2):
+        parts[i] = SUBSCRIPT.sub(lambda found: f"{found[1]}<sub>{found[2] or found[3]}</sub>", parts[i])
+    return "".join(parts)
