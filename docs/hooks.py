@@ -272,8 +272,8 @@ def with_tables(text: str, file: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill in tables that a page takes from others."""
-    return with_tables(markdown, page.file.src_uri)
+    """Fill in tables that a page takes from others; take out comments, at which Markdown would break a paragraph."""
+    return re.sub(r"<!--.*?-->", "", with_tables(markdown, page.file.src_uri), flags=re.DOTALL)
 
 
 # --------------------------------------------------------------------------------------- from the text to the reference
