@@ -299,9 +299,10 @@ def test_nothing_is_wider_than_a_phone(page: Any, site: Path) -> None:
     for name in ("trust/figures.html", "index.html"):
         page.goto((site / name).as_uri())
         assert page.evaluate(WIDTH) == 390
-    texts = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html") if path.name != "404.html"}
-    wide = {path.name: page.evaluate(EXCHANGED, text.replace("<img ", "<img data-")) for path, text in texts.items()}
+    pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
+    texts = {path: re.sub(r"<img[^>]*>", "", path.read_text(encoding="utf-8")) for path in pages}
+    wide = {path.name: page.evaluate(EXCHANGED, text) for path, text in texts.items()}
     assert {name: width for name, width in wide.items() if width > 390} == {}
-    assert len(texts) > 40
+    assert len(pages) > 40
     beyond = "<article><div style='width:700px'>too wide</div></article>"
     assert page.evaluate(EXCHANGED, beyond) > 390  # the test can see it
