@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -122,6 +123,25 @@ def test_generated_pages_need_no_mkdocs() -> None:
     assert "--fail-on-split" in made["reference/command-line.md"][1]
     with pytest.raises(LookupError, match="has 0 tables, number 1 is asked for"):
         hooks.with_tables("<!-- include: method.md#numbers 1 -->", "trust/figures.md")
+
+
+def test_pages_that_the_contents_do_not_name_are_found_by_themselves() -> None:
+    nav: list[dict[str, Any]] = [{"Start": ["index.md"]}, {"How-to": [{"From rows": "rows.md"}]}]
+    made = hooks.on_config(SimpleNamespace(nav=nav)).nav
+    written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert set(made[1]["How-to"][1:]) == written - {"index.md", "rows.md"}
+    assert list(made[2]) == ["Reference"]
+    assert {file for one in made[2]["Reference"] for file in one.values()} == set(hooks.pages())
+
+
+def test_names_lead_to_the_reference_and_indices_are_small() -> None:
+    html = "<p><code>fl.cluster(data)</code> and <code>fl.cluster</code>, <code>fl.nothing</code></p>"
+    link = '<a href="../reference/clusters.html#faultlines.clustering.cluster">'
+    first = "<code>fl.cluster(data)</code>"
+    assert hooks.linked(html, "howto/x.md") == html.replace(first, f"{link}{first}</a>")
+    text = '<p id="a_b">θ_i, se_i², R_{K−1} and x̄_k; <code>w_i</code> and ratio_difference</p>'
+    small = "θ<sub>i</sub>, se<sub>i</sub>², R<sub>K−1</sub> and x̄<sub>k</sub>;"
+    assert hooks.subscripted(text) == f'<p id="a_b">{small} <code>w_i</code> and ratio_difference</p>'
 
 
 # -------------------------------------------------------------------------------------------------------- figures
