@@ -5,12 +5,14 @@ BUILT_FROM := pyproject.toml setup.py src/faultlines/comparison/kernels.pyx
 # What an earlier build left would be imported before what is built now, if it was made for one version of Python.
 COMPILED := src/faultlines/comparison/kernels.*.so src/faultlines/comparison/kernels.*.pyd
 
-.PHONY: demo test lint types unit stats bench paper field pictures wheel coverage lowest clean
+.PHONY: demo test lint types docs unit stats bench paper field pictures wheel coverage lowest clean
 
 demo: .venv/ready
 	$(BIN)/faultlines demo
 
-test: lint types unit
+# The tests look at the site that was just built, so that it is built once.
+test: lint types docs
+	FAULTLINES_SITE=build/site $(MAKE) unit
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .
@@ -18,6 +20,10 @@ lint: .venv/ready-dev
 
 types: .venv/ready-dev
 	$(BIN)/mypy
+
+# The documentation site, from docs/ and the code, into build/site: any warning is an error.
+docs: .venv/ready-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # On all cores, a file at a time, so that Spark starts once; in order, so that it starts first.
 unit: .venv/ready-dev

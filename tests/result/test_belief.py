@@ -169,3 +169,16 @@ def test_a_comparison_without_estimates_has_no_belief() -> None:
     assert found.clusters[0].ci is None
     assert found.clusters[0].simultaneous_ci is None
     assert "membership" not in found.to_dicts()[0]
+
+
+def test_simultaneous_intervals_are_of_each_of_several_effects_also_with_estimated_standard_errors() -> None:
+    rng = np.random.default_rng(4)
+    se = np.column_stack([np.full(8, 0.5), rng.lognormal(0, 1, 8)])
+    for apart in (0.0, 20.0):  # one cluster, and as many clusters as effects
+        theta = se * rng.standard_normal((8, 2)) + np.repeat([[0.0], [apart]], 4, axis=0)
+        found = fl.cluster(fl.Estimates(theta, se, dof=30.0))
+        assert found.n_clusters == 1 + (apart > 0)
+        widest = [any_cluster(se[:, i], np.full(8, 30.0), 0.025) for i in range(2)]
+        for cluster in found.clusters:
+            for effect, reach in zip(cluster.simultaneous_effects, widest, strict=True):
+                assert (effect.upper - effect.lower) / 2 == pytest.approx(reach * effect.se)

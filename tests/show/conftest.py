@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.browsers import chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,18 +17,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """The system's Chromium; skipped where there is none, never in CI."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI needs Chromium for the tests of the page")
-        pytest.skip("no Chromium on this machine")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        opened = playwright.chromium.launch(executable_path=found, args=options)
+    """Opened once for all files of this folder."""
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 class Page:

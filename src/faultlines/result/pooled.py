@@ -139,7 +139,7 @@ class Pooled:
             return self._plain(np.asarray(reach))
         widths = [any_cluster(estimates.own[:, i], estimates.dof, each, estimates.covariance) for i in range(dims)]
         if estimates.covariance is None:
-            return self._plain(np.array(widths))
+            return self._plain(np.array(widths)[:, None])
         # Means are measured in their groups' own noise, whatever they share, so that one width holds for any cluster.
         own = self._sums((estimates.own[:, 0].min() / estimates.own[:, 0]) ** 2) ** -0.5 * estimates.own[:, 0].min()
         return self._plain(np.asarray(widths[0] * own / self.means.errors[:, 0]))
@@ -150,18 +150,17 @@ class Pooled:
         return observed_effects(self.estimates, self.clusters, self.count, self.alpha, self.readout)
 
     def _plain(self, reach: FloatArray) -> Effects:
-        """Precision-weighted means with intervals of so many standard errors, of each cluster or of each effect."""
+        """Precision-weighted means, with intervals of so many standard errors: for all, by cluster, or effects × 1."""
         estimates, levels = self.estimates, self.means
         if estimates is None or levels is None:
             return [()] * self.count
-        per_effect = reach.shape == (estimates.dims,) and levels.dof is None
         columns = []
         for i, scale in enumerate(estimates.scales):
             values, shown = levels.values[:, i], scale.natural(levels.values[:, i])
             if scale.is_share:
                 _, values, shown = self._shares(i, scale, self._sums)
             errors = levels.errors[:, i]
-            wide = (reach[i] if per_effect else reach) * errors
+            wide = (reach[i] if reach.ndim > 1 else reach) * errors
             # Where there are no events at all, the interval of the scale begins a little above their share of zero.
             ends = (np.minimum(scale.natural(values - wide), shown), np.maximum(scale.natural(values + wide), shown))
             columns.append((shown, errors * scale.slope(values), *ends))

@@ -1,0 +1,339 @@
+"""The documentation site: built strictly, whole, offline; its links lead somewhere; it opens, searches, turns dark."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import faultlines as fl
+from docs import hooks
+from faultlines.cli import exits
+from tests.browsers import chromium
+from tests.recorded import estimates, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+STANDARD = r"https?://www\.w3\.org/(?:2000/svg|1999/xlink|1999/xhtml)"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site that `make docs` has just built (FAULTLINES_SITE), or one built here; strictly in either case."""
+    if built := os.environ.get("FAULTLINES_SITE"):
+        assert (ROOT / built / "index.html").exists()
+        return ROOT / built
+    if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI needs mkdocs for the site: the extra docs")
+        pytest.skip("no mkdocs on this machine; pip install 'faultlines[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    surroundings = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class Addresses(HTMLParser):
+    """What a page refers to, and the places in it that can be referred to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.places: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in {"href", "src", "srcset", "action", "data"} and value is not None:
+                self.asked.append(value)
+            if name in {"id", "name"} and value:
+                self.places.add(value)
+
+
+@pytest.fixture(scope="module")
+def addresses(site: Path) -> dict[Path, Addresses]:
+    return {page: Addresses(page) for page in sorted(site.rglob("*.html"))}
+
+
+# ------------------------------------------------------------------------------------------------------- as files
+
+
+def test_every_link_and_anchor_leads_somewhere(addresses: dict[Path, Addresses]) -> None:
+    for page, found in addresses.items():
+        if page.name == "404.html":  # its links are those of the root, wherever it is shown
+            continue
+        for asked in found.asked:
+            parts = urlsplit(asked)
+            if parts.scheme == "data":
+                continue
+            assert (parts.scheme, parts.netloc) == ("", ""), (page, asked)
+            there = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            there = there / "index.html" if there.is_dir() else there
+            assert there.exists(), (page, asked)
+            if parts.fragment and there in addresses and not parts.fragment.startswith("__"):
+                assert unquote(parts.fragment) in addresses[there].places, (page, asked)
+
+
+def test_no_page_names_another_server(site: Path) -> None:
+    for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        text = path.read_text(encoding="utf-8")
+        outside = [found for found in re.findall(r"https?://[^\s\"')<]+", text) if not re.match(STANDARD, found)]
+        assert [found for found in outside if "url(" + found in text or f'"{found}' in text] == [], path
+        assert path.suffix == ".css" or outside == [], path
+
+
+def test_every_written_page_is_in_the_site(site: Path) -> None:
+    for page in DOCS.rglob("*.md"):
+        assert (site / page.relative_to(DOCS).with_suffix(".html")).exists(), page
+
+
+def test_every_name_command_exit_code_and_key_has_its_entry(site: Path, addresses: dict[Path, Addresses]) -> None:
+    places = {place for page, found in addresses.items() if page.parent.name == "reference" for place in found.places}
+    names = set(fl.__all__) - {"__version__"}
+    assert {name for name in names if hooks.address(name) not in places} == set()
+    assert {f"faultlines-{name}" for name in hooks.commands()} <= places
+    page = (site / "reference" / "exit-codes.html").read_text(encoding="utf-8")
+    codes = {value for name, value in vars(exits).items() if name.isupper()}
+    assert {int(code) for code in re.findall(r"<td>(\d+)</td>", page)} == codes
+    keys = (site / "reference" / "json.html").read_text(encoding="utf-8")
+    assert all(f"<code>{key}</code>" in keys for key in schema()["properties"])
+
+
+def test_generated_pages_need_no_mkdocs() -> None:
+    made = hooks.pages()
+    assert all(title and text.startswith("# ") for title, text in made.values())
+    assert "--fail-on-split" in made["reference/command-line.md"][1]
+    with pytest.raises(LookupError, match="has 0 tables, number 1 is asked for"):
+        hooks.with_tables("<!-- include: method.md#numbers 1 -->", "trust/figures.md")
+
+
+def test_pages_that_the_contents_do_not_name_are_found_by_themselves() -> None:
+    nav: list[dict[str, Any]] = [{"Start": ["index.md"]}, {"How-to": [{"From rows": "rows.md"}]}]
+    made = hooks.on_config(SimpleNamespace(nav=nav)).nav
+    written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert set(made[1]["How-to"][1:]) == written - {"index.md", "rows.md"}
+    assert list(made[2]) == ["Reference"]
+    assert {file for one in made[2]["Reference"] for file in one.values()} == set(hooks.pages())
+
+
+def test_names_lead_to_the_reference_and_indices_are_small() -> None:
+    html = "<p><code>fl.cluster(data)</code> and <code>fl.cluster</code>, <code>fl.nothing</code></p>"
+    link = '<a href="../reference/clusters.html#faultlines.clustering.cluster">'
+    first = "<code>fl.cluster(data)</code>"
+    assert hooks.linked(html, "howto/x.md") == html.replace(first, f"{link}{first}</a>")
+    text = '<p id="a_b">θ_i, se_i², R_{K−1} and x̄_k; <code>w_i</code> and ratio_difference</p>'
+    small = "θ<sub>i</sub>, se<sub>i</sub>², R<sub>K−1</sub> and x̄<sub>k</sub>;"
+    assert hooks.subscripted(text) == f'<p id="a_b">{small} <code>w_i</code> and ratio_difference</p>'
+
+
+# -------------------------------------------------------------------------------------------------------- figures
+
+
+QUOTED = re.compile(r"<!-- quoted from ([\w.]+): (.*?) -->", re.DOTALL)
+
+
+def test_figures_quoted_from_other_pages_are_still_there() -> None:
+    seen = 0
+    for page in DOCS.rglob("*.md"):
+        for source, quotes in QUOTED.findall(page.read_text(encoding="utf-8")):
+            there = re.sub(r"<!--.*?-->", "", (DOCS / source).read_text(encoding="utf-8"), flags=re.DOTALL)
+            there = " ".join(there.split())
+            for quote in re.findall(r'"([^"]+)"', quotes):
+                assert " ".join(quote.split()) in there, (page.name, source, quote)
+                seen += 1
+    assert seen > 20
+
+
+def test_the_figures_of_rows_are_those_of_the_study() -> None:
+    shares = [kind["claimed"] for kind in json.loads((DOCS / "from_rows.json").read_text(encoding="utf-8"))]
+    at_most = [sum(share <= limit for share in shares) / len(shares) for limit in (0.05, 0.075)]
+    told = (
+        f"Of {len(shares)} kinds of simulated rows without any difference, {at_most[0]:.0%} claim clusters in at most "
+    )
+    told += f"5% of data sets, {at_most[1]:.0%} in at most 7.5%, the worst in {max(shares):.0%}"
+    for page in ("index.md", "trust/assumptions.md"):
+        assert told in " ".join((DOCS / page).read_text(encoding="utf-8").split()), page
+
+
+# ----------------------------------------------------------------------------------------------------------- JSON
+
+
+def schema() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((DOCS / "reference" / "result.schema.json").read_text(encoding="utf-8"))
+    return read
+
+
+def results() -> Iterator[dict[str, Any]]:
+    """Results of every kind as plain data: estimates, rows with arms, groups left out, several effects."""
+    import numpy as np
+    import pandas as pd
+
+    wanted = {"estimates-holdout", "plane-calibrated", "binomial-calibrated", "poisson-bonferroni", "tolerance"}
+    wanted |= {"folds-10", "null", "one-group", "min-size", "dof-calibrated"}
+    yield from (json.loads(case().to_json()) for name, case in tables() if name in wanted)
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"country": rng.choice(list("abc"), 900), "age": rng.integers(20, 60, 900)})
+    rows = rows.assign(arm=rng.choice(["A", "B"], 900), spend=rng.gamma(2, 2, 900))
+    rows = rows.assign(label=rng.integers(0, 2, 900), guess=rng.integers(0, 2, 900))
+    rows.loc[:3, "country"] = "tiny"
+    rows.loc[5, "spend"] = np.nan
+    arms: dict[str, Any] = {"variant": "arm", "control": "A"}
+    by: list[str | fl.Bins] = ["country", fl.bins("age", width=20)]
+    for metric in (fl.lift("spend", **arms), fl.rate("label"), fl.equalized_odds("label", "guess")):
+        yield json.loads(fl.cluster(rows, by, metric).to_json())
+    both = fl.holm([fl.cluster(rows, by, fl.rate("label")), fl.cluster(estimates())], 0.05)
+    yield from (json.loads(one.to_json()) for one in both)
+    own = fl.Similarity([[1.0], [2.0]], lambda a, _: np.ones(len(a)))
+    yield json.loads(fl.cluster(own, guarantee="bonferroni").to_json())
+
+
+def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_nothing_else(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema())
+    jsonschema.Draft202012Validator.check_schema(schema())
+    seen: set[str] = set()
+    made = [*results(), from_the_command_line(tmp_path)]
+    for plain in made:
+        problems = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)]
+        assert problems == []
+        seen |= set(plain)
+        for key in ("clusters", "groups", "explained", "excluded", "left_out", "reach", "path"):
+            seen |= {f"{key}.{inner}" for row in plain[key] for inner in row}
+    told = schema()["properties"]
+    assert set(told) - seen == set()
+    for key in ("clusters", "groups", "explained", "excluded", "left_out", "reach", "path"):
+        assert {inner for inner in told[key]["items"]["properties"] if f"{key}.{inner}" not in seen} == set()
+    wrong = {**made[0], "n_clusters": "two"}
+    assert not validator.is_valid(wrong)
+    assert not validator.is_valid({**made[0], "unheard_of": 1})
+
+
+def from_the_command_line(folder: Path) -> dict[str, Any]:
+    """With a certificate and a check of its own rows, which only the command line writes into one file."""
+    rows = "\n".join(f"{'abc'[i % 3]},{i % 2}" for i in range(600))
+    (folder / "rows.csv").write_text("group,selected\n" + rows + "\n", encoding="utf-8")
+    words = ["model", "rows.csv", "--by", "group", "--metric", "selection_rate", "--y-pred", "selected"]
+    words += ["--certify", "0.2", "--self-check", "5", "--json", "-"]
+    script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words]
+    done = subprocess.run(script, cwd=folder, capture_output=True, text=True, check=False)
+    read: dict[str, Any] = json.loads(done.stdout)
+    return read
+
+
+# ---------------------------------------------------------------------------------------------------- in a browser
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Requests are not worth a line."""
+
+
+@pytest.fixture(scope="module", params=["from disk", "from a server"])
+def address(request: pytest.FixtureRequest, site: Path) -> Iterator[str]:
+    """Where the site is: its files, or a server of this machine, for a browser treats the two differently."""
+    if request.param == "from disk":
+        yield site.as_uri() + "/"
+        return
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http:{'//'}127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(browser: Any, site: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A page that must neither complain nor ask anybody else."""
+    known = request.getfixturevalue("address") if "address" in request.fixturenames else site.as_uri()
+    context = browser.new_context(color_scheme="light")
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    own = (known, "about:", "data:", "blob:")
+    opened.on("request", lambda asked: None if asked.url.startswith(own) else complaints.append(asked.url))
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def test_the_home_page_opens_and_turns_dark_and_back(page: Any, site: Path) -> None:
+    page.goto((site / "index.html").as_uri())
+    assert page.locator("h1").inner_text().startswith("faultlines")
+    assert page.locator(".md-tabs__link").all_inner_texts()[-1].strip() == "Reference"
+
+    def ground() -> list[int]:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return [int(part) for part in re.findall(r"\d+", colour)[:3]]
+
+    def pictures() -> list[str]:
+        shown = [one for one in page.locator("article img").all() if one.is_visible()]
+        return [str(one.get_attribute("src")) for one in shown]
+
+    assert min(ground()) > 200
+    assert pictures() == ["pictures/demo.svg"]
+    page.locator("label[title='Switch to dark']").click()
+    page.wait_for_function("document.body.dataset.mdColorScheme == 'slate'")
+    assert max(ground()) < 90
+    assert pictures() == ["pictures/demo-dark.svg"]
+    page.locator("label[title='Switch to light']").click()
+    page.wait_for_function("document.body.dataset.mdColorScheme == 'default'")
+    assert min(ground()) > 200
+
+
+def test_the_search_finds_certificates(page: Any, address: str) -> None:
+    page.goto(address + "howto/own-metric.html")
+    page.locator("input[name=query]").click()
+    page.locator("input[name=query]").type("certificate")
+    page.wait_for_selector(".md-search-result__item a", timeout=15_000)
+    found = page.locator(".md-search-result__item a").all_inner_texts()
+    assert any("certif" in text.lower() for text in found)
+    page.locator(".md-search-result__item a").first.click()
+    page.wait_for_url("**/*.html?h=*")
+    assert "certif" in page.locator("article").inner_text().lower()
+
+
+WIDTH = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
+# The article of another page in the place of this one's: the same layout, without opening sixty pages.
+EXCHANGED = f"""text => {{
+  const other = new DOMParser().parseFromString(text, 'text/html').querySelector('article');
+  document.querySelector('article').innerHTML = other.innerHTML;
+  return {WIDTH};
+}}"""
+
+
+def test_nothing_is_wider_than_a_phone(page: Any, site: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    for name in ("trust/figures.html", "index.html"):
+        page.goto((site / name).as_uri())
+        assert page.evaluate(WIDTH) == 390
+    pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
+    texts = {path: re.sub(r"<img[^>]*>", "", path.read_text(encoding="utf-8")) for path in pages}
+    wide = {path.name: page.evaluate(EXCHANGED, text) for path, text in texts.items()}
+    assert {name: width for name, width in wide.items() if width > 390} == {}
+    assert len(pages) > 40
+    beyond = "<article><div style='width:700px'>too wide</div></article>"
+    assert page.evaluate(EXCHANGED, beyond) > 390  # the test can see it
