@@ -66,6 +66,8 @@ class Many(Tabular):
         >>> many = fl.cluster_many({"button": button.estimates, "font": font.estimates})
         >>> many.rejected, many["button"].n_clusters
         (('button',), 2)
+        >>> many.summary()["correction"], len(many.to_json()) > 100
+        ('holm', True)
         >>> many.report("experiments.html")
     """
 
@@ -119,6 +121,9 @@ class Many(Tabular):
             path: Where to, such as ``"experiments.html"``.
             title: What stands at its head.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster_many`.
+
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
         """
         need_report("report()")
         for name, value in {"title": title, "command": command}.items():
@@ -150,7 +155,11 @@ class Many(Tabular):
         return stacked("experiment", [(name, one._columns(rows)) for name, one in found])
 
     def summary(self) -> dict[str, Any]:
-        """The whole result as plain data: experiments, groups with effect and cluster, clusters, what was left out."""
+        """The whole result as plain data: experiments, groups with effect and cluster, clusters, what was left out.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
         return {
             "faultlines": version("faultlines"),
             "alpha": self.alpha,
@@ -164,7 +173,14 @@ class Many(Tabular):
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The whole result as JSON; see `summary`."""
+        """The whole result as JSON; see `summary`.
+
+        Args:
+            indent: How many spaces a level is indented by; None for one line.
+
+        Returns:
+            The text of the JSON.
+        """
         return json_text(self.summary(), indent)
 
     def _of_experiments(self) -> Columns:

@@ -191,6 +191,11 @@ def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[st
     "faultlines aggregates arms.csv --by country --metric lift --n users \\\n"
     "      --mean spend --variance variance --variant arm --control A",
     "faultlines aggregates incidents.csv --by site --metric poisson \\\n      --n days --sum incidents",
+    notes=[
+        "\b\nWhich option goes with which metric:\n"
+        "  difference, lift: --variant, --control, --treatment\n"
+        "  mean, difference, lift: --variance or --sum-squares"
+    ],
 )
 def aggregates(
     *,
