@@ -36,7 +36,7 @@ coverage: .venv/ready-dev
 # Tests of engines, metrics, the command line and all examples of docstrings with the oldest releases that pyproject.toml
 # allows of what users install; Typer of then and Click of now know of each other's deprecations.
 lowest: .venv-lowest/ready
-	.venv-lowest/bin/pytest tests/sources tests/rows/test_engines.py tests/rows/test_measure.py tests/estimates/test_estimates.py \
+	FAULTLINES_LOWEST=1 .venv-lowest/bin/pytest tests/sources tests/rows/test_engines.py tests/rows/test_measure.py tests/estimates/test_estimates.py \
 		tests/metrics/test_table.py tests/metrics/test_readout.py tests/cli tests/test_clustering.py tests/test_docstrings.py \
 		-k 'not spark and not ibis' -W ignore::DeprecationWarning
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +25,10 @@ def test_the_docstring_is_whole(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert not (found := "".join(map(failures, NAMES[name]))), found
+    found = "".join(map(failures, NAMES[name]))
+    if os.environ.get("FAULTLINES_LOWEST") and "ModuleNotFoundError" in found:
+        pytest.skip("`make lowest` has none of the libraries that results are handed to")
+    assert not found, found
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
