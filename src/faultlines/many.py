@@ -119,6 +119,9 @@ class Many(Tabular):
             path: Where to, such as ``"experiments.html"``.
             title: What stands at its head.
             command: What reproduces it, to be said on the page. Default: the call of `fl.cluster_many`.
+
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
         """
         need_report("report()")
         for name, value in {"title": title, "command": command}.items():
@@ -150,7 +153,17 @@ class Many(Tabular):
         return stacked("experiment", [(name, one._columns(rows)) for name, one in found])
 
     def summary(self) -> dict[str, Any]:
-        """The whole result as plain data: experiments, groups with effect and cluster, clusters, what was left out."""
+        """The whole result as plain data: experiments, groups with effect and cluster, clusters, what was left out.
+
+        Returns:
+            Dictionaries, lists, text and numbers.
+
+        Example:
+            >>> import faultlines as fl
+            >>> many = fl.cluster_many({"font": fl.Estimates([0.0, 9.0], [1.0, 1.0], ["DE", "IN"])})
+            >>> [(row["experiment"], row["group"], row["cluster"]) for row in many.summary()["groups"]]
+            [('font', 'DE', 1), ('font', 'IN', 2)]
+        """
         return {
             "faultlines": version("faultlines"),
             "alpha": self.alpha,
@@ -164,7 +177,20 @@ class Many(Tabular):
         }
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The whole result as JSON; see `summary`."""
+        """The whole result as JSON; see `summary`.
+
+        Args:
+            indent: Spaces for each level; None for one line.
+
+        Returns:
+            JSON.
+
+        Example:
+            >>> import json, faultlines as fl
+            >>> many = fl.cluster_many({"font": fl.Estimates([0.0, 9.0], [1.0, 1.0])})
+            >>> json.loads(many.to_json())["rejected"]
+            ['font']
+        """
         return json_text(self.summary(), indent)
 
     def _of_experiments(self) -> Columns:

@@ -191,6 +191,12 @@ def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[st
     "faultlines aggregates arms.csv --by country --metric lift --n users \\\n"
     "      --mean spend --variance variance --variant arm --control A",
     "faultlines aggregates incidents.csv --by site --metric poisson \\\n      --n days --sum incidents",
+    notes=[
+        "\b\nWhich option goes with which metric:\n"
+        "  rate: --sum or --mean; binomial, poisson: --sum\n"
+        "  mean: --sum or --mean, with --variance or --sum-squares\n"
+        "  difference, lift: the same, with --variant and --control, and --treatment"
+    ],
 )
 def aggregates(
     *,
