@@ -158,7 +158,13 @@ class Many(Tabular):
         """The whole result as plain data: experiments, groups with effect and cluster, clusters, what was left out.
 
         Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
+            Dictionaries, lists, text and numbers.
+
+        Example:
+            >>> import faultlines as fl
+            >>> many = fl.cluster_many({"font": fl.Estimates([0.0, 9.0], [1.0, 1.0], ["DE", "IN"])})
+            >>> [(row["experiment"], row["group"], row["cluster"]) for row in many.summary()["groups"]]
+            [('font', 'DE', 1), ('font', 'IN', 2)]
         """
         return {
             "faultlines": version("faultlines"),
@@ -176,10 +182,16 @@ class Many(Tabular):
         """The whole result as JSON; see `summary`.
 
         Args:
-            indent: How many spaces a level is indented by; None for one line.
+            indent: Spaces for each level; None for one line.
 
         Returns:
-            The text of the JSON.
+            JSON.
+
+        Example:
+            >>> import json, faultlines as fl
+            >>> many = fl.cluster_many({"font": fl.Estimates([0.0, 9.0], [1.0, 1.0])})
+            >>> json.loads(many.to_json())["rejected"]
+            ['font']
         """
         return json_text(self.summary(), indent)
 

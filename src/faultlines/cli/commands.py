@@ -193,8 +193,9 @@ def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[st
     "faultlines aggregates incidents.csv --by site --metric poisson \\\n      --n days --sum incidents",
     notes=[
         "\b\nWhich option goes with which metric:\n"
-        "  difference, lift: --variant, --control, --treatment\n"
-        "  mean, difference, lift: --variance or --sum-squares"
+        "  rate: --sum or --mean; binomial, poisson: --sum\n"
+        "  mean: --sum or --mean, with --variance or --sum-squares\n"
+        "  difference, lift: the same, with --variant and --control, and --treatment"
     ],
 )
 def aggregates(
