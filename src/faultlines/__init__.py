@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from faultlines.many import cluster_many as cluster_many
     from faultlines.metrics.base import Measured as Measured
     from faultlines.metrics.base import Metric as Metric
+    from faultlines.metrics.combined import *
     from faultlines.metrics.experiment import *
+    from faultlines.metrics.inequality import *
     from faultlines.metrics.joint import joint as joint
     from faultlines.metrics.measure import Measurement as Measurement
     from faultlines.metrics.measure import measure as measure

@@ -28,17 +28,19 @@ class Entry:
         columns: The columns it needs; for each, the parameters that can name it: a prediction is ``y_pred``, or a
             ``score`` with its threshold.
         options: The parameters it accepts beside these.
+        home: The file its function is in, where that is not the one of its family.
     """
 
     name: str
     family: Family
     columns: tuple[tuple[str, ...], ...]
     options: tuple[str, ...] = ()
+    home: str = ""
 
     @property
     def module(self) -> str:
         """The module that defines its function."""
-        return f"faultlines.metrics.{self.family}"
+        return f"faultlines.metrics.{self.home or self.family}"
 
     @property
     def function(self) -> Callable[..., Metric]:
@@ -59,7 +61,7 @@ class Entry:
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
 _ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap")
-_RATE = ("threshold", "positive", "weight")
+_RATE = ("threshold", "positive", "classes", "weight")
 
 _ENTRIES = (
     Entry("difference", "experiment", _VALUE, _ARMS),
@@ -69,6 +71,7 @@ _ENTRIES = (
     Entry("mean", "population", _VALUE, ("weight",)),
     Entry("rate", "population", _VALUE, ("positive", "weight")),
     Entry("ratio", "population", _RATIO, ("weight",)),
+    Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "inequality"),
     Entry("selection_rate", "model", (_PREDICTION,), _RATE),
     Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
@@ -78,11 +81,14 @@ _ENTRIES = (
     Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), ("threshold", "positive")),
-    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins")),
+    Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
+    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight")),
     Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight")),
     Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight")),
     Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight")),
+    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined"),
     Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
     Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",)),
     Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",)),

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
 
-Kind = Literal["number", "binary", "probability", "weight"]
+Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any"]
 EVERY = "*"  # all variants beside the control
-KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight")
+KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any")
 
 
 class Columns(Protocol):
@@ -104,7 +104,9 @@ class Input:
     Args:
         column: The column.
         kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
-            (in [0, 1]) or ``"weight"`` (not negative).
+            (in [0, 1]), ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts
+            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column) or
+            ``"any"`` (numbers or text).
         positive: The label that counts as 1 in a binary column.
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
