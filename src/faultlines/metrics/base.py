@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
 
 P = ParamSpec("P")
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Measured(NamedTuple):
@@ -291,14 +292,24 @@ class Metric:
 def recorded(make: Callable[P, Metric]) -> Callable[P, Metric]:
     """The same function, whose metrics remember what they were made with."""
     signature = inspect.signature(make)
+    needed = [name for name, one in signature.parameters.items() if one.default is one.empty and one.kind in _NAMED]
 
     @wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> Metric:
+        if missing := needed[len(args) :]:
+            _check_given(make.__name__, [name for name in missing if name not in kwargs])
         metric = make(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         return replace(metric, recipe=Recipe(make.__name__, tuple(given.items())))
 
     return made
+
+
+def _check_given(function: str, missing: list[str]) -> None:
+    """Say what a metric still needs, and what that is."""
+    if "variant" in missing or "control" in missing:
+        remedy = 'Say which column holds the variants, and which of them is the control: variant="arm", control="A".'
+        raise InputError(f"fl.{function}(…)", f"needs {' and '.join(missing)}", remedy)
 
 
 def _is_place(value: object, below: int | None = None) -> bool:

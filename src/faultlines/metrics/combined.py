@@ -134,7 +134,7 @@ def balanced_accuracy(
 
 
 def _of_both_sides(c: Columns, threshold: float | None) -> dict[str, Any]:
-    """Predictions of negatives, then of positives; with weights w p, w and w, which have the sums of a weighted mean."""
+    """Predictions of negatives, then of positives; with weights w p, w and w for each, as weighted ratios have them."""
     p, made = predicted(c, threshold), dict[str, Any]()
     for side in (0, 1):
         selected = c.where(c["t"] == side, p)

@@ -129,7 +129,6 @@ def _model_rate(
 
     `size_unit` says which rows are not null; `compared`, whether it only asks if labels are equal.
     """
-
     shown = name.replace("_", " ")
 
     def metric(
@@ -291,7 +290,9 @@ def selection_rate(
         'selection rate'
     """
     inputs = prediction(y_pred, score, threshold, positive, classes)
-    return rate_of("selection rate" + of_class(positive, classes), inputs, partial(predicted, threshold=threshold), weight)
+    return rate_of(
+        "selection rate" + of_class(positive, classes), inputs, partial(predicted, threshold=threshold), weight
+    )
 
 
 @recorded

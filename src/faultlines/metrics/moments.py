@@ -330,7 +330,7 @@ def of_both_rates(m: Moments, *, weighted: bool = False) -> Measured:
         parts[0].n + parts[1].n,
         np.stack([part.natural for part in parts], axis=1),
         reason,
-        mass=np.stack([part.mass for part in parts], axis=1),  # type: ignore[arg-type]
+        mass=np.stack([np.asarray(part.mass) for part in parts], axis=1),
     )
 
 
@@ -354,7 +354,7 @@ def of_area(m: Moments, *, weighted: bool = False) -> Measured:
             effective = _kish(n, weight, np.diagonal(m.cov[:, 0, 2:, 2:], axis1=1, axis2=2))
             variance = variance * (n - 1) / n * effective / (effective - 1)
             mass = n * weight
-            mark(reason, ~(weight > 0).all(axis=1), "empty denominator")
+            mark(reason, np.any(~(weight > 0), axis=1), "empty denominator")
         sides = _steadied(value, variance, n, effective - 1, shape, np.zeros(n.shape, dtype=bool))
         # A placement goes up where the area does, on either side.
         made = _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)
@@ -369,7 +369,7 @@ def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:
     """
     each = m.n.shape[2] // 2
     sides = [m.of_variables(range(i, i + each)) for i in (0, each)]
-    both = Moments(*(None if one is None else np.concatenate([one, other], axis=1) for one, other in zip(*sides)))  # type: ignore[arg-type]  # noqa: B905
+    both = Moments(*(np.concatenate(parts, axis=1) for parts in zip(*sides, strict=True) if parts[0] is not None))
     with np.errstate(all="ignore"):
         arm = _linear(both, ratio=weighted, weighted=weighted, covariate=False)
         reason = reasons(len(m.n))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from faultlines.errors import InputError, shorten, shorten_text
+from faultlines.errors import InputError, shorten, shorten_text, to_numbers
 from faultlines.rows.keys import finite
 from faultlines.sources.fetch import factorised, fetch
 
@@ -57,7 +57,8 @@ def cleaned(rows: Rows, wanted: Input, parameter: str) -> Cleaned:
         some = _examples(rows, column)
         raise InputError(shown, f"holds {dtype}, not 0/1 or booleans", f"Say which label counts: positive={some}.")
     if not simple:
-        raise InputError(shown, f"the column is not numeric ({dtype})", "Name a numeric column.")
+        remedy = to_numbers([] if dtype.is_nested() else some_values(rows, column), "Name a numeric column.")
+        raise InputError(shown, f"the column is not numeric ({dtype})", remedy)
     value = finite(column, dtype)
     odd = {
         "number": None,
@@ -161,8 +162,13 @@ def _distinct(columns: list[Column]) -> set[Any]:
     return {value for column in columns for value in factorised(column)[1] if value is not None}
 
 
-def _examples(rows: Rows, column: str) -> str:
+def some_values(rows: Rows, column: str) -> list[str]:
+    """Some values of a column as text."""
     import narwhals as nw
 
     some = fetch(rows.frame.select(nw.col(column).alias("v")).unique().head(4))["v"]
-    return " or ".join(repr(text) for text in sorted(str(v) for v in factorised(some)[1] if v is not None))
+    return sorted(str(v) for v in factorised(some)[1] if v is not None)
+
+
+def _examples(rows: Rows, column: str) -> str:
+    return " or ".join(map(repr, some_values(rows, column)))

@@ -166,7 +166,7 @@ def _sums_of_weights() -> list[Any]:
     """Weights of positives and negatives at a score: their number, their sum, and the sums of their powers."""
     import narwhals as nw
 
-    made = {}
+    made: dict[str, Any] = {}
     for side, total, is_side in (("p", "pos", nw.col("t")), ("n", "neg", 1 - nw.col("t"))):
         made |= {total: is_side * nw.col("w"), f"rows_{side}": is_side}
         made |= {f"w{side}{power}": is_side * nw.col("w") ** power for power in _POWERS}
