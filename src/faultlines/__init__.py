@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.model import *
     from faultlines.metrics.paired import paired as paired
     from faultlines.metrics.population import *
+    from faultlines.metrics.resampling import bootstrapped as bootstrapped
     from faultlines.result.clusters import Cluster as Cluster
     from faultlines.result.effects import Effect as Effect
     from faultlines.result.explained import Explained as Explained
@@ -96,6 +97,7 @@ _HOMES = {
     "metrics.joint": "joint",
     "metrics.measure": "Measurement measure",
     "metrics.paired": "paired",
+    "metrics.resampling": "bootstrapped",
     "comparison.custom": "Similarity",
     "comparison.counts": "binomial poisson",
     "comparison.welch": "welch",

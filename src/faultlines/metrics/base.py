@@ -22,7 +22,7 @@ from faultlines.checks import column as checked_column
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, Scale
-from faultlines.rows.request import Aggregated, Arms, Input
+from faultlines.rows.request import Aggregated, Arms, Input, Resampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +96,7 @@ class Metric:
             weighted variances precise.
         scale: The scale of the estimates and the way back to what people read.
         ranking: For the area under the curve: by score instead of by moments; number of score bins, 0 for none.
+        resampling: For a statistic of whole columns, whose standard error comes from rows drawn anew.
         aggregated: For tables that hold moments already.
         needs_covariance: Whether variances and covariances are needed.
         size_unit: What `min_size` counts, for the reason given.
@@ -126,6 +127,7 @@ class Metric:
     centred: Mapping[str, str] = field(default_factory=dict)
     scale: Scale = field(default=IDENTITY)
     ranking: int | None = None
+    resampling: Resampling | None = None
     aggregated: Aggregated | None = None
     needs_covariance: bool = True
     size_unit: str = "rows"
@@ -157,6 +159,8 @@ class Metric:
             self._refuse("arms", "is not an Arms", "Use fl.Arms(column, control, treatment).")
         if self.aggregated is not None and not isinstance(self.aggregated, Aggregated):
             self._refuse("aggregated", "names no columns of aggregates", "Use fl.aggregated(n, mean=…).")
+        if self.resampling is not None and not isinstance(self.resampling, Resampling):
+            self._refuse("resampling", "is not a statistic with its draws", "Use fl.bootstrapped(…).")
         if self.ranking is not None and not _is_place(self.ranking, 2**53):
             self._refuse("ranking", "must be a whole number, 0 or more", "Leave it out.")
         if not isinstance(self.parts, tuple | list) or not all(isinstance(part, str) for part in self.parts):
@@ -210,6 +214,12 @@ class Metric:
             isinstance(self.pairs, tuple | list) and all(places(pair) and len(pair) == 2 for pair in self.pairs)
         ):
             self._refuse("pairs", "must be pairs of places of variables", remedy)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether moments of groups make those of all their rows together."""
+        centred = bool(self.centred) and not self.products
+        return self.ranking is None and self.resampling is None and not centred
 
     def measured(self, moments: Moments) -> Measured:
         """What `estimate` makes of moments, in the shapes it must have.

@@ -381,6 +381,18 @@ def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:
     return made._replace(theta=balanced, se=made.se / 2, natural=balanced, compared=compared)
 
 
+def of_resampled(m: Moments, *, draws: int) -> Measured:
+    """A statistic whose variance was seen in so many draws of rows."""
+    with np.errstate(all="ignore"):
+        n, value, variance = m.n[:, 0, 0], m.mean[:, 0, 0], m.cov[:, 0, 0, 0] / m.n[:, 0, 0]
+        reason = reasons(n.size)
+        mark(reason, n == 0, "no rows")
+        mark(reason, ~np.isfinite(value), "no value")
+        mark(reason, ~np.isfinite(variance), "no value in too many draws of rows")
+        mark(reason, ~(variance > 0), "zero variance")
+    return Measured(value, np.sqrt(variance), np.maximum(np.minimum(n, draws) - 1, 1.0), n, value, reason)
+
+
 def of_atkinson(m: Moments, *, epsilon: float) -> Measured:
     """Atkinson's index of each arm, 1 − M/x̄ with M the mean of order 1 − ε; with two arms, its difference.
 

@@ -14,7 +14,7 @@ from faultlines.checks import flag, text
 from faultlines.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -245,6 +245,23 @@ class Aggregated:
         return {field.name: column for field in fields(self) if (column := getattr(self, field.name))}
 
 
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """A statistic of whole columns, and how often rows are drawn anew to see how much it varies.
+
+    Args:
+        statistic: From arrays, one for each input in their order, to a number.
+        weighted: Whether it takes weights of the rows, as ``sample_weight``.
+        draws: How often rows are drawn anew.
+        seed: Of the draws.
+    """
+
+    statistic: Callable[..., Any]
+    weighted: bool
+    draws: int
+    seed: int
+
+
 class Request(Protocol):
     """What is asked of rows; a metric is one."""
 
@@ -275,6 +292,10 @@ class Request(Protocol):
     @property
     def ranking(self) -> int | None:
         """For placements by score instead of moments: the number of score bins, 0 for none."""
+
+    @property
+    def resampling(self) -> Resampling | None:
+        """For a statistic of whole columns instead of moments."""
 
     @property
     def aggregated(self) -> Aggregated | None:
