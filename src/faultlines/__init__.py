@@ -8,6 +8,9 @@ from faultlines.metrics.table import METRICS
 
 if TYPE_CHECKING:
     from faultlines import simulate as simulate
+    from faultlines.auditing import Audit as Audit
+    from faultlines.auditing import Audited as Audited
+    from faultlines.auditing import audit as audit
     from faultlines.clustering import Clustering as Clustering
     from faultlines.clustering import cluster as cluster
     from faultlines.clustering import holm as holm
@@ -128,6 +131,7 @@ _HOMES = {
     "evaluation.cards": "model_card",
     "evaluation.metricframes": "from_metric_frame to_metric_frame",
     "evaluation.predicted": "predictions",
+    "auditing": "Audit Audited audit",
     "shuffling": "self_check",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
