@@ -104,13 +104,15 @@ def table_of(columns: Sequence[Given]) -> Any:
 
 def _aligned(columns: Sequence[Given]) -> list[Given]:
     """The same with every index in the order of the first."""
+    import narwhals as nw
+
     first: Any = None
     made = []
     for one in columns:
-        index = getattr(getattr(one.values, "to_native", lambda: None)(), "index", None)
-        if index is None:
+        if not (isinstance(one.values, nw.Series) and one.values.implementation.is_pandas()):
             made.append(one)
             continue
+        index = one.values.to_native().index
         if first is None:
             first, whose = index, one.parameter
         if not first.equals(index):
