@@ -105,7 +105,8 @@ def test_weights_of_one_change_nothing() -> None:
     one = ROWS.assign(w=1.0)
     for make in (fl.auc, fl.equalized_odds, fl.f1, fl.balanced_accuracy):
         column = "score" if make is fl.auc else "pred"
-        plain, weighted = (fl.measure(one, "g", make("truth", column, **k)).estimates for k in ({}, {"weight": "w"}))
+        made = make("truth", column), make("truth", column, weight="w")
+        plain, weighted = (fl.measure(one, "g", metric).estimates for metric in made)
         np.testing.assert_allclose(weighted.theta, plain.theta, rtol=1e-5)
         np.testing.assert_allclose(weighted.se, plain.se, rtol=1e-3)
 

@@ -105,7 +105,7 @@ def test_what_is_refused() -> None:
         (lambda: fl.bootstrapped(np.median, "x", draws=5), "draws=5: must be a whole number from 20 on"),
         (lambda: fl.bootstrapped(np.median, 5), "columns=5: is not the name of a column"),  # type: ignore[arg-type]
         (lambda: fl.measure(ROWS, "g", fl.bootstrapped(np.median, "y")), "columns='y': no such column"),
-        (lambda: fl.joint(metric, fl.mean("x")), "cannot be joined: it is no mean of rows"),
+        (lambda: fl.joint(metric, fl.mean("x")), "cannot be joined: it is resampled"),
         (lambda: fl.self_check(ROWS, "g", metric), "is not repeated for every shuffle"),
         (lambda: fl.cluster(ROWS, "g", metric, guarantee=fl.Holdout(unit="t")), "splits rows, which is not done"),
     ):

@@ -80,6 +80,13 @@ class Recipe(NamedTuple):
     arguments: tuple[tuple[str, Any], ...]
 
 
+_RECORDS: tuple[tuple[str, Any, str, str], ...] = (
+    ("arms", Arms, "is not an Arms", "Use fl.Arms(column, control, treatment)."),
+    ("aggregated", Aggregated, "names no columns of aggregates", "Use fl.aggregated(n, mean=…)."),
+    ("resampling", Resampling, "is not a statistic with its draws", "Use fl.bootstrapped(…)."),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric: input columns, the variables formed of them, and the way from moments to estimates.
@@ -155,12 +162,9 @@ class Metric:
             raise InputError("overlap='covariance'", "needs units that can be in several groups", "Name the unit.")
         if not isinstance(self.scale, Scale):
             self._refuse("scale", "is not a scale", "Leave it out for the estimates as they are.")
-        if self.arms is not None and not isinstance(self.arms, Arms):
-            self._refuse("arms", "is not an Arms", "Use fl.Arms(column, control, treatment).")
-        if self.aggregated is not None and not isinstance(self.aggregated, Aggregated):
-            self._refuse("aggregated", "names no columns of aggregates", "Use fl.aggregated(n, mean=…).")
-        if self.resampling is not None and not isinstance(self.resampling, Resampling):
-            self._refuse("resampling", "is not a statistic with its draws", "Use fl.bootstrapped(…).")
+        for parameter, kind, problem, remedy in _RECORDS:
+            if not isinstance(getattr(self, parameter), kind | None):
+                self._refuse(parameter, problem, remedy)
         if self.ranking is not None and not _is_place(self.ranking, 2**53):
             self._refuse("ranking", "must be a whole number, 0 or more", "Leave it out.")
         if not isinstance(self.parts, tuple | list) or not all(isinstance(part, str) for part in self.parts):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["atkinson"]
 
-_FEWEST = 30  # people an index needs: its bias falls with their number
+_FEWEST, _FEWEST_OF_ARM = 30, 50  # people an index needs: its skewness falls with their number
 _MOST = 5.0  # aversion beyond which an index is all about the smallest value
 
 
@@ -77,7 +77,7 @@ def atkinson(
         unit=unit,
         scale=PERCENT,
         size_unit="units" if unit else "rows",
-        min_size=_FEWEST,
+        min_size=_FEWEST if variant is None else _FEWEST_OF_ARM,
     )
 
 

@@ -87,7 +87,8 @@ def _check(metrics: tuple[Metric, ...]) -> None:
     for metric in metrics:
         by_rows = metric.ranking is not None or metric.resampling is not None
         if by_rows or metric.aggregated is not None or metric.parts:
-            kind = "is no mean of rows" if by_rows else "comes from aggregates"
+            kind = "is measured by ranks" if metric.ranking is not None else "comes from aggregates"
+            kind = "is resampled" if metric.resampling is not None else kind
             kind = "is several metrics already" if metric.parts else kind
             raise InputError(f"metric {shorten(metric.name)}", f"cannot be joined: it {kind}", "Cluster it on its own.")
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):

@@ -14,8 +14,8 @@ from faultlines.estimates.labels import labels_of, some_of
 from faultlines.estimates.scales import LOG_RATIO
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.readout import Readout
-from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.table import own_name
+from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.variances import assumed_shape
 from faultlines.metrics.warnings import warnings
 from faultlines.rows.read import attribute_names, checked_by, read
