@@ -35,7 +35,7 @@ def audit(truth: Any = TRUTH, predicted: Any = PREDICTED, **options: Any) -> fl.
 def figures(found: fl.Audit) -> dict[str, list[float]]:
     return {
         name: [found[name].pvalue_adj, found[name].n_clusters, *found[name].estimates.theta.ravel()] for name in found
-    }  # type: ignore[union-attr]
+    }
 
 
 def test_it_is_holm_over_marginals_and_intersections() -> None:
@@ -110,8 +110,8 @@ def test_groups_are_those_of_fairlearn() -> None:
     found = audit(metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score})
     for name in ("rec", "sel", "acc"):
         result = found[f"{name} by sex × race"]
-        theirs = [frame.by_group.loc[label, name] for label in result.estimates.labels]  # type: ignore[union-attr]
-        np.testing.assert_allclose(result.estimates.natural, theirs)  # type: ignore[union-attr]
+        theirs = [frame.by_group.loc[label, name] for label in result.estimates.labels]
+        np.testing.assert_allclose(result.estimates.natural, theirs)
 
 
 def test_scores_weights_and_functions() -> None:
@@ -125,13 +125,13 @@ def test_scores_weights_and_functions() -> None:
         ("Brier score", fl.brier("y", "s", weight="w")),
     ):
         expected = fl.measure(rows, "race", metric).estimates
-        np.testing.assert_allclose(found[f"{name} by race"].estimates.theta, expected.theta)  # type: ignore[union-attr]
+        np.testing.assert_allclose(found[f"{name} by race"].estimates.theta, expected.theta)
     assert [one.metric for one in fl.audit(TRUTH, score=SCORE, sensitive_features=PEOPLE.sex).comparisons] == [
         "auc", "calibration gap", "Brier score"
     ]  # fmt: skip
     given = audit(metrics=[matthews_corrcoef, fl.error_rate("y_true", "y_pred")], sensitive_features=PEOPLE.race)
     assert list(given) == ["matthews_corrcoef of y_true, y_pred by race", "error rate by race"]
-    values = given["matthews_corrcoef of y_true, y_pred by race"].estimates.natural  # type: ignore[union-attr]
+    values = given["matthews_corrcoef of y_true, y_pred by race"].estimates.natural
     each = [matthews_corrcoef(TRUTH[PEOPLE.race == race], PREDICTED[PEOPLE.race == race]) for race in "ABC"]
     np.testing.assert_allclose(values, each)
 
@@ -149,7 +149,7 @@ def test_controls_compare_within_strata() -> None:
     assert found.rejected == ()
     north = place == "north"
     alone = fl.measure(pd.DataFrame({"g": group[north], "p": predicted[north]}), "g", fl.selection_rate("p")).estimates
-    np.testing.assert_allclose(found[next(iter(found))].estimates.theta, alone.theta)  # type: ignore[union-attr]
+    np.testing.assert_allclose(found[next(iter(found))].estimates.theta, alone.theta)
     assert found.to_dicts()[0]["stratum"] == "place = north"
 
 
@@ -159,7 +159,7 @@ def test_several_classes() -> None:
     found = audit(truth, guess, metrics=["accuracy", "recall"], positive="cat", sensitive_features=PEOPLE.sex)
     assert list(found) == ["accuracy by sex", "true positive rate of cat by sex"]
     each = [accuracy_score(truth[PEOPLE.sex == sex], guess[PEOPLE.sex == sex]) for sex in "fm"]
-    np.testing.assert_allclose(found["accuracy by sex"].estimates.natural, each)  # type: ignore[union-attr]
+    np.testing.assert_allclose(found["accuracy by sex"].estimates.natural, each)
     with pytest.raises(fl.InputError, match="Say which label counts"):
         audit(truth, guess)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines.estimates.scales import PERCENT
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import weight_input
+from faultlines.metrics.forms import ENOUGH, MANY, weight_input
 from faultlines.metrics.model import of_class, predicted, prediction, truth
 from faultlines.metrics.moments import of_balanced, of_population
 from faultlines.rows.request import Input
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from faultlines.rows.request import Columns
 
 __all__ = ["balanced_accuracy", "calibration_slope", "f1"]
-
-_ENOUGH = 30  # rows a slope needs: it is a ratio of two variances
 
 
 @recorded
@@ -62,6 +60,7 @@ def f1(
         partial(of_population, ratio=True, weighted=weight is not None),
         size_unit="positives or predicted positives",
         shaped=(0, 1),
+        min_size=MANY if weight is None else ENOUGH,
     )
 
 
@@ -177,7 +176,7 @@ def calibration_slope(y_true: str, score: str, *, positive: Hashable = None) -> 
         partial(of_population, ratio=True),
         centred={"mean_s": "s", "mean_t": "t"},
         shaped=(0, 1),
-        min_size=_ENOUGH,
+        min_size=ENOUGH,
     )
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 FEW = 5  # rows a rate needs: Anscombe's scale keeps its variance down to a handful
-MANY = 10  # rows anything else needs
+MANY = 10  # rows most others need
+ENOUGH = 30  # rows a ratio needs whose denominator varies much: weights, squares
 
 
 def weight_input(weight: str) -> Input:

@@ -8,7 +8,7 @@ import numpy as np
 
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Measured
-from faultlines.metrics.variances import Cumulants, noise_of_arms, steady, straightened
+from faultlines.metrics.variances import Cumulants, assumed_shape, noise_of_arms, steady, straightened
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
@@ -381,16 +381,19 @@ def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:
     return made._replace(theta=balanced, se=made.se / 2, natural=balanced, compared=compared)
 
 
-def of_resampled(m: Moments, *, draws: int) -> Measured:
-    """A statistic whose variance was seen in so many draws of rows."""
-    with np.errstate(all="ignore"):
-        n, value, variance = m.n[:, 0, 0], m.mean[:, 0, 0], m.cov[:, 0, 0, 0] / m.n[:, 0, 0]
-        reason = reasons(n.size)
-        mark(reason, n == 0, "no rows")
-        mark(reason, ~np.isfinite(value), "no value")
-        mark(reason, ~np.isfinite(variance), "no value in too many draws of rows")
-        mark(reason, ~(variance > 0), "zero variance")
-    return Measured(value, np.sqrt(variance), np.maximum(np.minimum(n, draws) - 1, 1.0), n, value, reason)
+def of_resampled(m: Moments) -> Measured:
+    """A statistic whose variance was seen in draws of rows: steadied as those of means, by how it follows the values.
+
+    Draws do not say what shape the noise has with any precision; how variances follow values over the groups does.
+    """
+    value, variance = m.mean[:, 0, 0], m.cov[:, 0, 0, 0]
+    made = of_population(assumed_shape(m)[0])
+    reason = reasons(value.size)
+    mark(reason, m.n[:, 0, 0] == 0, "no rows")
+    mark(reason, ~np.isfinite(value), "no value")
+    mark(reason, ~np.isfinite(variance), "no value in too many draws of rows")
+    mark(reason, variance == 0, "zero variance")  # such as a median of few distinct values
+    return made._replace(reason=np.where(reason == "", made.reason, reason))
 
 
 def of_atkinson(m: Moments, *, epsilon: float) -> Measured:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faultlines.checks import column as checked_column
@@ -64,9 +63,7 @@ def bootstrapped(
     }
     called = text("name", name) or f"{getattr(statistic, '__name__', 'statistic')} of {', '.join(columns)}"
     how = Resampling(statistic, _takes_weights(statistic), drawn, checked_seed(seed))
-    return Metric(
-        called, inputs, _as_they_are, partial(of_resampled, draws=drawn), resampling=how, shaped=(), min_size=_ENOUGH
-    )
+    return Metric(called, inputs, _as_they_are, of_resampled, resampling=how, shaped=(), min_size=_ENOUGH)
 
 
 def _takes_weights(statistic: Callable[..., Any]) -> bool:
