@@ -8,6 +8,9 @@ from faultlines.metrics.table import METRICS
 
 if TYPE_CHECKING:
     from faultlines import simulate as simulate
+    from faultlines.auditing import Audit as Audit
+    from faultlines.auditing import Audited as Audited
+    from faultlines.auditing import audit as audit
     from faultlines.clustering import Clustering as Clustering
     from faultlines.clustering import cluster as cluster
     from faultlines.clustering import holm as holm
@@ -52,13 +55,16 @@ if TYPE_CHECKING:
     from faultlines.many import cluster_many as cluster_many
     from faultlines.metrics.base import Measured as Measured
     from faultlines.metrics.base import Metric as Metric
+    from faultlines.metrics.combined import *
     from faultlines.metrics.experiment import *
+    from faultlines.metrics.inequality import *
     from faultlines.metrics.joint import joint as joint
     from faultlines.metrics.measure import Measurement as Measurement
     from faultlines.metrics.measure import measure as measure
     from faultlines.metrics.model import *
     from faultlines.metrics.paired import paired as paired
     from faultlines.metrics.population import *
+    from faultlines.metrics.resampling import bootstrapped as bootstrapped
     from faultlines.result.clusters import Cluster as Cluster
     from faultlines.result.effects import Effect as Effect
     from faultlines.result.explained import Explained as Explained
@@ -94,6 +100,7 @@ _HOMES = {
     "metrics.joint": "joint",
     "metrics.measure": "Measurement measure",
     "metrics.paired": "paired",
+    "metrics.resampling": "bootstrapped",
     "comparison.custom": "Similarity",
     "comparison.counts": "binomial poisson",
     "comparison.welch": "welch",
@@ -124,6 +131,7 @@ _HOMES = {
     "evaluation.cards": "model_card",
     "evaluation.metricframes": "from_metric_frame to_metric_frame",
     "evaluation.predicted": "predictions",
+    "auditing": "Audit Audited audit",
     "shuffling": "self_check",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -373,6 +373,16 @@ def write_page(
     results: Sequence[Clustering],
     names: Sequence[str],
     path: str | PathLike[str],
+    **options: Any,
+) -> None:
+    """Write the page of some results; for the options see `page_text`."""
+    target = files.target("report", path, (".html", ".htm"))
+    files.write("report", target, page_text(results, names, **options))
+
+
+def page_text(
+    results: Sequence[Clustering],
+    names: Sequence[str],
     *,
     title: str | None = None,
     note: str | None = None,
@@ -383,15 +393,14 @@ def write_page(
     certificates: Sequence[Certificate | None] = (),
     confirmations: Sequence[Confirmation] = (),
     adverse: Adverse | Mapping[str, Adverse] | None = None,
-) -> None:
-    """Write the page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
+) -> str:
+    """The page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     from faultlines.show import page
 
     harms = harms_of(adverse, [one._summary for one in results[: page.TABS]], names)
-    target = files.target("report", path, (".html", ".htm"))
     said, signed, confirmed = ([*some, *[None] * len(results)] for some in (self_checks, certificates, confirmations))
     shown = [_part(*one) for one in zip(results[: page.TABS], names, said, signed, confirmed, harms, strict=False)]
-    made = page.page(
+    return page.page(
         [result._summary for result in results],
         names,
         shown,
@@ -401,7 +410,6 @@ def write_page(
         left=left,
         rejected=rejected,
     )
-    files.write("report", target, made)
 
 
 def _part(

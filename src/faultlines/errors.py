@@ -56,6 +56,28 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     return f"There are: {shown}{', …' if len(names) > 12 else ''}." if names else "There are none."
 
 
+def to_numbers(examples: Iterable[object], otherwise: str) -> str:
+    """A remedy for text where numbers are needed: what to do about such text, or else what is given."""
+    for example in examples:
+        text = str(example).strip()
+        if _is_number(text):
+            return f"It holds numbers as text, such as {shorten(example)}: convert it, in pandas with pd.to_numeric."
+        if _is_number(text.rstrip("% ")):
+            how = "pd.to_numeric(column.str.rstrip('%')) / 100"
+            return f"It holds per cent as text, such as {shorten(example)}: convert it, in pandas with {how}."
+        if _is_number(text.replace(",", "")):
+            return f"It holds numbers with commas, such as {shorten(example)}: write them with a point only."
+    return otherwise
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return any(character.isdigit() for character in text)
+
+
 def shorten(value: object, width: int = 60) -> str:
     """A value for a message: its repr, cut in the middle when long; its type where it has no repr."""
     try:

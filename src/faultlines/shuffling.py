@@ -118,6 +118,9 @@ def kept_together(metric: Metric, guarantee: Guarantee, *, arms: bool, unit: str
     if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
         problem = "has groups that share data, whose labels cannot be shuffled one by one"
         raise InputError(f"metric {shorten(metric.name)}", problem, "Check one treatment, and units of one group.")
+    if metric.resampling is not None:
+        problem = "is resampled in every group, which is not repeated for every shuffle"
+        raise InputError(f"metric {shorten(metric.name)}", problem, "Check a metric that is a mean of rows instead.")
     if arms and metric.arms is None:
         problem = f"but the metric {shorten(metric.name)} has no arms"
         raise InputError("arms=True", problem, "Leave it out: the groups are shuffled then.")

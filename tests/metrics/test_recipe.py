@@ -17,7 +17,7 @@ from faultlines.metrics.table import METRICS
 ARGUMENTS: dict[str, Any] = {
     "value": "x", "numer": "x", "denom": "y", "variant": "arm", "control": "A", "treatment": "B", "unit": "user",
     "covariate": "z", "weight": "w", "y_true": "t", "y_pred": "p", "score": "s", "positive": 1, "bins": 9,
-    "overlap": "covariance",
+    "overlap": "covariance", "epsilon": 2, "classes": True,
 }  # fmt: skip
 
 

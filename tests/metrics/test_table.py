@@ -43,7 +43,7 @@ def test_the_table_knows_what_a_metric_takes(name: str) -> None:
     assert getattr(fl, name) is entry.function
     parameters = inspect.signature(entry.function).parameters
     assert {*entry.options, *(one for names in entry.columns for one in names)} == set(parameters)
-    for option in ("weight", "threshold", "positive", "unit", "covariate", "bins"):
+    for option in ("weight", "threshold", "positive", "unit", "covariate", "bins", "epsilon", "classes"):
         assert entry.accepts(option) == (option in parameters)
     assert entry.summary.endswith(".")
     assert not entry.accepts("seed")
@@ -53,12 +53,10 @@ def test_the_table_knows_what_a_metric_takes(name: str) -> None:
 
 def test_families() -> None:
     assert of_family("experiment") == ["difference", "lift", "ratio_difference", "ratio_lift"]
-    assert of_family("population") == ["mean", "rate", "ratio"]
+    assert of_family("population") == ["mean", "rate", "ratio", "atkinson"]
     assert "auc" in of_family("model")
-    assert not METRICS["auc"].accepts("weight")
-    probe = (
-        "import sys, faultlines.metrics.table as t; t.METRICS['auc'].accepts('weight'); print('numpy' in sys.modules)"
-    )
+    assert not METRICS["auc"].accepts("threshold")
+    probe = "import sys, faultlines.metrics.table as t; t.METRICS['auc'].accepts('bins'); print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -128,6 +126,8 @@ def test_errors_name_the_parameter_that_was_used() -> None:
         (fl.mean("revenue", weight="outcome"), "weight='outcome': the column is not numeric"),
         (fl.brier("label", "revenue"), "score='revenue': holds"),
         (fl.accuracy("device", "predicted"), "y_true='device': holds 2, not only 0 and 1"),
+        (fl.accuracy("outcome", "predicted", classes=True), "hold String and .*, which never agree"),
+        (fl.precision("outcome", "label", positive="yes", classes=True), "but 'label' holds"),
         (fl.joint(fl.mean("revenue"), fl.mean("outcome")), r"value\[1\]='outcome'"),
     ):
         with pytest.raises(fl.InputError, match=words):
@@ -143,6 +143,11 @@ def test_errors_name_the_parameter_that_was_used() -> None:
         (lambda: fl.auc("y", "s", bins=2.5), "bins=2.5"),  # type: ignore[arg-type]
         (lambda: fl.selection_rate(score="s", threshold=float("nan")), "threshold=nan"),
         (lambda: fl.selection_rate(score=5, threshold=0.5), "score=5"),  # type: ignore[arg-type]
+        (lambda: fl.f1("y", "p", classes=True), "classes=True: needs the label that counts"),
+        (lambda: fl.atkinson("x", 0), "epsilon=0: must be a number above 0"),
+        (lambda: fl.atkinson("x", variant="arm"), "control=None: the control variant is needed"),
+        (lambda: fl.atkinson("x", control="A"), "control='A': goes with variant"),
+        (lambda: fl.atkinson("x", variant="v", control="A", treatment="A"), "is the control as well"),
         (lambda: fl.Input("x", per_unit="yes"), "per_unit='yes': must be true or false"),  # type: ignore[arg-type]
     ):
         with pytest.raises(fl.InputError, match=words):

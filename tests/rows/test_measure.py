@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ARMS = {"variant": "arm", "control": "A"}
+ARMS_OF_USERS = {"variant": "arm_of_user", "control": "A"}
 METRICS: dict[str, tuple[Any, Any]] = {
     "mean": ("country", fl.mean("revenue")),
     "mean with NaN": (["country", "premium"], fl.mean("noisy")),
@@ -41,6 +42,18 @@ METRICS: dict[str, tuple[Any, Any]] = {
     "equalized odds": ("country", fl.equalized_odds("label", "predicted")),
     "auc": ("country", fl.auc("label", "score")),
     "auc, binned": ("country", fl.auc("label", "score", bins=50)),
+    "weighted auc": ("country", fl.auc("label", "score", weight="weight")),
+    "weighted odds": ("country", fl.equalized_odds("label", "predicted", weight="weight")),
+    "F1": ("country", fl.f1("label", "predicted")),
+    "weighted F1": ("country", fl.f1("outcome", score="score", threshold=0.5, positive="yes", weight="weight")),
+    "balanced accuracy": ("country", fl.balanced_accuracy("label", "predicted")),
+    "weighted balanced accuracy": ("country", fl.balanced_accuracy("label", "predicted", weight="weight")),
+    "several classes": ("country", fl.accuracy("device", "visits", classes=True)),
+    "one of several classes": ("country", fl.selection_rate("device", positive=2, classes=True)),
+    "calibration slope": ("country", fl.calibration_slope("label", "score")),
+    "inequality": ("country", fl.atkinson("revenue", 0.5)),
+    "inequality, logarithms": ("country", fl.atkinson("revenue", 1, **ARMS)),
+    "inequality of users": ("device_of_user", fl.atkinson("revenue", 2, unit="user", **ARMS_OF_USERS)),
     "log loss": ("country", fl.log_loss("label", "score")),
     "calibration gap": ("premium", fl.calibration_gap("outcome", "score", positive="yes")),
     "absolute error": ("country", fl.mean_absolute_error("revenue", "before")),
@@ -112,9 +125,6 @@ def check_parts(data: Any, *, quick: bool) -> None:
 
 def sized(part: fl.Measurement) -> np.ndarray:
     return np.asarray(part.estimates.n)
-
-
-ARMS_OF_USERS = {"variant": "arm_of_user", "control": "A"}
 
 
 def test_holdout_of_rows_by_unit() -> None:

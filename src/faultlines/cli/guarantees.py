@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from faultlines.errors import InputError, did_you_mean
+from faultlines.errors import InputError
 
 if TYPE_CHECKING:
     from faultlines.cli.options import Claim
@@ -13,19 +13,17 @@ if TYPE_CHECKING:
 
 # What may stand behind the colon, as in holdout:0.3.
 _SIZES: dict[str, tuple[str, type[Any]]] = {"holdout": ("fraction", float), "folds": ("n", int)}
-# Other words for the calibrated guarantee.
-_ALSO: dict[str, dict[str, Any]] = {"stepdown": {"stepdown": True}, "topmerge": {"scan": False}}
 
 
 def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
     """The guarantee that was asked for."""
-    from faultlines.guarantees.choose import GUARANTEES
+    from faultlines.guarantees.choose import ALSO, GUARANTEES, unknown_guarantee
 
-    known = {**GUARANTEES, **dict.fromkeys(_ALSO, GUARANTEES["calibrated"])}
+    known = {**GUARANTEES, **dict.fromkeys(ALSO, GUARANTEES["calibrated"])}
     kind, colon, size = claim.guarantee.partition(":")
     if kind not in known:
-        raise InputError(f"guarantee={claim.guarantee!r}", "is not known", did_you_mean(kind, known))
-    settings: dict[str, Any] = dict(_ALSO.get(kind, {}))
+        raise unknown_guarantee(claim.guarantee, kind)
+    settings: dict[str, Any] = dict(ALSO.get(kind, {}))
     if colon:
         settings |= _size(claim.guarantee, kind, size)
     asked = (("draws", "draws", claim.draws), ("splits", "splits", claim.splits), ("split_unit", "unit", split_unit))

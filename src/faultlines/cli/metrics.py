@@ -8,7 +8,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import InputError, did_you_mean
-from faultlines.metrics.table import METRICS, of_family
+from faultlines.metrics.table import METRICS, of_family, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,32 +19,6 @@ if TYPE_CHECKING:
 
 _MODEL_OPTIONS = ("threshold", "positive", "weight")
 _WIDTH = 70
-
-# What other libraries and papers call them.
-_ELSEWHERE = {
-    "selection_rate": "demographic_parity statistical_parity positive_rate acceptance_rate",
-    "true_positive_rate": "tpr recall recall_score sensitivity hit_rate equal_opportunity",
-    "false_positive_rate": "fpr fall_out false_alarm_rate",
-    "true_negative_rate": "tnr specificity selectivity",
-    "false_negative_rate": "fnr miss_rate",
-    "precision": "ppv positive_predictive_value precision_score",
-    "negative_predictive_value": "npv",
-    "accuracy": "acc accuracy_score",
-    "error_rate": "err misclassification_rate zero_one_loss",
-    "equalized_odds": "eod equalised_odds",
-    "auc": "roc_auc auroc roc_auc_score roc",
-    "log_loss": "logloss cross_entropy nll",
-    "brier": "brier_score brier_score_loss",
-    "calibration_gap": "calibration calibration_error ece",
-    "mean_error": "me bias",
-    "mean_absolute_error": "mae",
-    "mean_squared_error": "mse",
-    "difference": "diff delta ate absolute_difference mean_difference",
-    "lift": "uplift relative_difference relative_lift percent_change",
-    "ratio_difference": "ratio_diff",
-    "ratio_lift": "ratio_uplift",
-}
-_OWN_NAMES = {other: name for name, others in _ELSEWHERE.items() for other in others.split()}
 
 
 def experiment_metrics(words: Sequence[str], arms: Arms, *, per_arm: bool = False) -> list[Metric]:
@@ -165,7 +139,7 @@ def _entry(word: str, name: str, family: Family) -> Entry:
         other = METRICS[name].family
         remedy = f"In Python: fl.{name}." if other == "population" else f"Use: faultlines {other}."
         raise InputError(shown, f"is not a metric of {_of(family)}, but of {_of(other)}", remedy)
-    own = _OWN_NAMES.get(name.strip().lower().replace("-", "_").replace(" ", "_"))
+    own = own_name(name)
     remedy = f"Did you mean {own!r}?" if own in known else did_you_mean(name, known)
     raise InputError(shown, "is not known", remedy)
 

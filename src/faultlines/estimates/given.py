@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError, shorten, to_numbers
 from faultlines.estimates.labels import name_of
 from faultlines.estimates.scales import Scale, scale_of_each
 from faultlines.estimates.shared import checked_covariance
@@ -34,7 +34,17 @@ def numbers(parameter: str, values: npt.ArrayLike) -> FloatArray:
             raise TypeError
         return np.array(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{parameter}={shorten(values)}", "is not numeric", "Give numbers.") from error
+        some = [value for value in _flat(values)[:1] if isinstance(value, str)]
+        remedy = to_numbers(some, "Give numbers.")
+        raise InputError(f"{parameter}={shorten(values)}", "is not numeric", remedy) from error
+
+
+def _flat(values: npt.ArrayLike) -> list[Any]:
+    """Values of any shape in a row; none where they have no shape."""
+    try:
+        return list(np.asarray(values, dtype=object).flat)
+    except ValueError:
+        return []
 
 
 def columns(parameter: str, values: npt.ArrayLike, shape: tuple[int, int] | None = None) -> FloatArray:

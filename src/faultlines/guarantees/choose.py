@@ -21,11 +21,34 @@ GUARANTEES: dict[str, type[Any]] = {
 }
 
 
+# Other words for the calibrated guarantee.
+ALSO: dict[str, dict[str, Any]] = {"stepdown": {"stepdown": True}, "topmerge": {"scan": False}}
+_OF_SEVERAL = {"fdr", "bh", "benjamini-hochberg", "holm", "bonferroni-holm"}
+
+
+def unknown_guarantee(value: object, word: object) -> InputError:
+    """The error for a guarantee that there is not, with what was probably meant.
+
+    Args:
+        value: What was given.
+        word: The part of it that should be a name.
+    """
+    remedy = did_you_mean(word, [*GUARANTEES, *ALSO])
+    if isinstance(word, str) and word.casefold().replace("_", "-") in _OF_SEVERAL:
+        remedy = (
+            "Leave it out: within one result the chance of any false claim is α. Several results are corrected together"
+            " by fl.holm, fl.audit or fl.cluster_many(correction='holm' or 'bh')."
+        )
+    return InputError(f"guarantee={shorten(value)}", "is not known", remedy)
+
+
 def guarantee_of(value: str | Guarantee) -> Guarantee:
     """A guarantee given by its name or as itself."""
     if isinstance(value, str) and value in GUARANTEES:
         made: Guarantee = GUARANTEES[value]()
         return made
+    if isinstance(value, str) and value in ALSO:
+        return Calibrated(**ALSO[value])
     if isinstance(value, str) or not (hasattr(value, "judge") and hasattr(value, "shares")) or isinstance(value, type):
-        raise InputError(f"guarantee={shorten(value)}", "is not known", did_you_mean(value, GUARANTEES))
+        raise unknown_guarantee(value, value)
     return value

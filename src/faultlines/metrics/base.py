@@ -22,7 +22,7 @@ from faultlines.checks import column as checked_column
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, Scale
-from faultlines.rows.request import Aggregated, Arms, Input
+from faultlines.rows.request import Aggregated, Arms, Input, Resampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
 
 P = ParamSpec("P")
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Measured(NamedTuple):
@@ -79,6 +80,13 @@ class Recipe(NamedTuple):
     arguments: tuple[tuple[str, Any], ...]
 
 
+_RECORDS: tuple[tuple[str, Any, str, str], ...] = (
+    ("arms", Arms, "is not an Arms", "Use fl.Arms(column, control, treatment)."),
+    ("aggregated", Aggregated, "names no columns of aggregates", "Use fl.aggregated(n, mean=…)."),
+    ("resampling", Resampling, "is not a statistic with its draws", "Use fl.bootstrapped(…)."),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric: input columns, the variables formed of them, and the way from moments to estimates.
@@ -95,6 +103,7 @@ class Metric:
             weighted variances precise.
         scale: The scale of the estimates and the way back to what people read.
         ranking: For the area under the curve: by score instead of by moments; number of score bins, 0 for none.
+        resampling: For a statistic of whole columns, whose standard error comes from rows drawn anew.
         aggregated: For tables that hold moments already.
         needs_covariance: Whether variances and covariances are needed.
         size_unit: What `min_size` counts, for the reason given.
@@ -125,6 +134,7 @@ class Metric:
     centred: Mapping[str, str] = field(default_factory=dict)
     scale: Scale = field(default=IDENTITY)
     ranking: int | None = None
+    resampling: Resampling | None = None
     aggregated: Aggregated | None = None
     needs_covariance: bool = True
     size_unit: str = "rows"
@@ -152,10 +162,9 @@ class Metric:
             raise InputError("overlap='covariance'", "needs units that can be in several groups", "Name the unit.")
         if not isinstance(self.scale, Scale):
             self._refuse("scale", "is not a scale", "Leave it out for the estimates as they are.")
-        if self.arms is not None and not isinstance(self.arms, Arms):
-            self._refuse("arms", "is not an Arms", "Use fl.Arms(column, control, treatment).")
-        if self.aggregated is not None and not isinstance(self.aggregated, Aggregated):
-            self._refuse("aggregated", "names no columns of aggregates", "Use fl.aggregated(n, mean=…).")
+        for parameter, kind, problem, remedy in _RECORDS:
+            if not isinstance(getattr(self, parameter), kind | None):
+                self._refuse(parameter, problem, remedy)
         if self.ranking is not None and not _is_place(self.ranking, 2**53):
             self._refuse("ranking", "must be a whole number, 0 or more", "Leave it out.")
         if not isinstance(self.parts, tuple | list) or not all(isinstance(part, str) for part in self.parts):
@@ -209,6 +218,12 @@ class Metric:
             isinstance(self.pairs, tuple | list) and all(places(pair) and len(pair) == 2 for pair in self.pairs)
         ):
             self._refuse("pairs", "must be pairs of places of variables", remedy)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether moments of groups make those of all their rows together."""
+        centred = bool(self.centred) and not self.products
+        return self.ranking is None and self.resampling is None and not centred
 
     def measured(self, moments: Moments) -> Measured:
         """What `estimate` makes of moments, in the shapes it must have.
@@ -291,14 +306,24 @@ class Metric:
 def recorded(make: Callable[P, Metric]) -> Callable[P, Metric]:
     """The same function, whose metrics remember what they were made with."""
     signature = inspect.signature(make)
+    needed = [name for name, one in signature.parameters.items() if one.default is one.empty and one.kind in _NAMED]
 
     @wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> Metric:
+        if missing := needed[len(args) :]:
+            _check_given(make.__name__, [name for name in missing if name not in kwargs])
         metric = make(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         return replace(metric, recipe=Recipe(make.__name__, tuple(given.items())))
 
     return made
+
+
+def _check_given(function: str, missing: list[str]) -> None:
+    """Say what a metric still needs, and what that is."""
+    if "variant" in missing or "control" in missing:
+        remedy = 'Say which column holds the variants, and which of them is the control: variant="arm", control="A".'
+        raise InputError(f"fl.{function}(…)", f"needs {' and '.join(missing)}", remedy)
 
 
 def _is_place(value: object, below: int | None = None) -> bool:

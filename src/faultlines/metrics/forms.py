@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 FEW = 5  # rows a rate needs: Anscombe's scale keeps its variance down to a handful
+MANY = 10  # rows most others need
+ENOUGH = 30  # rows a ratio needs whose denominator varies much: weights, squares
 
 
 def weight_input(weight: str) -> Input:
@@ -106,6 +108,10 @@ def _weighted(c: Columns, form: Form) -> dict[str, Any]:
     return {"wx": c["w"] * value, "wy": weight, "w": weight}
 
 
-def _weighted_share(c: Columns, form: Form) -> dict[str, Any]:
-    share = form(c)
+def weighted_share(c: Columns, share: Any) -> dict[str, Any]:
+    """Variables of a weighted share."""
     return {"wx": c["w"] * share, "w": c["w"] + 0 * share}  # null where the share is
+
+
+def _weighted_share(c: Columns, form: Form) -> dict[str, Any]:
+    return weighted_share(c, form(c))

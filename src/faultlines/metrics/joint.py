@@ -85,8 +85,10 @@ def _check(metrics: tuple[Metric, ...]) -> None:
             f"joint({shorten(metrics)})", "needs two metrics or more", "Use fl.joint(fl.rate(…), fl.mean(…))."
         )
     for metric in metrics:
-        if metric.ranking is not None or metric.aggregated is not None or metric.parts:
+        by_rows = metric.ranking is not None or metric.resampling is not None
+        if by_rows or metric.aggregated is not None or metric.parts:
             kind = "is measured by ranks" if metric.ranking is not None else "comes from aggregates"
+            kind = "is resampled" if metric.resampling is not None else kind
             kind = "is several metrics already" if metric.parts else kind
             raise InputError(f"metric {shorten(metric.name)}", f"cannot be joined: it {kind}", "Cluster it on its own.")
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):

@@ -11,8 +11,10 @@ from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of, some_of
+from faultlines.estimates.scales import LOG_RATIO
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.readout import Readout
+from faultlines.metrics.table import own_name
 from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.variances import assumed_shape
 from faultlines.metrics.warnings import warnings
@@ -138,9 +140,10 @@ def measure_all(
     """
     for metric in metrics:
         if not isinstance(metric, Metric):
-            raise InputError(
-                f"metric={shorten(metric)}", "is not a metric", 'Use for example fl.rate("converted") or fl.lift(...).'
-            )
+            named = getattr(metric, "__name__", metric)
+            own = own_name(named) if isinstance(named, str) else None
+            remedy = f"Give it its columns: fl.{own}(…)." if own else 'Use for example fl.rate("converted").'
+            raise InputError(f"metric={shorten(metric)}", "is not a metric", remedy)
     attributes = checked_by(by)
     least = None if min_size is None else checked_size(min_size)
     found = read(data, attributes, metrics, split)
@@ -190,10 +193,13 @@ def measurements(
     if not keep.any():
         found = {str(why): int((reason == why).sum()) for why in dict.fromkeys(reason.tolist())}
         shown = "; ".join(f"{why} ({count:,})" for why, count in found.items())
+        lifts = metric.scale == LOG_RATIO and all("zero" in why for why in found)
         raise NoGroupsError(
             f"by={list(names)!r}",
             f"none of {len(keys):,} groups can be used: {shown}",
-            "Use coarser groups or min_size.",
+            "Measure the difference instead of the lift: it has no mean to divide by."
+            if lifts
+            else "Use coarser groups or min_size.",
         )
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))

@@ -7,18 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faultlines.checks import column as checked_column
-from faultlines.checks import number
+from faultlines.checks import flag, number
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import FEW, mean_of, rate_of
+from faultlines.metrics.forms import FEW, MANY, mean_of, rate_of, weight_input, weighted_share
 from faultlines.metrics.moments import of_area, of_both_rates
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from faultlines.rows.request import Columns
+    from faultlines.rows.request import Columns, Kind
 
     Outcome = Callable[[Columns, Any, Any], Any]
 
@@ -48,12 +48,36 @@ _SIDES = "positives or negatives"
 # ------------------------------------------------------------------------------------------------ truth and prediction
 
 
-def _truth(y_true: str, positive: Hashable) -> dict[str, Input]:
-    return {"t": Input(y_true, "binary", positive, parameter="y_true")}
+def truth(y_true: str, positive: Hashable, classes: bool = False, compared: bool = False) -> dict[str, Input]:
+    """The input that says what is true.
+
+    Args:
+        y_true: The column.
+        positive: The label that counts as 1.
+        classes: Whether there may be more than two labels.
+        compared: Whether labels are compared as they are where none counts.
+    """
+    return {"t": Input(y_true, _kind(positive, classes, compared), positive, parameter="y_true")}
 
 
-def _prediction(y_pred: str | None, score: str | None, threshold: float | None, positive: Hashable) -> dict[str, Input]:
-    """The input that says what the model predicted: labels, or a score with a threshold."""
+def _kind(positive: Hashable, classes: bool, compared: bool) -> Kind:
+    if not flag("classes", classes):
+        return "binary"
+    if positive is None and not compared:
+        remedy = 'Name it: positive="…" counts as 1, all others as 0.'
+        raise InputError("classes=True", "needs the label that counts", remedy)
+    return "label" if positive is None else "class"
+
+
+def prediction(
+    y_pred: str | None,
+    score: str | None,
+    threshold: float | None,
+    positive: Hashable,
+    classes: bool = False,
+    compared: bool = False,
+) -> dict[str, Input]:
+    """The input that says what the model predicted: labels, see `truth`, or a score with a threshold."""
     if (y_pred is None) == (score is None):
         given = f"y_pred={shorten(y_pred)}, score={shorten(score)}"
         raise InputError(given, "one of the two is needed", "Name the predictions, or the scores.")
@@ -61,12 +85,18 @@ def _prediction(y_pred: str | None, score: str | None, threshold: float | None, 
         if threshold is not None:
             given = f"threshold={shorten(threshold)}"
             raise InputError(given, "goes with score, not with y_pred", "Leave one of them out.")
-        return {"p": Input(y_pred, "binary", positive, parameter="y_pred")}
+        return {"p": Input(y_pred, _kind(positive, classes, compared), positive, parameter="y_pred")}
     number("threshold", threshold, "must be a number", "Use for example threshold=0.5.")
     return {"s": Input(checked_column("score", score), parameter="score")}
 
 
-def _predicted(c: Columns, threshold: float | None) -> Any:
+def of_class(positive: Hashable, classes: bool) -> str:
+    """Which of several classes a metric is about, as the end of its name."""
+    return f" of {positive}" if classes and positive is not None else ""
+
+
+def predicted(c: Columns, threshold: float | None) -> Any:
+    """1 where the model predicted so, else 0."""
     return c["p"] if threshold is None else c.at_least("s", threshold)
 
 
@@ -86,16 +116,20 @@ class ModelRate(Protocol):
         score: str | None = None,
         threshold: float | None = None,
         positive: Hashable = None,
+        classes: bool = False,
         weight: str | None = None,
     ) -> Metric:
         """The metric for these columns."""
 
 
-def _model_rate(name: str, summary: str, outcome: Outcome, size_unit: str = "rows") -> ModelRate:
+def _model_rate(
+    name: str, summary: str, outcome: Outcome, size_unit: str = "rows", *, compared: bool = False
+) -> ModelRate:
     """A rate of a classifier: `outcome` takes truth and prediction (0 or 1) and gives 1, 0 or null for every row.
 
-    `size_unit` says which rows are not null.
+    `size_unit` says which rows are not null; `compared`, whether it only asks if labels are equal.
     """
+    shown = name.replace("_", " ")
 
     def metric(
         y_true: str,
@@ -104,17 +138,21 @@ def _model_rate(name: str, summary: str, outcome: Outcome, size_unit: str = "row
         score: str | None = None,
         threshold: float | None = None,
         positive: Hashable = None,
+        classes: bool = False,
         weight: str | None = None,
     ) -> Metric:
-        inputs = _truth(y_true, positive) | _prediction(y_pred, score, threshold, positive)
+        labels = truth(y_true, positive, classes, compared and score is None)
+        inputs = labels | prediction(y_pred, score, threshold, positive, classes, compared)
         form = partial(_classified, outcome=outcome, threshold=threshold)
-        return rate_of(name.replace("_", " "), inputs, form, weight, size_unit)
+        return rate_of(shown + of_class(positive, classes), inputs, form, weight, size_unit)
 
     metric.__name__ = metric.__qualname__ = name
-    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=name.replace("_", " "), rows=size_unit)
+    told = _COMPARED if compared else ""
+    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=shown, rows=size_unit, compared=told)
     return recorded(metric)
 
 
+_COMPARED = ", or are compared\n            as they are where none is named"
 _RATE_DOC = """{summary}
 
     0.2 is 20%. Groups are compared on Anscombe's scale, where the standard error depends on the number of {rows} alone;
@@ -126,6 +164,7 @@ _RATE_DOC = """{summary}
         score: The column of scores; a score at or above `threshold` predicts 1.
         threshold: See `score`.
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+        classes: Whether there may be more than two labels: all but `positive` then count as 0{compared}.
         weight: A column of weights.
 
     Returns:
@@ -142,7 +181,7 @@ _RATE_DOC = """{summary}
 
 
 def _classified(c: Columns, outcome: Outcome, threshold: float | None) -> Any:
-    return outcome(c, c["t"], _predicted(c, threshold))
+    return outcome(c, c["t"], predicted(c, threshold))
 
 
 def _positive_found(c: Columns, t: Any, p: Any) -> Any:
@@ -213,8 +252,8 @@ negative_predictive_value = _model_rate(
     _rejected_rightly,
     "predicted negatives",
 )
-accuracy = _model_rate("accuracy", "Share of rows predicted right.", _right)
-error_rate = _model_rate("error_rate", "Share of rows predicted wrong.", _wrong)
+accuracy = _model_rate("accuracy", "Share of rows predicted right.", _right, compared=True)
+error_rate = _model_rate("error_rate", "Share of rows predicted wrong.", _wrong, compared=True)
 
 
 @recorded
@@ -224,6 +263,7 @@ def selection_rate(
     score: str | None = None,
     threshold: float | None = None,
     positive: Hashable = None,
+    classes: bool = False,
     weight: str | None = None,
 ) -> Metric:
     """Share of rows the model selects: demographic parity asks for it to be equal. 0.2 is 20%.
@@ -235,6 +275,7 @@ def selection_rate(
         score: The column of scores; a score at or above `threshold` selects.
         threshold: See `score`.
         positive: The label that counts as selected.
+        classes: Whether there may be more than two labels: all but `positive` then count as 0.
         weight: A column of weights.
 
     Returns:
@@ -248,8 +289,10 @@ def selection_rate(
         >>> fl.selection_rate(score="score", threshold=0.5).name
         'selection rate'
     """
-    inputs = _prediction(y_pred, score, threshold, positive)
-    return rate_of("selection rate", inputs, partial(_predicted, threshold=threshold), weight)
+    inputs = prediction(y_pred, score, threshold, positive, classes)
+    return rate_of(
+        "selection rate" + of_class(positive, classes), inputs, partial(predicted, threshold=threshold), weight
+    )
 
 
 @recorded
@@ -260,6 +303,8 @@ def equalized_odds(
     score: str | None = None,
     threshold: float | None = None,
     positive: Hashable = None,
+    classes: bool = False,
+    weight: str | None = None,
 ) -> Metric:
     """True and false positive rate together (the paper's section 5.2): groups are similar when both are equal.
 
@@ -271,6 +316,8 @@ def equalized_odds(
         score: The column of scores; a score at or above `threshold` predicts 1.
         threshold: See `score`.
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+        classes: Whether there may be more than two labels: all but `positive` then count as 0.
+        weight: A column of weights.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -283,22 +330,28 @@ def equalized_odds(
         >>> fl.equalized_odds("outcome", "predicted").parts
         ('true positive rate', 'false positive rate')
     """
+    inputs = truth(y_true, positive, classes) | prediction(y_pred, score, threshold, positive, classes)
+    inputs |= {} if weight is None else {"w": weight_input(weight)}
     return Metric(
-        "equalized odds",
-        _truth(y_true, positive) | _prediction(y_pred, score, threshold, positive),
+        "equalized odds" + of_class(positive, classes),
+        inputs,
         partial(_both_rates, threshold=threshold),
-        of_both_rates,
+        partial(of_both_rates, weighted=weight is not None),
         scale=ANSCOMBE,
-        needs_covariance=False,
+        needs_covariance=weight is not None,
         size_unit=_SIDES,
         parts=("true positive rate", "false positive rate"),
-        min_size=FEW,
+        shaped=None if weight is None else (),
+        min_size=FEW if weight is None else MANY,
     )
 
 
 def _both_rates(c: Columns, threshold: float | None) -> dict[str, Any]:
-    predicted = _predicted(c, threshold)
-    return {"tpr": c.where(c["t"] == 1, predicted), "fpr": c.where(c["t"] == 0, predicted)}
+    selected = predicted(c, threshold)
+    sides = {"tpr": c.where(c["t"] == 1, selected), "fpr": c.where(c["t"] == 0, selected)}
+    if "w" not in c:
+        return sides
+    return {f"{part}_{name}": v for part, rate in sides.items() for name, v in weighted_share(c, rate).items()}
 
 
 # -------------------------------------------------------------------------------------------------------------- scores
@@ -308,7 +361,7 @@ _EITHER_SIDE = 10  # positives and negatives an area needs: with fewer, claims r
 
 
 @recorded
-def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) -> Metric:
+def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0, weight: str | None = None) -> Metric:
     """Area under the curve within each group (Mann–Whitney), with DeLong's standard error.
 
     0.5 is a score that knows nothing, 1 one that puts every positive above every negative of its group. In small groups
@@ -322,6 +375,7 @@ def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) ->
         positive: The label that counts as 1.
         bins: Round scores in [0, 1] down to multiples of 1/bins first: less memory for very many distinct scores, at
             the price of ties. 0 (default) takes scores as they are.
+        weight: A column of weights.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -339,10 +393,18 @@ def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0) ->
     if number("bins", bins, problem, remedy, low=0, whole=True) == 1:
         raise InputError(f"bins={shorten(bins)}", problem, remedy)
     kind = "probability" if bins else "number"
-    inputs = _truth(y_true, positive) | {"s": Input(score, kind, parameter="score")}  # type: ignore[arg-type]
+    inputs = truth(y_true, positive) | {"s": Input(score, kind, parameter="score")}  # type: ignore[arg-type]
     name = f"auc of {score}" + (f" (scores in {bins} bins)" if bins else "")
+    inputs |= {} if weight is None else {"w": weight_input(weight)}
     return Metric(
-        name, inputs, _truth_and_score, of_area, ranking=int(bins), size_unit=_SIDES, shaped=(), min_size=_EITHER_SIDE
+        name,
+        inputs,
+        _truth_and_score,
+        partial(of_area, weighted=weight is not None),
+        ranking=int(bins),
+        size_unit=_SIDES,
+        shaped=(),
+        min_size=_EITHER_SIDE,
     )
 
 
@@ -432,7 +494,7 @@ def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weigh
 
 
 def _scored(y_true: str, score: str, positive: Hashable) -> dict[str, Input]:
-    return _truth(y_true, positive) | {"s": Input(score, "probability", parameter="score")}
+    return truth(y_true, positive) | {"s": Input(score, "probability", parameter="score")}
 
 
 def _logarithmic(c: Columns) -> Any:

@@ -8,13 +8,13 @@ import numpy as np
 
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Measured
-from faultlines.metrics.variances import Cumulants, noise_of_arms, steady, straightened
+from faultlines.metrics.variances import Cumulants, assumed_shape, noise_of_arms, steady, straightened
+from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray
-    from faultlines.rows.request import Moments
 
 _APART = np.array([-1.0, 1.0])  # treatment less control
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
@@ -169,9 +169,10 @@ def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
     return np.asarray(n * mean**2 / (mean**2 + np.nan_to_num(variance) * (n - 1) / n))
 
 
-def _check_arms(arm: _Linear, reason: npt.NDArray[np.object_]) -> None:
-    names = ("control", "treatment") if arm.n.shape[1] == 2 else ("",)
-    for i, name in enumerate(names):
+def _check_arms(
+    arm: _Linear, reason: npt.NDArray[np.object_], names: tuple[str, str] = ("control", "treatment")
+) -> None:
+    for i, name in enumerate(names if arm.n.shape[1] == 2 else ("",)):
         where = f" in {name}" if name else ""
         mark(reason, arm.n[:, i] == 0, f"no rows{where}")
         mark(reason, ~(arm.freedom[:, i] >= 1), f"too few rows{where} for a variance")
@@ -315,9 +316,10 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
     return Measured(theta, se, None, rows, mean, reason, mass=mass)
 
 
-def of_both_rates(m: Moments) -> Measured:
+def of_both_rates(m: Moments, *, weighted: bool = False) -> Measured:
     """Two rates over different rows, of positives and of negatives, which are independent."""
-    parts = [of_rate(m, variable=i) for i in (0, 1)]
+    each = 2 if weighted else 1
+    parts = [of_rate(m.of_variables(range(each * i, each * i + each)), weighted=weighted) for i in (0, 1)]
     reason = reasons(len(m.n))
     for name, part in zip(("positives", "negatives"), parts, strict=True):
         mark(reason, part.n == 0, f"no {name}")
@@ -328,15 +330,16 @@ def of_both_rates(m: Moments) -> Measured:
         parts[0].n + parts[1].n,
         np.stack([part.natural for part in parts], axis=1),
         reason,
-        mass=np.stack([part.n for part in parts], axis=1),
+        mass=np.stack([np.asarray(part.mass) for part in parts], axis=1),
     )
 
 
-def of_area(m: Moments) -> Measured:
+def of_area(m: Moments, *, weighted: bool = False) -> Measured:
     """Area under the curve: n = positives and negatives; mean, cov and shape of their placements.
 
     The area is the mean of the placements of the positives, and of those of the negatives; DeLong's variance is
-    v₁/n₊ + v₂/n₋, as that of a difference of two arms.
+    v₁/n₊ + v₂/n₋, as that of a difference of two arms. With weights, two further variables are the weights of either
+    side, and the variances are those of w(a − A)/w̄.
     """
     with np.errstate(all="ignore"):
         n, area = m.n[:, 0, :2], m.mean[:, 0, 0]
@@ -345,7 +348,83 @@ def of_area(m: Moments) -> Measured:
             mark(reason, n[:, i] < 2, f"fewer than two {name}")
         placements = [Cumulants.of(m, i) for i in (0, 1)]
         shape = Cumulants(*(np.concatenate(parts, axis=1) for parts in zip(*placements, strict=True)))
-        value = np.stack([area, area], axis=1)
-        sides = _steadied(value, shape.variance, n, n - 1, shape, np.zeros(n.shape, dtype=bool))
+        value, variance, effective, mass = np.stack([area, area], axis=1), shape.variance, n, n
+        if weighted:
+            weight = m.mean[:, 0, 2:]
+            effective = _kish(n, weight, np.diagonal(m.cov[:, 0, 2:, 2:], axis1=1, axis2=2))
+            variance = variance * (n - 1) / n * effective / (effective - 1)
+            mass = n * weight
+            mark(reason, np.any(~(weight > 0), axis=1), "empty denominator")
+        sides = _steadied(value, variance, n, effective - 1, shape, np.zeros(n.shape, dtype=bool))
         # A placement goes up where the area does, on either side.
-        return _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)
+        made = _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)
+        return made._replace(mass=mass.sum(axis=1))
+
+
+def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:
+    """Balanced accuracy: the mean of true positive and true negative rate, (1 + TPR − FPR)/2.
+
+    The first half of the variables is of negatives, the second of positives: other rows, so the two rates are the arms
+    of a difference.
+    """
+    each = m.n.shape[2] // 2
+    sides = [m.of_variables(range(i, i + each)) for i in (0, each)]
+    both = Moments(*(np.concatenate(parts, axis=1) for parts in zip(*sides, strict=True) if parts[0] is not None))
+    with np.errstate(all="ignore"):
+        arm = _linear(both, ratio=weighted, weighted=weighted, covariate=False)
+        reason = reasons(len(m.n))
+        _check_arms(arm, reason, ("negatives", "positives"))
+        apart = arm.value[:, 1] - arm.value[:, 0]
+        made = _finish(arm, apart, arm.variance / arm.n, _third(arm) @ _APART, _fourth(arm), reason)
+    compared = None if made.compared is None else (1 + made.compared) / 2
+    balanced = (1 + apart) / 2
+    return made._replace(theta=balanced, se=made.se / 2, natural=balanced, compared=compared)
+
+
+def of_resampled(m: Moments) -> Measured:
+    """A statistic whose variance was seen in draws of rows: steadied as those of means, by how it follows the values.
+
+    Draws do not say what shape the noise has with any precision; how variances follow values over the groups does.
+    """
+    value, variance = m.mean[:, 0, 0], m.cov[:, 0, 0, 0]
+    made = of_population(assumed_shape(m)[0])
+    reason = reasons(value.size)
+    mark(reason, m.n[:, 0, 0] == 0, "no rows")
+    mark(reason, ~np.isfinite(value), "no value")
+    mark(reason, ~np.isfinite(variance), "no value in too many draws of rows")
+    mark(reason, variance == 0, "zero variance")  # such as a median of few distinct values
+    return made._replace(reason=np.where(reason == "", made.reason, reason))
+
+
+def of_atkinson(m: Moments, *, epsilon: float) -> Measured:
+    """Atkinson's index of each arm, 1 − M/x̄ with M the mean of order 1 − ε; with two arms, its difference.
+
+    The variables are u = x^(1−ε), or log x for ε = 1, and x. With R = M/x̄ the terms are R (x/x̄ − u/((1 − ε) ū)), for
+    ε = 1 R (x/x̄ − u) (delta method). To second order R is too large by a share that falls with n; groups of unequal
+    size would differ by it, so it is taken off what is compared.
+    """
+    n = m.n[..., 1]
+    with np.errstate(all="ignore"):
+        u, x = m.mean[..., 0], np.where(m.mean[..., 1] > 0, m.mean[..., 1], np.nan)
+        power = 1 - epsilon
+        of_u = 1 / (power * u) if power else np.ones(u.shape)  # derivative of log M by ū
+        ratio = (u ** (1 / power) if power else np.exp(u)) / x
+        a, b = ratio / x, ratio * of_u
+        cov = m.cov
+        positive = a**2 * cov[..., 1, 1] + b**2 * cov[..., 0, 0]
+        variance = np.maximum(positive - 2 * a * b * cov[..., 0, 1], 0.0)
+        variance = np.where(variance <= 1e-12 * positive, 0.0, variance)
+        made = Cumulants.of(m, 1).less(Cumulants.of(m, 0), cov[..., 0, 1], b / a)
+        shape = Cumulants(a**2 * made.variance, a**3 * made.third, a**4 * made.fourth)
+        second = cov[..., 1, 1] / x**2 - power * of_u**2 * cov[..., 0, 0] - variance / ratio**2
+        straight = 1 - ratio * np.exp(-second / (2 * n))
+        arm = _steadied(straight, variance, n, n - 1, shape, np.isnan(x))
+        reason = reasons(len(n))
+        mark(reason, np.any(m.n[..., 0] < n, axis=1), "values of zero, which need an epsilon below 1")
+        _check_arms(arm, reason)
+        if n.shape[1] == 1:
+            made_of = _finish(arm, straight[:, 0], arm.variance / n, _third(arm)[:, 0], _fourth(arm), reason)
+            return made_of._replace(natural=1 - ratio[:, 0])
+        effect = straight[:, 1] - straight[:, 0]
+        made_of = _finish(arm, effect, arm.variance / n, _third(arm) @ _APART, _fourth(arm), reason)
+        return made_of._replace(natural=ratio[:, 0] - ratio[:, 1], by_arm=1 - ratio)

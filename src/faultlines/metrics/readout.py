@@ -54,7 +54,7 @@ class Readout:
             count: How many there are.
         """
         metric = self.metric
-        if metric.ranking is not None or (metric.centred and not metric.products):
+        if not metric.adds_up:
             return None
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
             return None  # rows that several groups have in common would count several times

@@ -28,17 +28,19 @@ class Entry:
         columns: The columns it needs; for each, the parameters that can name it: a prediction is ``y_pred``, or a
             ``score`` with its threshold.
         options: The parameters it accepts beside these.
+        home: The file its function is in, where that is not the one of its family.
     """
 
     name: str
     family: Family
     columns: tuple[tuple[str, ...], ...]
     options: tuple[str, ...] = ()
+    home: str = ""
 
     @property
     def module(self) -> str:
         """The module that defines its function."""
-        return f"faultlines.metrics.{self.family}"
+        return f"faultlines.metrics.{self.home or self.family}"
 
     @property
     def function(self) -> Callable[..., Metric]:
@@ -59,7 +61,7 @@ class Entry:
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
 _ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap")
-_RATE = ("threshold", "positive", "weight")
+_RATE = ("threshold", "positive", "classes", "weight")
 
 _ENTRIES = (
     Entry("difference", "experiment", _VALUE, _ARMS),
@@ -69,6 +71,7 @@ _ENTRIES = (
     Entry("mean", "population", _VALUE, ("weight",)),
     Entry("rate", "population", _VALUE, ("positive", "weight")),
     Entry("ratio", "population", _RATIO, ("weight",)),
+    Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "inequality"),
     Entry("selection_rate", "model", (_PREDICTION,), _RATE),
     Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
@@ -78,11 +81,14 @@ _ENTRIES = (
     Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), ("threshold", "positive")),
-    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins")),
+    Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
+    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE),
+    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight")),
     Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight")),
     Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight")),
     Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight")),
+    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined"),
     Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
     Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",)),
     Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",)),
@@ -94,3 +100,46 @@ METRICS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in 
 def of_family(family: Family) -> list[str]:
     """The names of the metrics of one family, in the order of the table."""
     return [name for name, entry in METRICS.items() if entry.family == family]
+
+
+# What other libraries and papers call them.
+_ELSEWHERE = {
+    "selection_rate": "demographic_parity statistical_parity positive_rate acceptance_rate ppr pprev",
+    "true_positive_rate": "tpr recall recall_score sensitivity hit_rate equal_opportunity",
+    "false_positive_rate": "fpr fall_out false_alarm_rate",
+    "true_negative_rate": "tnr specificity selectivity",
+    "false_negative_rate": "fnr miss_rate",
+    "precision": "ppv positive_predictive_value precision_score predictive_parity",
+    "negative_predictive_value": "npv",
+    "accuracy": "acc accuracy_score",
+    "balanced_accuracy": "balanced_accuracy_score bacc bal_acc",
+    "f1": "f1_score f_score f_measure dice",
+    "error_rate": "err misclassification_rate zero_one_loss",
+    "equalized_odds": "eod equalised_odds",
+    "auc": "roc_auc auroc roc_auc_score roc",
+    "log_loss": "logloss cross_entropy nll",
+    "brier": "brier_score brier_score_loss",
+    "calibration_gap": "calibration calibration_error ece expected_calibration_error mean_calibration",
+    "mean_error": "me bias",
+    "mean_absolute_error": "mae",
+    "mean_squared_error": "mse",
+    "difference": "diff delta ate absolute_difference mean_difference",
+    "lift": "uplift relative_difference relative_lift percent_change",
+    "ratio_difference": "ratio_diff",
+    "ratio_lift": "ratio_uplift",
+}
+_OWN_NAMES = {other: name for name, others in _ELSEWHERE.items() for other in others.split()}
+
+
+def own_name(name: str) -> str | None:
+    """What a metric is called here, by that or another name it has elsewhere; None where it is not known.
+
+    Fairlearn's and Aequitas' differences, ratios and disparities of a metric are about that metric.
+    """
+    plain = name.strip().lower().replace("-", "_").replace(" ", "_")
+    for ending in ("", "_difference", "_ratio", "_disparity", "_parity", "_group_min", "_group_max"):
+        if plain.endswith(ending):
+            stem = plain.removesuffix(ending)
+            if stem in METRICS or stem in _OWN_NAMES:
+                return _OWN_NAMES.get(stem, stem)
+    return None

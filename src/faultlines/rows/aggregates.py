@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError, shorten, to_numbers
 from faultlines.rows import places
+from faultlines.rows.inputs import some_values
 from faultlines.rows.keys import finite, not_nan
 from faultlines.rows.request import Grouped, Moments
 from faultlines.sources.fetch import fetch, floats
@@ -37,9 +38,8 @@ def from_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
             continue
         dtype = schema[rows.numbers[column]]
         if not dtype.is_numeric():
-            raise InputError(
-                f"{named[column]}={shorten(column)}", "the column is not numeric", "Name a numeric column."
-            )
+            remedy = to_numbers(some_values(rows, rows.numbers[column]), "Name a numeric column.")
+            raise InputError(f"{named[column]}={shorten(column)}", "the column is not numeric", remedy)
         picked.append(finite(rows.numbers[column], dtype).alias(name))
     picked += [expression.alias(name) for name, expression in by.fractions().items()]
     table: dict[str, Column] = fetch(rows.frame.select(*picked))

@@ -15,7 +15,7 @@ from faultlines.rows.read import attribute_names, wanted_columns
 from faultlines.rows.request import Input
 from faultlines.sources.columns import Pick, is_time, picked
 from faultlines.sources.fetch import fetch, floats, plain_list
-from faultlines.sources.frames import Rows, Wanted, check_columns, opened, reported, scan
+from faultlines.sources.frames import Rows, Wanted, check_columns, index_names, opened, reported, scan
 from faultlines.sources.joining import added, joined
 from faultlines.sources.paths import are_paths
 
@@ -69,7 +69,7 @@ def attach(
     wanted += [] if label is None else [Wanted("label", checked_column("label", label))]
     wanted += [] if score is None else [Wanted("score", score, "number")]
     for one in wanted:
-        check_columns({one.parameter: one.column}, present)
+        check_columns({one.parameter: one.column}, present, index_names(frame))
     if checked_column("column", column).casefold() in {name.casefold() for name in present}:
         raise InputError(f"column={shorten(column)}", "is there already", "Choose another name for the new column.")
     keyed = (*by, *([] if label is None else [label]))

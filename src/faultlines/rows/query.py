@@ -16,7 +16,7 @@ import numpy as np
 from faultlines.errors import InputError, shorten
 from faultlines.rows import chance, places
 from faultlines.rows.expressions import formed
-from faultlines.rows.inputs import check, cleaned, source
+from faultlines.rows.inputs import check, check_labels, cleaned, source
 from faultlines.rows.keys import not_nan
 from faultlines.rows.request import Grouped, Moments
 from faultlines.rows.shapes import with_shapes
@@ -126,6 +126,8 @@ class Query:
         import narwhals as nw
 
         schema, rows = self.by.schema, self.rows
+        for request in self.requests:
+            check_labels(rows, request.inputs)
         picked = self.by.expressions()
         if self.variant:
             picked.append(not_nan(rows.keys[self.variant], schema[rows.keys[self.variant]]).alias("arm"))

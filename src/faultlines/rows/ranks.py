@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 _POWERS = (2, 3, 4)
 _SUMMED = ("pos", "neg", "p1", *(f"{side}{power}" for side in "pn" for power in _POWERS))
+_WEIGHTED = (*_SUMMED, "rows_p", "rows_n", "squares_p", "squares_n")
 
 
 def ranked(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[Grouped]:
     """Placements of positives among negatives and the other way round, by group; once for each part of the rows.
 
     The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). The moments have two variables: n are positives
-    and negatives, the first mean is the area, and the variances are those of the placements.
+    and negatives, the first mean is the area, and the variances are those of the placements. With weights, ``w``, they
+    are those of w(a − A)/w̄, and two more variables are the weights themselves.
     """
     frame, checks = prepared(rows, by, request, split)
     if split is None:
@@ -64,12 +66,14 @@ def _placed(
     where = places.placed(by, totals)
     everyone = places.compared(totals, None, len(where.groups))
     gone = places.dropped(floats(totals["rows"]), floats(totals["ok"]), everyone, None)
-    summed = fetch(placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0))
+    weighted = "w" in request.inputs
+    summed = fetch(placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0, weighted=weighted))
     # The groups of both tables in one order: those of the totals, which are all.
     both = {name: _joined(totals[name], summed[name]) for name in by.names}
     groups = places.placed(by, both).groups[len(where.groups) :]
     parts = places.in_part(summed, count)
-    return [Grouped(where.keys, _moments(summed, groups, part, len(where.keys)), gone) for part in parts]
+    moments = _weighted_moments if weighted else _moments
+    return [Grouped(where.keys, moments(summed, groups, part, len(where.keys)), gone) for part in parts]
 
 
 def prepared(
@@ -118,14 +122,20 @@ def check_values(
         check(rows, wanted, wanted.parameter or role, ends, float(floats(totals["ok"]).sum()))
 
 
-def placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int) -> nw.LazyFrame[Any]:
-    """Sums of placements and of their squares by group, from the counts of positives and negatives at each score."""
+def placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted: bool = False) -> nw.LazyFrame[Any]:
+    """Sums of powers of placements by group, from the counts of positives and negatives at each score.
+
+    With weights they are sums of powers of w(a − A), where A is the area.
+    """
     import narwhals as nw
 
     if bins:
         used = used.with_columns((nw.col("s") * bins).floor().cast(nw.Float64).alias("s"))
-    counted = used.group_by(*keyed, "s").agg(nw.col("t").sum().alias("pos"), nw.len().alias("all"))
-    counted = counted.with_columns((nw.col("all").cast(nw.Float64) - nw.col("pos")).alias("neg"))
+    if weighted:
+        counted = used.group_by(*keyed, "s").agg(*_sums_of_weights())
+    else:
+        counted = used.group_by(*keyed, "s").agg(nw.col("t").sum().alias("pos"), nw.len().alias("all"))
+        counted = counted.with_columns((nw.col("all").cast(nw.Float64) - nw.col("pos")).alias("neg"))
     pos, neg = nw.col("pos"), nw.col("neg")
     counted = counted.with_columns(
         pos.cum_sum().over(*keyed, order_by="s").alias("below_pos"),
@@ -139,10 +149,29 @@ def placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int) -> nw.LazyF
         nw.when(nw.col("all_pos") > 0).then(above / nw.col("all_pos")).alias("b"),
     )
     placed = {"p1": pos * nw.col("a")}
+    if weighted:
+        counted = counted.with_columns((pos * nw.col("a")).sum().over(*keyed).alias("all_p1"))
+        counted = counted.with_columns(
+            nw.when(nw.col("all_pos") > 0).then(nw.col("all_p1") / nw.col("all_pos")).alias("area")
+        )
     for side, count, place in (("p", pos, nw.col("a")), ("n", neg, nw.col("b"))):
-        placed |= {f"{side}{power}": count * place**power for power in _POWERS}
+        for power in _POWERS:
+            many, away = (nw.col(f"w{side}{power}"), place - nw.col("area")) if weighted else (count, place)
+            placed[f"{side}{power}"] = many * away**power
     counted = counted.with_columns(*(expression.alias(name) for name, expression in placed.items()))
-    return counted.group_by(*keyed).agg(*(nw.col(name).sum() for name in _SUMMED))
+    return counted.group_by(*keyed).agg(*(nw.col(name).sum() for name in (_WEIGHTED if weighted else _SUMMED)))
+
+
+def _sums_of_weights() -> list[Any]:
+    """Weights of positives and negatives at a score: their number, their sum, and the sums of their powers."""
+    import narwhals as nw
+
+    made: dict[str, Any] = {}
+    for side, total, is_side in (("p", "pos", nw.col("t")), ("n", "neg", 1 - nw.col("t"))):
+        made |= {total: is_side * nw.col("w"), f"rows_{side}": is_side}
+        made |= {f"w{side}{power}": is_side * nw.col("w") ** power for power in _POWERS}
+        made[f"squares_{side}"] = is_side * nw.col("w") ** 2
+    return [expression.sum().alias(name) for name, expression in made.items()]
 
 
 def _joined(first: Column, second: Column) -> Column:
@@ -175,4 +204,23 @@ def _moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) ->
             cov[at, 0, i, i] = spread * count / (count - 1)
             skewness[at, 0, i] = (third - 3 * area * second + 2 * area**3) / spread**1.5
             kurtosis[at, 0, i] = (fourth - 4 * area * third + 6 * area**2 * second - 3 * area**4) / spread**2
+    return Moments(n, mean, cov, skewness, kurtosis)
+
+
+def _weighted_moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) -> Moments:
+    """The same of weighted placements: variances and shapes of w(a − A)/w̄, then mean and variance of w."""
+    at = groups[part]
+    sums = {name: floats(summed[name])[part] for name in _WEIGHTED}
+    n, mean, cov = np.zeros((size, 1, 4)), np.full((size, 1, 4), np.nan), np.full((size, 1, 4, 4), np.nan)
+    skewness, kurtosis = np.full((size, 1, 4), np.nan), np.full((size, 1, 4), np.nan)
+    with np.errstate(all="ignore"):
+        mean[at, 0, 0] = sums["p1"] / sums["pos"]
+        for i, (side, total) in enumerate((("p", sums["pos"]), ("n", sums["neg"]))):
+            count = sums[f"rows_{side}"]
+            weight = total / count
+            second, third, fourth = (sums[f"{side}{power}"] / count / weight**power for power in _POWERS)
+            n[at, 0, i], cov[at, 0, i, i] = count, second * count / (count - 1)
+            skewness[at, 0, i], kurtosis[at, 0, i] = third / second**1.5, fourth / second**2
+            n[at, 0, 2 + i], mean[at, 0, 2 + i] = count, weight
+            cov[at, 0, 2 + i, 2 + i] = (sums[f"squares_{side}"] / count - weight**2) * count / (count - 1)
     return Moments(n, mean, cov, skewness, kurtosis)

@@ -12,6 +12,7 @@ from faultlines.rows.inputs import is_label
 from faultlines.rows.keys import Keys
 from faultlines.rows.query import Query
 from faultlines.rows.ranks import ranked
+from faultlines.rows.resampled import resampled
 from faultlines.sources.frames import Wanted, scan
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def _grouped(rows: Rows, keys: Keys, requests: Sequence[Request], split: Split |
             found[i] = [from_aggregates(rows, keys, request, request.aggregated)]
         elif request.ranking is not None:
             found[i] = ranked(rows, keys, request, split)
+        elif request.resampling is not None:
+            found[i] = [resampled(rows, keys, request, request.resampling)]
         else:
             together.setdefault((request.arms.column if request.arms else None, request.unit), []).append(i)
     for places in together.values():
@@ -119,6 +122,9 @@ def _of_request(request: Request) -> list[Wanted]:
 
 
 def _check_split(split: Split, request: Request) -> None:
+    if request.resampling is not None:
+        problem = "splits rows, which is not done with a statistic that is resampled"
+        raise InputError(f"unit={shorten(split.unit)}", problem, "Leave it out: estimates are split then.")
     if request.aggregated is not None:
         raise InputError(f"unit={shorten(split.unit)}", "needs rows, not aggregates", "Leave it out, or give the rows.")
     if request.unit is not None and split.unit != request.unit:

@@ -14,7 +14,7 @@ from faultlines.checks import flag, text
 from faultlines.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
 
-Kind = Literal["number", "binary", "probability", "weight"]
+Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any"]
 EVERY = "*"  # all variants beside the control
-KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight")
+KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any")
 
 
 class Columns(Protocol):
@@ -104,7 +104,9 @@ class Input:
     Args:
         column: The column.
         kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
-            (in [0, 1]) or ``"weight"`` (not negative).
+            (in [0, 1]), ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts
+            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column) or
+            ``"any"`` (numbers or text).
         positive: The label that counts as 1 in a binary column.
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
@@ -243,6 +245,23 @@ class Aggregated:
         return {field.name: column for field in fields(self) if (column := getattr(self, field.name))}
 
 
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """A statistic of whole columns, and how often rows are drawn anew to see how much it varies.
+
+    Args:
+        statistic: From arrays, one for each input in their order, to a number.
+        weighted: Whether it takes weights of the rows, as ``sample_weight``.
+        draws: How often rows are drawn anew.
+        seed: Of the draws.
+    """
+
+    statistic: Callable[..., Any]
+    weighted: bool
+    draws: int
+    seed: int
+
+
 class Request(Protocol):
     """What is asked of rows; a metric is one."""
 
@@ -273,6 +292,10 @@ class Request(Protocol):
     @property
     def ranking(self) -> int | None:
         """For placements by score instead of moments: the number of score bins, 0 for none."""
+
+    @property
+    def resampling(self) -> Resampling | None:
+        """For a statistic of whole columns instead of moments."""
 
     @property
     def aggregated(self) -> Aggregated | None:

@@ -63,7 +63,7 @@ def _about_observed(s: Summary) -> str:
     if not observed_headers(s):
         return ""
     how = "all their rows together, as a dashboard shows it"
-    if s.readout is None or s.readout.metric.ranking is not None:
+    if s.readout is None or not s.readout.metric.adds_up:
         how = "its groups, weighted by their sizes"
     told = f"Observed: the effect on the people of a cluster, that of {how}"
     if s.rejected and not s.guarantee.intervals_hold:

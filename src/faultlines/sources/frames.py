@@ -57,18 +57,26 @@ class Rows:
     times: frozenset[str]
 
 
-def check_columns(wanted: Mapping[str, str], present: Sequence[str]) -> None:
-    """Refuse a column that is not there, or is there twice."""
+def index_names(frame: nw.LazyFrame[Any] | nw.DataFrame[Any]) -> Sequence[object]:
+    """What the levels of the index are called, in a frame that has one."""
+    return getattr(getattr(frame.to_native(), "index", None), "names", ()) if frame.implementation.is_pandas() else ()
+
+
+def check_columns(wanted: Mapping[str, str], present: Sequence[str], index: Sequence[object] = ()) -> None:
+    """Refuse a column that is not there, or is there twice; `index` names what is beside the columns."""
     for parameter, column in wanted.items():
+        if column not in present and column in index:
+            remedy = "Make it a column: frame.reset_index()."
+            raise InputError(f"{parameter}={shorten(column)}", "is in the index of the frame, not a column", remedy)
         if column not in present:
             raise InputError(f"{parameter}={shorten(column)}", "no such column", did_you_mean(column, present))
         if sum(name == column for name in present) > 1:
             raise InputError(f"{parameter}={shorten(column)}", "two columns have this name", "Rename one of them.")
 
 
-def _check_wanted(wanted: Sequence[Wanted], present: Sequence[str]) -> None:
+def _check_wanted(wanted: Sequence[Wanted], present: Sequence[str], index: Sequence[object] = ()) -> None:
     for one in wanted:
-        check_columns({one.parameter: one.column}, present)
+        check_columns({one.parameter: one.column}, present, index)
 
 
 def opened(data: object, parameter: str = "data") -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
@@ -139,7 +147,7 @@ def _frame(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], wanted: Sequence[Wanted
     import narwhals as nw
 
     schema = frame.collect_schema()
-    _check_wanted(wanted, schema.names())
+    _check_wanted(wanted, schema.names(), index_names(frame))
     if isinstance(frame, nw.LazyFrame):
         yield _typed(frame, wanted)
     elif frame.implementation.is_polars():

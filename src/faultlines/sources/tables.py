@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines.checks import column as checked_column
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError, shorten, to_numbers
 from faultlines.sources import duck
 from faultlines.sources.columns import Pick, is_time, picked, time_name
 from faultlines.sources.csvs import csv_error, csv_query, readable
 from faultlines.sources.dialect import not_numeric
 from faultlines.sources.dialect import number as number_of
-from faultlines.sources.frames import check_columns, opened, reported, unreadable
+from faultlines.sources.frames import check_columns, index_names, opened, reported, unreadable
 from faultlines.sources.parquet import parquet_rows
 from faultlines.sources.paths import checked, is_parquet, shown
 
@@ -149,7 +149,7 @@ def _of_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str])
     frame = opened(data, "frame")
     wanted = {**keys, **numbers}
     try:
-        check_columns(wanted, frame.collect_schema().names())
+        check_columns(wanted, frame.collect_schema().names(), index_names(frame))
     except NarwhalsError as error:
         raise InputError(
             f"frame={type(data).__name__}",
@@ -162,7 +162,8 @@ def _of_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str])
         series = collected.get_column(column)
         if not series.dtype.is_numeric():
             kind = f"the column is not numeric ({series.dtype})"
-            raise InputError(f"{parameter}={shorten(column)}", kind, "Make it numeric.")
+            remedy = to_numbers(series.drop_nulls().head(1).to_list(), "Make it numeric.")
+            raise InputError(f"{parameter}={shorten(column)}", kind, remedy)
         arrays[parameter] = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
     return Table([_values(collected.get_column(column)) for column in keys.values()], arrays)
 

@@ -1,0 +1,185 @@
+"""Metrics of models that several sums make together: F1, balanced accuracy, the slope of calibration."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from faultlines.estimates.scales import PERCENT
+from faultlines.metrics.base import Metric, recorded
+from faultlines.metrics.forms import ENOUGH, MANY, weight_input
+from faultlines.metrics.model import of_class, predicted, prediction, truth
+from faultlines.metrics.moments import of_balanced, of_population
+from faultlines.rows.request import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from faultlines.rows.request import Columns
+
+__all__ = ["balanced_accuracy", "calibration_slope", "f1"]
+
+
+@recorded
+def f1(
+    y_true: str,
+    y_pred: str | None = None,
+    *,
+    score: str | None = None,
+    threshold: float | None = None,
+    positive: Hashable = None,
+    classes: bool = False,
+    weight: str | None = None,
+) -> Metric:
+    """F1 score: harmonic mean of precision and recall, 2 TP/(2 TP + FP + FN), by the delta method.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        y_pred: The column of predicted outcomes, coded likewise; or give `score` and `threshold`.
+        score: The column of scores; a score at or above `threshold` predicts 1.
+        threshold: See `score`.
+        positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+        classes: Whether there may be more than two labels: all but `positive` then count as 0.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or predictions are given twice or not at all.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.f1("outcome", score="score", threshold=0.5).name
+        'F1'
+    """
+    return Metric(
+        "F1" + of_class(positive, classes),
+        _inputs(y_true, y_pred, score, threshold, positive, classes, weight),
+        partial(_found_and_wanted, threshold=threshold),
+        partial(of_population, ratio=True, weighted=weight is not None),
+        size_unit="positives or predicted positives",
+        shaped=(0, 1),
+        min_size=MANY if weight is None else ENOUGH,
+    )
+
+
+def _inputs(
+    y_true: str,
+    y_pred: str | None,
+    score: str | None,
+    threshold: float | None,
+    positive: Hashable,
+    classes: bool,
+    weight: str | None,
+) -> dict[str, Input]:
+    inputs = truth(y_true, positive, classes) | prediction(y_pred, score, threshold, positive, classes)
+    return inputs | ({} if weight is None else {"w": weight_input(weight)})
+
+
+def _found_and_wanted(c: Columns, threshold: float | None) -> dict[str, Any]:
+    """Numerator and denominator of F1, which rows that are neither positive nor predicted so have no part in."""
+    t, p = c["t"], predicted(c, threshold)
+    found, wanted = c.where(t + p > 0, 2 * t * p), c.where(t + p > 0, t + p)
+    if "w" not in c:
+        return {"x": found, "y": wanted}
+    return {"wx": c["w"] * found, "wy": c["w"] * wanted, "w": c["w"] + 0 * found}
+
+
+@recorded
+def balanced_accuracy(
+    y_true: str,
+    y_pred: str | None = None,
+    *,
+    score: str | None = None,
+    threshold: float | None = None,
+    positive: Hashable = None,
+    classes: bool = False,
+    weight: str | None = None,
+) -> Metric:
+    """Balanced accuracy: mean of true positive and true negative rate, whatever the share of positives.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        y_pred: The column of predicted outcomes, coded likewise; or give `score` and `threshold`.
+        score: The column of scores; a score at or above `threshold` predicts 1.
+        threshold: See `score`.
+        positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
+        classes: Whether there may be more than two labels: all but `positive` then count as 0.
+        weight: A column of weights.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column, or predictions are given twice or not at all.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.balanced_accuracy("outcome", "predicted").name
+        'balanced accuracy'
+    """
+    each = 1 if weight is None else 3
+    return Metric(
+        "balanced accuracy" + of_class(positive, classes),
+        _inputs(y_true, y_pred, score, threshold, positive, classes, weight),
+        partial(_of_both_sides, threshold=threshold),
+        partial(of_balanced, weighted=weight is not None),
+        scale=PERCENT,
+        size_unit="positives or negatives",
+        pairs=tuple((i + k, j + k) for k in (0, each) for i in range(each) for j in range(i + 1, each)),
+        shaped=(0, 1) if weight is None else (0, 1, 3, 4),
+    )
+
+
+def _of_both_sides(c: Columns, threshold: float | None) -> dict[str, Any]:
+    """Predictions of negatives, then of positives; with weights w p, w and w for each, as weighted ratios have them."""
+    p, made = predicted(c, threshold), dict[str, Any]()
+    for side in (0, 1):
+        selected = c.where(c["t"] == side, p)
+        if "w" in c:
+            weight = c["w"] + 0 * selected
+            made |= {f"wx{side}": c["w"] * selected, f"wy{side}": weight, f"w{side}": weight}
+        else:
+            made[f"x{side}"] = selected
+    return made
+
+
+@recorded
+def calibration_slope(y_true: str, score: str, *, positive: Hashable = None) -> Metric:
+    """Slope of outcomes on predicted probabilities: 1 where these are calibrated, below 1 where they are too extreme.
+
+    It is Cov(score, outcome)/Var(score) within each group. If E[outcome | score] = score it is 1 in every group,
+    however their scores are distributed. Its standard error is that of White, which holds whatever the variances of
+    the outcomes are.
+
+    Args:
+        y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
+        score: The column of predicted probabilities.
+        positive: The label that counts as 1.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`.
+
+    Raises:
+        InputError: If something is not the name of a column.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.calibration_slope("outcome", "score").name
+        'calibration slope of score'
+    """
+    return Metric(
+        f"calibration slope of {score}",
+        truth(y_true, positive) | {"s": Input(score, "probability", parameter="score")},
+        _deviations,
+        partial(of_population, ratio=True),
+        centred={"mean_s": "s", "mean_t": "t"},
+        shaped=(0, 1),
+        min_size=ENOUGH,
+    )
+
+
+def _deviations(c: Columns) -> dict[str, Any]:
+    away = c["s"] - c["mean_s"]
+    return {"x": away * (c["t"] - c["mean_t"]), "y": away * away}

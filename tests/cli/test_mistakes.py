@@ -1,0 +1,46 @@
+"""What newcomers get wrong first on the command line, and whether the answer says what to do."""
+
+# ruff: noqa: E501 - a table of mistakes reads better in long rows
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.running import is_one_line
+from tests.test_mistakes import PERCENT, ROWS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.running import Warm
+
+MODEL = ("model", "rows.csv", "--by", "g", "--y-true", "t")
+EXPERIMENT = ("experiment", "rows.csv", "--by", "g", "--control", "A")
+ON_THE_LINE: dict[str, tuple[tuple[str, ...], str]] = {
+    "probabilities": ((*MODEL, "--metric", "accuracy", "--y-pred", "s"), "threshold=0.5"),
+    "per cent signs": (("experiment", "percent.csv", *EXPERIMENT[2:], "--variant", "arm", "--metric", "difference:x"), "without %"),
+    "no variant": ((*EXPERIMENT, "--metric", "lift:x"), "--variant"),
+    "false discovery rate": ((*MODEL, "--metric", "fpr", "--guarantee", "fdr"), "false_positive_rate"),
+    "guarantee": ((*MODEL, "--metric", "accuracy", "--y-pred", "t", "--guarantee", "fdr"), "Leave it out"),
+    "lifts": ((*EXPERIMENT, "--variant", "arm", "--metric", "lift:z"), "Measure the difference instead"),
+    "metric of Python": ((*MODEL, "--metric", "atkinson"), "In Python: fl.atkinson"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("mistakes")
+    ROWS.to_csv(made / "rows.csv", index=False)
+    PERCENT.to_csv(made / "percent.csv", index=False)
+    return made
+
+
+@pytest.mark.parametrize("name", ON_THE_LINE)
+def test_the_answer_is_a_line_that_says_what_to_do(name: str, folder: Path, warm: Warm) -> None:
+    words, expected = ON_THE_LINE[name]
+    done = warm(*words, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert expected in done.stderr
+    assert is_one_line(done.stderr)

@@ -1,0 +1,169 @@
+"""F1, balanced accuracy, calibration slope, areas and odds with weights, several classes: against references."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from sklearn import metrics as sk
+
+import faultlines as fl
+from tests.metrics.test_metrics import rows
+from tests.single import own_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    Value = Callable[[pd.DataFrame], float]
+
+ROWS = rows()
+CLASSES = ROWS.assign(
+    colour=np.random.default_rng(1).choice(["red", "green", "blue"], len(ROWS)),
+    guess=lambda d: np.where(ROWS.pred == ROWS.truth, d.colour, "red"),
+)
+
+
+def f1(d: pd.DataFrame, w: Any = 1.0) -> float:
+    return float(2 * np.sum(w * d.truth * d.pred) / np.sum(w * (d.truth + d.pred)))
+
+
+def balanced(d: pd.DataFrame, w: Any = 1.0) -> float:
+    w = w + 0 * d.truth
+    return float(
+        (
+            np.average(d.pred[d.truth == 1], weights=w[d.truth == 1])
+            + 1
+            - np.average(d.pred[d.truth == 0], weights=w[d.truth == 0])
+        )
+        / 2
+    )
+
+
+def slope(d: pd.DataFrame) -> float:
+    return float(np.cov(d.score, d.truth)[0, 1] / np.var(d.score, ddof=1))
+
+
+def area(d: pd.DataFrame) -> float:
+    return float(sk.roc_auc_score(d.truth, d.score, sample_weight=d.w))
+
+
+CASES: list[tuple[fl.Metric, Value]] = [
+    (fl.f1("truth", "pred"), f1),
+    (fl.f1("truth", "pred", weight="w"), lambda d: f1(d, d.w)),
+    (fl.balanced_accuracy("truth", "pred"), balanced),
+    (fl.balanced_accuracy("truth", score="score", threshold=0.5, weight="w"), lambda d: balanced(at_half(d), d.w)),
+    (fl.calibration_slope("truth", "score"), slope),
+    (fl.auc("truth", "score", weight="w"), area),
+]
+
+
+def at_half(d: pd.DataFrame) -> pd.DataFrame:
+    return d.assign(pred=(d.score >= 0.5).astype(int))
+
+
+@pytest.mark.parametrize(("metric", "value"), CASES, ids=[f"{metric.name} {i}" for i, (metric, _) in enumerate(CASES)])
+def test_values_and_standard_errors(metric: fl.Metric, value: Value) -> None:
+    found = fl.measure(ROWS, "g", metric).estimates
+    parts = [part for _, part in ROWS.groupby("g")]
+    np.testing.assert_allclose(found.natural, [value(part) for part in parts], rtol=1e-9)
+    rng, part = np.random.default_rng(0), parts[0]
+    draws = [value(part.iloc[rng.integers(0, len(part), len(part))]) for _ in range(250)]
+    assert own_errors(ROWS, metric).se[0] == pytest.approx(np.std(draws), rel=0.18)
+
+
+def test_values_are_scikit_learns() -> None:
+    for i, (_, d) in enumerate(ROWS.groupby("g")):
+        options: dict[str, Any] = {"sample_weight": d.w}
+        for ours, theirs in (
+            (fl.f1("truth", "pred"), sk.f1_score(d.truth, d.pred)),
+            (fl.f1("truth", "pred", weight="w"), sk.f1_score(d.truth, d.pred, **options)),
+            (fl.balanced_accuracy("truth", "pred"), sk.balanced_accuracy_score(d.truth, d.pred)),
+            (fl.balanced_accuracy("truth", "pred", weight="w"), sk.balanced_accuracy_score(d.truth, d.pred, **options)),
+        ):
+            assert fl.measure(ROWS, "g", ours).estimates.natural[i] == pytest.approx(theirs, rel=1e-12)
+        odds = fl.measure(ROWS, "g", fl.equalized_odds("truth", "pred", weight="w")).estimates
+        tpr = sk.recall_score(d.truth, d.pred, **options)
+        fpr = 1 - sk.recall_score(d.truth, d.pred, pos_label=0, **options)
+        np.testing.assert_allclose(odds.natural[i], [tpr, fpr], rtol=1e-12)
+
+
+def test_the_slope_has_whites_standard_error() -> None:
+    """That of a regression with variances of any kind (HC0), from statsmodels."""
+    metric = fl.calibration_slope("truth", "score")
+    own, found = own_errors(ROWS, metric), fl.measure(ROWS, "g", metric).estimates
+    for i, (_, d) in enumerate(ROWS.groupby("g")):
+        fitted = sm.OLS(d.truth.to_numpy(float), sm.add_constant(d.score.to_numpy())).fit(cov_type="HC0")
+        assert found.theta[i] == pytest.approx(fitted.params[1], rel=1e-9)
+        assert own.se[i] == pytest.approx(fitted.bse[1], rel=1e-3)  # n − 1 instead of n
+
+
+def test_weights_of_one_change_nothing() -> None:
+    one = ROWS.assign(w=1.0)
+    for make in (fl.auc, fl.equalized_odds, fl.f1, fl.balanced_accuracy):
+        column = "score" if make is fl.auc else "pred"
+        made = make("truth", column), make("truth", column, weight="w")
+        plain, weighted = (fl.measure(one, "g", metric).estimates for metric in made)
+        np.testing.assert_allclose(weighted.theta, plain.theta, rtol=1e-5)
+        np.testing.assert_allclose(weighted.se, plain.se, rtol=1e-3)
+
+
+def test_a_row_that_weighs_two_is_two_rows_to_the_value_but_not_to_the_error() -> None:
+    doubled = ROWS.loc[ROWS.index.repeat(np.where(ROWS.pred == 1, 2, 1))]
+    heavy = ROWS.assign(w=np.where(ROWS.pred == 1, 2.0, 1.0))
+    for make in (fl.auc, fl.f1, fl.balanced_accuracy):
+        column = "score" if make is fl.auc else "pred"
+        found = fl.measure(heavy, "g", make("truth", column, weight="w")).estimates
+        twice = fl.measure(doubled, "g", make("truth", column)).estimates
+        np.testing.assert_allclose(found.natural, twice.natural, rtol=1e-9)
+        assert np.all(found.se > 1.02 * twice.se)
+
+
+def test_balanced_accuracy_is_the_area_of_the_prediction() -> None:
+    """A curve of one point: value and DeLong's variance are the same."""
+    balanced_, area_ = (own_errors(ROWS, m) for m in (fl.balanced_accuracy("truth", "pred"), fl.auc("truth", "pred")))
+    np.testing.assert_allclose(balanced_.se, area_.se, rtol=1e-9)
+
+
+def test_several_classes() -> None:
+    found = fl.measure(CLASSES, "g", fl.accuracy("colour", "guess", classes=True)).estimates
+    expected = [sk.accuracy_score(d.colour, d.guess) for _, d in CLASSES.groupby("g")]
+    np.testing.assert_allclose(found.natural, expected, rtol=1e-12)
+    wrong = fl.measure(CLASSES, "g", fl.error_rate("colour", "guess", classes=True)).estimates
+    np.testing.assert_allclose(wrong.natural, 1 - np.array(expected), rtol=1e-12)
+    for name, theirs in (
+        ("true_positive_rate", sk.recall_score),
+        ("precision", sk.precision_score),
+        ("f1", sk.f1_score),
+    ):
+        metric = getattr(fl, name)("colour", "guess", positive="red", classes=True)
+        assert metric.name.endswith(" of red")
+        found = fl.measure(CLASSES, "g", metric).estimates
+        each = [theirs(d.colour == "red", d.guess == "red") for _, d in CLASSES.groupby("g")]
+        np.testing.assert_allclose(found.natural, each, rtol=1e-12)
+
+
+def test_labels_that_cannot_be_meant_are_refused() -> None:
+    for metric, words in (
+        (fl.f1("colour", "guess", positive="red"), "more than two.*classes=True"),
+        (fl.f1("colour", "guess", positive="pink", classes=True), "positive='pink': no row of 'colour' has it"),
+        (fl.accuracy("truth", "score", classes=True), "name the column as score, with a threshold"),
+        (fl.accuracy("score", "truth", classes=True), "y_true='score': holds .*, which is no class"),
+        (fl.accuracy("colour", "truth", classes=True), "hold String and Int64, which never agree"),
+        (fl.rate("colour", positive="red"), "more than two values: 'red', 'blue', 'green'. Give a column of two.$"),
+    ):
+        with pytest.raises(fl.InputError, match=words):
+            fl.measure(CLASSES, "g", metric)
+    text = CLASSES.assign(guess=CLASSES.score.astype(str), truth=CLASSES.truth.astype(str))
+    with pytest.raises(fl.InputError, match="with a threshold"):
+        fl.measure(text, "g", fl.accuracy("truth", "guess", classes=True))
+
+
+def test_groups_without_one_side_say_so() -> None:
+    data = ROWS.assign(g=np.where(ROWS.truth == 1, 0, ROWS.g))
+    data.loc[data.index[:2000], "g"] = 9
+    found = fl.measure(data, "g", fl.balanced_accuracy("truth", "pred"))
+    assert {left.reason for left in found.excluded} == {"no rows in positives"}

@@ -1,0 +1,120 @@
+"""Any statistic of columns, by a bootstrap: the right standard error, the same draws wherever rows come from."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import f1_score
+
+import faultlines as fl
+from tests.engines import in_engine, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RNG = np.random.default_rng(0)
+ROWS = pd.DataFrame({"g": RNG.choice(list("abc"), 3000), "x": RNG.exponential(1, 3000), "t": RNG.integers(0, 2, 3000)})
+ROWS["p"] = np.where(RNG.random(3000) < 0.8, ROWS.t, 1 - ROWS.t)
+
+
+def mean(x: Any) -> float:
+    return float(np.mean(x))
+
+
+def test_the_standard_error_of_a_mean_is_the_usual_one() -> None:
+    found = fl.measure(ROWS, "g", fl.bootstrapped(mean, "x", draws=1000)).estimates
+    of_group = ROWS.groupby("g")["x"]
+    np.testing.assert_allclose(found.theta, of_group.mean(), rtol=1e-12)
+    np.testing.assert_allclose(found.se, of_group.sem(), rtol=0.1)
+    assert found.measure == "mean of x"
+    assert found.n is not None
+    np.testing.assert_array_equal(found.n, of_group.count())
+
+
+def test_weights_and_repeated_rows_are_the_same() -> None:
+    def repeated(t: Any, p: Any) -> float:
+        return float(f1_score(t, p))
+
+    few = ROWS[:300]
+    by_weight, by_rows = (
+        fl.measure(few, "g", fl.bootstrapped(f, "t", "p", draws=60)).estimates for f in (f1_score, repeated)
+    )
+    np.testing.assert_allclose(by_weight.theta, by_rows.theta, rtol=1e-12)
+    np.testing.assert_allclose(by_weight.se, by_rows.se, rtol=1e-9)
+    sums = fl.measure(few, "g", fl.f1("t", "p")).estimates
+    np.testing.assert_allclose(by_rows.natural, sums.natural, rtol=1e-12)
+    np.testing.assert_allclose(by_rows.se, sums.se, rtol=0.35)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ["pandas", "polars", "polars lazy", "pyarrow", "duckdb", "ibis", "parquet", "csv"])
+def test_the_same_draws_on_every_engine(engine: str, tmp_path: Path) -> None:
+    metric = fl.bootstrapped(np.median, "noisy", draws=50)
+    expected = fl.measure(rows(), ["country", "device"], metric)
+    shuffled = rows().take(np.random.default_rng(1).permutation(rows().num_rows))
+    found = fl.measure(in_engine(shuffled, engine, tmp_path, None), ["country", "device"], metric)
+    np.testing.assert_allclose(found.estimates.theta, expected.estimates.theta, rtol=1e-12)
+    np.testing.assert_allclose(found.estimates.se, expected.estimates.se, rtol=1e-12)
+    assert found.dropped == expected.dropped
+    assert found.dropped["rows with a missing value"] > 0
+
+
+def test_a_group_has_draws_of_its_own() -> None:
+    metric = fl.bootstrapped(np.median, "x", draws=50)
+    everyone, some = fl.measure(ROWS, "g", metric).estimates, fl.measure(ROWS[ROWS.g != "a"], "g", metric).estimates
+    other = fl.measure(ROWS, "g", fl.bootstrapped(np.median, "x", draws=50, seed=1)).estimates
+    assert everyone.theta[1:].tolist() == some.theta.tolist()
+    assert fl.measure(ROWS, "g", pickle.loads(pickle.dumps(metric))).estimates.se.tolist() == everyone.se.tolist()
+    assert other.theta.tolist() == everyone.theta.tolist()
+    assert other.se.tolist() != everyone.se.tolist()
+
+
+def test_text_is_given_as_text() -> None:
+    def share_of_yes(answers: Any) -> float:
+        return float(np.mean(answers == "yes"))
+
+    data = ROWS.assign(answer=np.where(ROWS.t == 1, "yes", "no"))
+    found = fl.measure(data, "g", fl.bootstrapped(share_of_yes, "answer", draws=50)).estimates
+    np.testing.assert_allclose(found.theta, ROWS.groupby("g")["t"].mean())
+
+
+def test_statistics_that_fail() -> None:
+    def picky(x: Any) -> float:
+        if x.max() > 4:
+            raise ValueError("too large for me")
+        return float(x.mean())
+
+    small = ROWS.assign(x=np.where(ROWS.g == "a", ROWS.x, np.minimum(ROWS.x, 3)))
+    found = fl.measure(small, "g", fl.bootstrapped(picky, "x", draws=30))
+    assert [(left.label, left.reason) for left in found.excluded] == [("a", "no value")]
+    with pytest.raises(fl.InputError, match=r"statistic 'picky of x': has a value in no group \(too large for me\)"):
+        fl.measure(ROWS, "g", fl.bootstrapped(picky, "x", draws=30))
+    with pytest.raises(fl.InputError, match="zero variance"):
+        fl.measure(ROWS, "g", fl.bootstrapped(lambda x: 1.0, "x", draws=30, name="one"))
+
+
+def test_what_is_refused() -> None:
+    metric = fl.bootstrapped(np.median, "x", draws=30)
+    for call, words in (
+        (lambda: fl.bootstrapped("median", "x"), "statistic='median': is not a function"),  # type: ignore[arg-type]
+        (lambda: fl.bootstrapped(np.median), "columns: none is named"),
+        (lambda: fl.bootstrapped(np.median, "x", draws=5), "draws=5: must be a whole number from 20 on"),
+        (lambda: fl.bootstrapped(np.median, 5), "columns=5: is not the name of a column"),  # type: ignore[arg-type]
+        (lambda: fl.measure(ROWS, "g", fl.bootstrapped(np.median, "y")), "columns='y': no such column"),
+        (lambda: fl.joint(metric, fl.mean("x")), "cannot be joined: it is resampled"),
+        (lambda: fl.self_check(ROWS, "g", metric), "is not repeated for every shuffle"),
+        (lambda: fl.cluster(ROWS, "g", metric, guarantee=fl.Holdout(unit="t")), "splits rows, which is not done"),
+    ):
+        with pytest.raises(fl.InputError, match=words):
+            call()
+
+
+def test_it_can_be_clustered() -> None:
+    apart = ROWS.assign(x=np.random.default_rng(5).exponential(1, 3000) + 3 * (ROWS.g == "b"))
+    found = fl.cluster(apart, "g", fl.bootstrapped(np.median, "x", draws=50, name="median"))
+    assert [cluster.members for cluster in found.clusters] == [("a", "c"), ("b",)]
+    assert "The median is" in str(found)

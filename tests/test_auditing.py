@@ -1,0 +1,251 @@
+"""An audit from arrays: the same as clustering by hand and correcting, for every kind of array there is."""
+
+# ruff: noqa: E501 - tables of names and of bad inputs read better in long rows
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from fairlearn.metrics import MetricFrame, selection_rate
+from sklearn.metrics import accuracy_score, matthews_corrcoef, recall_score
+
+import faultlines as fl
+from faultlines.metrics.table import METRICS, own_name
+
+RNG = np.random.default_rng(0)
+SIZE = 4000
+PEOPLE = pd.DataFrame({"sex": RNG.choice(["f", "m"], SIZE), "race": RNG.choice(list("ABC"), SIZE)})
+TRUTH = pd.Series((RNG.random(SIZE) < 0.4).astype(int), name="hired")
+SCORE = pd.Series(np.clip(0.3 + 0.3 * TRUTH + 0.2 * RNG.standard_normal(SIZE) + 0.15 * (PEOPLE.race == "C"), 0, 1))
+PREDICTED = (SCORE >= 0.5).astype(int)
+PLACE = RNG.choice(["north", "south"], SIZE)
+RATES = ["selection_rate", "fpr"]
+
+
+def audit(truth: Any = TRUTH, predicted: Any = PREDICTED, **options: Any) -> fl.Audit:
+    options = {"sensitive_features": PEOPLE, "metrics": RATES} | options
+    return fl.audit(truth, predicted, **options)
+
+
+def figures(found: fl.Audit) -> dict[str, list[float]]:
+    return {
+        name: [found[name].pvalue_adj, found[name].n_clusters, *found[name].estimates.theta.ravel()] for name in found
+    }
+
+
+def test_it_is_holm_over_marginals_and_intersections() -> None:
+    found = audit(metrics=["selection_rate", "recall", "fpr", "equalized_odds"])
+    rows = PEOPLE.assign(y=TRUTH, p=PREDICTED)
+    metrics = [
+        fl.selection_rate("p"),
+        fl.true_positive_rate("y", "p"),
+        fl.false_positive_rate("y", "p"),
+        fl.equalized_odds("y", "p"),
+    ]
+    by = [["sex"], ["race"], ["sex", "race"]]
+    expected = fl.holm([fl.cluster(rows, columns, metric) for columns in by for metric in metrics], 0.05)
+    assert len(found) == 12
+    for name, one in zip(found, expected, strict=True):
+        assert found[name].pvalue_adj == pytest.approx(one.pvalue_adj, rel=1e-9)
+        assert [c.members for c in found[name].clusters] == [c.members for c in one.clusters]
+    assert list(found)[:2] == ["selection rate by sex", "true positive rate by sex"]
+    assert list(found)[-1] == "equalized odds by sex × race"
+    assert set(found.rejected) == {name for name in found if found[name].rejected}
+    assert found.rejected[0] == min(found, key=lambda name: found[name].log_pvalue)
+    assert list(audit(intersections=False))[-1] == "false positive rate by race"
+
+
+@pytest.mark.parametrize("kind", ["list", "numpy", "polars", "pyarrow", "nullable", "dict"])
+def test_every_kind_of_array_gives_the_same(kind: str) -> None:
+    expected = figures(audit())
+    made: dict[str, Any] = {
+        "list": lambda: (TRUTH.tolist(), PREDICTED.tolist(), {name: PEOPLE[name].tolist() for name in PEOPLE}),
+        "numpy": lambda: (
+            TRUTH.to_numpy(),
+            PREDICTED.to_numpy() > 0,
+            {name: PEOPLE[name].to_numpy() for name in PEOPLE},
+        ),
+        "polars": lambda: (pl.Series(TRUTH), pl.Series(PREDICTED), pl.from_pandas(PEOPLE)),
+        "pyarrow": lambda: (pa.chunked_array([TRUTH]), pa.chunked_array([PREDICTED]), pa.Table.from_pandas(PEOPLE)),
+        "nullable": lambda: (TRUTH.astype("Int64"), PREDICTED.astype("boolean"), PEOPLE.astype("category")),
+        "dict": lambda: (TRUTH, PREDICTED, {"sex": PEOPLE.sex, "race": pl.Series(PEOPLE.race)}),
+    }
+    truth, predicted, features = made[kind]()
+    found = figures(audit(truth, predicted, sensitive_features=features))
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-9)
+
+
+def test_arrays_of_features_are_named_as_in_fairlearn() -> None:
+    found = audit(sensitive_features=PEOPLE.to_numpy(), metrics="selection_rate")
+    assert list(found)[-1] == "selection rate by sensitive_feature_0 × sensitive_feature_1"
+    assert list(audit(sensitive_features=PEOPLE.race.to_numpy(), metrics="fpr")) == [
+        "false positive rate by sensitive_feature"
+    ]
+
+
+def test_an_index_says_which_rows_belong_together() -> None:
+    order = np.random.default_rng(1).permutation(SIZE)
+    assert figures(audit(TRUTH, PREDICTED.iloc[order], sensitive_features=PEOPLE.iloc[order])) == figures(audit())
+    with pytest.raises(fl.InputError, match=r"y_pred: has another index than y_true.*reset_index\(drop=True\)"):
+        audit(TRUTH, PREDICTED.set_axis(np.arange(SIZE) + 1))
+    twice = np.zeros(SIZE)
+    with pytest.raises(fl.InputError, match="sensitive_features: has another index"):
+        audit(TRUTH.set_axis(twice), PREDICTED.set_axis(twice))
+    equal = audit(TRUTH.set_axis(twice), PREDICTED.set_axis(twice), sensitive_features=PEOPLE.set_axis(twice))
+    assert figures(equal) == figures(audit())
+
+
+def test_groups_are_those_of_fairlearn() -> None:
+    frame = MetricFrame(
+        metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score},
+        y_true=TRUTH, y_pred=PREDICTED, sensitive_features=PEOPLE,
+    )  # fmt: skip
+    found = audit(metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score})
+    for name in ("rec", "sel", "acc"):
+        result = found[f"{name} by sex × race"]
+        theirs = [frame.by_group.loc[label, name] for label in result.estimates.labels]
+        np.testing.assert_allclose(result.estimates.natural, theirs)
+
+
+def test_scores_weights_and_functions() -> None:
+    weight = np.random.default_rng(2).uniform(0.5, 2, SIZE)
+    found = audit(TRUTH, None, score=SCORE, threshold=0.5, sample_weight=weight, metrics=["ppr", "f1", "auc", "brier"])
+    rows = PEOPLE.assign(y=TRUTH, s=SCORE, w=weight)
+    for name, metric in (
+        ("selection rate", fl.selection_rate(score="s", threshold=0.5, weight="w")),
+        ("F1", fl.f1("y", score="s", threshold=0.5, weight="w")),
+        ("auc", fl.auc("y", "s", weight="w")),
+        ("Brier score", fl.brier("y", "s", weight="w")),
+    ):
+        expected = fl.measure(rows, "race", metric).estimates
+        np.testing.assert_allclose(found[f"{name} by race"].estimates.theta, expected.theta)
+    assert [one.metric for one in fl.audit(TRUTH, score=SCORE, sensitive_features=PEOPLE.sex).comparisons] == [
+        "auc", "calibration gap", "Brier score"
+    ]  # fmt: skip
+    given = audit(metrics=[matthews_corrcoef, fl.error_rate("y_true", "y_pred")], sensitive_features=PEOPLE.race)
+    assert list(given) == ["matthews_corrcoef of y_true, y_pred by race", "error rate by race"]
+    values = given["matthews_corrcoef of y_true, y_pred by race"].estimates.natural
+    each = [matthews_corrcoef(TRUTH[PEOPLE.race == race], PREDICTED[PEOPLE.race == race]) for race in "ABC"]
+    np.testing.assert_allclose(values, each)
+
+
+def test_controls_compare_within_strata() -> None:
+    """Who is hired depends on the place; the groups live in different places, and are treated alike in each."""
+    rng = np.random.default_rng(3)
+    group = rng.choice(["a", "b"], SIZE)
+    place = np.where(rng.random(SIZE) < np.where(group == "a", 0.8, 0.2), "north", "south")
+    predicted = (rng.random(SIZE) < np.where(place == "north", 0.6, 0.2)).astype(int)
+    options: dict[str, Any] = {"sensitive_features": {"group": group}, "metrics": "demographic_parity"}
+    assert audit(TRUTH, predicted, **options).rejected == ("selection rate by group",)
+    found = audit(TRUTH, predicted, control_features={"place": place}, **options)
+    assert list(found) == ["selection rate by group (place = north)", "selection rate by group (place = south)"]
+    assert found.rejected == ()
+    north = place == "north"
+    alone = fl.measure(pd.DataFrame({"g": group[north], "p": predicted[north]}), "g", fl.selection_rate("p")).estimates
+    np.testing.assert_allclose(found[next(iter(found))].estimates.theta, alone.theta)
+    assert found.to_dicts()[0]["stratum"] == "place = north"
+
+
+def test_several_classes() -> None:
+    truth = RNG.choice(["cat", "dog", "cow"], SIZE)
+    guess = np.where(RNG.random(SIZE) < 0.8, truth, "cow")
+    found = audit(truth, guess, metrics=["accuracy", "recall"], positive="cat", sensitive_features=PEOPLE.sex)
+    assert list(found) == ["accuracy by sex", "true positive rate of cat by sex"]
+    each = [accuracy_score(truth[PEOPLE.sex == sex], guess[PEOPLE.sex == sex]) for sex in "fm"]
+    np.testing.assert_allclose(found["accuracy by sex"].estimates.natural, each)
+    with pytest.raises(fl.InputError, match="Say which label counts"):
+        audit(truth, guess)
+
+
+def test_what_it_says() -> None:
+    found = audit()
+    table = found.to_pandas()
+    assert table.name.tolist() == list(found.names)
+    assert table.rejected.tolist() == [found[name].rejected for name in found]
+    assert np.all(table.lowest <= table.overall)
+    assert np.all(table.overall <= table.highest)
+    printed = str(found)
+    assert printed.startswith(f"Clusters differ in {len(found.rejected)} of 6 comparisons (Holm, α = 0.05).")
+    assert "false positive rate by sex × race" in printed
+    assert "points higher for C" in printed
+    assert repr(found) == f"<Audit: clusters differ in {len(found.rejected)} of 6 comparisons, α = 0.05>"
+    with pytest.raises(fl.InputError, match="Did you mean 'selection rate by sex'"):
+        found["selection rate by sx"]
+    with pytest.raises(fl.InputError, match="rows='clusters'"):
+        found.to_dicts("clusters")
+
+
+def test_one_page(tmp_path: Any) -> None:
+    found = audit(sensitive_features=PEOPLE.race)
+    found.report(tmp_path / "audit.html", title="Hiring model")
+    written = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    for words in ("Hiring model", "false positive rate by race", "2 comparisons, corrected by Holm at α = 0.05"):
+        assert words in written
+    assert "false positive rate by race" in found.html
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    found = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="selection_rate")
+    assert found.skipped == {"selection rate by one": "fewer than two groups can be compared"}
+    assert "Not compared: selection rate by one (fewer than two groups can be compared)" in str(found)
+    few = np.where(np.arange(SIZE) < 4, "x", "y")
+    rare = audit(
+        np.where(few == "x", 1, TRUTH), metrics=["fpr", "selection_rate"], sensitive_features={"few": few}, min_size=2
+    )
+    assert list(rare) == ["selection rate by few"]
+    assert list(rare.skipped) == ["false positive rate by few"]
+    with pytest.raises(fl.InputError, match="nothing can be compared"):
+        audit(sensitive_features=np.arange(SIZE))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"predicted": PREDICTED[:9]}, "y_pred: has 9 values, but y_true has 4,000"),
+        ({"predicted": SCORE}, "y_pred='y_pred': holds .* name the column as score, with a threshold"),
+        ({"predicted": None}, "y_pred=None, score=None: one of the two is needed"),
+        ({"predicted": None, "score": np.c_[1 - SCORE, SCORE]}, r"score: has two columns.*score\[:, 1\]"),
+        ({"predicted": None, "score": SCORE}, "threshold=None: must be a number"),
+        ({"predicted": PEOPLE}, "y_pred: has 2 columns"),
+        ({"truth": 5}, "y_true=5: is not an array"),
+        ({"metrics": "fprate"}, "metrics='fprate': is not known"),
+        ({"metrics": []}, r"metrics=\[\]: names no metrics"),
+        ({"metrics": ["fpr", "false_positive_rate"]}, "'false positive rate': occurs more than once"),
+        ({"metrics": "auc"}, "metrics='auc': needs score"),
+        ({"metrics": matthews_corrcoef, "sample_weight": np.ones(SIZE)}, "are not passed on to functions"),
+        (
+            {"metrics": "calibration_slope", "score": SCORE, "sample_weight": np.ones(SIZE)},
+            "means nothing to calibration_slope",
+        ),
+        ({"sensitive_features": PEOPLE.sex.rename("y_true")}, "sensitive_features: column 'y_true': is there twice"),
+        ({"sensitive_features": {"a": PEOPLE}}, "has several columns under one name"),
+        ({"alpha": 2}, "alpha=2"),
+        ({"intersections": "yes"}, "intersections='yes'"),
+        ({"guarantee": "fdr"}, "guarantee='fdr': is not known"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(fl.InputError, match=words):
+        audit(**options)
+
+
+def test_names_of_other_libraries() -> None:
+    for other, own in {
+        "recall": "true_positive_rate", "equal_opportunity": "true_positive_rate", "TPR": "true_positive_rate",
+        "fpr": "false_positive_rate", "false_positive_rate_difference": "false_positive_rate", "fpr_disparity": "false_positive_rate",
+        "demographic_parity": "selection_rate", "demographic_parity_difference": "selection_rate", "ppr": "selection_rate",
+        "pprev": "selection_rate", "demographic parity ratio": "selection_rate", "equalized_odds_difference": "equalized_odds",
+        "ppv": "precision", "precision_score": "precision", "f1_score": "f1", "balanced_accuracy_score": "balanced_accuracy",
+        "roc_auc_score": "auc", "brier_score_loss": "brier", "accuracy_score_group_min": "accuracy", "npv": "negative_predictive_value",
+        "mean_squared_error": "mean_squared_error", "ratio_difference": "ratio_difference", "zero_one_loss": "error_rate",
+    }.items():  # fmt: skip
+        assert own_name(other) == own
+        assert own in METRICS
+    assert own_name("nonsense") is None
