@@ -109,6 +109,7 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
         if name not in fields_of:
             raise InputError(_flag(name), f"means nothing to {word}", "Leave it out.")
     if is_experiment:
+        _entry(word, kind, "experiment")
         for name in ("variant", "control"):
             if name not in named:
                 raise InputError(f"metric={word!r}", f"needs {_flag(name)}", f"Add {_flag(name)}.")
