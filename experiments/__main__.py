@@ -39,13 +39,8 @@ def texts(page: Page) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     names = [study.name for study in STUDIES]
-    parser.add_argument(
-        "studies",
-        nargs="*",
-        choices=[[], "field", *names],
-        default=[],
-        help="those of the paper by default; field: those of public data",
-    )
+    which = "those of the paper by default; field: those of public data"
+    parser.add_argument("studies", nargs="*", choices=[[], "field", *names], default=[], help=which)
     parser.add_argument("--quick", action="store_true", help="sketches of the studies; nothing kept is changed")
     parser.add_argument("--write", action="store_true", help="only draw and fill in what is kept in docs")
     parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")

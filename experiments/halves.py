@@ -300,7 +300,8 @@ def predicted(name: str, case: Numbers) -> list[str]:
 
 
 def best_rival(case: Numbers) -> str:
-    return min(case["better"], key=lambda name: float(case["errors"][name][0]))
+    errors: dict[str, list[float]] = {name: case["errors"][name] for name in case["better"]}
+    return min(errors, key=lambda name: errors[name][0])
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
