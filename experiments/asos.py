@@ -215,7 +215,8 @@ def figure(numbers: Numbers) -> Any:
             color=alt.Color("method:N", scale=alt.Scale(domain=list(METHODS), range=colours), title=None),
         )  # fmt: skip
         level = chart([{"alpha": ALPHA}]).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y="alpha:Q")
-        panels.append(alt.layer(lines, level if how != REAL else lines).properties(width=300, height=220))
+        layers = [lines] if how == REAL else [lines, level]
+        panels.append(alt.layer(*layers).properties(width=300, height=220))
     return alt.hconcat(*panels).resolve_scale(y="independent")
 
 
