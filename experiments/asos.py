@@ -141,7 +141,7 @@ def claim(found: tuple[int, list[int]] | None, last: fl.Clustering) -> Numbers |
 
 
 def measure(run: Run) -> Numbers:
-    sets = run.either(100, 2)
+    sets = run.either(50, 2)
     kinds = [REAL, *ALIKE]
     tasks = [(metric, seed, how) for how in kinds for metric in METRICS for seed in range(sets)]
     made = run.each("asos", one_set, tasks)

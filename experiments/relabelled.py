@@ -39,7 +39,7 @@ def shuffled(task: tuple[int, int]) -> Numbers:
 
 
 def measure(run: Run) -> Numbers:
-    runs = run.either(400, 20)
+    runs = run.either(200, 20)
     every = cases()
     made = run.each("relabelled", shuffled, [(i, runs) for i in range(len(every))])
     return {

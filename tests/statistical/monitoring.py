@@ -108,9 +108,11 @@ def _power(kept: dict[str, dict[str, Any]]) -> str:
     rows = []
     for truth in truths:
         for looks in (5, 20, 100):
-            cells = [found[f"{truth}, {looks} looks, {spending}"] for spending in SPENDING[:3]]
-            shown = [f"{c['share']:.2f} ({c['share'] / c['one']:.2f}), {c['used']:.2f}" for c in cells]
-            rows.append([f"{truth}, {looks} looks", f"{cells[0]['one']:.2f}", *shown])
+            cells = [found.get(f"{truth}, {looks} looks, {spending}") for spending in SPENDING[:3]]
+            shown = [
+                "–" if c is None else f"{c['share']:.2f} ({c['share'] / c['one']:.2f}), {c['used']:.2f}" for c in cells
+            ]
+            rows.append([f"{truth}, {looks} looks", f"{found[f'{truth}, {looks} looks, reserve']['one']:.2f}", *shown])
     return markdown(["truth", "one look", *(f'`"{name}"`' for name in SPENDING[:3])], rows)
 
 
