@@ -56,10 +56,8 @@ def texts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
     made = {"false claims": _false_claims(kept), "power": _power(kept), "returning": _returning(kept)}
     made |= {"robust": _robust(kept), "ASOS": _asos(kept), "others": _others(kept)}
     tables = {f"table: {name}": f"\n{table}\n" for name, table in made.items()}
-    back, robust = (
-        kept["users that come back"]["days, reserve"]["runs"],
-        kept["power of the robust form"]["any"]["runs"],
-    )
+    back = kept["users that come back"]["days, reserve"]["runs"]
+    robust = kept["power of the robust form"]["any"]["runs"]
     facts = {"sets": str(kept["ASOS"]["any"]["runs"]), "back.runs": str(back), "robust.runs": str(robust)}
     facts |= {"back.error": f"{_error(back):.3f}", "robust.error": f"{_error(robust, 0.8):.2f}"}
     return tables | {f"fact: {name}": fact for name, fact in facts.items()}
