@@ -53,14 +53,33 @@ DEPENDENCE = ("independent", "returning", "any")
 
 def texts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
     """All that the page takes from what was measured, by the name of its marker."""
-    made = {"false claims": _false_claims(kept), "power": _power(kept), "returning": _returning(kept)}
-    made |= {"robust": _robust(kept), "ASOS": _asos(kept), "others": _others(kept)}
-    tables = {f"table: {name}": f"\n{table}\n" for name, table in made.items()}
-    back = kept["users that come back"]["days, reserve"]["runs"]
-    robust = kept["power of the robust form"]["any"]["runs"]
-    facts = {"sets": str(kept["ASOS"]["any"]["runs"]), "back.runs": str(back), "robust.runs": str(robust)}
-    facts |= {"back.error": f"{_error(back):.3f}", "robust.error": f"{_error(robust, 0.8):.2f}"}
-    return tables | {f"fact: {name}": fact for name, fact in facts.items()}
+    shown = {
+        "false claims": ("ever a false claim", _false_claims),
+        "others": ("ever a false claim of rates", _others),
+        "power": ("power", _power),
+        "returning": ("users that come back", _returning),
+        "robust": ("power of the robust form", _robust),
+        "ASOS": ("ASOS", _asos),
+    }
+    # A study that was not run has no table; a page that asks for it is refused.
+    tables = {f"table: {name}": f"\n{made(kept)}\n" for name, (study, made) in shown.items() if study in kept}
+    return tables | {f"fact: {name}": fact for name, fact in _facts(kept).items()}
+
+
+def _facts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
+    usual = {name: cell for name, cell in kept["power"].items() if name.endswith("reserve")}
+    most = max(int(name.rsplit(", ", 2)[1].split()[0]) for name in usual)
+    parts = [cell["share"] / cell["one"] for name, cell in usual.items() if f", {most} looks," in name]
+    made = {"kept": f"{most} looks detect {min(parts):.2f} to {max(parts):.2f}"}
+    if "users that come back" in kept:
+        runs = kept["users that come back"]["days, reserve"]["runs"]
+        made |= {"back.runs": str(runs), "back.error": f"{_error(runs):.3f}"}
+    if "power of the robust form" in kept:
+        runs = kept["power of the robust form"]["any"]["runs"]
+        made |= {"robust.runs": str(runs), "robust.error": f"{_error(runs, 0.8):.2f}"}
+    if "ASOS" in kept:
+        made["sets"] = str(kept["ASOS"]["any"]["runs"])
+    return made
 
 
 def _share(cell: dict[str, Any], name: str = "share") -> str:
@@ -111,7 +130,7 @@ def _power(kept: dict[str, dict[str, Any]]) -> str:
     truths = dict.fromkeys(name.rsplit(", ", 2)[0] for name in found)
     rows = []
     for truth in truths:
-        for looks in (5, 20, 100):
+        for looks in (looks for looks in (5, 20, 100) if f"{truth}, {looks} looks, reserve" in found):
             cells = [found.get(f"{truth}, {looks} looks, {spending}") for spending in SPENDING[:3]]
             shown = [
                 "–" if c is None else f"{c['share']:.2f} ({c['share'] / c['one']:.2f}), {c['used']:.2f}" for c in cells
