@@ -52,9 +52,10 @@ bench: .venv/ready-dev
 paper: .venv-paper/ready
 	.venv-paper/bin/python -m experiments
 
-# Studies on public data, which are not ours to pass on: FAULTLINES_DATA names the folder that has them. Ten minutes.
-field: .venv/ready-dev
-	$(BIN)/python -m experiments mitigation
+# Studies on public data, which are not ours to pass on: docs/field.md says how to get them, FAULTLINES_DATA names the folder
+# that has them. Twenty minutes; `python -m experiments field --quick` takes one.
+field: .venv-paper/ready
+	.venv-paper/bin/python -m experiments field
 
 # The pictures of README and docs.
 pictures: .venv/ready-dev
@@ -94,5 +95,5 @@ clean:
 # Causal trees and forests bring a heavy company of packages, so they live apart.
 .venv-paper/ready: $(BUILT_FROM)
 	$(PYTHON) -m venv .venv-paper
-	.venv-paper/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[paper,paper-trees]'
+	.venv-paper/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[paper,paper-data,paper-trees]'
 	touch $@

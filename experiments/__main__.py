@@ -6,15 +6,28 @@ import argparse
 import sys
 import time
 
-from experiments import accuracy, error, false_positives, homogeneity, mitigation, mixture, onboarding, power, runtime
-from experiments.common import MITIGATION, PAPER, Page, Run
+from experiments import (
+    accuracy,
+    asos,
+    error,
+    false_positives,
+    halves,
+    homogeneity,
+    known,
+    mitigation,
+    mixture,
+    onboarding,
+    power,
+    relabelled,
+    runtime,
+)
+from experiments.common import FIELD, MITIGATION, PAPER, Page, Run
 
 # Run time first, while nothing else has warmed the machine.
-STUDIES = [
-    module.STUDY
-    for module in (runtime, power, error, false_positives, mixture, onboarding, accuracy, homogeneity, mitigation)
-]
-PAGES = [PAPER, MITIGATION]
+OF_THE_PAPER = (runtime, power, error, false_positives, mixture, onboarding, accuracy, homogeneity)
+OF_PUBLIC_DATA = (known, relabelled, halves, asos, mitigation)
+STUDIES = [module.STUDY for module in (*OF_THE_PAPER, *OF_PUBLIC_DATA)]
+PAGES = [PAPER, MITIGATION, FIELD]
 
 
 def texts(page: Page) -> dict[str, str]:
@@ -26,13 +39,16 @@ def texts(page: Page) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     names = [study.name for study in STUDIES]
-    parser.add_argument("studies", nargs="*", choices=[[], *names], default=[], help="those of the paper by default")
+    which = "those of the paper by default; field: those of public data"
+    parser.add_argument("studies", nargs="*", choices=[[], "field", *names], default=[], help=which)
     parser.add_argument("--quick", action="store_true", help="sketches of the studies; nothing kept is changed")
     parser.add_argument("--write", action="store_true", help="only draw and fill in what is kept in docs")
     parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
     given = parser.parse_args()
     started = time.monotonic()
     wanted = given.studies or [study.name for study in STUDIES if study.page == PAPER]
+    if "field" in wanted:
+        wanted = [*wanted, *(study.name for study in STUDIES if study.page != PAPER)]
     chosen = [study for study in STUDIES if study.name in wanted]
     for i, study in enumerate([] if given.write else chosen):
         print(f"[{i + 1}/{len(chosen)}] {study.name}, after {time.monotonic() - started:.0f} s", file=sys.stderr)

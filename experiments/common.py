@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,7 +52,7 @@ class Page:
         self.path.write_text(filled(self.path.read_text(encoding="utf-8"), texts), encoding="utf-8")
 
 
-PAPER, MITIGATION = Page("paper", "paper"), Page("mitigation", "field")
+PAPER, MITIGATION, FIELD = Page("paper", "paper"), Page("mitigation", "field"), Page("field", "field")
 
 
 def data_file(name: str) -> Path | None:
@@ -93,13 +94,16 @@ class Study:
     facts: Callable[[Numbers], dict[str, str]]
     figure: Callable[[Numbers], Any]
     page: Page = PAPER
-    needs: str | None = None  # a file of data that are not ours to pass on
+    needs: tuple[str, ...] = ()  # files of data that are not ours to pass on, and packages that bring some
 
     def skipped(self) -> str | None:
         """Why it cannot be run here, if it cannot."""
-        if self.needs is None or data_file(self.needs) is not None:
-            return None
-        return f"{self.name} is skipped: {self.needs} is not in the folder that FAULTLINES_DATA names"
+        for name in self.needs:
+            if "." not in name and find_spec(name) is None:
+                return f"{self.name} is skipped: the package {name} is not installed"
+            if "." in name and data_file(name) is None:
+                return f"{self.name} is skipped: {name} is not in the folder that FAULTLINES_DATA names"
+        return None
 
     def run(self, run: Run) -> Numbers:
         """Measure, and write numbers and figure to where they belong."""

@@ -381,7 +381,7 @@ def figure(numbers: Numbers) -> Any:
     return alt.hconcat(*panels)
 
 
-STUDY = Study("mitigation", measure, tables, facts, figure, MITIGATION, DATA)
+STUDY = Study("mitigation", measure, tables, facts, figure, MITIGATION, (DATA,))
 
 if __name__ == "__main__":
     STUDY.main()

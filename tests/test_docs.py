@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 import typer
 
+from experiments.common import filled
 from faultlines.cli import exits
 from faultlines.cli.commands import app
 from faultlines.metrics.table import METRICS
+from tests.statistical import monitoring
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -104,3 +106,14 @@ def test_options_in_the_docs_exist() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_pages_are_in_the_words_of_the_field(page: Path) -> None:
     assert AVOIDED.search(page.read_text(encoding="utf-8")) is None
+
+
+def test_the_page_of_the_monitor_shows_what_was_measured() -> None:
+    page = monitoring.PAGE.read_text(encoding="utf-8")
+    kept = monitoring.read()
+    assert filled(page, monitoring.texts(kept)) == page
+    # What the promise is, and what the page says in words.
+    for cell in kept["ever a false claim"].values():
+        assert cell["share"] <= 0.05 + 3.5 * (0.05 * 0.95 / cell["runs"]) ** 0.5
+    ratios = {name: cell["share"] / cell["one"] for name, cell in kept["power"].items() if name.endswith("reserve")}
+    assert min(ratios.values()) >= 0.93

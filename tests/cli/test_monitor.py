@@ -124,6 +124,19 @@ def test_settings_are_kept(warm: Warm, table: Path, more: tuple[str, ...], words
     assert words in done.stderr
 
 
+def test_data_in_the_place_of_the_state_are_told_apart(warm: Warm, shop: Path) -> None:
+    here = shop.parent
+    (here / "other.json").write_text("{}", encoding="utf-8")
+    for state in (shop.name, "other.json"):
+        done = warm("monitor", state, shop, "--by", "country", *LIFT, cwd=here)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert is_one_line(done.stderr)
+        assert done.stderr.startswith(f"faultlines: state='{state}': ")
+        assert "data come after it" in done.stderr
+    done = warm("monitor", "s.json", shop, "--by", "country", "--metric", "mean:revenue", cwd=here)
+    assert "is not a metric of an experiment, but of one population" in done.stderr
+
+
 def test_left_out_groups_are_named(warm: Warm, shop: Path) -> None:
     here = shop.parent
     frame = pd.read_parquet(shop)

@@ -13,6 +13,7 @@ import pytest
 import faultlines as fl
 from faultlines.estimates.scales import ANSCOMBE
 from tests.statistical.looks import critical, errors, information, monitored, null_of
+from tests.statistical.monitoring import keep
 
 pytestmark = pytest.mark.statistical
 
@@ -38,7 +39,7 @@ def test_ever_a_false_claim(groups: int, looks: int) -> None:
                 seed = 1000 * groups + looks + 2 * even + (profile == "equal")
                 found = monitored(errors(groups, profile), np.zeros(groups), clock, spending=spending, seed=seed)
                 how = f"{'even' if even else 'uneven'}, {profile} se, {spending}"
-                print(f"ever a false claim, K={groups}, {looks} looks, {how}: {found.share:.4f}")
+                keep("ever a false claim", f"K={groups}, {looks} looks, {how}", share=found.share, runs=4000)
                 assert within(found.share, 4000), how
 
 
@@ -53,7 +54,7 @@ def test_ever_a_false_claim_without_an_end() -> None:
             spending="obrien-fleming",
             fractions=numbers / (numbers + 5),
         )
-        print(f"ever a false claim, K={groups}, 200 looks without an end: {found.share:.4f}")
+        keep("ever a false claim without an end", f"K={groups}, 200 looks", share=found.share, runs=4000)
         assert within(found.share, 4000)
 
 
@@ -74,7 +75,7 @@ def test_ever_a_false_claim_of_the_class_itself(looks: int, groups: int, runs: i
                 if found.finished:
                     break
     shares = {name: count / runs for name, count in claims.items()}
-    print(f"ever a false claim of the class, K={groups}, {looks} looks: {shares}")
+    keep("ever a false claim of the class", f"K={groups}, {looks} looks", **shares, runs=runs)
     assert all(within(share, runs) for share in shares.values())
 
 
@@ -94,7 +95,7 @@ def test_ever_a_false_claim_of_rates(rate: float) -> None:
             theta = ANSCOMBE.forward(events, np.broadcast_to(trials[look], events.shape).astype(float))
             values = null.values(theta - theta[:, :1], (1 / np.sqrt(4 * trials[look] + 2))[None])
             claimed |= values > boundary[look]
-        print(f"ever a false claim, rates of {rate}, K={groups}, 20 looks: {claimed.mean():.4f}")
+        keep("ever a false claim of rates", f"rates of {rate}, K={groups}", share=claimed.mean(), runs=4000)
         assert within(claimed.mean(), 4000, 0.055)
 
 
@@ -112,7 +113,7 @@ def test_ever_a_false_claim_with_estimated_errors(groups: int) -> None:
             if found.finished:
                 break
         claims += found.rejected
-    print(f"ever a false claim, K={groups}, 8 looks, 4 to 39 degrees of freedom: {claims / runs:.3f}")
+    keep("ever a false claim with estimated errors", f"K={groups}", share=claims / runs, runs=runs)
     assert within(claims / runs, runs, 0.06)
 
 
@@ -127,7 +128,7 @@ def test_p_so_far_is_valid_at_every_level() -> None:
         ends.append(found.pvalue)
     for level in (0.02, 0.05, 0.1, 0.3):
         share = float(np.mean(np.array(ends) <= level))
-        print(f"p so far at most {level}: {share:.3f}")
+        keep("p so far", f"at most {level}", share=share, runs=runs)
         assert within(share, runs, level)
 
 
@@ -149,12 +150,11 @@ def test_power_beside_one_look(looks: int) -> None:
     for truth, (groups, apart, gap) in TRUTHS.items():
         drift = np.where(np.arange(groups) < apart, gap, 0.0)
         clock = information(looks, even=True)
-        for spending in ("reserve", "obrien-fleming", "pocock"):
+        for spending in ("reserve", "obrien-fleming", "pocock") if looks < 100 else ("reserve",):
             found = monitored(np.ones(groups), drift, clock, spending=spending)
             one, ratio = float(found.one_look.mean()), found.share / float(found.one_look.mean())
             used = float(found.information.mean())
-            shown = f"{found.share:.3f} of {one:.3f} ({ratio:.2f}), information {used:.2f}"
-            print(f"{truth}, {looks} looks, {spending}: {shown}")
+            keep("power", f"{truth}, {looks} looks, {spending}", share=found.share, one=one, used=used, runs=4000)
             if spending == "reserve":
                 assert ratio >= 0.93 - 0.02
 
@@ -171,16 +171,16 @@ def test_power_without_an_end() -> None:
             way = np.append(fractions[:-1], last)
             found = monitored(np.ones(groups), drift, clock, spending="obrien-fleming", fractions=way)
             shares.append(found.share)
-        print(f"without an end, after {looks} looks: {shares[0]:.3f}, as the last {shares[1]:.3f}")
+        keep("power without an end", f"{looks} looks", share=shares[0], final=shares[1], runs=4000)
         assert shares[0] >= least
         assert shares[1] >= at_end
 
 
 def test_power_of_the_robust_form() -> None:
-    """400 runs each: what it costs to assume nothing, halves of 21 groups 2 se apart, 20 looks."""
-    runs, looks, groups = 400, 20, 21
+    """300 runs each: what it costs to assume nothing, halves of 21 groups 2 se apart, 20 looks; and the paper's way."""
+    runs, looks, groups = 300, 20, 21
     detected, used = dict.fromkeys(("returning", "any"), 0), dict.fromkeys(("returning", "any"), 0.0)
-    one = 0
+    one = paper = 0
     for run in range(runs):
         rng = np.random.default_rng([run, 7])
         effect = np.where(np.arange(groups) < 10, 2.0, 0.0)
@@ -196,7 +196,15 @@ def test_power_of_the_robust_form() -> None:
             detected[dependence] += found.rejected
             used[dependence] += day / looks / runs
         one += fl.cluster(fl.Estimates(total[-1] / looks, np.ones(groups)), seed=run).rejected
-    print(f"one look {one / runs:.3f}; 20 looks { ({k: v / runs for k, v in detected.items()}) }, information {used}")
+        steps = fl.Sequential()
+        for batch in daily:
+            if steps.update(fl.Estimates(batch, np.full(groups, math.sqrt(looks)))).finished:
+                break
+        paper += steps.decision.rejected
+    keep("power of the robust form", "fl.Sequential", share=paper / runs, one=one / runs, used=None, runs=runs)
+    for name, count in detected.items():
+        keep("power of the robust form", name, share=count / runs, one=one / runs, used=used[name], runs=runs)
+    assert paper <= 0.03 * runs
     assert detected["any"] >= 0.9 * one - 0.03 * runs
     assert detected["returning"] >= 0.93 * one - 0.03 * runs
 
@@ -231,8 +239,8 @@ KINDS = ("days", "users", "bought", "week")
 
 @pytest.mark.parametrize("spending", ["reserve", "pocock"])
 def test_users_that_come_back(spending: str) -> None:
-    """500 runs each, 21 groups, 20 daily looks, no difference: plain claims too much, the robust forms hold."""
-    runs = 500
+    """200 runs each, 21 groups, 20 daily looks, no difference: plain claims too much, the robust forms hold."""
+    runs = 200
     for kind in KINDS:
         claims = dict.fromkeys(("independent", "returning", "any"), 0)
         for run in range(runs):
@@ -245,7 +253,7 @@ def test_users_that_come_back(spending: str) -> None:
                         break
                 claims[dependence] += found.rejected
         shares = {name: count / runs for name, count in claims.items()}
-        print(f"users come back ({kind}), 20 looks, {spending}: {shares}")
+        keep("users that come back", f"{kind}, {spending}", **shares, runs=runs)
         assert within(shares["any"], runs)
         if kind in {"days", "users"}:
             assert within(shares["returning"], runs)
@@ -299,7 +307,7 @@ FloatRows = Any
 
 
 def test_asos_experiments() -> None:
-    """What the robust forms cost on real paths: 100 sets of 12 experiments for each of four metrics, 14 looks."""
+    """What the robust forms cost on real paths: 50 sets of 12 experiments for each of four metrics, 14 looks."""
     rows = asos()
     stops: dict[str, list[tuple[bool, int]]] = {name: [] for name in ("independent", "returning", "any")}
     one = []
@@ -307,7 +315,7 @@ def test_asos_experiments() -> None:
         known = looks_of(rows, metric)
         print(f"metric {metric}: {len(known)} experiments with four weeks of data")
         rng = np.random.default_rng(metric)
-        for run in range(100):
+        for run in range(50):
             chosen = rng.choice(sorted(known), min(12, len(known)), replace=False)
             paths = np.array([known[name] for name in chosen])
             for dependence, stopped in stops.items():
@@ -318,12 +326,9 @@ def test_asos_experiments() -> None:
                         break
                 stopped.append((found.rejected, found.looks[-1].number))
             one.append(fl.cluster(fl.Estimates(paths[:, 1, -1], paths[:, 2, -1]), seed=run).rejected)
-    print(f"one look after four weeks claims in {np.mean(one):.3f} of {len(one)} sets")
     for name, stopped in stops.items():
         agree = np.mean([found == stops["independent"][i][0] for i, (found, _) in enumerate(stopped)])
         days = np.mean([2 * day for found, day in stopped if found])
         share = np.mean([found for found, _ in stopped])
-        print(
-            f"ASOS, {name}: claims in {share:.3f}, as independent in {agree:.3f} of sets, mean day of claims {days:.1f}"
-        )
+        keep("ASOS", name, share=share, agree=agree, day=days, one=np.mean(one), runs=len(one))
         assert agree >= 0.9

@@ -99,6 +99,7 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
         if name not in fields_of:
             raise InputError(flag(name), f"means nothing to {word}", "Leave it out.")
     if is_experiment:
+        _entry(word, kind, "experiment")
         for name in ("variant", "control"):
             if name not in named:
                 raise InputError(f"metric={word!r}", f"needs {flag(name)}", f"Add {flag(name)}.")

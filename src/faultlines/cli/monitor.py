@@ -69,7 +69,12 @@ def begun(state: Path, how: opt.Monitoring) -> Monitor:
     given = {name: value for name, value in asdict(how).items() if name in _SETTINGS and value is not None}
     if not os.path.lexists(target):
         return Monitor(**given)
-    kept = Monitor.load(target)
+    try:
+        kept = Monitor.load(target)
+    except InputError as error:
+        here = "The first file is where the monitor is kept from look to look; data come after it."
+        remedy = error.remedy.replace("Give what save() wrote.", here)
+        raise InputError(f"state={str(state)!r}", error.problem, remedy) from error
     for name, value in given.items():
         before = getattr(kept, name)
         if before != value:

@@ -29,7 +29,8 @@ class Folds(Defaults):
 
     Step b tests on fold b alone whether all clusters differ from each other, each at level α/K; if not, it merges the
     two that look most similar there. Each p is independent of the merges before it, which is what the paper's theorem
-    asks for, at the price of most of the power.
+    asks for, at the price of most of the power: it detects 1% of the splits of which the default detects 80%. To look
+    while data come in, use `fl.Monitor`.
 
     Args:
         n: How many folds; as many as there are groups by default, as in the paper. With fewer, the first one merges

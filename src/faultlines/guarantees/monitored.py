@@ -28,7 +28,7 @@ class Look:
     Attributes:
         number: Which look it is, from 1.
         information: How much is known: the sizes of all groups, or the sum of 1/se² where sizes are not given.
-        fraction: How far it is on the way: of the planned looks or information; t/(t + 1) at look t without a plan.
+        fraction: How far it is on the way: of the planned looks or information; t/(t + 5) at look t without a plan.
         spent: How much of α may be spent by now.
         statistic: The largest of top merge, scan and heterogeneity, in units of what noise does to them.
         boundary: What it must exceed; None where draws are too few to say, or p alone decides.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from faultlines.show.geometry import Row
 
 _HIGH = 200
-_FEWEST = 8  # looks that have room in a picture
+_FEWEST = 8  # looks that have room in a picture where no number is planned
 _NAMED = 2_000  # characters of the members of a cluster
 _EVIDENCE = "evidence: −log₁₀ p (2 is p = 0.01)"
 
@@ -118,7 +118,7 @@ def _picture(found: Monitored, about: str, high: float, layers: dict[str, list[R
 
 def _axis(found: Monitored) -> Axis:
     last = found.looks[-1].number
-    return Axis("look", 0.0, float(max(found.planned or 0, last, _FEWEST)))
+    return Axis("look", 0.0, float(max(found.planned or _FEWEST, last)))
 
 
 def _joined(x: Sequence[float], y: Sequence[float], cluster: int) -> list[Row]:

@@ -1,0 +1,226 @@
+"""ASOS's experiments, looked at every second day: false claims over time, and do early decisions last?
+
+An experiment is a group, its lift the effect: the question is whether experiments of one metric differ in what they do.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
+
+import faultlines as fl
+from experiments.common import FIELD, GREY, Numbers, Run, Study, chart, markdown
+from experiments.field_data import ASOS, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    FloatArray = npt.NDArray[np.float64]
+
+ALPHA = 0.05
+DAYS = range(2, 29, 2)
+GROUPS, METRICS, LEAST = 12, (1, 2, 3, 4), 500
+DRAWS = 1000
+DEPENDENCE = ("independent", "returning", "any")
+UNCORRECTED = "p < 0.05 at any look"
+METHODS = (*(f'fl.Monitor, "{name}"' for name in DEPENDENCE), UNCORRECTED)
+ONE = "one look after four weeks"
+REAL = "as they were"
+# How a group's estimate moves where nothing differs: by what the next look adds to it.
+ALIKE = {
+    "precision": "alike, each look adds independent precision",
+    "totals": "alike, each look adds an independent amount to the totals",
+}
+
+
+class Paths(NamedTuple):
+    """Experiments look by look: people, lift and its standard error, each experiments × looks."""
+
+    names: tuple[str, ...]
+    n: FloatArray
+    lift: FloatArray
+    se: FloatArray
+
+
+@cache
+def experiments(metric: int) -> Paths:
+    """The experiments with four weeks of data of one metric."""
+    rows = read(ASOS).drop_nulls().filter(pl.col("metric_id") == metric)
+    enough = [pl.col(f"count_{arm}") > LEAST for arm in "ct"] + [pl.col(f"variance_{arm}") > 0 for arm in "ct"]
+    rows = rows.filter(pl.all_horizontal(enough)).sort("experiment_id", "variant_id", "time_since_start")
+    made = {}
+    for key, part in rows.group_by(["experiment_id", "variant_id"], maintain_order=True):
+        time = part["time_since_start"].to_numpy()
+        if time.min() > DAYS[0] or time.max() < DAYS[-1]:
+            continue
+        at = [int(np.flatnonzero(time <= day).max()) for day in DAYS]
+        if len(set(at)) < len(at):
+            continue
+        c, t = ({k: part[f"{k}_{arm}"].to_numpy()[at] for k in ("count", "mean", "variance")} for arm in "ct")
+        relative = t["mean"] / c["mean"]
+        variance = (t["variance"] / t["count"] + relative**2 * c["variance"] / c["count"]) / c["mean"] ** 2
+        made["-".join(map(str, key))] = (c["count"] + t["count"], relative - 1, np.sqrt(variance))
+    n, lift, se = (np.array(part) for part in zip(*made.values(), strict=True))
+    return Paths(tuple(made), n, lift, se)
+
+
+def chosen(metric: int, seed: int) -> Paths:
+    known = experiments(metric)
+    at = np.random.default_rng([metric, seed]).choice(len(known.names), min(GROUPS, len(known.names)), replace=False)
+    return Paths(tuple(known.names[i] for i in at), known.n[at], known.lift[at], known.se[at])
+
+
+def alike(paths: Paths, how: str, rng: np.random.Generator) -> Paths:
+    """The same sizes and standard errors, with lifts in which nothing differs."""
+    clock = paths.se**-2.0 if how == "precision" else (paths.n * paths.se) ** 2
+    clock = np.maximum.accumulate(clock, axis=1)
+    steps = np.sqrt(np.diff(clock, axis=1, prepend=0.0)) * rng.standard_normal(clock.shape)
+    return paths._replace(lift=steps.cumsum(axis=1) / np.sqrt(clock) * paths.se)
+
+
+# --------------------------------------------------------------------------------------------------------------- looks
+
+
+def estimates(paths: Paths, look: int) -> fl.Estimates:
+    return fl.Estimates(paths.lift[:, look], paths.se[:, look], list(paths.names), n=np.maximum(paths.n[:, look], 1))
+
+
+def one_set(task: tuple[int, int, str]) -> dict[str, Any]:
+    """When each way of looking claims clusters in one set of experiments, and what is left of it at the end."""
+    metric, seed, how = task
+    paths = chosen(metric, seed)
+    if how != REAL:
+        paths = alike(paths, how, np.random.default_rng([seed, metric, list(ALIKE).index(how)]))
+    looks = [estimates(paths, look) for look in range(len(DAYS))]
+    alone = fl.cluster_many({str(i): look for i, look in enumerate(looks)}, alpha=ALPHA)
+    below = [i for i in range(len(looks)) if alone[str(i)].pvalue <= ALPHA]
+    last = fl.cluster(looks[-1], alpha=ALPHA, seed=seed)
+    found: dict[str, tuple[int, list[int]] | None] = {}
+    for dependence, method in zip(DEPENDENCE, METHODS, strict=False):
+        found[method] = monitored(paths.names, looks, dependence, seed)
+    found[UNCORRECTED] = None
+    if below:
+        first = fl.cluster(looks[below[0]], alpha=ALPHA, seed=seed)
+        found[UNCORRECTED] = below[0], first.labels.tolist()
+    return {"last": last.rejected, "found": {name: claim(one, last) for name, one in found.items()}}
+
+
+def monitored(
+    names: Sequence[str], looks: Sequence[fl.Estimates], dependence: Any, seed: int
+) -> tuple[int, list[int]] | None:
+    """The look at which a monitor claims clusters, and the cluster of each group."""
+    monitor = fl.Monitor(looks=len(looks), draws=DRAWS, seed=seed, alpha=ALPHA, dependence=dependence)
+    for i, look in enumerate(looks):
+        now = monitor.update(look)
+        if now.rejected:
+            whose = {label: k for k, cluster in enumerate(now.clusters) for label in cluster}
+            return i, [whose[name] for name in names]
+    return None
+
+
+def claim(found: tuple[int, list[int]] | None, last: fl.Clustering) -> Numbers | None:
+    from sklearn.metrics import adjusted_rand_score
+
+    if found is None:
+        return None
+    agreement = float(adjusted_rand_score(last.labels, found[1]))
+    return {"day": DAYS[found[0]], "upheld": last.rejected, "agreement": agreement}
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+def measure(run: Run) -> Numbers:
+    sets = run.either(50, 2)
+    kinds = [REAL, *ALIKE]
+    tasks = [(metric, seed, how) for how in kinds for metric in METRICS for seed in range(sets)]
+    made = run.each("asos", one_set, tasks)
+    kept = {how: [one for one, task in zip(made, tasks, strict=True) if task[2] == how] for how in kinds}
+    return {
+        "sets": sets * len(METRICS),
+        "experiments": [len(experiments(metric).names) for metric in METRICS],
+        "kinds": {how: of_kind(own) for how, own in kept.items()},
+    }
+
+
+def of_kind(found: Sequence[dict[str, Any]]) -> Numbers:
+    """Over the sets of one kind: how often and when each way of looking claims, and what is left at the end."""
+    made: Numbers = {ONE: {"share": float(np.mean([one["last"] for one in found]))}}
+    for method in METHODS:
+        claims = [one["found"][method] for one in found if one["found"][method] is not None]
+        early = [one for one in claims if one["day"] < DAYS[-1]]
+        made[method] = {
+            "share": len(claims) / len(found),
+            "by_day": [sum(one["day"] <= day for one in claims) / len(found) for day in DAYS],
+            "day": float(np.mean([one["day"] for one in claims])) if claims else None,
+            "early": len(early),
+            "upheld": float(np.mean([one["upheld"] for one in early])) if early else None,
+            "agreement": float(np.mean([one["agreement"] for one in early if one["upheld"]] or [np.nan])),
+        }
+    return made
+
+
+def tables(numbers: Numbers) -> dict[str, str]:
+    kinds, sets = numbers["kinds"], numbers["sets"]
+    rows = [[ONE, *(f"{kinds[how][ONE]['share']:.3f}" for how in kinds), "28", "–", "–"]]
+    for method in METHODS:
+        real = kinds[REAL][method]
+        cells = [f"{kinds[how][method]['share']:.3f}" for how in kinds]
+        upheld = "–" if real["upheld"] is None else f"{real['upheld']:.3f} of {real['early']}"
+        agreement = "–" if real["agreement"] is None else f"{real['agreement']:.2f}"
+        rows.append([method.replace("fl.Monitor, ", "`fl.Monitor`, "), *cells, f"{real['day']:.1f}", upheld, agreement])
+    header = [f"share of {sets} sets with a claim", REAL, *ALIKE.values(), "mean day of a claim"]
+    return {"": markdown([*header, "early claims upheld at the end", "agreement of clusters"], rows)}
+
+
+def facts(numbers: Numbers) -> dict[str, str]:
+    kinds, worst = numbers["kinds"], "precision"
+    made = {
+        "sets": str(numbers["sets"]),
+        "experiments": " to ".join(map(str, sorted({min(numbers["experiments"]), max(numbers["experiments"])}))),
+        "error": f"{np.sqrt(ALPHA * (1 - ALPHA) / numbers['sets']):.3f}",
+        "uncorrected": f"{max(kinds[how][UNCORRECTED]['share'] for how in ALIKE):.2f}",
+        "one": f"{kinds[REAL][ONE]['share']:.3f}",
+    }
+    for name, method in zip(DEPENDENCE, METHODS, strict=False):
+        made[f"{name}.false"] = f"{kinds[worst][method]['share']:.3f}"
+        made[f"{name}.share"] = f"{kinds[REAL][method]['share']:.3f}"
+        made[f"{name}.day"] = f"{kinds[REAL][method]['day']:.1f}"
+    return made
+
+
+def figure(numbers: Numbers) -> Any:
+    """Claims by day, where nothing differs and in the experiments as they were."""
+    panels = []
+    colours = ["#56B4E9", "#0072B2", "#009E73", "#D55E00"]
+    for how, title in {"totals": "nothing differs", REAL: "the experiments as they were"}.items():
+        rows = [
+            {"day": day, "share": share, "method": method}
+            for method in METHODS
+            for day, share in zip(DAYS, numbers["kinds"][how][method]["by_day"], strict=True)
+        ]
+        lines = chart(rows, title).mark_line(point=True).encode(
+            x=alt.X("day:Q", title="day"),
+            y=alt.Y("share:Q", title="sets with a claim by then"),
+            color=alt.Color("method:N", scale=alt.Scale(domain=list(METHODS), range=colours), title=None),
+        )  # fmt: skip
+        level = chart([{"alpha": ALPHA}]).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y="alpha:Q")
+        layers = [lines] if how == REAL else [lines, level]
+        panels.append(alt.layer(*layers).properties(width=300, height=220))
+    return alt.hconcat(*panels).resolve_scale(y="independent")
+
+
+STUDY = Study("asos", measure, tables, facts, figure, FIELD, (ASOS,))
+
+if __name__ == "__main__":
+    STUDY.main()
