@@ -38,7 +38,7 @@ def critical_ranges(groups: int, alpha: float, dof: float = math.inf) -> FloatAr
         middle = (low + high) / 2
         below = range_probability(middle, sizes, dof) < 1 - alpha
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return (low + high) / 2
+    return np.asarray((low + high) / 2)
 
 
 def jolliffe(theta: FloatArray, se: FloatArray, *, alpha: float = 0.05, dof: float = math.inf) -> Fit:

@@ -1,4 +1,4 @@
-"""The Gaussian mixture with its number of components by likelihood ratio tests, each calibrated by draws (McLachlan)."""
+"""The Gaussian mixture, its number of components by likelihood ratio tests that draws calibrate (McLachlan)."""
 
 from __future__ import annotations
 
