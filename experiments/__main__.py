@@ -6,13 +6,35 @@ import argparse
 import sys
 import time
 
-from experiments import accuracy, error, false_positives, homogeneity, mitigation, mixture, onboarding, power, runtime
+from experiments import (
+    accuracy,
+    error,
+    false_positives,
+    homogeneity,
+    mitigation,
+    mixture,
+    onboarding,
+    power,
+    runtime,
+    settings,
+)
 from experiments.common import MITIGATION, PAPER, Page, Run
 
 # Run time first, while nothing else has warmed the machine.
 STUDIES = [
     module.STUDY
-    for module in (runtime, power, error, false_positives, mixture, onboarding, accuracy, homogeneity, mitigation)
+    for module in (
+        runtime,
+        power,
+        error,
+        false_positives,
+        mixture,
+        onboarding,
+        accuracy,
+        settings,
+        homogeneity,
+        mitigation,
+    )
 ]
 PAGES = [PAPER, MITIGATION]
 

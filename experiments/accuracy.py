@@ -133,7 +133,7 @@ def wins(numbers: Numbers, method: str) -> tuple[list[Numbers], list[Numbers]]:
 
 def false_claims(numbers: Numbers, method: str) -> float:
     """The largest share of data sets with claims where nothing differs, over the kinds of standard errors."""
-    return max(row["detected"] for row in numbers["rows"] if row["method"] == method and row["apart"] == 0)
+    return max(float(row["detected"]) for row in numbers["rows"] if row["method"] == method and row["apart"] == 0)
 
 
 def holds(numbers: Numbers, method: str) -> bool:

@@ -153,7 +153,7 @@ def curves(run: Run) -> Numbers:
     here = {method: tree for method, tree in baselines.TREES.items() if baselines.is_installed(tree.package)}
     alone = (*ON_ESTIMATES, *RIVALS, *baselines.BAYES)
     replicates = {method: run.either(100, 6) for method in alone}
-    replicates |= {method: run.either(10, 1) if "forest" in method else run.either(50, 2) for method in here}
+    replicates |= {method: run.either(6, 1) if "forest" in method else run.either(40, 1) for method in here}
     values = run.either(sorted({*PAPER_GRID, *FINE_GRID}), [0.0, PAPER_GRID[1], PAPER_GRID[2], PAPER_GRID[4], 1.0])
     tasks = []
     for place, mu in enumerate(values):

@@ -21,7 +21,7 @@ def range_probability(distance: FloatArray, size: FloatArray, dof: float = math.
     z, step = np.linspace(-8.0, 8.0, 401, retstep=True)
     density = step * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     # Where the scale is estimated, the mean over its law, at the middles of slices of equal chance.
-    scales = [1.0] if math.isinf(dof) else np.sqrt(chdtri(dof, (np.arange(200) + 0.5) / 200) / dof)
+    scales = [1.0] if math.isinf(dof) else np.sqrt(chdtri(dof, (np.arange(80) + 0.5) / 80) / dof)
     chance = np.zeros(np.broadcast(distance, size).shape)
     for scale in scales:
         within = ndtr(z) - ndtr(z - scale * np.asarray(distance)[..., None])
@@ -34,7 +34,7 @@ def critical_ranges(groups: int, alpha: float, dof: float = math.inf) -> FloatAr
     """The largest range of 2, 3, … K neighbours that is no sign of a difference; by bisection."""
     sizes = np.arange(2.0, groups + 1)
     low, high = np.zeros(sizes.size), np.full(sizes.size, 50.0)
-    for _ in range(34):
+    for _ in range(26):
         middle = (low + high) / 2
         below = range_probability(middle, sizes, dof) < 1 - alpha
         low, high = np.where(below, middle, low), np.where(below, high, middle)
