@@ -76,7 +76,7 @@ def scores(task: Task) -> dict[str, list[Score]]:
 
 
 def measure(run: Run) -> Numbers:
-    runs, slow, step = run.either((200, 50, 25), (4, 2, 2))
+    runs, slow, step = run.either((150, 25, 25), (4, 2, 2))
     cells = [
         Cell(groups, profile, clusters, apart)
         for groups in (102, 21)

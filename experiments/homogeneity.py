@@ -168,7 +168,7 @@ def tested(task: Task) -> Numbers:
 
 
 def measure(run: Run) -> Numbers:
-    runs, fused = run.either((1000, 60), (20, 2))
+    runs, fused = run.either((600, 60), (20, 2))
     tasks = [
         Task(groups, profile, truth, size, runs, fused)
         for groups in (102, 21)
