@@ -56,7 +56,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
         ["continents known", *[f"{1000 * known:.3f}"] * len(SHOWN), "formula"],
         ["each country alone", *[f"{1000 * numbers['reference']['alone']:.3f}"] * len(SHOWN), "formula"],
     ]
-    for method in [*METHODS, *baselines.BAYES]:
+    for method in [*METHODS, *baselines.EFFECTS]:
         cells = [(at(numbers, method, mu, "mse"), at(numbers, method, mu, "mse_error")) for mu in SHOWN]
         shown = ["–" if cell is None else f"{1000 * cell:.3f} ± {1000 * error:.3f}" for cell, error in cells]
         rows.append([method, *shown, str(at(numbers, method, 1.0, "replicates") or "not installed")])
@@ -78,7 +78,7 @@ def facts(numbers: Numbers) -> dict[str, str]:
     found = {(pair["rival"], pair["method"]): pair for pair in numbers["ratios"]}
     at_zero = {
         f"at_zero_{method.replace(', ', '_').replace(' ', '_')}": f"{1000 * at(numbers, method, 0.0, 'mse'):.2f}"
-        for method in ("literal", "calibrated", "mixture, BIC", *baselines.BAYES)
+        for method in ("literal", "calibrated", "mixture, BIC", *baselines.EFFECTS)
     }
     at_zero |= {
         "comparisons": f"{sum(point['method'] != 'calibrated' for point in numbers['points']):,}",
@@ -93,14 +93,14 @@ def facts(numbers: Numbers) -> dict[str, str]:
 
 
 def figure(numbers: Numbers) -> Any:
-    drawn = [*drawn_methods(numbers), "NPMLE"]
+    drawn = [*drawn_methods(numbers), baselines.SHRUNKEN, "NPMLE"]
     lines = (
         chart(point for point in numbers["points"] if point["method"] in drawn)
         .mark_line(point=alt.OverlayMarkDef(size=22))
         .encode(
             x=alt.X("mu:Q", title="μ"),
             y=alt.Y(**logarithmic("mse", "mean squared error, log scale", [1e-5, 1e-4, 1e-3, 0.01, 0.1, 2])),
-            **by_method(drawn, {**OTHER_COLOURS, "NPMLE": "#882255"}),
+            **by_method(drawn, {**OTHER_COLOURS, baselines.SHRUNKEN: "#332288", "NPMLE": "#882255"}),
         )
     )
     names = {"alone": "each country alone", "known": "continents known"}

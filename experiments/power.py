@@ -151,7 +151,7 @@ def said(found: dict[str, list[Numbers]], lead: str = "lead", factor: float = 1.
 def curves(run: Run) -> Numbers:
     """Scores of all methods along μ; the power and the error study read the same ones."""
     here = {method: tree for method, tree in baselines.TREES.items() if baselines.is_installed(tree.package)}
-    alone = (*ON_ESTIMATES, *RIVALS, *baselines.BAYES)
+    alone = (*ON_ESTIMATES, *RIVALS, *baselines.EFFECTS)
     replicates = {method: run.either(100, 6) for method in alone}
     replicates |= {method: run.either(6, 1) if "forest" in method else run.either(40, 1) for method in here}
     values = run.either(sorted({*PAPER_GRID, *FINE_GRID}), [0.0, PAPER_GRID[1], PAPER_GRID[2], PAPER_GRID[4], 1.0])

@@ -48,7 +48,7 @@ def measure(run: Run) -> Numbers:
         "CHAID-style merging": partial(baselines.chaid, theta, se),
         "fused effects": partial(baselines.fused_effects, theta, se),
     }
-    for method in (*baselines.RIVALS, *baselines.BAYES):
+    for method in (*baselines.RIVALS, *baselines.EFFECTS[1:]):
         work[method] = partial(rival, method)
     for method, tree in baselines.TREES.items():
         if baselines.is_installed(tree.package):

@@ -177,8 +177,8 @@ def test_sets_of_ranks_hold_the_true_ranks_and_have_tukeys_critical_value() -> N
         lowest, highest = baselines.rank_sets(truth + se * rng.standard_normal(8), se, seed=seed)
         covered += bool(((lowest <= np.arange(1, 9)) & (np.arange(1, 9) <= highest)).all())
     assert covered >= 200 * 0.95 - 3 * math.sqrt(200 * 0.05 * 0.95)
-    apart = baselines.grouped_by_ranks(np.array([0.0, 0.1, 20.0, 20.1, 40.0]), np.ones(5))
-    assert apart.labels.tolist() == [1, 1, 2, 2, 3]
+    grouped = baselines.grouped_by_ranks(np.array([0.0, 0.1, 20.0, 20.1, 40.0]), np.ones(5))
+    assert grouped.labels.tolist() == [1, 1, 2, 2, 3]
 
 
 def test_likeliest_weights_satisfy_their_optimality_conditions() -> None:
@@ -198,7 +198,7 @@ def test_empirical_bayes_by_other_ways() -> None:
 
     def loss(between: float) -> float:
         weight = 1 / (between + one.se**2)
-        return -float(stats.norm.logpdf(one.theta, np.average(one.theta, weights=weight), weight**-0.5).sum())
+        return -float(np.sum(stats.norm.logpdf(one.theta, np.average(one.theta, weights=weight), weight**-0.5)))
 
     between = float(minimize_scalar(loss, bounds=(0, 20), method="bounded", options={"xatol": 1e-8}).x)
     centre = np.average(one.theta, weights=1 / (between + one.se**2))

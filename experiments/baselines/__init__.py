@@ -8,12 +8,12 @@ from experiments.baselines.bautista import bautista
 from experiments.baselines.centres import clusters_of_centres
 from experiments.baselines.dgc import dgc, dgc_pvalue, root_distances
 from experiments.baselines.empirical_bayes import likeliest_weights, normal_bayes, npmle, shrunken
-from experiments.baselines.fit import Fit, FloatArray, IntArray, interleaved, ours, pooled
+from experiments.baselines.fit import Fit, FloatArray, IntArray, believed, interleaved, ours, pooled
 from experiments.baselines.fused import fused, fused_effects
 from experiments.baselines.global_tests import cochran_q, one_against_the_rest
 from experiments.baselines.jolliffe import critical_ranges, jolliffe, range_probability
 from experiments.baselines.line import chaid, kmeans, optimal_partition, optimal_partitions
-from experiments.baselines.methods import BAYES, BY_RATIO, RIVALS, TOP_MERGE, fits
+from experiments.baselines.methods import BY_RATIO, EFFECTS, RIVALS, SHRUNKEN, TOP_MERGE, fits
 from experiments.baselines.mixture import Criterion, Mixture, mixtures
 from experiments.baselines.mixture_ratio import mixture_by_ratio, ratio_pvalues
 from experiments.baselines.ranks import grouped_by_ranks, rank_sets
@@ -28,9 +28,10 @@ from experiments.baselines.scott_knott import (
 from experiments.baselines.trees import TREES, Rows, is_installed, tree
 
 __all__ = [
-    "BAYES",
     "BY_RATIO",
+    "EFFECTS",
     "RIVALS",
+    "SHRUNKEN",
     "TOP_MERGE",
     "TREES",
     "Criterion",
@@ -42,6 +43,7 @@ __all__ = [
     "adjusted",
     "against_the_rest",
     "bautista",
+    "believed",
     "best_cut",
     "chaid",
     "clusters_of_centres",

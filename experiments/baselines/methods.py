@@ -12,7 +12,7 @@ from experiments.baselines.bautista import bautista
 from experiments.baselines.centres import clusters_of_centres
 from experiments.baselines.dgc import dgc
 from experiments.baselines.empirical_bayes import normal_bayes, npmle, shrunken
-from experiments.baselines.fit import Fit, FloatArray, ours
+from experiments.baselines.fit import Fit, FloatArray, believed, ours
 from experiments.baselines.fused import fused_effects
 from experiments.baselines.jolliffe import jolliffe
 from experiments.baselines.line import chaid, kmeans, optimal_partition
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 # The first release's default. Its p is exact with any number of draws; as many as the default's make the two alike.
 TOP_MERGE = fl.Calibrated(draws=1000, scan=False)
 
+SHRUNKEN = "calibrated, shrunken"  # the effect of each group that a result shows beside the clusters
 _GUARANTEED: dict[str, Callable[[fl.Estimates, int], fl.Clustering]] = {
     "literal": lambda estimates, _: fl.cluster(estimates, guarantee="bonferroni", refine=False),
     "calibrated": lambda estimates, seed: fl.cluster(estimates, seed=seed),
+    SHRUNKEN: lambda estimates, seed: fl.cluster(estimates, seed=seed),
     "calibrated, not refined": lambda estimates, seed: fl.cluster(estimates, refine=False, seed=seed),
     "top merge": lambda estimates, seed: fl.cluster(estimates, guarantee=TOP_MERGE, seed=seed),
     "holdout": lambda estimates, seed: fl.cluster(estimates, guarantee=fl.Holdout(splits=1), seed=seed),
@@ -61,7 +63,7 @@ _TESTING: dict[str, Callable[[fl.Estimates, int], Fit]] = {
 }
 BY_RATIO = "mixture, likelihood ratio"
 RIVALS = [*_TESTING, BY_RATIO]  # that came before, or are what platforms do
-BAYES = [*_BAYES]
+EFFECTS = [SHRUNKEN, *_BAYES]  # for the error of effects alone
 _MIXTURES: dict[str, Criterion] = {"mixture, BIC": "bic", "mixture, AIC": "aic"}
 
 
@@ -73,7 +75,8 @@ def fits(methods: Sequence[str], estimates: Sequence[fl.Estimates], seeds: Seque
     for method in methods:
         if method in _GUARANTEED:
             judge = _GUARANTEED[method]
-            made[method] = [ours(judge(one, seed)) for one, seed in zip(estimates, seeds, strict=True)]
+            fit = believed if method == SHRUNKEN else ours
+            made[method] = [fit(judge(one, seed)) for one, seed in zip(estimates, seeds, strict=True)]
         elif method in _ALONE:
             made[method] = [_ALONE[method](one.theta, one.se) for one in estimates]
         elif method in _BAYES:
