@@ -12,7 +12,19 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also ru
 
 from experiments import baselines
 from experiments.common import GREY, Numbers, Run, Study, by_method, chart, logarithmic, markdown, times
-from experiments.power import METHODS, OTHER_COLOURS, PEOPLE, SD, SHOWN, ahead, at, curves, drawn_methods, said
+from experiments.power import (
+    METHODS,
+    OTHER_COLOURS,
+    PEOPLE,
+    SD,
+    SHOWN,
+    ahead,
+    at,
+    compared,
+    curves,
+    drawn_methods,
+    said,
+)
 
 ALONE = 2 * SD**2 / PEOPLE  # the error of a country that is estimated by itself
 KNOWN = ALONE / 48  # and of one whose continent is known
@@ -43,8 +55,8 @@ def measure(run: Run) -> Numbers:
                         "at_mu_worse": worst_mu,
                     }
                 )
-    kept = ("method", "mu", "replicates", "mse", "mse_error", "mse_lead", "mse_lead_error")
-    points = [{key: point[key] for key in kept} for point in numbers["points"]]
+    dropped = ("recovered", "told", "clusters")
+    points = [{key: value for key, value in p.items() if key not in dropped} for p in numbers["points"]]
     reference = {"alone": ALONE, "known": KNOWN}
     return {**numbers, "reference": reference, "ratios": ratios, "points": points}
 
@@ -58,7 +70,10 @@ def tables(numbers: Numbers) -> dict[str, str]:
     ]
     for method in [*METHODS, *baselines.EFFECTS]:
         cells = [(at(numbers, method, mu, "mse"), at(numbers, method, mu, "mse_error")) for mu in SHOWN]
-        shown = ["–" if cell is None else f"{1000 * cell:.3f} ± {1000 * error:.3f}" for cell, error in cells]
+        shown = [
+            "–" if cell is None else f"{1000 * cell:.3f}" + (f" ± {1000 * error:.3f}" if error is not None else "")
+            for cell, error in cells
+        ]
         rows.append([method, *shown, str(at(numbers, method, 1.0, "replicates") or "not installed")])
     against = [
         [
@@ -81,7 +96,7 @@ def facts(numbers: Numbers) -> dict[str, str]:
         for method in ("literal", "calibrated", "mixture, BIC", *baselines.EFFECTS)
     }
     at_zero |= {
-        "comparisons": f"{sum(point['method'] != 'calibrated' for point in numbers['points']):,}",
+        "comparisons": str(len(compared(numbers))),
         "ahead": said(ahead(numbers, "mse_lead"), "mse_lead", 1000),
     }
     return at_zero | {

@@ -137,7 +137,7 @@ def measure(run: Run) -> Numbers:
         ]
         mixture_rates[profile] = {f"mixture, {c.upper()}": claimed(fits) for c, fits in found.mixtures.items()}
         rival_rates[profile] = {m: {"rate": float(np.mean(own)), "runs": len(own)} for m, own in found.claims.items()}
-    runs, some, slow = run.either((600, 150, 100), (30, 30, 30))
+    runs, some, slow = run.either((1000, 200, 100), (30, 30, 30))
     tasks = [
         (nulls, nulls.numbers.stop <= some, rivals_on(nulls, slow) if nulls.numbers.stop <= some else ())
         for groups in run.either(SIZES, [2, 10, 50])
