@@ -18,7 +18,7 @@ from experiments import (
     runtime,
     settings,
 )
-from experiments.common import MITIGATION, PAPER, Page, Run
+from experiments.common import HISTORY, MITIGATION, PAPER, Page, Run
 
 # Run time first, while nothing else has warmed the machine.
 STUDIES = [
@@ -36,12 +36,12 @@ STUDIES = [
         mitigation,
     )
 ]
-PAGES = [PAPER, MITIGATION]
+PAGES = [PAPER, HISTORY, MITIGATION]
 
 
 def texts(page: Page) -> dict[str, str]:
     """All that a page takes from the studies, from the numbers that are kept."""
-    own = [study for study in STUDIES if study.page == page]
+    own = [study for study in STUDIES if study.page.folder == page.folder]
     return {name: text for study in own for name, text in study.texts(study.kept()).items()}
 
 

@@ -52,6 +52,7 @@ class Page:
 
 
 PAPER, MITIGATION = Page("paper", "paper"), Page("mitigation", "field")
+HISTORY = Page("history", "paper")  # has no study of its own
 
 
 def data_file(name: str) -> Path | None:

@@ -110,7 +110,7 @@ def _by_ratio(theta: FloatArray, se: FloatArray) -> FloatArray:
     return baselines.ratio_pvalues(theta, se, 1, 39, np.random.default_rng(SEED))
 
 
-# Beside those four, the rivals as tests that anything differs. (Bautista's begins with Cochran's Q and is the same test.)
+# Beside those four, the rivals as tests that anything differs. (Bautista's begins with Cochran's Q, and is no other.)
 RIVALS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "Cochran's Q": baselines.cochran_q,
     "one against the rest": baselines.one_against_the_rest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -140,6 +141,13 @@ def _settings() -> list[Setting]:
 
 
 SETTINGS = _settings()
+SHORT = dict(
+    zip(
+        dict.fromkeys(setting.kind for setting in SETTINGS),
+        ("equal", "lognormal", "many", "heavy", "estimated", "spend", "arms"),
+        strict=True,
+    )
+)
 
 
 class Task(NamedTuple):
@@ -293,7 +301,14 @@ def facts(numbers: Numbers) -> dict[str, str]:
     ours = {kind: entry for (kind, method), entry in level.items() if method == "calibrated"}
     broken = [key for key, entry in level.items() if not entry["holds"]]
     others = [method for method in METHODS if method != "calibrated"]
-    return {
+    made = {}
+    for row in numbers["rows"]:
+        method, differs = (re.sub(r"\W+", "_", row[what]).lower() for what in ("method", "differs"))
+        key = f"{SHORT[row['kind']]}.{differs}.{method}" if differs else f"{SHORT[row['kind']]}.{method}"
+        made[f"claims.{key}"] = share(row["claims"])
+        if differs:
+            made[f"index.{key}"] = share(row["rand_index"])
+    return made | {
         "runs": str(numbers["runs"]),
         "runs_of_nothing": str(numbers["runs_of_nothing"]),
         "runs_of_slow": str(numbers["runs_of_slow"]),
