@@ -92,8 +92,10 @@ def judged(task: tuple[Nulls, bool, tuple[str, ...]]) -> Judged:
     return Judged(pvalues, baselines.mixtures(estimates) if with_mixtures else {}, claims)
 
 
-def rivals_on(nulls: Nulls, some: int) -> tuple[str, ...]:
-    """Rivals that see these experiments: the slow ones see only some, and none of very many groups."""
+def rivals_on(nulls: Nulls, some: int, most: int = 720) -> tuple[str, ...]:
+    """Rivals that see these experiments: not all of them, and the slow ones only some, and none of very many groups."""
+    if nulls.numbers.stop > most:
+        return ()
     slow = (baselines.BY_RATIO,) if nulls.groups <= GROUPS else ("rank sets", baselines.BY_RATIO)
     left_out = () if nulls.numbers.stop <= some and nulls.groups <= 102 else slow
     return tuple(rival for rival in baselines.RIVALS if rival not in left_out)
@@ -107,7 +109,7 @@ def chunks(groups: int, profile: simulate.Profile, runs: int, size: int) -> list
 def a_a_experiments(run: Run, profile: simulate.Profile) -> Judged:
     """The paper's 2,218 A/A experiments; the mixture study reads the same ones."""
     tasks = [
-        (nulls, True, rivals_on(nulls, run.either(240, 60)))
+        (nulls, True, rivals_on(nulls, run.either(120, 60)))
         for nulls in chunks(GROUPS, profile, run.either(EXPERIMENTS, 120), run.either(120, 60))
     ]
     return joined(run.each(f"A/A experiments, {profile}", judged, tasks))
@@ -137,9 +139,9 @@ def measure(run: Run) -> Numbers:
         ]
         mixture_rates[profile] = {f"mixture, {c.upper()}": claimed(fits) for c, fits in found.mixtures.items()}
         rival_rates[profile] = {m: {"rate": float(np.mean(own)), "runs": len(own)} for m, own in found.claims.items()}
-    runs, some, slow = run.either((1000, 200, 100), (30, 30, 30))
+    runs, some, slow = run.either((1000, 200, 50), (30, 30, 30))
     tasks = [
-        (nulls, nulls.numbers.stop <= some, rivals_on(nulls, slow) if nulls.numbers.stop <= some else ())
+        (nulls, nulls.numbers.stop <= some, rivals_on(nulls, slow, some))
         for groups in run.either(SIZES, [2, 10, 50])
         for profile in ("equal", "lognormal")
         for nulls in chunks(groups, profile, runs, run.either(50, 30))

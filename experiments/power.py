@@ -157,14 +157,15 @@ def curves(run: Run) -> Numbers:
     """Scores of all methods along μ; the power and the error study read the same ones."""
     here = {method: tree for method, tree in baselines.TREES.items() if baselines.is_installed(tree.package)}
     others = (*RIVALS, *baselines.EFFECTS)
-    replicates = {method: run.either(100, 6) for method in (*ON_ESTIMATES, *others)}
+    replicates = {method: run.either(100, 6) for method in ON_ESTIMATES}
+    replicates |= {method: run.either(50, 3) for method in others}
     replicates |= {method: run.either(10, 1) if "forest" in method else run.either(50, 1) for method in here}
     values = run.either(sorted({*PAPER_GRID, *FINE_GRID}), [0.0, PAPER_GRID[1], PAPER_GRID[2], PAPER_GRID[4], 1.0])
     tasks = []
     for place, mu in enumerate(values):
-        with_others = (*ON_ESTIMATES, *others) if mu in PAPER_GRID else ON_ESTIMATES
-        tasks.append(Task(mu, place, with_others, range(replicates["literal"])))
+        tasks.append(Task(mu, place, ON_ESTIMATES, range(replicates["literal"])))
         if mu in PAPER_GRID:
+            tasks.append(Task(mu, place, others, range(replicates["NPMLE"])))
             tasks += [Task(mu, place, (method,), range(replicates[method])) for method in here]
     # The longest first, so that no core waits for another at the end.
     tasks.sort(key=lambda task: task.methods[0] not in here)

@@ -172,7 +172,7 @@ def scores(task: Task) -> dict[str, list[Score]]:
 
 def measure(run: Run) -> Numbers:
     """More data sets where nothing differs: whether a method holds its level is asked more sharply."""
-    runs, null_runs, slow, step = run.either((100, 200, 20, 20), (2, 2, 2, 2))
+    runs, null_runs, slow, step = run.either((80, 160, 10, 10), (2, 2, 2, 2))
     fast = tuple(method for method in METHODS if method not in SLOW)
     tasks = [
         Task(place, range(start, start + step), tuple(METHODS) if start < slow else fast)
