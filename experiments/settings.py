@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 SEED = 102
 ALPHA = 0.05
-METHODS = ["calibrated", "top merge", "mixture, BIC", *baselines.RIVALS]
-OURS = ("calibrated", "top merge")  # see rows through the library, the others each group's own mean and error
-SLOW = ("rank sets", baselines.BY_RATIO)  # which see fewer data sets
+# Rank sets never make clusters of small ones, and likelihood ratios of mixtures take too long.
+METHODS = ["calibrated", *(rival for rival in baselines.RIVALS if rival not in ("rank sets", baselines.BY_RATIO))]
+OURS = ("calibrated",)  # sees rows through the library, the others each group's own mean and error
 
 
 class Drawn(NamedTuple):
@@ -119,10 +119,10 @@ def _settings() -> list[Setting]:
     """All settings; another kind of data is a few more lines here, and one function that draws it."""
     made = []
     for groups, errors, kind, cases in (
-        (102, "equal", "K = 102, equal se", [(0, 0.0), (1, 4.0), (1, 5.0), (3, 4.0), (10, 2.5)]),
-        (102, "lognormal", "K = 102, lognormal se", [(0, 0.0), (1, 5.0), (3, 4.0), (10, 2.5)]),
+        (102, "equal", "K = 102, equal se", [(0, 0.0), (1, 5.0), (3, 4.0), (10, 2.5)]),
+        (102, "lognormal", "K = 102, lognormal se", [(0, 0.0), (1, 5.0), (3, 4.0)]),
         (300, "equal", "K = 300, equal se", [(0, 0.0), (1, 5.0)]),
-        (102, "heavy", "K = 102, heavy-tailed sizes", [(0, 0.0), (1, 6.0), (10, 2.5), (51, 0.7)]),
+        (102, "heavy", "K = 102, heavy-tailed sizes", [(0, 0.0), (1, 5.0), (10, 2.5)]),
     ):
         for apart, distance in cases:
             differs = f"{apart} apart by {distance:g} se" if apart else ""
@@ -131,10 +131,10 @@ def _settings() -> list[Setting]:
         differs = f"{apart} apart by {distance:g} se" if apart else ""
         draw = partial(planted, 40, "equal", apart, distance, dof=8)
         made.append(Setting("K = 40, se estimated with 8 degrees of freedom", differs, draw))
-    for apart, factor in [(0, 1.0), (6, 2.0), (30, 1.5)]:
+    for apart, factor in [(0, 1.0), (6, 2.0)]:
         differs = f"{apart} spend {factor:g} times as much" if apart else ""
         made.append(Setting("rows of skewed spend, K = 60", differs, partial(spending, apart, factor)))
-    for apart, extra in [(0, 0.0), (1, 0.12), (20, 0.04)]:
+    for apart, extra in [(0, 0.0), (20, 0.04)]:
         differs = f"{apart} with {100 * extra:g} points more" if apart else ""
         made.append(Setting("rows, arms 10/90, rare events, K = 40", differs, partial(uneven_arms, apart, extra)))
     return made
@@ -153,29 +153,25 @@ SHORT = dict(
 class Task(NamedTuple):
     setting: int
     numbers: range
-    methods: tuple[str, ...]
 
 
 def scores(task: Task) -> dict[str, list[Score]]:
     """All methods on the same data sets of one setting."""
     draw = SETTINGS[task.setting].draw
     drawn = [draw(np.random.default_rng([SEED, task.setting, i])) for i in task.numbers]
-    ours = [method for method in task.methods if method in OURS]
-    others = [method for method in task.methods if method not in OURS]
-    fits = baselines.fits(ours, [one.ours for one in drawn], task.numbers)
+    others = [method for method in METHODS if method not in OURS]
+    fits = baselines.fits(OURS, [one.ours for one in drawn], task.numbers)
     fits |= baselines.fits(others, [one.theirs for one in drawn], task.numbers)
     return {
-        method: [one.score(method, fit) for one, fit in zip(drawn, fits[method], strict=True)]
-        for method in task.methods
+        method: [one.score(method, fit) for one, fit in zip(drawn, fits[method], strict=True)] for method in METHODS
     }
 
 
 def measure(run: Run) -> Numbers:
     """More data sets where nothing differs: whether a method holds its level is asked more sharply."""
-    runs, null_runs, slow, step = run.either((80, 160, 10, 10), (2, 2, 2, 2))
-    fast = tuple(method for method in METHODS if method not in SLOW)
+    runs, null_runs, step = run.either((30, 60, 10), (2, 2, 2))
     tasks = [
-        Task(place, range(start, start + step), tuple(METHODS) if start < slow else fast)
+        Task(place, range(start, start + step))
         for place, setting in enumerate(SETTINGS)
         for start in range(0, runs if setting.differs else null_runs, step)
     ]
@@ -190,7 +186,7 @@ def measure(run: Run) -> Numbers:
         for place, setting in enumerate(SETTINGS)
         for method in METHODS
     ]
-    return {"seed": SEED, "runs": runs, "runs_of_nothing": null_runs, "runs_of_slow": slow, "rows": rows}
+    return {"seed": SEED, "runs": runs, "runs_of_nothing": null_runs, "rows": rows}
 
 
 def compared(own: list[Score], ours: list[Score]) -> Numbers:
@@ -291,7 +287,7 @@ def reached(numbers: Numbers, kinds: list[str]) -> str:
         ]
         for method in METHODS
     ]
-    error = max(row["rand_index_error"] for row in numbers["rows"] if row["method"] not in SLOW)
+    error = max(row["rand_index_error"] for row in numbers["rows"])
     header = f"share with claims (adjusted Rand index), {of_runs(numbers['runs'])} (± {error:.3f})"
     return markdown([header, *(f"{kind}: {differs}" for kind, differs in places)], rows)
 
@@ -311,7 +307,6 @@ def facts(numbers: Numbers) -> dict[str, str]:
     return made | {
         "runs": str(numbers["runs"]),
         "runs_of_nothing": str(numbers["runs_of_nothing"]),
-        "runs_of_slow": str(numbers["runs_of_slow"]),
         "comparisons": str(len(comparisons(numbers))),
         "losses": str(len(lost(numbers))),
         "wins": str(len(won(numbers))),
@@ -327,7 +322,7 @@ def figure(numbers: Numbers) -> Any:
     level = levels(numbers)
     values = []
     for row in numbers["rows"]:
-        if row["differs"] and row["method"] not in SLOW:
+        if row["differs"]:
             holds = level[row["kind"], row["method"]]["holds"]
             who = "ours" if row["method"] == "calibrated" else "holds its level" if holds else "does not"
             place = f"{row['kind']}: {row['differs']}"
