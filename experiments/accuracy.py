@@ -300,7 +300,13 @@ def facts(numbers: Numbers) -> dict[str, str]:
     ):
         ahead, behind = wins(numbers, method)
         made |= {f"{key}_ahead": str(len(ahead)), f"{key}_behind": str(len(behind))}
-        made[f"{key}_not_ahead"] = str(real - len(ahead))
+        one_by_one = [
+            row["lead"]
+            for row in comparisons(numbers)
+            if row["method"] == method and row["lead"] > 2 * row["lead_error"] + 1e-9
+        ]
+        made[f"{key}_ahead_one_by_one"] = str(len(one_by_one))
+        made[f"{key}_lead_one_by_one"] = f"{max(one_by_one, default=0):.2f}"
         made[f"{key}_lead"] = f"{max((row['lead'] for row in ahead), default=0):.2f}"
         made[f"{key}_null_102"] = share(mean_of(numbers, "detected", method, groups=102, apart=0.0))
         made[f"{key}_null_21"] = share(mean_of(numbers, "detected", method, groups=21, apart=0.0))
