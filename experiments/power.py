@@ -243,6 +243,7 @@ def facts(numbers: Numbers) -> dict[str, str]:
         "clusters_literal": f"{at(numbers, 'literal', 1.0, 'clusters'):.1f}",
         "comparisons": str(len(compared(numbers))),
         "ahead": said(ahead(numbers)),
+        "before_runs": str(at(numbers, RIVALS[0], 1.0, "replicates")),
     }
 
 
