@@ -20,19 +20,20 @@ from experiments import (
     power,
     relabelled,
     runtime,
+    settings,
 )
-from experiments.common import FIELD, MITIGATION, PAPER, Page, Run
+from experiments.common import FIELD, HISTORY, MITIGATION, PAPER, Page, Run
 
 # Run time first, while nothing else has warmed the machine.
-OF_THE_PAPER = (runtime, power, error, false_positives, mixture, onboarding, accuracy, homogeneity)
+OF_THE_PAPER = (runtime, power, error, false_positives, mixture, onboarding, accuracy, settings, homogeneity)
 OF_PUBLIC_DATA = (known, relabelled, halves, asos, mitigation)
 STUDIES = [module.STUDY for module in (*OF_THE_PAPER, *OF_PUBLIC_DATA)]
-PAGES = [PAPER, MITIGATION, FIELD]
+PAGES = [PAPER, HISTORY, MITIGATION, FIELD]
 
 
 def texts(page: Page) -> dict[str, str]:
     """All that a page takes from the studies, from the numbers that are kept."""
-    own = [study for study in STUDIES if study.page == page]
+    own = [study for study in STUDIES if study.page.folder == page.folder]
     return {name: text for study in own for name, text in study.texts(study.kept()).items()}
 
 

@@ -53,6 +53,7 @@ class Page:
 
 
 PAPER, MITIGATION, FIELD = Page("paper", "paper"), Page("mitigation", "field"), Page("field", "field")
+HISTORY = Page("history", "paper")  # has no study of its own
 
 
 def data_file(name: str) -> Path | None:
@@ -187,6 +188,11 @@ def share(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def of_runs(runs: int, what: str = "data sets") -> str:
+    """How many runs a share rests on, and the largest standard error that it can have."""
+    return f"{runs:,} {what}, ± {0.5 / runs**0.5:.3f} at most"
+
+
 def times(ratio: float) -> str:
     """A ratio with two digits: 0.5 ×, 15 ×, 3,500 ×."""
     digits = 1 - math.floor(math.log10(ratio))
@@ -215,10 +221,11 @@ def chart(rows: Iterable[Mapping[str, Any]], title: str = "") -> Any:
 def by_method(methods: Sequence[str], others: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Colour and dashes of each method's line; `others` has colours of methods that appear in one figure only.
 
-    Mixtures are dashed, for their lines often lie on ours; so is what is only a variant of another method.
+    Mixtures and the top merge are dashed, for their lines often lie on ours; so is a mere variant of another method.
     """
     known = COLOURS | dict(others or {})
-    dashes = [[5, 4] if method.startswith("mixture") or method.count(",") > 1 else [1, 0] for method in methods]
+    on_ours = ("mixture", "top merge")
+    dashes = [[5, 4] if method.startswith(on_ours) or method.count(",") > 1 else [1, 0] for method in methods]
     legend = alt.Legend(title=None, symbolType="stroke", symbolSize=300)
     return {
         "color": alt.Color(

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also ru
 
 import faultlines as fl
 from experiments import baselines
-from experiments.common import Numbers, Run, Study, forest_plot, markdown, share
+from experiments.common import Numbers, Run, Study, forest_plot, markdown, of_runs, share
 from experiments.false_positives import GROUPS, PROFILES, Nulls, a_a_experiments
 from faultlines import simulate
 
@@ -143,7 +143,8 @@ def tables(numbers: Numbers) -> dict[str, str]:
         ]
         for profile, row in numbers["agreement"].items()
     ]
-    header = ["three clusters", "mixture claims", "ours", "mixture interleaves", "ours", "mixture's clusters", "ours"]
+    runs = f"three clusters, {of_runs(numbers['data_sets'])}"
+    header = [runs, "mixture claims", "ours", "mixture interleaves", "ours", "mixture's clusters", "ours"]
     return {
         "": markdown(header, interleaving),
         "-agreement": markdown(

@@ -11,7 +11,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 from experiments import baselines
-from experiments.common import Numbers, Run, Study, forest_plot, markdown, share
+from experiments.common import Numbers, Run, Study, forest_plot, markdown, of_runs, share
 from faultlines import simulate
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def measure(run: Run) -> Numbers:
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
-    header = ["", "clusters", "exactly three", "adjusted Rand index", "error of a market's lift", "interleaved"]
+    runs = of_runs(numbers["experiments"], "experiments")
+    header = [runs, "clusters", "exactly three", "adjusted Rand index", "error of a market's lift", "interleaved"]
     rows = [
         [
             method,

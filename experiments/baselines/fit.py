@@ -46,6 +46,11 @@ def ours(found: fl.Clustering) -> Fit:
     return Fit(found.labels, np.array([found.clusters[i - 1].estimate for i in found.labels.tolist()]))
 
 
+def believed(found: fl.Clustering) -> Fit:
+    """The same with the effect of each group that the result shows beside its clusters."""
+    return Fit(found.labels, found.belief.shrunken[:, 0]) if found.belief is not None else ours(found)
+
+
 def interleaved(labels: IntArray, theta: FloatArray) -> bool:
     """Whether some cluster, read along rising estimates, has members of another between its own."""
     along = labels[np.argsort(theta, kind="stable")]

@@ -1,14 +1,17 @@
-"""Tests of "all groups are alike" that give no clusters: Cochran's Q, and each group against the rest with Holm."""
+"""Tests of "all groups are alike": Cochran's Q, and each group against the rest."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import chdtrc, ndtr
+from scipy.special import chdtrc
+
+from experiments.baselines.rest import adjusted, against_the_rest
 
 if TYPE_CHECKING:
     from experiments.baselines.fit import FloatArray
+    from experiments.baselines.rest import Correction
 
 
 def cochran_q(theta: FloatArray, se: FloatArray) -> FloatArray:
@@ -18,13 +21,9 @@ def cochran_q(theta: FloatArray, se: FloatArray) -> FloatArray:
     return np.asarray(chdtrc(theta.shape[-1] - 1, np.sum(weight * centred**2, axis=-1)))
 
 
-def one_against_the_rest(theta: FloatArray, se: FloatArray) -> FloatArray:
-    """The smallest p of any group against all others together, adjusted by Holm; one data set in each row.
+def one_against_the_rest(theta: FloatArray, se: FloatArray, correction: Correction = "holm") -> FloatArray:
+    """The smallest p of any group against all others together, adjusted; one data set in each row.
 
-    Holm's smallest is Bonferroni's: K times the smallest two-sided p.
+    Holm's smallest is Bonferroni's: K times the smallest p. That of Benjamini and Hochberg is Simes'.
     """
-    weight = 1 / se**2
-    others = weight.sum(axis=-1, keepdims=True) - weight
-    rest = (np.sum(weight * theta, axis=-1, keepdims=True) - weight * theta) / others
-    z = np.abs(theta - rest) / np.sqrt(se**2 + 1 / others)
-    return np.asarray(np.minimum(theta.shape[-1] * 2 * ndtr(-z.max(axis=-1)), 1.0))
+    return np.asarray(adjusted(against_the_rest(theta, se), correction).min(axis=-1))

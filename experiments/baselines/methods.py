@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import faultlines as fl
-from experiments.baselines.fit import Fit, FloatArray, ours
+from experiments.baselines.bautista import bautista
+from experiments.baselines.centres import clusters_of_centres
+from experiments.baselines.dgc import dgc
+from experiments.baselines.empirical_bayes import normal_bayes, npmle, shrunken
+from experiments.baselines.fit import Fit, FloatArray, believed, ours
 from experiments.baselines.fused import fused_effects
+from experiments.baselines.jolliffe import jolliffe
 from experiments.baselines.line import chaid, kmeans, optimal_partition
 from experiments.baselines.mixture import Criterion, mixtures
+from experiments.baselines.mixture_ratio import mixture_by_ratio
+from experiments.baselines.ranks import grouped_by_ranks
+from experiments.baselines.rest import set_apart
+from experiments.baselines.scott_knott import scott_knott, scott_knott_unequal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,9 +28,11 @@ if TYPE_CHECKING:
 # The first release's default. Its p is exact with any number of draws; as many as the default's make the two alike.
 TOP_MERGE = fl.Calibrated(draws=1000, scan=False)
 
+SHRUNKEN = "calibrated, shrunken"  # the effect of each group that a result shows beside the clusters
 _GUARANTEED: dict[str, Callable[[fl.Estimates, int], fl.Clustering]] = {
     "literal": lambda estimates, _: fl.cluster(estimates, guarantee="bonferroni", refine=False),
     "calibrated": lambda estimates, seed: fl.cluster(estimates, seed=seed),
+    SHRUNKEN: lambda estimates, seed: fl.cluster(estimates, seed=seed),
     "calibrated, not refined": lambda estimates, seed: fl.cluster(estimates, refine=False, seed=seed),
     "top merge": lambda estimates, seed: fl.cluster(estimates, guarantee=TOP_MERGE, seed=seed),
     "holdout": lambda estimates, seed: fl.cluster(estimates, guarantee=fl.Holdout(splits=1), seed=seed),
@@ -29,6 +43,27 @@ _ALONE: dict[str, Callable[[FloatArray, FloatArray], Fit]] = {
     "CHAID-style merging": chaid,
     "fused effects": fused_effects,
 }
+# Effects without clusters.
+_BAYES: dict[str, Callable[[FloatArray, FloatArray], Fit]] = {
+    "NPMLE": npmle,
+    "adaptive shrinkage": shrunken,
+    "normal empirical Bayes": normal_bayes,
+}
+# Those that test at α; with estimated errors the classical ones use all degrees of freedom together.
+_TESTING: dict[str, Callable[[fl.Estimates, int], Fit]] = {
+    "Scott–Knott": lambda one, _: scott_knott(one.theta, one.se, dof=all_dof(one)),
+    "Scott–Knott, unequal precision": lambda one, seed: scott_knott_unequal(one.theta, one.se, seed=seed),
+    "DGC": lambda one, _: dgc(one.theta, one.se, dof=all_dof(one)),
+    "Jolliffe": lambda one, _: jolliffe(one.theta, one.se, dof=all_dof(one)),
+    "Bautista": lambda one, _: bautista(one.theta, one.se, dof=all_dof(one)),
+    "Clusters-of-Centres": lambda one, _: clusters_of_centres(one.theta, one.se),
+    "one against the rest, Holm": lambda one, _: set_apart(one.theta, one.se, "holm", dof=each_dof(one)),
+    "one against the rest, BH": lambda one, _: set_apart(one.theta, one.se, "bh", dof=each_dof(one)),
+    "rank sets": lambda one, seed: grouped_by_ranks(one.theta, one.se, seed=seed),
+}
+BY_RATIO = "mixture, likelihood ratio"
+RIVALS = [*_TESTING, BY_RATIO]  # that came before, or are what platforms do
+EFFECTS = [SHRUNKEN, *_BAYES]  # for the error of effects alone
 _MIXTURES: dict[str, Criterion] = {"mixture, BIC": "bic", "mixture, AIC": "aic"}
 
 
@@ -40,9 +75,27 @@ def fits(methods: Sequence[str], estimates: Sequence[fl.Estimates], seeds: Seque
     for method in methods:
         if method in _GUARANTEED:
             judge = _GUARANTEED[method]
-            made[method] = [ours(judge(one, seed)) for one, seed in zip(estimates, seeds, strict=True)]
+            fit = believed if method == SHRUNKEN else ours
+            made[method] = [fit(judge(one, seed)) for one, seed in zip(estimates, seeds, strict=True)]
         elif method in _ALONE:
             made[method] = [_ALONE[method](one.theta, one.se) for one in estimates]
+        elif method in _BAYES:
+            made[method] = [_BAYES[method](one.theta, one.se) for one in estimates]
+        elif method in _TESTING:
+            made[method] = [_TESTING[method](one, seed) for one, seed in zip(estimates, seeds, strict=True)]
+        elif method == BY_RATIO:
+            made[method] = mixture_by_ratio(estimates, seed=seeds[0])
         else:
             made[method] = mixed[_MIXTURES[method]]
     return made
+
+
+def each_dof(one: fl.Estimates) -> FloatArray:
+    """Degrees of freedom of each standard error; infinite where it is known."""
+    return np.full(len(one), np.inf) if one.dof is None else np.broadcast_to(np.asarray(one.dof, float), len(one))
+
+
+def all_dof(one: fl.Estimates) -> float:
+    """Degrees of freedom of one common variance; so many that it is known within two percent are as good as all."""
+    total = float(each_dof(one).sum())
+    return total if total < 1000 else math.inf

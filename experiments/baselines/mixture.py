@@ -116,7 +116,7 @@ def mixtures(
         going = np.flatnonzero(helped >= components - 2)
         if going.size == 0:
             break
-        chosen = _better_end(theta[going], se[going], [partitions[i][components - 1] for i in going], components)
+        chosen = better_end(theta[going], se[going], [partitions[i][components - 1] for i in going], components)
         chance, likelihood = chosen.responsibilities()
         for criterion in criteria:
             price = math.log(groups) if criterion == "bic" else 2.0
@@ -131,13 +131,15 @@ def mixtures(
     return fits
 
 
-def _better_end(theta: FloatArray, se: FloatArray, partitions: Sequence[IntArray], components: int) -> Mixture:
+def better_end(
+    theta: FloatArray, se: FloatArray, partitions: Sequence[IntArray], components: int, *, gain: float = 1e-6
+) -> Mixture:
     """The likelier of two mixtures: EM from quantiles, and from the means of the given partitions."""
     quantiles = np.quantile(theta, (np.arange(components) + 0.5) / components, axis=1).T
     is_in = np.stack([labels[:, None] == np.arange(components) for labels in partitions])
     weight = is_in / (se**2)[:, :, None]
     means = (weight * theta[:, :, None]).sum(axis=1) / weight.sum(axis=1)
     starts = ((quantiles, np.full(quantiles.shape, 1 / components)), (means, is_in.mean(axis=1)))
-    (first, reached), (second, higher) = (Mixture(theta, se, *start).fitted() for start in starts)
+    (first, reached), (second, higher) = (Mixture(theta, se, *start).fitted(gain=gain) for start in starts)
     better = (higher > reached)[:, None]
     return Mixture(theta, se, np.where(better, second.mean, first.mean), np.where(better, second.share, first.share))
