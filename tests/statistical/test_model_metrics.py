@@ -93,7 +93,7 @@ def test_metrics_of_models_and_inequality_claim_little(name: str, sizes: dict[st
 @pytest.mark.parametrize("name", ["median", "upper tenth"])
 @pytest.mark.parametrize("sizes", [USUAL, {"groups": 40, "typical": 80, "spread": 0.3}], ids=["usual", "small"])
 def test_bootstrapped_statistics_claim_little(name: str, sizes: dict[str, Any]) -> None:
-    statistic = {"median": np.median, "upper tenth": upper_tenth}[name]
+    statistic: Any = {"median": np.median, "upper tenth": upper_tenth}[name]
     runs = 100
     share, compared = share_of_claims(fl.bootstrapped(statistic, "x"), amounts(1.0), runs=runs, **sizes)
     print(f"bootstrapped {name}, {sizes}: {share:.3f} at α=0.05, {compared:.0f} groups compared, {runs} runs")
