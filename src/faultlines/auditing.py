@@ -37,6 +37,14 @@ class Audited:
         by: The sensitive features whose combinations are the groups.
         stratum: Which values the control features have; empty without them.
         found: The clusters, with p adjusted for the number of comparisons.
+
+    Example:
+        >>> import faultlines as fl
+        >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
+        >>> predicted = [0, 1] * 100 + [0, 0] * 100
+        >>> one = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall"]).comparisons[0]
+        >>> one.name, one.metric, one.by, one.found.n_clusters
+        ('true positive rate by sex', 'true positive rate', ('sex',), 2)
     """
 
     name: str
@@ -56,6 +64,17 @@ class Audit(Tabular):
         comparisons: The comparisons, in the order of features and metrics.
         skipped: Names of those that could not be made, with the reason.
         alpha: The chance of any false claim among them.
+
+    Example:
+        >>> import faultlines as fl
+        >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
+        >>> predicted = [0, 1] * 100 + [0, 0] * 100
+        >>> audit = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall", "fpr"])
+        >>> audit.names, audit.rejected
+        (('true positive rate by sex', 'false positive rate by sex'), ('true positive rate by sex',))
+        >>> audit["true positive rate by sex"].n_clusters, len(audit.html) > 1000
+        (2, True)
+        >>> audit.report("audit.html")
     """
 
     comparisons: tuple[Audited, ...]

@@ -78,8 +78,9 @@ def test_help_names_every_metric_with_what_it_takes(warm: Warm) -> None:
     words = " ".join(warm("model", "--help").stdout.split())
     for name in of_family("model"):
         assert name in words
-    assert "auc --y-true, --score; if wanted, --positive log_loss" in words
-    assert "equalized_odds --y-true, --y-pred or --score with --threshold; if wanted, --positive auc" in words
+    assert "auc, log_loss, brier, calibration_gap --y-true, --score; if wanted, --positive and --weight" in words
+    assert "calibration_slope --y-true, --score; if wanted, --positive mean_error" in words
+    assert "equalized_odds --y-true, --y-pred or --score with --threshold; if wanted, --positive and --weight" in words
     for name in of_family("experiment"):
         assert f"{name}:" in warm("experiment", "--help").stdout
     for name in GUARANTEES:
@@ -87,12 +88,12 @@ def test_help_names_every_metric_with_what_it_takes(warm: Warm) -> None:
 
 
 def test_every_flag_of_a_metric_is_an_option(warm: Warm) -> None:
-    """A metric that takes something new needs an option for it; `bins` is for Python alone."""
+    """A metric that takes something new needs an option for it; `bins` and `classes` are for Python alone."""
     for family in ("experiment", "model"):
         shown = warm(family, "--help").stdout
         for entry in (METRICS[name] for name in of_family(family)):
             columns = {name for names in entry.columns for name in names} if family == "model" else set()
-            for parameter in (columns | set(entry.options)) - {"bins"}:
+            for parameter in (columns | set(entry.options)) - {"bins", "classes"}:
                 assert f"--{parameter.replace('_', '-')}" in shown, (entry.name, parameter)
 
 

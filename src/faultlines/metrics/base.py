@@ -121,8 +121,9 @@ class Metric:
 
     Example:
         >>> import faultlines as fl
-        >>> fl.Metric("spend", {"x": fl.Input("spend")}, lambda c: {"x": c["x"]}, fl.mean("spend").estimate).name
-        'spend'
+        >>> own = fl.Metric("spend", {"x": fl.Input("spend")}, lambda c: {"x": c["x"]}, fl.mean("spend").estimate)
+        >>> own.name, own.adds_up
+        ('spend', True)
     """
 
     name: str
