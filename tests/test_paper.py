@@ -212,6 +212,7 @@ def test_tables_and_numbers_of_the_page_are_those_that_were_measured(page: commo
 TYPED = {
     "paper": "2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2 0.01 0.05 0.5 40 50 102 999 1,000",
     "mitigation": "0.5 0.7 1 50,000",
+    "field": "7,214 64,000 3,743 4,870 2008 0.05 1 10",  # sizes of the data, α and p < 1e-10
 }
 
 
