@@ -33,7 +33,7 @@ PAGES = [PAPER, HISTORY, MITIGATION, FIELD]
 
 def texts(page: Page) -> dict[str, str]:
     """All that a page takes from the studies, from the numbers that are kept."""
-    own = [study for study in STUDIES if study.page.folder == page.folder]
+    own = [study for study in STUDIES if study.page.folder == page.folder and study.is_kept]
     return {name: text for study in own for name, text in study.texts(study.kept()).items()}
 
 
@@ -59,7 +59,7 @@ def main() -> None:
             study.run(Run(given.quick, given.jobs))
     if given.quick:
         return
-    for study in STUDIES:
+    for study in (study for study in STUDIES if study.is_kept):
         study.draw(study.kept())
     for page in PAGES:
         page.write(texts(page))

@@ -122,6 +122,11 @@ class Study:
         """The figure, from the numbers alone."""
         styled(self.figure(numbers)).save(str((folder or self.page.kept) / f"{self.name}.svg"))
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether there are numbers of a full run."""
+        return (self.page.kept / f"{self.name}.json").is_file()
+
     def kept(self) -> Numbers:
         """The numbers of the last full run."""
         numbers: Numbers = json.loads((self.page.kept / f"{self.name}.json").read_text(encoding="utf-8"))
