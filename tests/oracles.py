@@ -75,10 +75,13 @@ def literal_algorithm_1(
     return steps
 
 
-def exact_heights(theta: Sequence[int], weight: Sequence[int]) -> list[Fraction]:
-    """Merge heights in exact arithmetic, for whole numbers; the leftmost of equal pairs goes first."""
+def exact_heights(theta: Sequence[int], weight: Sequence[int]) -> tuple[list[Fraction], bool]:
+    """Merge heights in exact arithmetic, for whole numbers; the leftmost of equal pairs goes first.
+
+    And whether some pairs are equal in numbers that doubles do not hold exactly: rounding decides which goes first.
+    """
     clusters = [(Fraction(t), Fraction(w)) for t, w in sorted(zip(theta, weight, strict=True))]
-    heights = []
+    heights, by_rounding = [], False
     while len(clusters) > 1:
         gaps = [
             ((clusters[g + 1][0] - clusters[g][0]) ** 2 * clusters[g][1] * clusters[g + 1][1])
@@ -86,11 +89,14 @@ def exact_heights(theta: Sequence[int], weight: Sequence[int]) -> list[Fraction]
             for g in range(len(clusters) - 1)
         ]
         g = gaps.index(min(gaps))
+        tied = [i for i, gap in enumerate(gaps) if gap == gaps[g]]
+        numbers = [number for i in tied for number in (gaps[i], clusters[i][0], clusters[i + 1][0])]
+        by_rounding |= len(tied) > 1 and any(n.denominator & (n.denominator - 1) for n in numbers)
         (mean_a, weight_a), (mean_b, weight_b) = clusters[g : g + 2]
         total = weight_a + weight_b
         heights.append(gaps[g])
         clusters[g : g + 2] = [((weight_a * mean_a + weight_b * mean_b) / total, total)]
-    return heights
+    return heights, by_rounding
 
 
 def partition_of(labels: Sequence[int]) -> Partition:

@@ -63,11 +63,13 @@ def test_every_merge_is_the_global_minimum_and_every_partition_literal(batch: in
 def test_ties_agree_with_exact_arithmetic(case: list[tuple[int, int]]) -> None:
     theta, weight = zip(*case, strict=True)
     tree = fl.agglomerate(fl.Estimates(theta, [w**-0.5 for w in weight]))
-    exact = sorted(float(height) for height in oracles.exact_heights(theta, weight))
+    heights, by_rounding = oracles.exact_heights(theta, weight)
+    exact = sorted(float(height) for height in heights)
     # Equal θ with unequal weight may stand in either order; their merges are at height 0 and change nothing above.
     # Equal heights elsewhere may be taken in another order, but not in this oracle: it also goes from left to right.
     np.testing.assert_allclose(tree.heights.sum(), sum(exact), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(tree.heights, exact, rtol=1e-9, atol=1e-12)
+    if not by_rounding:
+        np.testing.assert_allclose(tree.heights, exact, rtol=1e-9, atol=1e-12)
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["equal", "lognormal", "wild"]))
