@@ -82,8 +82,9 @@ def _seen(found: Finding, estimates: Estimates) -> tuple[list[float | None], lis
         guarantee = replace(guarantee, draws=int(np.clip(_DRAWS // groups, 50, _MOST_DRAWS)))  # type: ignore[type-var]
     compared = equal_effects(estimates, found.tolerance)
     trial = Trial(compared, lambda _: np.zeros(groups), guarantee, found.alpha, found.tolerance, _seed(found))
-    if trial.detects is None and groups * max(len(guarantee.shares(groups)), 1) * guarantee.splits > _MOST_FOLLOWED:
-        return None
+    followed = groups * max(len(guarantee.shares(groups)), 1) * guarantee.splits
+    if trial.detects is None and (followed > _MOST_FOLLOWED or estimates.dims > 1):
+        return None  # to follow every experiment to its clusters would take longer than the result itself
     runs = _RUNS_FOLLOWED if trial.detects is None else int(np.clip(_WORK // groups, _FEWEST, _RUNS))
     halves, one = (
         [trial.with_share(share).smallest(part, runs, _TARGET) for part in range(estimates.dims)]
