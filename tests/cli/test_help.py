@@ -78,9 +78,9 @@ def test_help_names_every_metric_with_what_it_takes(warm: Warm) -> None:
     words = " ".join(warm("model", "--help").stdout.split())
     for name in of_family("model"):
         assert name in words
-    assert "auc, log_loss, brier, calibration_gap --y-true, --score; if wanted, --positive and --weight" in words
-    assert "calibration_slope --y-true, --score; if wanted, --positive mean_error" in words
-    assert "equalized_odds --y-true, --y-pred or --score with --threshold; if wanted, --positive and --weight" in words
+    assert "brier, calibration_gap --y-true, --score; if wanted, --positive and --weight calibration_slope" in words
+    labels = "--y-true, --y-pred or --score with --threshold; if wanted, --positive, --classes and --weight"
+    assert f"f1, equalized_odds {labels} auc" in words
     for name in of_family("experiment"):
         assert f"{name}:" in warm("experiment", "--help").stdout
     for name in GUARANTEES:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
 
-_MODEL_OPTIONS = ("threshold", "positive", "weight")
+_MODEL_OPTIONS = ("threshold", "positive", "classes", "weight")
 _WIDTH = 70
 
 
@@ -109,7 +109,7 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
 
 
 def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, Any]) -> Metric:
-    chosen: dict[str, Any] = {name: value for name, value in options.items() if entry.accepts(name)}
+    chosen: dict[str, Any] = {n: value for n, value in options.items() if value is not None and entry.accepts(n)}
     for names in entry.columns:
         # Predictions where there are some; a score makes predictions only with its threshold.
         found = next((name for name in names if columns[name] is not None), None)
@@ -183,7 +183,8 @@ def model_usage() -> str:
         entry = METRICS[name]
         needs = ["--y-pred or --score with --threshold" if len(c) > 1 else flag(c[0]) for c in entry.columns]
         may = [flag(option) for option in entry.options if option in _MODEL_OPTIONS and option != "threshold"]
-        takes = f"{', '.join(needs)}; if wanted, {' and '.join(may)}"
+        wanted = f"{', '.join(may[:-1])} and {may[-1]}" if may[1:] else may[0]
+        takes = f"{', '.join(needs)}; if wanted, {wanted}"
         alike.setdefault(takes, []).append(name)
     lines = []
     for takes, names in alike.items():

@@ -104,6 +104,9 @@ class Predictions:
     positive: Annotated[
         str | None, _option(METRIC, "The label that counts as 1, if not 1 or true.", metavar="LABEL")
     ] = None
+    classes: Annotated[
+        bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
+    ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
 
 
@@ -144,6 +147,9 @@ class Measured:
     score: Annotated[str | None, _column(METRIC, "Column of scores.")] = None
     threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
     positive: Annotated[str | None, _option(METRIC, "The label that counts as 1.", metavar="LABEL")] = None
+    classes: Annotated[
+        bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
+    ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
 
 
