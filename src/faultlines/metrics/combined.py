@@ -169,9 +169,10 @@ def calibration_slope(y_true: str, score: str, *, positive: Hashable = None) -> 
         >>> fl.calibration_slope("outcome", "score").name
         'calibration slope of score'
     """
+    inputs = truth(y_true, positive) | {"s": Input(score, "probability", parameter="score")}
     return Metric(
         f"calibration slope of {score}",
-        truth(y_true, positive) | {"s": Input(score, "probability", parameter="score")},
+        inputs,
         _deviations,
         partial(of_population, ratio=True),
         centred={"mean_s": "s", "mean_t": "t"},

@@ -64,16 +64,16 @@ def atkinson(
     for name, given in (("control", control), ("treatment", treatment)):
         if variant is None and given is not None:
             raise InputError(f"{name}={shorten(given)}", "goes with variant", "Name the column of variants.")
-    if treatment is not None and treatment == control:
-        raise InputError(f"treatment={shorten(treatment)}", "is the control as well", "Name two different variants.")
+    arms = None if variant is None else Arms(variant, control, treatment)
+    inputs = {"x": Input(value, "amount", parameter="value")}
     if unit is not None:
         checked_column("unit", unit)
     return Metric(
         f"{'' if variant is None else 'difference of '}Atkinson index (ε = {aversion:g}) of {value}",
-        {"x": Input(value, "amount", parameter="value")},
+        inputs,
         partial(_powers, epsilon=aversion),
         partial(of_atkinson, epsilon=aversion),
-        arms=None if variant is None else Arms(variant, control, treatment),
+        arms=arms,
         unit=unit,
         scale=PERCENT,
         size_unit="units" if unit else "rows",
