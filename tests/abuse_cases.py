@@ -675,6 +675,15 @@ def of_metrics() -> Iterator[Case]:
             yield Case(f"{name} control: none", "control", lambda n=name: metric(n, control=None))
             yield Case(f"{name} treatment: control", "treatment", lambda n=name: metric(n, treatment="A"))
     yield from cases("auc", "bins", _plain(metric, name="auc"), NOT_A_COUNT | {"one": 1, "none": None})
+    yield from cases("atkinson", "epsilon", _plain(metric, name="atkinson"), NOT_POSITIVE | {"none": None, "six": 6})
+    yield from cases("f1", "classes", _plain(metric, name="f1"), NOT_A_FLAG | {"no label": True})
+    yield from cases(
+        "bootstrapped", "draws", lambda draws: fl.bootstrapped(np.median, "x", draws=draws), NOT_A_COUNT | {"few": 19}
+    )
+    yield from cases(
+        "bootstrapped", "statistic", lambda statistic: fl.bootstrapped(statistic, "x"), NONSENSE | {"text": "median"}
+    )
+    yield from cases("bootstrapped", "columns", lambda columns: fl.bootstrapped(np.median, columns), NOT_A_COLUMN)
     for option in ("n", "mean", "sum", "variance", "sum_squares"):
         good = {"n": "n", "mean": "m", "variance": "v"}
         swap = {"sum": "mean", "sum_squares": "variance"}

@@ -223,7 +223,7 @@ def _together() -> Iterator[Command]:
     yield Command([*MODEL, "--metric", "accuracy"])
     yield Command(MODEL[:-2])
     yield Command([*MODEL[:-2], "--score", "s"])
-    yield Command([*MODEL, "--metric", "auc", "--score", "s", "--weight", "w"])
+    yield Command([*MODEL, "--metric", "auc", "--score", "s", "--classes"])
     yield Command(["model", "good.csv", "--by", "g", "--metric", "auc", "--y-true", "t", "--score", "g"])
     yield Command(["demo", "--seed", "-1"])
     yield Command(["demo", "--json", "/"])
