@@ -53,9 +53,10 @@ def f1(
         >>> fl.f1("outcome", score="score", threshold=0.5).name
         'F1'
     """
+    inputs = _inputs(y_true, y_pred, score, threshold, positive, classes, weight)
     return Metric(
         "F1" + of_class(positive, classes),
-        _inputs(y_true, y_pred, score, threshold, positive, classes, weight),
+        inputs,
         partial(_found_and_wanted, threshold=threshold),
         partial(of_population, ratio=True, weighted=weight is not None),
         size_unit="positives or predicted positives",
@@ -120,9 +121,10 @@ def balanced_accuracy(
         'balanced accuracy'
     """
     each = 1 if weight is None else 3
+    inputs = _inputs(y_true, y_pred, score, threshold, positive, classes, weight)
     return Metric(
         "balanced accuracy" + of_class(positive, classes),
-        _inputs(y_true, y_pred, score, threshold, positive, classes, weight),
+        inputs,
         partial(_of_both_sides, threshold=threshold),
         partial(of_balanced, weighted=weight is not None),
         scale=PERCENT,
