@@ -51,6 +51,9 @@ def sql(data: object, by: str | Bins | Sequence[str | Bins], metric: Request, *,
     if metric.aggregated is not None:
         problem = "is read from aggregates: nothing is computed in the database"
         raise InputError(f"metric={shorten(metric.name)}", problem, "Give a metric of rows.")
+    if metric.resampling is not None:
+        problem = "is a statistic of rows that are brought here: nothing but these is asked of the database"
+        raise InputError(f"metric={shorten(metric.name)}", problem, "Give a metric that is made of sums.")
     for one in attributes:
         if isinstance(one, Bins) and one.quantiles is not None:
             problem = "quantiles are looked up in the rows first"
@@ -68,7 +71,7 @@ def _queries(rows: Rows, keys: Keys, metric: Request) -> list[nw.LazyFrame[Any]]
     frame, checks = prepared(rows, keys, metric)
     largest = [nw.col(name).max().alias(name) for name in keys.fractions()]
     totals = frame.group_by(*keys.names).agg(*counts_of(checks), *largest)
-    return [totals, placements(frame.filter(nw.col("ok")), keys.names, metric.ranking)]
+    return [totals, placements(frame.filter(nw.col("ok")), keys.names, metric.ranking, weighted="w" in metric.inputs)]
 
 
 def _text(query: nw.LazyFrame[Any], data: object, dialect: str | None) -> str:
