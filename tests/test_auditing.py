@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from fairlearn.metrics import MetricFrame, selection_rate
-from sklearn.metrics import accuracy_score, matthews_corrcoef, recall_score
+from sklearn.metrics import accuracy_score, recall_score
 
 import faultlines as fl
 from faultlines.metrics.table import METRICS, own_name
@@ -30,6 +30,10 @@ RATES = ["selection_rate", "fpr"]
 def audit(truth: Any = TRUTH, predicted: Any = PREDICTED, **options: Any) -> fl.Audit:
     options = {"sensitive_features": PEOPLE, "metrics": RATES} | options
     return fl.audit(truth, predicted, **options)
+
+
+def informedness(truth: Any, predicted: Any) -> float:
+    return float(predicted[truth == 1].mean() - predicted[truth == 0].mean())
 
 
 def figures(found: fl.Audit) -> dict[str, list[float]]:
@@ -129,10 +133,10 @@ def test_scores_weights_and_functions() -> None:
     assert [one.metric for one in fl.audit(TRUTH, score=SCORE, sensitive_features=PEOPLE.sex).comparisons] == [
         "auc", "calibration gap", "Brier score"
     ]  # fmt: skip
-    given = audit(metrics=[matthews_corrcoef, fl.error_rate("y_true", "y_pred")], sensitive_features=PEOPLE.race)
-    assert list(given) == ["matthews_corrcoef of y_true, y_pred by race", "error rate by race"]
-    values = given["matthews_corrcoef of y_true, y_pred by race"].estimates.natural
-    each = [matthews_corrcoef(TRUTH[PEOPLE.race == race], PREDICTED[PEOPLE.race == race]) for race in "ABC"]
+    given = audit(metrics=[informedness, fl.error_rate("y_true", "y_pred")], sensitive_features=PEOPLE.race)
+    assert list(given) == ["informedness of y_true, y_pred by race", "error rate by race"]
+    values = given["informedness of y_true, y_pred by race"].estimates.natural
+    each = [informedness(TRUTH[PEOPLE.race == race], PREDICTED[PEOPLE.race == race]) for race in "ABC"]
     np.testing.assert_allclose(values, each)
 
 
@@ -219,7 +223,7 @@ def test_what_cannot_be_compared_is_said() -> None:
         ({"metrics": []}, r"metrics=\[\]: names no metrics"),
         ({"metrics": ["fpr", "false_positive_rate"]}, "'false positive rate': occurs more than once"),
         ({"metrics": "auc"}, "metrics='auc': needs score"),
-        ({"metrics": matthews_corrcoef, "sample_weight": np.ones(SIZE)}, "are not passed on to functions"),
+        ({"metrics": informedness, "sample_weight": np.ones(SIZE)}, "are not passed on to functions"),
         (
             {"metrics": "calibration_slope", "score": SCORE, "sample_weight": np.ones(SIZE)},
             "means nothing to calibration_slope",
