@@ -10,21 +10,8 @@ import altair as alt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
-from experiments import baselines
 from experiments.common import GREY, Numbers, Run, Study, by_method, chart, logarithmic, markdown, times
-from experiments.power import (
-    METHODS,
-    OTHER_COLOURS,
-    PEOPLE,
-    SD,
-    SHOWN,
-    ahead,
-    at,
-    compared,
-    curves,
-    drawn_methods,
-    said,
-)
+from experiments.power import METHODS, OTHER_COLOURS, PEOPLE, SD, SHOWN, at, curves, drawn_methods
 
 ALONE = 2 * SD**2 / PEOPLE  # the error of a country that is estimated by itself
 KNOWN = ALONE / 48  # and of one whose continent is known
@@ -55,25 +42,22 @@ def measure(run: Run) -> Numbers:
                         "at_mu_worse": worst_mu,
                     }
                 )
-    dropped = ("recovered", "told", "clusters")
-    points = [{key: value for key, value in p.items() if key not in dropped} for p in numbers["points"]]
+    kept = ("method", "mu", "replicates", "mse")
+    points = [{key: point[key] for key in kept} for point in numbers["points"]]
     reference = {"alone": ALONE, "known": KNOWN}
     return {**numbers, "reference": reference, "ratios": ratios, "points": points}
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
     known = numbers["reference"]["known"]
-    header = ["mean squared error × 1,000, ± one standard error", *(f"μ = {mu:.2g}" for mu in SHOWN), "runs"]
+    header = ["mean squared error × 1,000", *(f"μ = {mu:.2g}" for mu in SHOWN), "runs"]
     rows = [
         ["continents known", *[f"{1000 * known:.3f}"] * len(SHOWN), "formula"],
         ["each country alone", *[f"{1000 * numbers['reference']['alone']:.3f}"] * len(SHOWN), "formula"],
     ]
-    for method in [*METHODS, *baselines.EFFECTS]:
-        cells = [(at(numbers, method, mu, "mse"), at(numbers, method, mu, "mse_error")) for mu in SHOWN]
-        shown = [
-            "–" if cell is None else f"{1000 * cell:.3f}" + (f" ± {1000 * error:.3f}" if error is not None else "")
-            for cell, error in cells
-        ]
+    for method in METHODS:
+        cells = [at(numbers, method, mu, "mse") for mu in SHOWN]
+        shown = ["–" if cell is None else f"{1000 * cell:.3f}" for cell in cells]
         rows.append([method, *shown, str(at(numbers, method, 1.0, "replicates") or "not installed")])
     against = [
         [
@@ -92,12 +76,8 @@ def tables(numbers: Numbers) -> dict[str, str]:
 def facts(numbers: Numbers) -> dict[str, str]:
     found = {(pair["rival"], pair["method"]): pair for pair in numbers["ratios"]}
     at_zero = {
-        f"at_zero_{method.replace(', ', '_').replace(' ', '_')}": f"{1000 * at(numbers, method, 0.0, 'mse'):.2f}"
-        for method in ("literal", "calibrated", "mixture, BIC", *baselines.EFFECTS)
-    }
-    at_zero |= {
-        "comparisons": str(len(compared(numbers))),
-        "ahead": said(ahead(numbers, "mse_lead"), "mse_lead", 1000),
+        f"at_zero_{method.replace(', ', '_')}": f"{1000 * at(numbers, method, 0.0, 'mse'):.2f}"
+        for method in ("literal", "calibrated", "mixture, BIC")
     }
     return at_zero | {
         f"{key}_{method}_{short}": times(found[rival, method][key]) if (rival, method) in found else "(not installed)"
@@ -108,14 +88,14 @@ def facts(numbers: Numbers) -> dict[str, str]:
 
 
 def figure(numbers: Numbers) -> Any:
-    drawn = [*drawn_methods(numbers), baselines.SHRUNKEN, "NPMLE"]
+    drawn = drawn_methods(numbers)
     lines = (
         chart(point for point in numbers["points"] if point["method"] in drawn)
         .mark_line(point=alt.OverlayMarkDef(size=22))
         .encode(
             x=alt.X("mu:Q", title="μ"),
             y=alt.Y(**logarithmic("mse", "mean squared error, log scale", [1e-5, 1e-4, 1e-3, 0.01, 0.1, 2])),
-            **by_method(drawn, {**OTHER_COLOURS, baselines.SHRUNKEN: "#332288", "NPMLE": "#882255"}),
+            **by_method(drawn, OTHER_COLOURS),
         )
     )
     names = {"alone": "each country alone", "known": "continents known"}

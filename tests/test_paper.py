@@ -16,7 +16,7 @@ from scipy.optimize import Bounds, minimize
 from scipy.special import logsumexp
 
 import faultlines as fl
-from experiments import accuracy, baselines, common, homogeneity, mitigation
+from experiments import accuracy, baselines, common, homogeneity, mitigation, settings
 from experiments.__main__ import PAGES, STUDIES, texts
 from experiments.__main__ import main as run_studies
 from experiments.power import experiment
@@ -210,7 +210,9 @@ def test_tables_and_numbers_of_the_page_are_those_that_were_measured(page: commo
 
 # Outside the markers stand only the paper's own figures, settings of the studies, and figures of speech.
 TYPED = {
-    "paper": "2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2 0.01 0.05 0.5 40 50 102 999 1,000",
+    "paper": "2,218 21 0.001 7 4 0.2 1 0 95 27 15 80 48 54 100 0.1 2 0.01 0.05 0.5 40 50 102 999 1,000 "
+    "3 10 300 90 200 500",
+    "history": "1974 1975 1997 2002 2017 2 2022 2025 0.05 0.01 40 102 8 10 90 5 2.5 0.001 0.5",
     "mitigation": "0.5 0.7 1 50,000",
     "field": "7,214 64,000 3,743 4,870 2008 0.05 1 10",  # sizes of the data, α and p < 1e-10
 }
@@ -299,6 +301,27 @@ def test_what_the_page_says_of_accuracy_is_so() -> None:
     assert accuracy.holds(numbers, "calibrated")
     _, behind = accuracy.wins(numbers, "mixture, BIC")
     assert min(behind, key=lambda row: row["lead"])["apart"] <= 2
+
+
+def test_what_the_page_says_of_settings_is_so() -> None:
+    numbers = settings.STUDY.kept()
+    level = settings.levels(numbers)
+    above = {(settings.SHORT[kind], method) for (kind, method), entry in level.items() if not entry["holds"]}
+    assert not any(method == "calibrated" for _, method in above)
+    assert {("lognormal", "DGC"), ("heavy", "DGC"), ("lognormal", "Jolliffe")} <= above
+    for method in ("Clusters-of-Centres", "Bautista", "Scott–Knott, unequal precision"):
+        assert {kind for kind, own in above if own == method} == {"estimated", "spend", "arms"}
+    assert {kind for kind, own in above if own == "one against the rest, Holm"} == {"spend"}
+    assert settings.facts(numbers)["hold_everywhere"] == "Scott–Knott"
+    losses = {(row["method"], settings.SHORT[row["kind"]]) for row in settings.lost(numbers)}
+    assert losses == {("DGC", "estimated"), ("Scott–Knott", "estimated"), ("Scott–Knott", "spend")}
+    # One method for the one and for the ten: nobody else is near the best at both.
+    by_place = {(settings.SHORT[r["kind"]], r["differs"], r["method"]): r["rand_index"] for r in numbers["rows"]}
+    for kind, distance in (("equal", "5"), ("heavy", "5")):
+        lone, ten = f"1 apart by {distance} se", "10 apart by 2.5 se"
+        both = {m: min(by_place[kind, lone, m], by_place[kind, ten, m]) for m in settings.METHODS}
+        assert max(both, key=both.__getitem__) == "calibrated"
+        assert sorted(both.values())[-2] < both["calibrated"] - 0.1
 
 
 def test_the_library_knows_none_of_the_rivals() -> None:
