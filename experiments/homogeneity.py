@@ -179,11 +179,9 @@ def facts(numbers: Numbers) -> dict[str, str]:
         made[f"level_{_SHORT[test]}"] = f"{min(rates):.3f}–{max(rates):.3f}"
     for key in ("fused", "fused_plain"):
         made[f"{key}_null"] = " and ".join(share(r[key]) for r in reversed(level) if r["profile"] == "equal")
-    lone = next(
-        (r for r in numbers["rows"] if (r["groups"], r["profile"], name(r)) == (102, "equal", "one group apart, 5 se")),
-        {},
-    )
-    made |= {f"lone.{short}": share(lone.get(test)) for test, short in _SHORT.items()}
+    place = (102, "equal", "one group apart, 5 se")
+    lone = next((row for row in numbers["rows"] if (row["groups"], row["profile"], name(row)) == place), None)
+    made |= {f"lone.{short}": share(lone[test] if lone else None) for test, short in _SHORT.items()}
     differing = [row for row in numbers["rows"] if row["truth"] != "nothing differs"]
     outside = [row for row in differing if deficit(row) > MARGIN]
     return made | {
