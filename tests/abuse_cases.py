@@ -670,7 +670,8 @@ def of_metrics() -> Iterator[Case]:
         }
         for parameter in ("positive", "control", "treatment"):
             if parameter in entry.options:
-                yield from cases(name, parameter, _plain(metric, name=name), labels)
+                several = {"list": [], "in a list": [[1]], "twice": ["B", "B"]} if parameter == "treatment" else {}
+                yield from cases(name, parameter, _plain(metric, name=name), labels | several)
         if "control" in entry.options:
             yield Case(f"{name} control: none", "control", lambda n=name: metric(n, control=None))
             yield Case(f"{name} treatment: control", "treatment", lambda n=name: metric(n, treatment="A"))

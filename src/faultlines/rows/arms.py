@@ -41,7 +41,7 @@ def arm_places(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
 
     control = place_of("control", arms.control)
     others = [place for place in range(len(values)) if place != control]
-    every = arms.treatment == EVERY and EVERY not in values
+    every = arms.several and arms.treatments == (EVERY,) and EVERY not in values
     if arms.treatment is not None and not every:
         treatments = [place_of("treatment", one) for one in arms.treatments]
         if control in treatments or len(set(treatments)) < len(treatments):

@@ -163,7 +163,7 @@ class Arms:
         _check_value("control", self.control)
         if isinstance(self.treatment, list):
             object.__setattr__(self, "treatment", tuple(self.treatment))
-        if self.treatment == ():
+        if isinstance(self.treatment, tuple) and not self.treatment:
             raise InputError("treatment=[]", "names no variant", "Name the treatments, or leave it out.")
         for one in self.treatments:
             _check_value("treatment", one)
@@ -183,7 +183,7 @@ class Arms:
     @property
     def several(self) -> bool:
         """Whether each of several treatments is compared with the control."""
-        return isinstance(self.treatment, tuple) or self.treatment == EVERY
+        return isinstance(self.treatment, tuple) or (isinstance(self.treatment, str) and self.treatment == EVERY)
 
 
 def _check_value(parameter: str, value: object) -> None:
