@@ -306,7 +306,7 @@ def test_bad_commands(part: int, tmp_path: Path, folder: Path, monkeypatch: pyte
 
 # -------------------------------------------------------------------------------------------------- numbers at the edges
 
-GUARANTEES: list[Any] = [FEW, fl.Calibrated(20, stepdown=True), fl.Bonferroni(), fl.Holdout(), fl.Folds()]
+GUARANTEES: list[Any] = [FEW, fl.Calibrated(20, stepdown=True), fl.Bonferroni(), fl.Holdout(splits=3), fl.Folds()]
 
 
 @st.composite

@@ -413,6 +413,7 @@ def test_stepdown_is_not_misled_by_groups_on_the_wrong_side() -> None:
     assert more <= 9  # 5% of 60 and three standard errors; cutting side by side makes it 24
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
 def test_several_effects_with_estimated_covariances_do_not_make_false_claims(correlation: float) -> None:
     """Six degrees of freedom: with covariances taken as known, four in ten of these would be claims."""

@@ -31,7 +31,7 @@ def read(path: str | PathLike[str]) -> str:
     except (OSError, TypeError, ValueError) as error:
         shown = getattr(error, "strerror", None) or "not text"
         raise InputError(
-            f"path={shorten(str(path))}", f"cannot be read ({shown})", "Give what save() wrote."
+            f"path={shorten(path)}", f"cannot be read ({shown})", "Give what save() wrote."
         ) from error
 
 
