@@ -127,7 +127,7 @@ class Audit(Tabular):
         }
 
     def _finding(self, name: str) -> str:
-        """Who differs from whom in one comparison, with the stratum where there are several."""
+        """Which clusters differ in one comparison, with the stratum where there are several."""
         one = next(one for one in self.comparisons if one.name == name)
         said = contrast(one.found._summary)
         return f"{_told(one.stratum)}: {said}" if one.stratum else said

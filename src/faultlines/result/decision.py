@@ -44,7 +44,7 @@ class Decision:
     """The result in the order in which it is decided by.
 
     Attributes:
-        lead: Who differs from whom and how much, in a sentence; the verdict where nothing differs.
+        lead: Which clusters differ and how much, in a sentence; the verdict where nothing differs.
         sides: The clusters by rising effect; of many, the outermost.
         between: How many clusters between them are left out.
         sure: How sure that is.
@@ -101,7 +101,7 @@ def decide(summary: Summary, harm: Harm = (), level: float | None = None) -> Dec
 
 
 def contrast(summary: Summary, harm: Harm = ()) -> str:
-    """Who differs from whom and how much: the outermost clusters in each effect; nothing where none differ."""
+    """Which clusters differ and how much: the outermost clusters in each effect; nothing where none differ."""
     if not summary.rejected or summary.estimates is None:
         return ""
     worse, plain, parts = list[str](), list[str](), summary.estimates.parts

@@ -58,7 +58,7 @@ def notebook(s: Summary, picture: str = "") -> str:
 
 
 def _head(s: Summary) -> list[str]:
-    """The verdict, and who differs from whom and how much."""
+    """The verdict, and which clusters differ and how much."""
     return [s.verdict, *filter(None, [contrast(s)])]
 
 
