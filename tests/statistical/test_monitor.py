@@ -215,23 +215,28 @@ def test_power_of_the_robust_form() -> None:
 def coming_back(kind: str, days: int, groups: int, rng: np.random.Generator) -> Any:
     """Per look: mean, standard error and number of users of every group, of users of whom most come back every day.
 
-    200 users at the start and 5 more a day, in each group. ``"days"``: what a user spends on a day is independent of
-    other days, and added up. ``"users"``: it follows the user. ``"bought"``: whether a user has bought by now; who has,
-    does not again. ``"week"``: the last seven days only, which are not all data so far.
+    295 users in each group, of whom two thirds are there from the start. Each arrives by chance: were the arrivals the
+    same in all groups, standard errors would count differences between early and late users that are no noise.
+    ``"days"``: what a user spends on a day is independent of other days, and added up. ``"users"``: it follows the user.
+    ``"bought"``: whether a user has bought by now; who has, does not again. ``"week"``: the last seven days only, which
+    are not all data so far.
     """
-    arrival = np.concatenate([np.zeros(200), np.repeat(np.arange(1, days), 5)])
+    users = 295
+    arrival = np.where(rng.random((groups, 1, users)) < 200 / users, 0, rng.integers(1, days, (groups, 1, users)))
     here = np.arange(days)[:, None] >= arrival
-    spent = rng.exponential(1.0, (groups, days, arrival.size)) * here
+    spent = rng.exponential(1.0, (groups, days, users)) * here
     if kind == "users":
-        spent = rng.exponential(1.0, (groups, 1, arrival.size)) * rng.uniform(0.5, 1.5, spent.shape) * here
+        spent = rng.exponential(1.0, (groups, 1, users)) * rng.uniform(0.5, 1.5, spent.shape) * here
     total = spent.cumsum(axis=1)
     if kind == "bought":
-        total = (total > 10).astype(float)
+        total = np.maximum.accumulate(spent > 2.5, axis=1).astype(float)  # one in twelve, on the first day too
     if kind == "week":
         total[:, 7:] -= spent.cumsum(axis=1)[:, :-7]
     for day in range(days):
-        seen = total[:, day, here[day]]
-        yield seen.mean(axis=1), seen.std(axis=1, ddof=1) / math.sqrt(seen.shape[1]), seen.shape[1]
+        n = here[:, day].sum(axis=1)
+        mean = total[:, day].sum(axis=1) / n
+        spread = ((total[:, day] - mean[:, None]) ** 2 * here[:, day]).sum(axis=1) / (n - 1)
+        yield mean, np.sqrt(spread / n), n
 
 
 KINDS = ("days", "users", "bought", "week")
