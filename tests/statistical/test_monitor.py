@@ -217,9 +217,9 @@ def coming_back(kind: str, days: int, groups: int, rng: np.random.Generator) -> 
 
     295 users in each group, of whom two thirds are there from the start. Each arrives by chance: were the arrivals the
     same in all groups, standard errors would count differences between early and late users that are no noise.
-    ``"days"``: what a user spends on a day is independent of other days, and added up. ``"users"``: it follows the user.
-    ``"bought"``: whether a user has bought by now; who has, does not again. ``"week"``: the last seven days only, which
-    are not all data so far.
+    ``"days"``: what a user spends on a day is independent of other days, and added up. ``"users"``: it follows the
+    user. ``"bought"``: whether a user has bought by now; who has, does not again. ``"week"``: the last seven days only,
+    which are not all data so far.
     """
     users = 295
     arrival = np.where(rng.random((groups, 1, users)) < 200 / users, 0, rng.integers(1, days, (groups, 1, users)))
