@@ -11,7 +11,7 @@ from statsmodels.stats.multitest import multipletests
 
 import faultlines as fl
 from experiments import asos, halves, known, relabelled
-from experiments.field_data import CASES, halved
+from experiments.field_data import CASES, Paths, halved
 
 
 def part(theta: np.ndarray, se: np.ndarray) -> halves.Seen:
@@ -80,7 +80,7 @@ def test_lifts_in_which_nothing_differs_have_the_given_errors_and_grow_together(
     n, se = np.array([[100.0, 200.0, 400.0]]), np.array([[1.0, 0.8, 0.5]])
     for how, clock in (("precision", se[0] ** -2.0), ("totals", (n * se)[0] ** 2)):
         rng = np.random.default_rng(1)
-        drawn = [asos.alike(asos.Paths(("x",), n, n, se), how, rng).lift[0] for _ in range(4000)]
+        drawn = [asos.alike(Paths(("x",), n, n, se), how, rng).lift[0] for _ in range(4000)]
         assert np.std(drawn, axis=0) == pytest.approx(se[0], rel=0.05)
         assert np.corrcoef(np.array(drawn).T)[0, 2] == pytest.approx(np.sqrt(clock[0] / clock[2]), abs=0.05)
 

@@ -30,9 +30,7 @@ def read(path: str | PathLike[str]) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, TypeError, ValueError) as error:
         shown = getattr(error, "strerror", None) or "not text"
-        raise InputError(
-            f"path={shorten(path)}", f"cannot be read ({shown})", "Give what save() wrote."
-        ) from error
+        raise InputError(f"path={shorten(path)}", f"cannot be read ({shown})", "Give what save() wrote.") from error
 
 
 @contextmanager
