@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import altair as alt
 import numpy as np
+from scipy.special import bdtrc, ndtr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
@@ -29,7 +30,11 @@ from experiments.common import (
 from faultlines import simulate
 
 if TYPE_CHECKING:
-    from experiments.baselines import FloatArray
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from experiments.baselines import Fit, FloatArray
 
 SEED = 1954
 ALPHA = 0.05
@@ -58,6 +63,7 @@ class Task(NamedTuple):
     size: float  # in typical standard errors
     runs: int
     fused: int  # how many of them also get penalised fixed effects
+    some: int  # and how many the rivals
 
     def estimates(self, number: int) -> fl.Estimates:
         kind = [*TRUTHS].index(self.truth), ["equal", "lognormal"].index(self.profile)
@@ -82,6 +88,65 @@ def judged(estimates: list[fl.Estimates], guarantee: fl.Calibrated) -> FloatArra
     return np.exp(np.concatenate(log_p))
 
 
+def _each(test: Callable[[FloatArray, FloatArray], float], theta: FloatArray, se: FloatArray) -> FloatArray:
+    return np.array([test(*one) for one in zip(theta, se, strict=True)])
+
+
+def _scott_knott(theta: FloatArray, se: FloatArray) -> float:
+    return baselines.scott_knott_pvalue(theta, float(np.mean(se**2)))
+
+
+def _joined(method: Callable[[FloatArray, FloatArray], Fit]) -> Callable[[FloatArray, FloatArray], float]:
+    """A method that has no p of its own: 0 where it makes clusters, 1 where it does not."""
+    return lambda theta, se: float(method(theta, se).n_clusters == 1)
+
+
+def _ranked(theta: FloatArray, se: FloatArray) -> float:
+    """0 where any pair differs, so that some rank is not possible."""
+    return float(baselines.rank_sets(theta, se)[0].max() == 1)
+
+
+def _by_ratio(theta: FloatArray, se: FloatArray) -> FloatArray:
+    return baselines.ratio_pvalues(theta, se, 1, 39, np.random.default_rng(SEED))
+
+
+# Beside those four, the rivals as tests that anything differs. (Bautista's begins with Cochran's Q, and is no other.)
+RIVALS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "Cochran's Q": baselines.cochran_q,
+    "one against the rest": baselines.one_against_the_rest,
+    "one against the rest, BH": lambda theta, se: baselines.one_against_the_rest(theta, se, "bh"),
+    "Scott–Knott": lambda theta, se: _each(_scott_knott, theta, se),
+    "Scott–Knott, unequal precision": lambda theta, se: _each(baselines.ratio_pvalue, theta, se),
+    "DGC": lambda theta, se: _each(baselines.dgc_pvalue, theta, se),
+    "Jolliffe": lambda theta, se: _each(_joined(baselines.jolliffe), theta, se),
+    "Clusters-of-Centres": lambda theta, se: _each(_joined(baselines.clusters_of_centres), theta, se),
+    "rank sets": lambda theta, se: _each(_ranked, theta, se),
+    baselines.BY_RATIO: _by_ratio,
+}
+FEW = {"rank sets": 0.5, baselines.BY_RATIO: 0.25}  # the slow ones see only a share of what the others see
+
+
+def beside(theta: FloatArray, se: FloatArray, ours: npt.NDArray[np.bool_]) -> Numbers:
+    """All rivals on some data sets, against what ours says of the same."""
+    made = {}
+    for rival, test in RIVALS.items():
+        seen = round(FEW.get(rival, 1.0) * len(ours))
+        # Draws are counted, so that their p can be α itself.
+        made[rival] = compared(np.asarray(test(theta[:seen], se[:seen])) <= ALPHA + 1e-12, ours[:seen])
+    return made
+
+
+def compared(own: npt.NDArray[np.bool_], ours: npt.NDArray[np.bool_]) -> Numbers:
+    """How often a test rejects, and how much oftener than ours on the same data sets."""
+    lead = own.astype(float) - ours
+    return {
+        "rejected": float(own.mean()),
+        "runs": own.size,
+        "lead": float(lead.mean()),
+        "lead_error": float(lead.std() / np.sqrt(own.size)),
+    }
+
+
 def tested(task: Task) -> Numbers:
     estimates = [task.estimates(i) for i in range(task.runs)]
     theta, se = (np.array([getattr(one, what) for one in estimates]) for what in ("theta", "se"))
@@ -101,6 +166,7 @@ def tested(task: Task) -> Numbers:
         "truth": task.truth,
         "size": task.size,
         **{test: float(np.mean(rejected[test])) for test in TESTS},
+        "others": beside(theta[: task.some], se[: task.some], rejected["calibrated"][: task.some]),
         "deficit_error": float(behind.std() / np.sqrt(task.runs)),
         "fused": float(np.mean([fit.n_clusters > 1 for fit in fits])),
         "fused_clusters": float(np.mean([fit.n_clusters for fit in fits])),
@@ -110,9 +176,9 @@ def tested(task: Task) -> Numbers:
 
 
 def measure(run: Run) -> Numbers:
-    runs, fused = run.either((1000, 100), (60, 10))
+    runs, fused, some = run.either((1000, 100, 80), (20, 2, 20))
     tasks = [
-        Task(groups, profile, truth, size, runs, fused)
+        Task(groups, profile, truth, size, runs, fused, some)
         for groups in (102, 21)
         for profile in ("equal", "lognormal")
         for truth, sizes in TRUTHS.items()
@@ -145,19 +211,73 @@ def tables(numbers: Numbers) -> dict[str, str]:
         ]
         for what in names
     ]
+    header = f"{' / '.join(TESTS)}, {of_runs(numbers['runs'])}"
     return {
-        "": markdown(
-            [f"{' / '.join(TESTS)}, {of_runs(numbers['runs'])}", *(f"K = {k}, {profile} se" for k, profile in kinds)],
-            power,
-        ),
+        "": markdown([header, *(f"K = {k}, {profile} se" for k, profile in kinds)], power),
+        "-rivals": as_tests(numbers),
         "-fused": markdown(
             [
                 f"share with clusters (how many), {of_runs(numbers['runs_of_fused'])}",
-                *("adaptive, K = 21", "K = 102", "plain, K = 21", "K = 102"),
+                "adaptive, K = 21",
+                "K = 102",
+                "plain, K = 21",
+                "K = 102",
             ],
             fused,
         ),
     }
+
+
+SHOWN = {  # of the sizes of each kind, one at which tests differ
+    "equal": {"nothing differs": 0.0, "two halves": 1.0, "one group apart": 4.0, "one in ten apart": 2.0},
+    "lognormal": {"nothing differs": 0.0, "two halves": 0.5, "one group apart": 4.0, "one in ten apart": 1.0},
+}
+
+
+def as_tests(numbers: Numbers) -> str:
+    """All tests at one size of each kind, K = 102."""
+    places = [
+        row
+        for profile, sizes in SHOWN.items()
+        for truth, size in sizes.items()
+        for row in numbers["rows"]
+        if (row["groups"], row["profile"], row["truth"], row["size"]) == (102, profile, truth, size)
+    ]
+    rows = [["calibrated", *(share(row["calibrated"]) for row in places), f"{numbers['runs']:,}"]]
+    for test in places[0]["others"]:
+        own = [row["others"][test] for row in places]
+        rows.append([test, *(share(one["rejected"]) for one in own), str(own[0]["runs"])])
+    header = [f"{row['profile']} se: {name(row)}" for row in places]
+    return markdown(["share rejected, K = 102, ± at most 0.5/√runs", *header, "runs"], rows)
+
+
+def comparisons(numbers: Numbers) -> list[Numbers]:
+    """Every test against ours wherever something differs, p adjusted for all of them by Holm."""
+    made = [
+        {"test": test, "place": f"{name(row)}, K = {row['groups']}, {row['profile']} se", "truth": row["truth"], **own}
+        for row in numbers["rows"]
+        if row["truth"] != "nothing differs"
+        for test, own in row["others"].items()
+    ]
+    p = np.array([2 * ndtr(-abs(row["lead"]) / max(row["lead_error"], 1e-9)) for row in made])
+    return [row | {"p": own} for row, own in zip(made, baselines.adjusted(p, "holm"), strict=True)]
+
+
+def holds(numbers: Numbers, test: str) -> bool:
+    """Whether a test's rejections where nothing differs are compatible with α, all tests and kinds considered."""
+    level = [row["others"] for row in numbers["rows"] if row["truth"] == "nothing differs"]
+    count = sum(len(others) for others in level)
+    seen = [(round(others[test]["rejected"] * others[test]["runs"]), others[test]["runs"]) for others in level]
+    return all(claims == 0 or float(bdtrc(claims - 1, runs, ALPHA)) * count > ALPHA for claims, runs in seen)
+
+
+def lost(numbers: Numbers) -> dict[str, list[Numbers]]:
+    """Where tests that hold their level reject oftener than ours."""
+    made: dict[str, list[Numbers]] = {}
+    for row in comparisons(numbers):
+        if row["p"] < ALPHA and row["lead"] > 0 and holds(numbers, row["test"]):
+            made.setdefault(row["test"], []).append(row)
+    return made
 
 
 def deficit(row: Numbers, test: str = "calibrated") -> float:
@@ -184,6 +304,20 @@ def facts(numbers: Numbers) -> dict[str, str]:
     made |= {f"lone.{short}": share(lone[test] if lone else None) for test, short in _SHORT.items()}
     differing = [row for row in numbers["rows"] if row["truth"] != "nothing differs"]
     outside = [row for row in differing if deficit(row) > MARGIN]
+    tests = list(differing[0]["others"])
+    won = [row for row in comparisons(numbers) if row["p"] < ALPHA and row["lead"] < 0]
+    made |= {
+        "comparisons": str(len(comparisons(numbers))),
+        "wins": str(len(won)),
+        "losses": str(sum(len(own) for own in lost(numbers).values())),
+        "lost": "; ".join(
+            f"{test} in {len(own)}, by {max(row['lead'] for row in own):.2f} at most"
+            f" ({max(own, key=lambda row: row['lead'])['place']})"
+            for test, own in lost(numbers).items()
+        )
+        or "none",
+        "above": ", ".join(test for test in tests if not holds(numbers, test)) or "none",
+    }
     return made | {
         "kinds": str(len(differing)),
         "margin": share(MARGIN),
