@@ -69,15 +69,16 @@ class Nulls(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The p of every experiment by each guarantee, and what the mixtures make of it."""
+    """The p of every experiment by each guarantee, what the mixtures make of it, and who of the rivals claims."""
 
     pvalues: dict[str, FloatArray]
     mixtures: dict[baselines.Criterion, list[Fit]]
+    claims: dict[str, list[bool]]
 
 
-def judged(task: tuple[Nulls, bool]) -> Judged:
+def judged(task: tuple[Nulls, bool, tuple[str, ...]]) -> Judged:
     """All methods on the same experiments; mixtures only when asked, for they take long where there are many groups."""
-    nulls, with_mixtures = task
+    nulls, with_mixtures, rivals = task
     estimates = nulls.estimates()
     named = {f"{i}": one for i, one in zip(nulls.numbers, estimates, strict=True)}
     # Experiments of one task share their draws; another seed for every task, so that not all of them do.
@@ -86,7 +87,18 @@ def judged(task: tuple[Nulls, bool]) -> Judged:
         name: np.exp(fl.cluster_many(named, guarantee=guarantee, seed=seed).log_pvalues)
         for name, guarantee in GUARANTEES.items()
     }
-    return Judged(pvalues, baselines.mixtures(estimates) if with_mixtures else {})
+    found = baselines.fits(rivals, estimates, nulls.numbers)
+    claims = {name: [fit.n_clusters > 1 for fit in fits] for name, fits in found.items()}
+    return Judged(pvalues, baselines.mixtures(estimates) if with_mixtures else {}, claims)
+
+
+def rivals_on(nulls: Nulls, some: int, most: int = 720) -> tuple[str, ...]:
+    """Rivals that see these experiments: not all of them, and the slow ones only some, and none of very many groups."""
+    if nulls.numbers.stop > most:
+        return ()
+    slow = (baselines.BY_RATIO,) if nulls.groups <= GROUPS else ("rank sets", baselines.BY_RATIO)
+    left_out = () if nulls.numbers.stop <= some and nulls.groups <= 102 else slow
+    return tuple(rival for rival in baselines.RIVALS if rival not in left_out)
 
 
 def chunks(groups: int, profile: simulate.Profile, runs: int, size: int) -> list[Nulls]:
@@ -96,14 +108,20 @@ def chunks(groups: int, profile: simulate.Profile, runs: int, size: int) -> list
 @cache
 def a_a_experiments(run: Run, profile: simulate.Profile) -> Judged:
     """The paper's 2,218 A/A experiments; the mixture study reads the same ones."""
-    tasks = [(nulls, True) for nulls in chunks(GROUPS, profile, run.either(EXPERIMENTS, 240), 120)]
+    tasks = [
+        (nulls, True, rivals_on(nulls, run.either(120, 60)))
+        for nulls in chunks(GROUPS, profile, run.either(EXPERIMENTS, 120), run.either(120, 60))
+    ]
     return joined(run.each(f"A/A experiments, {profile}", judged, tasks))
 
 
 def joined(parts: list[Judged]) -> Judged:
     pvalues = {name: np.concatenate([part.pvalues[name] for part in parts]) for name in parts[0].pvalues}
     criteria = {criterion for part in parts for criterion in part.mixtures}
-    return Judged(pvalues, {c: [fit for part in parts for fit in part.mixtures.get(c, [])] for c in sorted(criteria)})
+    mixtures = {c: [fit for part in parts for fit in part.mixtures.get(c, [])] for c in sorted(criteria)}
+    rivals = {name for part in parts for name in part.claims}
+    claims = {name: [one for part in parts for one in part.claims.get(name, [])] for name in sorted(rivals)}
+    return Judged(pvalues, mixtures, claims)
 
 
 def claimed(fits: list[Fit]) -> float:
@@ -111,7 +129,7 @@ def claimed(fits: list[Fit]) -> float:
 
 
 def measure(run: Run) -> Numbers:
-    along_alpha, mixture_rates = [], {}
+    along_alpha, mixture_rates, rival_rates = [], {}, {}
     for profile in PROFILES:
         found = a_a_experiments(run, profile)
         along_alpha += [
@@ -120,31 +138,35 @@ def measure(run: Run) -> Numbers:
             for alpha in LEVELS
         ]
         mixture_rates[profile] = {f"mixture, {c.upper()}": claimed(fits) for c, fits in found.mixtures.items()}
-    runs, some = run.either((1000, 200), (60, 30))
+        rival_rates[profile] = {m: {"rate": float(np.mean(own)), "runs": len(own)} for m, own in found.claims.items()}
+    runs, some, slow = run.either((1000, 200, 50), (30, 30, 30))
     tasks = [
-        (nulls, nulls.numbers.stop <= some)
+        (nulls, nulls.numbers.stop <= some, rivals_on(nulls, slow, some))
         for groups in run.either(SIZES, [2, 10, 50])
         for profile in ("equal", "lognormal")
         for nulls in chunks(groups, profile, runs, run.either(50, 30))
     ]
     tasks.sort(key=lambda task: -task[0].groups)
     parts: dict[tuple[int, str], list[Judged]] = {}
-    for (nulls, _), part in zip(tasks, run.each("from 2 to 500 groups", judged, tasks), strict=True):
+    for (nulls, *_), part in zip(tasks, run.each("from 2 to 500 groups", judged, tasks), strict=True):
         parts.setdefault((nulls.groups, nulls.profile), []).append(part)
     along_groups = []
     for (groups, kind), own in sorted(parts.items()):
         whole = joined(own)
         rates = {name: float(np.mean(p < 0.05)) for name, p in whole.pvalues.items()}
         rates |= {f"mixture, {c.upper()}": claimed(fits) for c, fits in whole.mixtures.items()}
+        rates |= {rival: float(np.mean(own)) for rival, own in whole.claims.items()}
         along_groups += [{"groups": groups, "profile": kind, "method": m, "rate": r} for m, r in rates.items()]
     return {
         "seed": SEED,
-        "experiments": run.either(EXPERIMENTS, 240),
+        "experiments": run.either(EXPERIMENTS, 120),
         "groups": GROUPS,
         "along_alpha": along_alpha,
         "mixture": mixture_rates,
+        "rivals": rival_rates,
         "runs_along_groups": runs,
         "runs_of_the_mixture": some,
+        "runs_of_slow": slow,
         "along_groups": along_groups,
     }
 
@@ -155,6 +177,12 @@ def rate(numbers: Numbers, profile: str, method: str, alpha: float) -> float:
         for point in numbers["along_alpha"]
         if (point["profile"], point["method"], point["alpha"]) == (profile, method, alpha)
     )
+
+
+def error(row: Numbers) -> float:
+    """The standard error of a share, with one claim more and one less than seen, so that it is never zero."""
+    claims, runs = row["rate"] * row["runs"] + 1, row["runs"] + 2
+    return float((claims / runs * (1 - claims / runs) / runs) ** 0.5)
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
@@ -172,14 +200,30 @@ def tables(numbers: Numbers) -> dict[str, str]:
     sizes = sorted({point["groups"] for point in numbers["along_groups"]})
     by_place = {(p["groups"], p["profile"], p["method"]): p["rate"] for p in numbers["along_groups"]}
     along = [
-        [f"{method}, {PROFILES[profile]}", *(share(by_place[k, profile, method]) for k in sizes)]
+        [f"{method}, {PROFILES[profile]}", *(share(by_place.get((k, profile, method))) for k in sizes)]
         for profile in ("equal", "lognormal")
-        for method in METHODS
+        for method in [*METHODS, *baselines.RIVALS]
     ]
-    number = of_runs(numbers["experiments"], "A/A experiments")
+    others = [
+        [
+            rival,
+            *(
+                f"{share(own['rate'], 3)} ± {error(own):.3f}"
+                for own in (numbers["rivals"][profile][rival] for profile in PROFILES)
+            ),
+        ]
+        for rival in baselines.RIVALS
+    ]
     return {
-        "": markdown([f"share with claims, {number}", *(f"α = {alpha:g}" for alpha in shown)], rows),
-        "-mixture": markdown([f"whatever α, {number}", "claims"], fixed),
+        "": markdown(
+            [
+                f"share with claims, {of_runs(numbers['experiments'], 'A/A experiments')}",
+                *(f"α = {alpha:g}" for alpha in shown),
+            ],
+            rows,
+        ),
+        "-mixture": markdown([f"whatever α, {of_runs(numbers['experiments'], 'A/A experiments')}", "claims"], fixed),
+        "-rivals": markdown(["share with claims at α = 0.05, ± one standard error", *PROFILES.values()], others),
         "-groups": markdown(
             [f"α = 0.05, {of_runs(numbers['runs_along_groups'])}", *(f"K = {k}" for k in sizes)], along
         ),
@@ -210,6 +254,16 @@ def facts(numbers: Numbers) -> dict[str, str]:
             for profile in PROFILES
             for alpha in (0.001, 0.01, 0.05, 0.2, 0.5)
         },
+        "runs_of_slow": str(numbers["runs_of_slow"]),
+        "rivals_above": "; ".join(
+            f"{rival} ({min(rates):.2f}–{max(rates):.2f})"
+            for rival in baselines.RIVALS
+            for rates in [[numbers["rivals"][profile][rival]["rate"] for profile in PROFILES]]
+            if any(
+                own["rate"] > 0.05 + 3 * (0.05 * 0.95 / own["runs"]) ** 0.5
+                for own in (numbers["rivals"][profile][rival] for profile in PROFILES)
+            )
+        ),
         "calibrated_most_off": f"{max(off):.1f}",
         "calibrated_500": share(last["calibrated", "equal"]),
         "runs": f"{numbers['runs_along_groups']:,}",
@@ -239,7 +293,11 @@ def figure(numbers: Numbers) -> Any:
         return (ideal + rules + lines).properties(width=240, height=230, title=f"K = 21, {PROFILES[profile]}")
 
     def sizes(profile: simulate.Profile) -> Any:
-        own = [point for point in numbers["along_groups"] if point["profile"] == profile]
+        own = [
+            point
+            for point in numbers["along_groups"]
+            if (point["profile"], point["method"] in METHODS) == (profile, True)
+        ]
         lines = (
             chart(own)
             .mark_line(point=alt.OverlayMarkDef(size=25))
