@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,9 +24,13 @@ METHODS = [
     *("literal", "calibrated", "calibrated, not refined", "top merge", "holdout"),
     *("mixture, BIC", "mixture, AIC"),
     *ON_A_LINE,
+    *baselines.RIVALS,
 ]
-CLOSEST = ("calibrated", "top merge", "mixture, BIC")  # shown kind by kind
+OTHERS = [method for method in METHODS if method not in baselines.RIVALS]
+SLOW = ("rank sets", baselines.BY_RATIO)
+CLOSEST = ("calibrated", "top merge", "mixture, BIC", "Scott–Knott, unequal precision")  # shown kind by kind
 ALPHA = 0.05
+RIVALS_APART = [0.0, 1.0, 2.0, 4.0]  # at which those that came before are tried
 APART = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0]  # typical standard errors between clusters; 0: nothing to find
 
 
@@ -51,24 +57,29 @@ class Score(NamedTuple):
     clusters: int
 
 
-def scores(task: tuple[Cell, range]) -> dict[str, list[Score]]:
+class Task(NamedTuple):
+    cell: Cell
+    numbers: range
+    methods: tuple[str, ...]
+
+
+def scores(task: Task) -> dict[str, list[Score]]:
     """All methods on the same data sets of one kind."""
     from sklearn.metrics import adjusted_rand_score
 
-    cell, numbers = task
-    made = [cell.simulated(i) for i in numbers]
-    fits = baselines.fits(METHODS, [one.estimates for one in made], numbers)
+    made = [task.cell.simulated(i) for i in task.numbers]
+    fits = baselines.fits(task.methods, [one.estimates for one in made], task.numbers)
     return {
         method: [
             Score(float(adjusted_rand_score(one.truth, fit.labels)), fit.n_clusters)
             for one, fit in zip(made, fits[method], strict=True)
         ]
-        for method in METHODS
+        for method in task.methods
     }
 
 
 def measure(run: Run) -> Numbers:
-    runs, step = run.either((200, 25), (5, 5))
+    runs, some, few, step = run.either((200, 60, 20, 20), (4, 2, 2, 2))
     cells = [
         Cell(groups, profile, clusters, apart)
         for groups in (102, 21)
@@ -78,11 +89,23 @@ def measure(run: Run) -> Numbers:
         if apart or clusters == 2
     ]
 
-    tasks = [(cell, range(start, start + step)) for cell in cells for start in range(0, runs, step)]
+    def seen(cell: Cell, method: str) -> int:
+        """How many data sets a method sees: rivals some of those with two halves, slow ones few of 21 groups."""
+        if method not in baselines.RIVALS:
+            return runs
+        if cell.clusters == 3 or cell.apart not in RIVALS_APART or (method in SLOW and cell.groups > 21):
+            return 0
+        return few if method in SLOW else some
+
+    tasks = [
+        Task(cell, range(start, start + step), tuple(method for method in METHODS if start < seen(cell, method)))
+        for cell in cells
+        for start in range(0, runs, step)
+    ]
     found: dict[Cell, dict[str, list[Score]]] = {cell: {} for cell in cells}
-    for (cell, _), part in zip(tasks, run.each("accuracy", scores, tasks), strict=True):
+    for task, part in zip(tasks, run.each("accuracy", scores, tasks), strict=True):
         for method, own in part.items():
-            found[cell].setdefault(method, []).extend(own)
+            found[task.cell].setdefault(method, []).extend(own)
     rows = [
         cell._asdict() | {"method": method} | compared(own, scored["calibrated"])
         for cell, scored in found.items()
@@ -94,9 +117,11 @@ def measure(run: Run) -> Numbers:
 def compared(own: list[Score], ours: list[Score]) -> Numbers:
     """What a method reached, and by how much it leads ours on the same data sets, so that the error is small."""
     index = np.array([score.rand_index for score in own])
-    lead = index - np.array([score.rand_index for score in ours])
+    lead = index - np.array([score.rand_index for score in ours[: len(own)]])
     return {
+        "runs": len(own),
         "rand_index": float(index.mean()),
+        "rand_error": float(index.std() / np.sqrt(index.size)),
         "lead": float(lead.mean()),
         "lead_error": float(lead.std() / np.sqrt(lead.size)),
         "n_clusters": float(np.mean([score.clusters for score in own])),
@@ -126,7 +151,7 @@ def holds(numbers: Numbers, method: str) -> bool:
     """Whether a method's false claims are compatible with α, for all methods and kinds together (Bonferroni)."""
     nothing = [row for row in numbers["rows"] if row["apart"] == 0]
     return all(
-        bdtrc(round(row["detected"] * numbers["data_sets"]) - 1, numbers["data_sets"], ALPHA) * len(nothing) > ALPHA
+        bdtrc(round(row["detected"] * row["runs"]) - 1, row["runs"], ALPHA) * len(nothing) > ALPHA
         for row in nothing
         if row["method"] == method and row["detected"] > 0
     )
@@ -138,7 +163,7 @@ def mean_of(numbers: Numbers, what: str, method: str, **kind: Any) -> float:
         for row in numbers["rows"]
         if row["method"] == method and all(row[key] == value for key, value in kind.items())
     ]
-    return float(np.mean(own))
+    return float(np.mean(own)) if own else math.nan
 
 
 def described(row: Numbers) -> str:
@@ -150,7 +175,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
     places, faint = ([(k, gap) for k in (21, 102) for gap in gaps] for gaps in (apart[1:], apart[:3]))
     by_gap = [
         [method, *(share(mean_of(numbers, "rand_index", method, groups=k, apart=gap)) for k, gap in places)]
-        for method in METHODS
+        for method in OTHERS
     ]
     counts = [
         [
@@ -161,7 +186,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
                 for k in (21, 102)
             ),
         ]
-        for method in METHODS
+        for method in OTHERS
     ]
     kinds = sorted({(row["groups"], row["profile"], row["clusters"]) for row in numbers["rows"] if row["apart"] > 0})
     by_kind = [
@@ -179,22 +204,43 @@ def tables(numbers: Numbers) -> dict[str, str]:
         [f"K = {k}: {gap:g} se" if gap == own[0][1] else f"{gap:g} se" for k, gap in own] for own in (places, faint)
     )
     most_apart = f"clusters found of 3, {apart[-1]:g} se"
-    number = of_runs(numbers["data_sets"])
-    of_each = f"adjusted Rand index, {number} in each kind"
+    index_error = max(row.get("rand_error", 0.0) for row in numbers["rows"] if row["method"] == "calibrated")
+    of_each = f"adjusted Rand index, {numbers['data_sets']} data sets of each kind, ours ± {index_error:.3f} at most"
     return {
         "": markdown([of_each, *gaps], by_gap),
-        "-kinds": markdown([f"{' / '.join(CLOSEST)}, {number}", *(f"{gap:g} se" for gap in apart[1:])], by_kind),
+        "-kinds": markdown(
+            [f"{' / '.join(CLOSEST)}, ours ± {index_error:.3f} at most", *(f"{gap:g} se" for gap in apart[1:])], by_kind
+        ),
         "-detection": markdown(
             [
-                f"share with claims, {number} in each kind",
+                f"share with claims, {of_runs(numbers['data_sets'])} in each kind",
                 *seen,
                 f"{most_apart}, K = 21",
                 f"{most_apart}, K = 102",
             ],
             counts,
         ),
+        "-rivals": before(numbers),
         "-wins": against_ours(numbers),
     }
+
+
+def before(numbers: Numbers) -> str:
+    """Ours and the rivals on the same data sets, two halves of the groups."""
+    rivals = {(row["method"], row["groups"], row["profile"], row["apart"]): row for row in numbers["rows"]}
+    fast = [method for method in baselines.RIVALS if method not in SLOW]
+    places = [(k, profile, gap) for k in (21, 102) for profile in ("equal", "lognormal") for gap in RIVALS_APART[1:]]
+    rivals = {key: row for key, row in rivals.items() if key[0] in baselines.RIVALS}
+    some = rivals[fast[0], *places[0]]["runs"]
+    ours = [rivals[fast[0], *place]["rand_index"] - rivals[fast[0], *place]["lead"] for place in places]
+    rows = [["calibrated", *(share(value) for value in ours), str(some)]]
+    for method in baselines.RIVALS:
+        cells = [rivals.get((method, *place)) for place in places]
+        runs = next(str(cell["runs"]) for cell in cells if cell)
+        rows.append([method, *(share(cell["rand_index"]) if cell else "–" for cell in cells), runs])
+    error = max(row["rand_error"] for (method, *_), row in rivals.items() if method in fast)
+    header = [f"K = {k}, {profile} se: {gap:g} se" for k, profile, gap in places]
+    return markdown([f"adjusted Rand index, two halves, ± {error:.2f} at most", *header, "data sets"], rows)
 
 
 def against_ours(numbers: Numbers) -> str:
@@ -206,11 +252,13 @@ def against_ours(numbers: Numbers) -> str:
         ahead, behind = wins(numbers, method)
         best = max(ahead, key=lambda row: row["lead"], default=None)
         most = f"{best['lead']:.2f} ± {best['lead_error']:.2f}: {described(best)}" if best else "–"
+        runs = next(row["runs"] for row in numbers["rows"] if row["method"] == method)
+        kinds = sum(row["method"] == method and row["apart"] > 0 for row in numbers["rows"])
         claims = f"{share(false_claims(numbers, method))}{'' if holds(numbers, method) else ', **above α**'}"
-        rows.append([method, claims, str(len(ahead)), str(len(behind)), most])
+        rows.append([method, f"{kinds} of {runs}", claims, str(len(ahead)), str(len(behind)), most])
     header = [
         f"against calibrated, p < {ALPHA:g} after Holm over {len(comparisons(numbers))} comparisons",
-        *("claims where nothing differs, at most", "ahead", "behind", "largest lead"),
+        *("kinds of data sets", "claims where nothing differs, at most", "ahead", "behind", "largest lead"),
     ]
     return markdown(header, rows)
 
@@ -249,6 +297,7 @@ def facts(numbers: Numbers) -> dict[str, str]:
         ("chaid", "CHAID-style merging"),
         ("fused", "fused effects"),
         ("literal", "literal"),
+        *((re.sub(r"\W+", "_", method).lower(), method) for method in baselines.RIVALS),
     ):
         ahead, behind = wins(numbers, method)
         made |= {f"{key}_ahead": str(len(ahead)), f"{key}_behind": str(len(behind))}
