@@ -34,6 +34,9 @@ def measure(run: Run) -> Numbers:
     def anew(guarantee: fl.Calibrated | fl.Holdout) -> fl.Clustering:
         return fl.cluster(one.estimates, guarantee=guarantee, seed=next(seeds))
 
+    def rival(method: str) -> dict[str, list[baselines.Fit]]:
+        return baselines.fits([method], [one.estimates], [next(seeds)])
+
     work: dict[str, Callable[[], object]] = {
         "literal": partial(fl.cluster, one.estimates, guarantee="bonferroni", refine=False),
         "calibrated": partial(anew, fl.Calibrated()),
@@ -45,13 +48,15 @@ def measure(run: Run) -> Numbers:
         "CHAID-style merging": partial(baselines.chaid, theta, se),
         "fused effects": partial(baselines.fused_effects, theta, se),
     }
+    for method in (*baselines.RIVALS, *baselines.EFFECTS[1:]):
+        work[method] = partial(rival, method)
     for method, tree in baselines.TREES.items():
         if baselines.is_installed(tree.package):
             work[method] = partial(baselines.tree, method, one.rows, theta, 0)
     took = {}
     for method, fit in work.items():
         fit()  # imports and caches are not what is measured
-        took[method] = seconds(fit, least=run.either(2.0, 0.2))
+        took[method] = seconds(fit, least=run.either(1.0, 0.1))
         show_progress("run time", len(took), len(work))
     missing = [method for method in baselines.TREES if method not in took]
     return {"seed": SEED, "mu": MU, "not_installed": missing, "seconds": took}
