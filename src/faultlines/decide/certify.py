@@ -25,6 +25,7 @@ from faultlines.estimates.scales import LogRatio
 from faultlines.guarantees.calibrated import Calibrated
 from faultlines.result.finding import Finding, Groups, groups_of, is_rows, measured
 from faultlines.result.leftout import left_out_words
+from faultlines.result.summary import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -365,5 +366,5 @@ def _notes(groups: Groups, how: _Question, *, is_precision: bool) -> Iterator[st
         yield from groups.readout.warnings
     for reason, count in groups.dropped.items():
         yield f"Left out: {count:,} {reason}."
-    unit = "people" if groups.readout is None else groups.readout.metric.size_unit
+    unit = counted(groups.comparison, groups.readout)
     yield from left_out_words(groups.comparison, groups.excluded, unit)

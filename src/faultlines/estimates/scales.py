@@ -28,6 +28,7 @@ class Scale:
         is_share: Whether pooled groups are read as events over trials, whatever the scale makes of them.
         is_straight: Whether a distance on the scale is one in what people read.
         bends: Whether a tolerance has a different size on the scale depending on where the effects lie.
+        counted: What sizes of groups are in, where no metric says it.
 
     Example:
         >>> import faultlines as fl, numpy as np
@@ -54,6 +55,7 @@ class Scale:
     is_share: ClassVar[bool] = False
     is_straight: ClassVar[bool] = True
     bends: ClassVar[bool] = False
+    counted: ClassVar[str] = "people"
 
     def natural(self, theta: FloatArray) -> FloatArray:
         """From the scale to what people read.
@@ -262,6 +264,7 @@ class Counts(Scale):
     name: str = "square root"
     is_share: ClassVar[bool] = True
     is_straight: ClassVar[bool] = False
+    counted: ClassVar[str] = "units of exposure"
 
     @staticmethod
     def forward(events: FloatArray, exposure: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from faultlines import text
 from faultlines.estimates.labels import labels_of
+from faultlines.estimates.scales import Scale
 from faultlines.result.belief import sure_of
 from faultlines.result.explained import explained_notes, explained_words
 from faultlines.result.leftout import left_out_by_value, left_out_words
@@ -231,7 +232,7 @@ class Summary:
     @property
     def counted(self) -> str:
         """What the sizes of groups count."""
-        return counted(self.readout)
+        return counted(self.groups, self.readout)
 
 
 def summarize(found: Finding, unseen: Callable[[], tuple[Unseen, ...]]) -> Summary:
@@ -260,9 +261,11 @@ def summarize(found: Finding, unseen: Callable[[], tuple[Unseen, ...]]) -> Summa
     )
 
 
-def counted(readout: Readout | None) -> str:
+def counted(groups: Comparison, readout: Readout | None) -> str:
     """What the sizes of groups count: people, where nothing else is known."""
-    return "people" if readout is None else readout.metric.size_unit.replace(" or ", " and ")
+    if readout is not None:
+        return readout.metric.size_unit.replace(" or ", " and ")
+    return Scale.counted if groups.estimates is None else groups.estimates.scale.counted
 
 
 def verdict(found: Finding) -> str:
@@ -306,7 +309,7 @@ def _notes(found: Finding) -> list[Note]:
     if found.readout is not None:
         notes += [Note("warning", words) for words in found.readout.warnings]
     notes += [Note("left out", f"Left out: {count:,} {reason}.") for reason, count in found.dropped.items()]
-    unit = counted(found.readout)
+    unit = counted(found.groups, found.readout)
     notes += [Note("left out", words) for words in left_out_words(found.groups, found.excluded, unit)]
     return notes
 
