@@ -164,25 +164,33 @@ def exit_page() -> str:
 # ----------------------------------------------------------------------------------------------------------- JSON
 
 
-JSON = """# JSON of a result
+JSON = """# JSON of results
 
-`c.to_json()` and `--json OUT` write this. The [JSON Schema](result.schema.json) is checked by a test against results of
-every kind. Several `--metric` make one object with `correction`, `alpha` and `metrics`, a list of these. Keys may be
-added in later versions; none changes its meaning.
+What `to_json()`, `to_dict()` and `--json OUT` write, kind by kind. Every kind has a JSON Schema, which a test holds
+against results of many kinds. Keys may be added in later versions; none changes its meaning.
 
 {tables}
 """
+KINDS = {
+    "result": "Several `--metric` make one object with `correction`, `alpha` and `metrics`, a list of these.",
+    "certificate": "",
+    "confirmation": "",
+    "many": "",
+    "monitor": "`STATE.json`, in which a monitor is kept from look to look, is for `fl.Monitor.load` alone.",
+}
 
 
 def json_page() -> str:
-    """The JSON of a result, key by key, from its schema."""
-    schema = json.loads((HERE / "reference" / "result.schema.json").read_text(encoding="utf-8"))
-    lines = key_table(schema["properties"])
-    for key, told in schema["properties"].items():
-        inner = told.get("items", told).get("properties")
-        if inner:
-            lines += ["", f"## {key}", "", *key_table(inner)]
-    return JSON.format(tables="\n".join(lines))
+    """The JSON of every kind of result, key by key, from its schema."""
+    lines: list[str] = []
+    for kind, more in KINDS.items():
+        schema = json.loads((HERE / "reference" / f"{kind}.schema.json").read_text(encoding="utf-8"))
+        told = f"{schema['description']} [JSON Schema]({kind}.schema.json). {more}".strip()
+        lines += ["", f"## {kind.capitalize()}", "", told, "", *key_table(schema["properties"])]
+        for key, inner in schema["properties"].items():
+            if keys := inner.get("items", inner).get("properties"):
+                lines += ["", f"### {key} of a {kind}", "", *key_table(keys)]
+    return JSON.format(tables="\n".join(lines).strip())
 
 
 def key_table(properties: Mapping[str, Any]) -> list[str]:
@@ -212,7 +220,7 @@ def pages() -> dict[str, tuple[str, str]]:
     made |= {file_of(title): (title, page_of(title, names)) for title, names in named.items()}
     made["reference/command-line.md"] = ("Command line", command_page())
     made["reference/exit-codes.md"] = ("Exit codes", exit_page())
-    made["reference/json.md"] = ("JSON of a result", json_page())
+    made["reference/json.md"] = ("JSON of results", json_page())
     return made
 
 

@@ -23,7 +23,7 @@ import faultlines as fl
 from docs import hooks
 from faultlines.cli import exits
 from tests.browsers import chromium
-from tests.recorded import estimates, tables
+from tests.test_json import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,9 @@ def test_every_name_command_exit_code_and_key_has_its_entry(site: Path, addresse
     codes = {value for name, value in vars(exits).items() if name.isupper()}
     assert {int(code) for code in re.findall(r"<td>(\d+)</td>", page)} == codes
     keys = (site / "reference" / "json.html").read_text(encoding="utf-8")
-    assert all(f"<code>{key}</code>" in keys for key in schema()["properties"])
+    assert {
+        key for kind in hooks.KINDS for key in schema(kind)["properties"] if f"<code>{key}</code>" not in keys
+    } == set()
 
 
 def test_generated_pages_need_no_mkdocs() -> None:
@@ -171,71 +173,6 @@ def test_the_figures_of_rows_are_those_of_the_study() -> None:
     told += f"5% of data sets, {at_most[1]:.0%} in at most 7.5%, the worst in {max(shares):.0%}"
     for page in ("index.md", "trust/assumptions.md"):
         assert told in " ".join((DOCS / page).read_text(encoding="utf-8").split()), page
-
-
-# ----------------------------------------------------------------------------------------------------------- JSON
-
-
-def schema() -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((DOCS / "reference" / "result.schema.json").read_text(encoding="utf-8"))
-    return read
-
-
-def results() -> Iterator[dict[str, Any]]:
-    """Results of every kind as plain data: estimates, rows with arms, groups left out, several effects."""
-    import numpy as np
-    import pandas as pd
-
-    wanted = {"estimates-holdout", "plane-calibrated", "binomial-calibrated", "poisson-bonferroni", "tolerance"}
-    wanted |= {"folds-10", "null", "one-group", "min-size", "dof-calibrated"}
-    yield from (json.loads(case().to_json()) for name, case in tables() if name in wanted)
-    rng = np.random.default_rng(1)
-    rows = pd.DataFrame({"country": rng.choice(list("abc"), 900), "age": rng.integers(20, 60, 900)})
-    rows = rows.assign(arm=rng.choice(["A", "B"], 900), spend=rng.gamma(2, 2, 900))
-    rows = rows.assign(label=rng.integers(0, 2, 900), guess=rng.integers(0, 2, 900))
-    rows.loc[:3, "country"] = "tiny"
-    rows.loc[5, "spend"] = np.nan
-    arms: dict[str, Any] = {"variant": "arm", "control": "A"}
-    by: list[str | fl.Bins] = ["country", fl.bins("age", width=20)]
-    for metric in (fl.lift("spend", **arms), fl.rate("label"), fl.equalized_odds("label", "guess")):
-        yield json.loads(fl.cluster(rows, by, metric).to_json())
-    both = fl.holm([fl.cluster(rows, by, fl.rate("label")), fl.cluster(estimates())], 0.05)
-    yield from (json.loads(one.to_json()) for one in both)
-    own = fl.Similarity([[1.0], [2.0]], lambda a, _: np.ones(len(a)))
-    yield json.loads(fl.cluster(own, guarantee="bonferroni").to_json())
-
-
-def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_nothing_else(tmp_path: Path) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft202012Validator(schema())
-    jsonschema.Draft202012Validator.check_schema(schema())
-    seen: set[str] = set()
-    made = [*results(), from_the_command_line(tmp_path)]
-    for plain in made:
-        problems = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)]
-        assert problems == []
-        seen |= set(plain)
-        for key in ("clusters", "groups", "explained", "excluded", "left_out", "reach", "path"):
-            seen |= {f"{key}.{inner}" for row in plain[key] for inner in row}
-    told = schema()["properties"]
-    assert set(told) - seen == set()
-    for key in ("clusters", "groups", "explained", "excluded", "left_out", "reach", "path"):
-        assert {inner for inner in told[key]["items"]["properties"] if f"{key}.{inner}" not in seen} == set()
-    wrong = {**made[0], "n_clusters": "two"}
-    assert not validator.is_valid(wrong)
-    assert not validator.is_valid({**made[0], "unheard_of": 1})
-
-
-def from_the_command_line(folder: Path) -> dict[str, Any]:
-    """With a certificate and a check of its own rows, which only the command line writes into one file."""
-    rows = "\n".join(f"{'abc'[i % 3]},{i % 2}" for i in range(600))
-    (folder / "rows.csv").write_text("group,selected\n" + rows + "\n", encoding="utf-8")
-    words = ["model", "rows.csv", "--by", "group", "--metric", "selection_rate", "--y-pred", "selected"]
-    words += ["--certify", "0.2", "--self-check", "5", "--json", "-"]
-    script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words]
-    done = subprocess.run(script, cwd=folder, capture_output=True, text=True, check=False)
-    read: dict[str, Any] = json.loads(done.stdout)
-    return read
 
 
 # ---------------------------------------------------------------------------------------------------- in a browser

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -173,6 +174,7 @@ class Certificate:
         """
         rows = [{name: _finite(value) for name, value in row.items()} for row in self.to_dicts()]
         return {
+            "faultlines": version("faultlines"),
             "sentence": self.sentence,
             "verdict": self.verdict,
             "gap": _finite(self.gap),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from faultlines import text
@@ -166,6 +167,7 @@ class Monitored:
             True
         """
         return {
+            "faultlines": version("faultlines"),
             "verdict": self.verdict,
             "rejected": self.rejected,
             "finished": self.finished,

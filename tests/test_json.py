@@ -1,0 +1,156 @@
+"""JSON of every kind of result, held against the schemas of the reference, and the schemas against the JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from tests.recorded import estimates, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def schema(kind: str = "result") -> dict[str, Any]:
+    folder = Path(__file__).parent.parent / "docs" / "reference"
+    read: dict[str, Any] = json.loads((folder / f"{kind}.schema.json").read_text(encoding="utf-8"))
+    return read
+
+
+def results() -> Iterator[dict[str, Any]]:
+    """Results of every kind as plain data: estimates, rows with arms, groups left out, several effects."""
+    wanted = {"estimates-holdout", "plane-calibrated", "binomial-calibrated", "poisson-bonferroni", "tolerance"}
+    wanted |= {"folds-10", "null", "one-group", "min-size", "dof-calibrated"}
+    yield from (json.loads(case().to_json()) for name, case in tables() if name in wanted)
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"country": rng.choice(list("abc"), 900), "age": rng.integers(20, 60, 900)})
+    rows = rows.assign(arm=rng.choice(["A", "B"], 900), spend=rng.gamma(2, 2, 900))
+    rows = rows.assign(label=rng.integers(0, 2, 900), guess=rng.integers(0, 2, 900))
+    rows.loc[:3, "country"] = "tiny"
+    rows.loc[5, "spend"] = np.nan
+    arms: dict[str, Any] = {"variant": "arm", "control": "A"}
+    by: list[str | fl.Bins] = ["country", fl.bins("age", width=20)]
+    for metric in (fl.lift("spend", **arms), fl.rate("label"), fl.equalized_odds("label", "guess")):
+        yield json.loads(fl.cluster(rows, by, metric).to_json())
+    both = fl.holm([fl.cluster(rows, by, fl.rate("label")), fl.cluster(estimates())], 0.05)
+    yield from (json.loads(one.to_json()) for one in both)
+    own = fl.Similarity([[1.0], [2.0]], lambda a, _: np.ones(len(a)))
+    yield json.loads(fl.cluster(own, guarantee="bonferroni").to_json())
+
+
+def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_nothing_else(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema())
+    jsonschema.Draft202012Validator.check_schema(schema())
+    made = [*results(), from_the_command_line(tmp_path)]
+    for plain in made:
+        problems = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)]
+        assert problems == []
+    told = schema()["properties"]
+    inner = ("clusters", "groups", "explained", "excluded", "left_out", "reach", "path")
+    wanted = {*told, *(f"{key}.{name}" for key in inner for name in told[key]["items"]["properties"])}
+    assert wanted - keys(made, inner) == set()
+    wrong = {**made[0], "n_clusters": "two"}
+    assert not validator.is_valid(wrong)
+    assert not validator.is_valid({**made[0], "unheard_of": 1})
+
+
+def from_the_command_line(folder: Path) -> dict[str, Any]:
+    """With a certificate and a check of its own rows, which only the command line writes into one file."""
+    rows = "\n".join(f"{'abc'[i % 3]},{i % 2}" for i in range(600))
+    (folder / "rows.csv").write_text("group,selected\n" + rows + "\n", encoding="utf-8")
+    words = ["model", "rows.csv", "--by", "group", "--metric", "selection_rate", "--y-pred", "selected"]
+    words += ["--certify", "0.2", "--self-check", "5", "--json", "-"]
+    read: dict[str, Any] = json.loads(printed(words, folder))
+    return read
+
+
+def rows_of_two_arms() -> pd.DataFrame:
+    """Three groups, one too small to measure, one row without a value."""
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"country": rng.choice(list("abc"), 900), "arm": rng.choice(["A", "B"], 900)})
+    rows = rows.assign(spend=rng.gamma(2, 2, 900), label=rng.integers(0, 2, 900), guess=rng.integers(0, 2, 900))
+    rows.loc[:3, "country"] = "tiny"
+    rows.loc[5, "spend"] = np.nan
+    return rows
+
+
+def certificates() -> Iterator[str]:
+    rows, lift = rows_of_two_arms(), fl.lift("spend", variant="arm", control="A")
+    yield fl.certify(rows, "country", lift, gap=0.3).to_json()
+    yield fl.certify(rows, "country", lift, gap=0.3, against="all pairs").to_json()
+    yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, against="a", ratio=True, adverse="low").to_json()
+    yield fl.certify(rows, "country", fl.equalized_odds("label", "guess"), gap=0.2).to_json()
+
+
+def confirmations() -> Iterator[str]:
+    first, again = (fl.simulate.planted([0, 5], [5, 5], seed=seed).estimates for seed in (1, 2))
+    found = fl.cluster(first)
+    yield fl.confirm(found, again).to_json()
+    renamed = fl.Estimates(again.theta, again.se, [*again.labels[:-1], "new"], n=[100] * 10)
+    yield fl.confirm(found, renamed).to_json()
+    rows, odds = rows_of_two_arms(), fl.equalized_odds("label", "guess")
+    rows.loc[rows.country == "c", "guess"] = rows.label
+    yield fl.confirm(fl.cluster(rows, "country", odds), rows, "country", odds).to_json()
+
+
+def several() -> Iterator[str]:
+    rows = rows_of_two_arms().rename(columns={"label": "test"})
+    lift = fl.lift("spend", variant="arm", control="A")
+    yield fl.cluster_many(rows, experiment="test", by="country", metric=lift).to_json()
+    names = {"a": fl.Estimates([0.0, 9.0], [1.0, 1.0]), "b": fl.Estimates([0.0, 0.5], [1.0, 1.0])}
+    yield fl.cluster_many(names, correction="bh").to_json()
+    lost = rows.assign(test=np.where(rows.country == "tiny", 7, rows.test))
+    yield fl.cluster_many(lost, experiment="test", by="country", metric=lift).to_json()
+
+
+def looks(folder: Path) -> Iterator[str]:
+    labels = [("DE", 1), ("FR", 1), ("IN", 2)]
+    for monitor in (fl.Monitor(looks=3), fl.Monitor(information=1e6, dependence="any"), fl.Monitor()):
+        yield json.dumps(monitor.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, labels, n=100)).to_dict())
+    rows_of_two_arms().to_csv(folder / "rows.csv", index=False)
+    words = ["monitor", "state.json", "rows.csv", "--by", "country", "--metric", "lift:spend", "--looks", "3"]
+    yield printed([*words, "--variant", "arm", "--control", "A", "--json", "-"], folder)
+
+
+def printed(words: list[str], folder: Path) -> str:
+    """What a command prints."""
+    script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words]
+    return subprocess.run(script, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+def keys(made: Iterable[dict[str, Any]], inner: Iterable[str]) -> set[str]:
+    """All keys that results have, with those of the rows of some of them."""
+    seen: set[str] = set()
+    for plain in made:
+        seen |= set(plain) | {f"{key}.{name}" for key in inner for row in plain.get(key, ()) for name in row}
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["certificate", "confirmation", "many", "monitor"])
+def test_json_of_other_kinds_fits_its_schema_and_the_schema_has_nothing_else(kind: str, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    told = schema(kind)
+    jsonschema.Draft202012Validator.check_schema(told)
+    validator = jsonschema.Draft202012Validator(told)
+    texts = {"certificate": certificates, "confirmation": confirmations, "many": several}
+    made = [json.loads(text) for text in (texts[kind]() if kind in texts else looks(tmp_path))]
+    for plain in made:
+        assert [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)] == []
+    rows = {
+        key: one["items"]["properties"]
+        for key, one in told["properties"].items()
+        if "properties" in one.get("items", {})
+    }
+    wanted = {*told["properties"], *(f"{key}.{name}" for key, own in rows.items() for name in own)}
+    assert wanted - keys(made, [key for key, own in rows.items() if own]) == set()
+    assert not validator.is_valid({**made[0], "unheard_of": 1})
+    assert not validator.is_valid({**made[0], "alpha": "0.05"})
