@@ -10,11 +10,25 @@ import altair as alt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the script also runs by its path
 
+from experiments import baselines
 from experiments.common import GREY, Numbers, Run, Study, by_method, chart, logarithmic, markdown, times
-from experiments.power import METHODS, OTHER_COLOURS, PEOPLE, SD, SHOWN, at, curves, drawn_methods
+from experiments.power import (
+    METHODS,
+    OTHER_COLOURS,
+    PEOPLE,
+    SD,
+    SHOWN,
+    ahead,
+    at,
+    compared,
+    curves,
+    drawn_methods,
+    said,
+)
 
 ALONE = 2 * SD**2 / PEOPLE  # the error of a country that is estimated by itself
 KNOWN = ALONE / 48  # and of one whose continent is known
+FAINT = 0.025  # half detected
 TREES = ("causal tree, one-hot", "causal tree, encoded", "causal tree, encoded, pruned")
 
 
@@ -42,22 +56,25 @@ def measure(run: Run) -> Numbers:
                         "at_mu_worse": worst_mu,
                     }
                 )
-    kept = ("method", "mu", "replicates", "mse")
-    points = [{key: point[key] for key in kept} for point in numbers["points"]]
+    dropped = ("recovered", "told", "clusters")
+    points = [{key: value for key, value in p.items() if key not in dropped} for p in numbers["points"]]
     reference = {"alone": ALONE, "known": KNOWN}
     return {**numbers, "reference": reference, "ratios": ratios, "points": points}
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
     known = numbers["reference"]["known"]
-    header = ["mean squared error × 1,000", *(f"μ = {mu:.2g}" for mu in SHOWN), "runs"]
+    header = ["mean squared error × 1,000, ± one standard error", *(f"μ = {mu:.2g}" for mu in SHOWN), "runs"]
     rows = [
         ["continents known", *[f"{1000 * known:.3f}"] * len(SHOWN), "formula"],
         ["each country alone", *[f"{1000 * numbers['reference']['alone']:.3f}"] * len(SHOWN), "formula"],
     ]
-    for method in METHODS:
-        cells = [at(numbers, method, mu, "mse") for mu in SHOWN]
-        shown = ["–" if cell is None else f"{1000 * cell:.3f}" for cell in cells]
+    for method in [*METHODS, *baselines.EFFECTS]:
+        cells = [(at(numbers, method, mu, "mse"), at(numbers, method, mu, "mse_error")) for mu in SHOWN]
+        shown = [
+            "–" if cell is None else f"{1000 * cell:.3f}" + (f" ± {1000 * error:.3f}" if error is not None else "")
+            for cell, error in cells
+        ]
         rows.append([method, *shown, str(at(numbers, method, 1.0, "replicates") or "not installed")])
     against = [
         [
@@ -73,11 +90,31 @@ def tables(numbers: Numbers) -> dict[str, str]:
     }
 
 
+def one_mean(mu: float) -> float:
+    """The error of one country of Asia if all countries are given their common mean."""
+    return float((mu * (1 + (54 - 48) / 102)) ** 2 + ALONE / 102)
+
+
+def gain_from(numbers: Numbers) -> float:
+    """The μ from which on ours is better than one mean for all."""
+    own = [point for point in numbers["points"] if point["method"] == "calibrated"]
+    worse = max(point["mu"] for point in own if point["mse"] > one_mean(point["mu"]))
+    return float(min(point["mu"] for point in own if point["mu"] > worse))
+
+
 def facts(numbers: Numbers) -> dict[str, str]:
     found = {(pair["rival"], pair["method"]): pair for pair in numbers["ratios"]}
     at_zero = {
-        f"at_zero_{method.replace(', ', '_')}": f"{1000 * at(numbers, method, 0.0, 'mse'):.2f}"
-        for method in ("literal", "calibrated", "mixture, BIC")
+        f"at_zero_{method.replace(', ', '_').replace(' ', '_')}": f"{1000 * at(numbers, method, 0.0, 'mse'):.2f}"
+        for method in ("literal", "calibrated", "mixture, BIC", *baselines.EFFECTS)
+    }
+    at_zero |= {
+        "comparisons": str(len(compared(numbers))),
+        "ahead": said(ahead(numbers, "mse_lead"), "mse_lead", 1000),
+        "faint": f"{FAINT:g}",
+        "faint_calibrated": f"{1000 * at(numbers, 'calibrated', FAINT, 'mse'):.2f}",
+        "faint_one_mean": f"{1000 * one_mean(FAINT):.2f}",
+        "faint_no_more": f"{gain_from(numbers):.2g}",
     }
     return at_zero | {
         f"{key}_{method}_{short}": times(found[rival, method][key]) if (rival, method) in found else "(not installed)"
@@ -88,14 +125,14 @@ def facts(numbers: Numbers) -> dict[str, str]:
 
 
 def figure(numbers: Numbers) -> Any:
-    drawn = drawn_methods(numbers)
+    drawn = [*drawn_methods(numbers), baselines.SHRUNKEN, "NPMLE"]
     lines = (
         chart(point for point in numbers["points"] if point["method"] in drawn)
         .mark_line(point=alt.OverlayMarkDef(size=22))
         .encode(
             x=alt.X("mu:Q", title="μ"),
             y=alt.Y(**logarithmic("mse", "mean squared error, log scale", [1e-5, 1e-4, 1e-3, 0.01, 0.1, 2])),
-            **by_method(drawn, OTHER_COLOURS),
+            **by_method(drawn, {**OTHER_COLOURS, baselines.SHRUNKEN: "#332288", "NPMLE": "#882255"}),
         )
     )
     names = {"alone": "each country alone", "known": "continents known"}

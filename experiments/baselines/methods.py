@@ -12,7 +12,7 @@ from experiments.baselines.bautista import bautista
 from experiments.baselines.centres import clusters_of_centres
 from experiments.baselines.dgc import dgc
 from experiments.baselines.empirical_bayes import normal_bayes, npmle, shrunken
-from experiments.baselines.fit import Fit, FloatArray, believed, ours
+from experiments.baselines.fit import Fit, FloatArray, believed, ours, pooled
 from experiments.baselines.fused import fused_effects
 from experiments.baselines.jolliffe import jolliffe
 from experiments.baselines.line import chaid, kmeans, optimal_partition
@@ -75,8 +75,11 @@ def fits(methods: Sequence[str], estimates: Sequence[fl.Estimates], seeds: Seque
     for method in methods:
         if method in _GUARANTEED:
             judge = _GUARANTEED[method]
-            fit = believed if method == SHRUNKEN else ours
-            made[method] = [fit(judge(one, seed)) for one, seed in zip(estimates, seeds, strict=True)]
+            found = [judge(one, seed) for one, seed in zip(estimates, seeds, strict=True)]
+            if method == "literal":  # the paper's effect of a cluster is its plain mean
+                made[method] = [pooled(c.labels, one.theta, one.se) for c, one in zip(found, estimates, strict=True)]
+            else:
+                made[method] = [(believed if method == SHRUNKEN else ours)(c) for c in found]
         elif method in _ALONE:
             made[method] = [_ALONE[method](one.theta, one.se) for one in estimates]
         elif method in _BAYES:
