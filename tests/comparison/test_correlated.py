@@ -10,7 +10,7 @@ from scipy import stats
 import faultlines as fl
 from faultlines.comparison.choose import one_effect
 from faultlines.comparison.correlated import Correlated
-from faultlines.comparison.tails import log_f_tail
+from faultlines.comparison.tails import log_f_tail, log_hotelling_tail
 from faultlines.decide.critical import critical_value, of_shared
 from faultlines.guarantees import joint
 
@@ -68,3 +68,13 @@ def test_critical_values_of_any_matrix_hold() -> None:
     apart = noise[:, a] - noise[:, b]
     found = critical_value(of_shared(matrix, None), 0.05, 0)
     assert abs(np.mean(np.abs(apart / apart.std(axis=0)).max(axis=1) > found) - 0.05) < 0.006
+
+
+def test_hotellings_tail_is_that_of_estimated_covariances() -> None:
+    rng, dims, dof, runs = np.random.default_rng(4), 5, 14, 4000
+    units = rng.standard_normal((runs, dof, dims))
+    inverse = np.linalg.inv(np.einsum("rui,ruj->rij", units, units) / dof)
+    means = rng.standard_normal((runs, dims))
+    squares = np.einsum("ri,rij,rj->r", means, inverse, means)
+    p = np.exp(log_hotelling_tail(squares, dims, dof))
+    assert stats.kstest(p, "uniform").pvalue > 1e-3

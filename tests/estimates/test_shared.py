@@ -206,3 +206,81 @@ def test_what_the_fit_does_not_have_is_named(given: dict[str, Any], words: str) 
         fl.Estimates.from_fit(fit, **given)
     with pytest.raises(fl.InputError, match="no coefficients with a covariance"):
         fl.Estimates.from_fit(object(), treatment="t")
+
+
+@pytest.mark.parametrize(
+    ("formula", "treatment", "words"),
+    [
+        ("y ~ C(g) * t + C(h) * t", "t", r"several columns: C\(g\), C\(h\)"),
+        ("y ~ C(g) * C(h) * t", "t", "not a difference between two groups"),
+        ("y ~ C(g, Sum) * t", "t", "not a difference between two groups"),
+        ("y ~ C(g, Helmert) * t", "t", "not a difference between two groups"),
+        ("y ~ C(g) * t + again", "t", "only 6 can be told apart"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_coefficients_that_are_no_effects_of_groups_are_refused(formula: str, treatment: str, words: str) -> None:
+    data = rows().assign(h=lambda d: d["u"] % 2, again=lambda d: d["t"])
+    with pytest.raises(fl.InputError, match=words):
+        fl.Estimates.from_fit(smf.ols(formula, data).fit(), treatment=treatment)
+
+
+def test_a_treatment_of_two_words_and_missing_groups_are_understood() -> None:
+    data = rows().assign(arm=lambda d: d["t"] == 1)
+    data.loc[:3, "g"] = None
+    found = fl.Estimates.from_fit(smf.ols("y ~ C(g) * arm", data).fit(), treatment="arm", by="g")
+    assert list(found.labels) == ["a", "b", "c"]
+    np.testing.assert_allclose(
+        found.theta, fl.Estimates.from_fit(smf.ols("y ~ C(g) * t", data).fit(), treatment="t").theta
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dof": "a"}, "dof='a'"),
+        ({"dof": np.nan}, "dof=nan"),
+        ({"clusters": 1}, "clusters=1"),
+        ({"terms": {"a": 3}}, "not the name of a coefficient"),
+        ({"reference": ["a"]}, "is not a name"),
+    ],
+)
+def test_wrong_arguments_beside_a_fit_are_named(change: dict[str, Any], words: str) -> None:
+    fit = smf.ols("y ~ C(g) * t", rows()).fit()
+    with pytest.raises(fl.InputError, match=words):
+        fl.Estimates.from_fit(fit, **({"treatment": "t"} | change if "terms" not in change else change))
+
+
+def test_names_of_a_covariance_put_it_in_order() -> None:
+    labels, matrix = ["a", "b", "c"], np.diag([1.0, 4.0, 9.0])
+    named = pd.DataFrame(matrix, labels, labels).loc[["c", "a", "b"], ["c", "a", "b"]]
+    np.testing.assert_array_equal(fl.Estimates([0, 1, 2], None, labels, covariance=named).se, [1, 2, 3])
+    for wrong in (named.rename(index={"c": "d"}), named[["a", "b", "c"]]):
+        with pytest.raises(fl.InputError, match="other names than the groups"):
+            fl.Estimates([0, 1, 2], None, labels, covariance=wrong)
+
+    class Fit:
+        params = pd.Series([0.0, 1.0, 2.0], labels)
+        covariance = named
+
+    np.testing.assert_array_equal(fl.Estimates.from_fit(Fit(), labels).se, [1, 2, 3])
+    Fit.params = pd.Series([0.0, 1.0, 2.0], ["a", "a", "c"])
+    Fit.covariance = matrix
+    with pytest.raises(fl.InputError, match="several coefficients have this name"):
+        fl.Estimates.from_fit(Fit(), {"x": "a", "y": "c"})
+
+
+def test_a_covariance_that_is_estimated_as_a_whole_has_hotellings_law() -> None:
+    data = rows()
+    fit = smf.ols("y ~ C(g) + C(g):t", data).fit(cov_type="cluster", cov_kwds={"groups": data["u"]})
+    found: Any = fl.Estimates.from_fit(fit, treatment="t")
+    assert found.covariance_dof == 59
+    assert fl.Estimates.from_fit(fit, treatment="t", clusters=9).covariance_dof == 8
+    p = [fl.cluster(found.changed(covariance_dof=dof, dof=None)).pvalue for dof in (2, 8, 59, np.inf)]
+    assert p == sorted(p, reverse=True)
+    assert p[0] > p[-1]
+    for dof, words in ((1, "too small for 3 groups"), ("x", "must be a number")):
+        with pytest.raises(fl.InputError, match=words):
+            found.changed(covariance_dof=dof)
+    with pytest.raises(fl.InputError, match="goes with covariance"):
+        fl.Estimates([0, 1], [1, 1], covariance_dof=5)

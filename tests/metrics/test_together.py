@@ -159,3 +159,23 @@ def test_treatments_can_be_all_or_named_and_stand_in_the_labels() -> None:
             fl.joint(metric, metric)
         with pytest.raises(fl.InputError, match="share data"):
             fl.self_check(frame, "device", metric, runs=2)
+
+
+def test_few_units_for_many_groups_are_allowed_for_or_refused() -> None:
+    rng = np.random.default_rng(5)
+    user, group = np.repeat(np.arange(40), 30), np.tile(np.arange(30), 40)
+    frame = pd.DataFrame({"user": user, "group": group, "arm": np.where(user % 2, "A", "B")})
+    frame["y"] = rng.standard_normal(40)[user] + rng.standard_normal(1200)
+    metric = fl.difference("y", variant="arm", control="A", unit="user", overlap="covariance")
+    few: Any = fl.measure(frame[frame.group < 10], "group", metric, min_size=2).estimates
+    assert 30 < few.covariance_dof < 40  # all users in all groups, less one in each arm, and a little for chance
+    with pytest.raises(fl.InputError, match=r"30 groups share the data of some \d+ units, too few to tell how"):
+        fl.measure(frame[frame.user < 24], "group", metric, min_size=2)
+
+
+def test_one_group_that_is_left_of_those_that_share_data_is_measured() -> None:
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"g": "x", "arm": ["A"] * 50 + ["B"] * 50 + ["C"] * 3, "y": rng.gamma(1, 1, 103)})
+    found = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
+    assert found.n_clusters == 1
+    assert len(found.excluded) == 1

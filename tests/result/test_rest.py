@@ -67,3 +67,22 @@ def test_intervals_hold_for_all_groups_together() -> None:
         rest = fl.cluster(fl.Estimates(se * rng.standard_normal(15), se), guarantee=fl.Bonferroni()).against_rest()
         missed += any(one.lower > 0 or one.upper < 0 for one in rest)  # type: ignore[operator]
     assert missed / 300 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_groups_that_share_data_are_compared_with_their_covariance() -> None:
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(5, 5))
+    covariance, theta = root @ root.T + np.eye(5), rng.normal(size=5)
+    given = fl.Estimates(theta, None, covariance=covariance)
+    weight = given.own[:, 0] ** -2.0
+    for i, one in enumerate(fl.cluster(given).against_rest()):
+        assert isinstance(one.lower, float)
+        assert isinstance(one.upper, float)
+        contrast = -weight / (weight.sum() - weight[i])
+        contrast[i] = 1.0
+        error = np.sqrt(contrast @ covariance @ contrast)
+        assert one.difference == pytest.approx(contrast @ theta)
+        assert one.upper - one.lower == pytest.approx(2 * error * -stats.norm.ppf((1 - 0.95**0.2) / 2))
+        assert one.pvalue >= 2 * stats.norm.sf(abs(contrast @ theta) / error) * (1 - 1e-9)
+    two = fl.cluster(fl.Estimates([0.0, 1.0], None, covariance=[[1, 0.9], [0.9, 1]]))
+    assert two.against_rest()[0].pvalue == pytest.approx(2 * two.pvalue)

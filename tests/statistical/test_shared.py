@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 
 import faultlines as fl
 from faultlines.comparison.choose import one_effect
@@ -130,6 +131,40 @@ def test_false_claims_from_rows_of_users_in_several_groups(groups: int) -> None:
         claims += fl.cluster(frame, "group", metric, seed=i).n_clusters > 1
     print(f"false claims from rows, {groups} groups share users: {claims / runs:.3f} ({runs} runs)")
     assert within(claims / runs, runs, level=0.06)
+
+
+@pytest.mark.parametrize(("users", "groups", "share"), [(60, 24, 1.0), (100, 24, 1.0), (200, 24, 0.3)])
+def test_false_claims_of_few_users_in_many_groups(users: int, groups: int, share: float) -> None:
+    """Taken as known, the covariance of 24 groups from 100 users makes four times as many false claims as α."""
+    runs, claims = 300, 0
+    metric = fl.difference("y", variant="arm", control=0, unit="user", overlap="covariance")
+    for i in range(runs):
+        rng = np.random.default_rng([users, groups, i])
+        user, group = np.repeat(np.arange(users), groups), np.tile(np.arange(groups), users)
+        value = rng.standard_normal(users)[user] + rng.standard_normal(user.size)
+        frame = pd.DataFrame({"user": user, "arm": user % 2, "group": group, "y": value})
+        estimates = fl.measure(frame[rng.random(user.size) < share], "group", metric, min_size=2).estimates
+        claims += fl.cluster(estimates, seed=i).n_clusters > 1
+    print(f"false claims, {users} users in {share:.0%} of {groups} groups: {claims / runs:.3f} ({runs} runs)")
+    assert within(claims / runs, runs)
+
+
+def test_false_claims_of_a_clustered_regression() -> None:
+    """Forty shops, twelve groups."""
+    runs, claims, shops, groups, rows = 200, 0, 40, 12, 2400
+    names = [f"{kind}{k}" for kind in "at" for k in range(groups)]
+    for i in range(runs):
+        rng = np.random.default_rng([9, i])
+        shop, group = np.repeat(np.arange(shops), rows // shops), rng.integers(0, groups, rows)
+        level = 0.5 * rng.standard_normal((shops, groups)) + rng.standard_normal((shops, 1))
+        design = np.zeros((rows, 2 * groups))
+        design[np.arange(rows), group] = 1
+        design[np.arange(rows), groups + group] = shop % 2
+        model = sm.OLS(level[shop, group] + rng.standard_normal(rows), pd.DataFrame(design, columns=names))
+        fit = model.fit(cov_type="cluster", cov_kwds={"groups": shop})
+        claims += fl.cluster(fl.Estimates.from_fit(fit, names[groups:]), seed=i).n_clusters > 1
+    print(f"false claims of a clustered regression: {claims / runs:.3f} ({runs} runs)")
+    assert within(claims / runs, runs)
 
 
 def test_false_claims_of_several_treatments() -> None:

@@ -49,6 +49,12 @@ def log_f_tail(values: FloatArray, dof: float, dof_below: float) -> FloatArray:
     return np.asarray(np.where(tail > 1e-280, np.log(np.maximum(tail, 1e-300)), np.minimum(leading, 0.0)))
 
 
+def log_hotelling_tail(squares: FloatArray, dims: int, dof: float) -> FloatArray:
+    """Log of P(T² ≥ value) for Hotelling's T² of so many dimensions, whose whole covariance has these degrees."""
+    left = max(dof - dims + 1, 1.0)
+    return log_f_tail(squares * (left / (dof * dims)), dims, left)
+
+
 def _log_upper_gamma(shape: float, x: FloatArray) -> FloatArray:
     """Log of the regularised upper incomplete gamma function for x well above `shape`, by Legendre's fraction.
 

@@ -454,6 +454,9 @@ class Trial:
                 seen = np.sqrt(rng.chisquare(known, size=(count, groups)) / known)[:, :, None]
                 if np.isfinite(self.estimates.dof_of_all):  # one factor for the whole covariance
                     seen = np.broadcast_to(seen[:, :1], seen.shape)
+                if np.isfinite(whole := self.estimates.covariance_dof):  # by which Hotelling's T² is off
+                    factor = np.sqrt(rng.chisquare(whole - groups + 2, size=(count, 1, 1)) / whole)
+                    seen = np.broadcast_to(factor, seen.shape)
             yield levels, noise, seen
 
     def _effects(self, part: int, gaps: FloatArray, noise: FloatArray) -> FloatArray:

@@ -24,6 +24,7 @@ from faultlines.estimates.given import (
     covariances,
     errors_of_all,
     freedom,
+    freedom_of_all,
     part_names,
     require,
     standard_errors,
@@ -111,7 +112,10 @@ class Estimates:
         parts: Names of the d things.
         compared: The estimates as they are compared, in the shape of `theta`, where their noise was made more normal.
         covariance: The covariance matrix of the K estimates, (K, K), where groups share data: a control, users in
-            several groups, a regression.
+            several groups, a regression. A frame with the labels as index and columns is put in their order.
+        covariance_dof: Degrees of freedom of that matrix where all of it is estimated: users or clusters of users, less
+            one. The guarantee then allows for all its errors (Hotelling). `dof` is for one that is known but for a
+            factor.
 
     Raises:
         InputError: If an array has the wrong shape, a standard error is not above zero, a covariance matrix is not
@@ -140,6 +144,7 @@ class Estimates:
     given: FloatArray  # (K, d), the values as they were estimated, before skewed noise was straightened
     covariance: FloatArray | None  # (K, K), of one effect
     own: FloatArray  # (K, d), standard errors without what several groups have in common
+    covariance_dof: float  # infinite where the covariance is known, or known but for a factor
 
     def __init__(
         self,
@@ -157,6 +162,7 @@ class Estimates:
         parts: Sequence[str] | None = None,
         compared: npt.ArrayLike | None = None,
         covariance: npt.ArrayLike | None = None,
+        covariance_dof: float | None = None,
     ) -> None:
         given = columns("theta", theta)
         values = given if compared is None else columns("compared", compared, given.shape)
@@ -185,6 +191,7 @@ class Estimates:
         shown = given if natural is None else columns("natural", natural, values.shape)
         require(np.isfinite(shown), "natural", shown, keys, "must be finite", "Leave this group out, or correct it.")
         check_readable(scale, values, errors)
+        whole_dof = freedom_of_all(covariance_dof, between)
         sizes = None if n is None else vector("n", n, size)
         if sizes is not None:
             fit = (sizes > 0) & (sizes <= _MOST_PEOPLE)
@@ -195,7 +202,7 @@ class Estimates:
             ("shown", shown),
             ("keys", keys),
             ("n", sizes),
-            ("dof", freedom(dof, keys, dims)),
+            ("dof", freedom(whole_dof if dof is None else dof, keys, dims)),
             ("attributes", attribute_names),
             ("scale", scale),
             ("measure", measure),
@@ -204,6 +211,7 @@ class Estimates:
             ("given", given),
             ("covariance", between),
             ("own", own),
+            ("covariance_dof", whole_dof),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -263,6 +271,7 @@ class Estimates:
         reference: Label | None = None,
         n: npt.ArrayLike | None = None,
         dof: float | None = None,
+        clusters: int | None = None,
         by: str = "group",
         measure: str = "effect",
     ) -> Estimates:
@@ -278,6 +287,9 @@ class Estimates:
             n: Sizes of the groups.
             dof: Degrees of freedom behind the covariance. Default: those by which the fit judges; none where it takes
                 the normal law.
+            clusters: How many clusters the covariance was estimated from, where the fit does not say it. A clustered
+                covariance of more than two groups is allowed for as a whole (Hotelling): there must be more clusters
+                than groups.
             by: What the groups are values of.
             measure: What was measured.
 
@@ -295,17 +307,17 @@ class Estimates:
             >>> fl.Estimates.from_fit(Fit(), treatment="treated", by="country").labels
             ('DE', 'FR')
         """
-        found = effects_of(fit, terms, treatment, reference, dof)
-        known = found.dof if np.isfinite(found.dof) else None
+        found = effects_of(fit, terms, treatment, reference, dof, clusters)
         return cls(
             found.values,
             None,
             found.labels,
             n,
-            known,
+            found.dof if np.isfinite(found.dof) else None,
             attributes=(by,),
             measure=measure,
             covariance=found.covariance,
+            covariance_dof=found.covariance_dof,
         )
 
     # --------------------------------------------------------------------------------------- as users see it
@@ -371,6 +383,8 @@ class Estimates:
     @property
     def dof_of_all(self) -> float:
         """Degrees of freedom behind the covariance of all groups as a whole; infinite where it is known."""
+        if np.isfinite(self.covariance_dof):
+            return self.covariance_dof
         if self.covariance is None or self.dof is None or np.ptp(np.minimum(self.dof, _MOST_PEOPLE)) > 0:
             return np.inf
         return float(self.dof[0])

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from faultlines import checks
 from faultlines.errors import InputError, shorten, to_numbers
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import labels_of, name_of
 from faultlines.estimates.scales import Scale, scale_of_each
 from faultlines.estimates.shared import checked_covariance
 
@@ -97,7 +98,39 @@ def between_groups(
         raise InputError(
             "covariance", "goes with one effect per group", "Give theta of shape (K,), or cluster effects one by one."
         )
-    return checked_covariance(numbers("covariance", covariance), keys)
+    return checked_covariance(numbers("covariance", in_order_of(covariance, keys)), keys)
+
+
+def in_order_of(matrix: Any, keys: Sequence[Key]) -> Any:
+    """A matrix whose rows and columns are named by the groups, in their order; any other as it is."""
+    axes = getattr(matrix, "index", None), getattr(matrix, "columns", None)
+    if not all(hasattr(axis, "tolist") for axis in axes):
+        return matrix
+    rows, across = (axis.tolist() for axis in axes)  # type: ignore[union-attr]
+    count = list(range(len(rows)))
+    if rows == count and across == count:  # no names
+        return matrix
+    wanted = labels_of(keys)
+    named = {label: i for i, label in enumerate(rows)}
+    if rows != across or len(named) < len(rows) or set(named) != set(wanted):
+        problem = "has other names than the groups, or rows in another order than columns"
+        raise InputError("covariance", problem, "Name rows and columns by the labels, or give an array in their order.")
+    order = [named[label] for label in wanted]
+    return np.asarray(matrix)[np.ix_(order, order)]
+
+
+def freedom_of_all(dof: float | None, covariance: FloatArray | None) -> float:
+    """Degrees of freedom of a covariance matrix all of which is estimated; infinite where that was not said."""
+    if dof is None or dof == np.inf:
+        return np.inf
+    remedy = "Give the number of independent units or clusters less one."
+    if covariance is None:
+        raise InputError(f"covariance_dof={shorten(dof)}", "goes with covariance", "Leave it out, or give both.")
+    value = checks.number("covariance_dof", dof, "must be a number, 1 or more", remedy, low=1)
+    if value < len(covariance) - 1:
+        problem = f"is too small for {len(covariance)} groups: their covariance cannot be told from so few units"
+        raise InputError(f"covariance_dof={value:g}", problem, "Use fewer groups, or more units.")
+    return float(value)
 
 
 def errors_of_all(se: npt.ArrayLike | None, covariance: FloatArray, values: FloatArray) -> FloatArray:

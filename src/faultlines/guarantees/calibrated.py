@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _MOST_DRAWS = 100_000_000
+_AMPLE = 100  # degrees of freedom for each group with which a covariance counts as known: lengths are off by under 1%
 _PORTION = 64  # experiments that go through one compiled pass together
 
 
@@ -178,7 +179,8 @@ class Calibrated(Defaults):
 
     def _check_shared(self, estimates: Estimates, comparison: Comparison) -> None:
         """Without a scan the length is compared with χ² alone."""
-        if np.isfinite(estimates.dof_of_all) and len(comparison) > 1:
+        ample = _AMPLE * len(comparison) <= estimates.covariance_dof < np.inf
+        if np.isfinite(estimates.dof_of_all) and len(comparison) > 1 and not ample:
             problem = "goes with a known covariance without a tolerance, and with a scan"
             raise InputError("dof", problem, "Leave dof out, or leave out tolerance and scan=False.")
 

@@ -21,7 +21,7 @@ from faultlines.comparison.base import AS_GOOD_AS_KNOWN, BLOCK, NORMAL, generato
 from faultlines.comparison.correlated import Correlated
 from faultlines.comparison.line import line_tops, two_sided
 from faultlines.comparison.precision import true_scales, unit_of
-from faultlines.comparison.tails import log_f_tail
+from faultlines.comparison.tails import log_f_tail, log_hotelling_tail
 from faultlines.estimates.shared import is_independent
 from faultlines.guarantees.null import with_heavier_tail
 from faultlines.guarantees.parallel import in_order
@@ -54,6 +54,7 @@ class Effects(NamedTuple):
         dof: Degrees of freedom behind those, if they are estimated one by one.
         covariance: Of the groups, where their own noise does not say all of how they differ.
         dof_of_all: Degrees of freedom behind all standard errors at once, where these are known but for a factor.
+        whole: Whether these are of the covariance as a whole, every entry of which is estimated (Hotelling).
     """
 
     theta: FloatArray
@@ -61,6 +62,7 @@ class Effects(NamedTuple):
     dof: FloatArray | None
     covariance: FloatArray | None = None
     dof_of_all: float = np.inf
+    whole: bool = False
 
     def of(self, members: IntArray) -> Effects:
         """Those of some groups."""
@@ -70,6 +72,7 @@ class Effects(NamedTuple):
             None if self.dof is None else self.dof[members],
             None if self.covariance is None else self.covariance[np.ix_(members, members)],
             self.dof_of_all,
+            self.whole,
         )
 
 
@@ -85,6 +88,8 @@ def effects_of(comparison: Comparison) -> Effects:
     dof = None if dof is None or dof.min() >= _WELL_KNOWN else dof
     if between is not None:
         between = None if is_independent(between, se**2) else between / unit**2
+    if np.isfinite(estimates.covariance_dof):
+        return Effects(scaled, se / unit, None, between, estimates.covariance_dof, whole=True)
     return Effects(scaled, se / unit, dof, between, estimates.dof_of_all)
 
 
@@ -137,6 +142,7 @@ class Null:
         cores: How many to use; all by default.
         shared: The covariance of the groups in the same order and units, where they share data.
         dof_of_all: Degrees of freedom behind all standard errors at once, where these are known but for a factor.
+        whole: Whether these are of the covariance as a whole.
     """
 
     scale: FloatArray
@@ -146,6 +152,7 @@ class Null:
     cores: int | None = None
     shared: Correlated | None = None
     dof_of_all: float = np.inf
+    whole: bool = False
     _blocks: dict[int, _Block] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -351,22 +358,21 @@ class Null:
                 needed.append(np.minimum(reach, of_q))
             is_first, drawn = drawn == 0, drawn + block.top.size
             if own is not None and is_first and drawn < self.draws:
-                log_p = _average(np.concatenate(needed), self.scale.size - 1, self.dof_of_all)
+                log_p = self._average(np.concatenate(needed))
                 if log_p > np.log(_CLEAR):
                     return log_p, drawn
                 if log_p < np.log(_TINY) and self.dof is None:
                     return log_p + np.log(2), drawn
-        return _average(np.concatenate(needed), self.scale.size - 1, self.dof_of_all), drawn
+        return self._average(np.concatenate(needed)), drawn
+
+    def _average(self, needed: FloatArray) -> float:
+        """Log of the average chance that a squared length reaches what each direction needs."""
+        return float(_averages(needed[None], self.scale.size - 1, self.dof_of_all, whole=self.whole)[0])
 
 
-def _average(needed: FloatArray, freedom: int, dof_of_all: float = np.inf) -> float:
-    """Log of the average chance that a squared length reaches what each direction needs."""
-    return float(_averages(needed[None], freedom, dof_of_all)[0])
-
-
-def _averages(needed: FloatArray, freedom: int, dof_of_all: float = np.inf) -> FloatArray:
+def _averages(needed: FloatArray, freedom: int, dof: float = np.inf, *, whole: bool = False) -> FloatArray:
     """The same for every row; the length is that of F where standard errors are known but for a factor."""
-    each = log_f_tail(needed / freedom, freedom, dof_of_all)
+    each = log_hotelling_tail(needed, freedom, dof) if whole else log_f_tail(needed / freedom, freedom, dof)
     most = each.max(axis=1, keepdims=True)
     return np.asarray(np.minimum(most[:, 0] + np.log(np.mean(np.exp(each - most), axis=1)), 0.0))
 
@@ -471,7 +477,7 @@ class Tests:
             stretch = scale / effects.se / unit
             shared = Correlated.of_differences(effects.covariance * stretch[:, None] * stretch)
         if draws * scale.size > _KEPT or shared is not None or np.isfinite(effects.dof_of_all):
-            return Null(made, dof, draws, self.seed, self.cores, shared, effects.dof_of_all)
+            return Null(made, dof, draws, self.seed, self.cores, shared, effects.dof_of_all, effects.whole)
         return _remembered(made.tobytes(), None if dof is None else dof.tobytes(), draws, self.seed)
 
 

@@ -61,6 +61,9 @@ class Measurement(NamedTuple):
     readout: Readout | None = None
 
 
+_PLENTY = 1_000  # units for each group with which a covariance counts as known: Cochran's Q is off by 0.1%
+
+
 def measure(data: object, by: By, metric: Metric, *, min_size: float | None = None) -> Measurement:
     """Estimate a metric in every group of rows.
 
@@ -273,11 +276,16 @@ def _sharing(
 ) -> tuple[Estimates, tuple[str, ...]]:
     """Estimates with the covariance of groups that share data, and what a reader must know of it."""
     found = correlation(metric, grouped.moments, common, places)
-    if found is None:
+    if found is None or len(estimates) < 2:
         return estimates, ()
-    errors = estimates.errors[:, 0]
-    made = estimates.changed(covariance=found * errors[:, None] * errors)
-    beside = np.abs(found[np.triu_indices(len(found), 1)])
+    errors, known = estimates.errors[:, 0], np.inf
+    if metric.overlap != "error" and found.units < _PLENTY * errors.size:
+        known = found.units
+    if known < errors.size - 1:
+        problem = f"{errors.size} groups share the data of some {known:.0f} {metric.size_unit}, too few to tell how"
+        raise InputError("overlap='covariance'", problem, "Use coarser groups or min_size, or more data.")
+    made = estimates.changed(covariance=found.correlation * errors[:, None] * errors, covariance_dof=known)
+    beside = np.abs(found.correlation[np.triu_indices(errors.size, 1)])
     what = "a control" if metric.overlap == "error" else metric.size_unit
     return made, (
         f"Groups share {what}, which is allowed for: two estimates go together by up to {beside.max():.2g} "

@@ -7,7 +7,7 @@ from the mean, over their number (delta method). What two estimates have in comm
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -65,8 +65,20 @@ def _with_control(common: Together, arms: int) -> Together:
     return Together(np.concatenate(firsts), np.concatenate(seconds), arm, common.n[chosen], common.cross[chosen])
 
 
-def correlation(metric: Metric, moments: Moments, common: Together, places: FloatArray) -> FloatArray | None:
-    """How the estimates of some groups go together, (K, K); None where they have nothing in common.
+class Shared(NamedTuple):
+    """How the estimates of groups go together.
+
+    Attributes:
+        correlation: Of the estimates, (K, K).
+        units: As many independent units as would tell it as well, in both arms together.
+    """
+
+    correlation: FloatArray
+    units: float
+
+
+def correlation(metric: Metric, moments: Moments, common: Together, places: FloatArray) -> Shared | None:
+    """How the estimates of some groups go together; None where they have nothing in common.
 
     Args:
         metric: What was measured.
@@ -88,7 +100,30 @@ def correlation(metric: Metric, moments: Moments, common: Together, places: Floa
     made = chosen / np.where(spread > 0, spread, 1.0)[:, None] / np.where(spread > 0, spread, 1.0)
     made = (made + made.T) / 2
     np.fill_diagonal(made, 1.0)
-    return np.asarray(made)
+    return Shared(np.asarray(made), _units(common, np.nan_to_num(moved), places))
+
+
+def _units(common: Together, moved: FloatArray, places: FloatArray) -> float:
+    """As many units as would tell the covariance as well if all of them were in all groups.
+
+    Of sets of units with known sizes and overlaps there are at least Σ n_i²/Σ_j n_ij different ones (de Caen). A unit
+    that is in m groups tells less of each pair: where every unit is in one, the mean of Cochran's Q is off by twice as
+    much as where every unit is in all. The variance of two arms is known as by Welch and Satterthwaite.
+    """
+    inside = np.isin(common.first, places) & np.isin(common.second, places)
+    own = inside & (common.first == common.second)
+    of_arm, off = [], 0.0
+    for arm in np.unique(common.arm[own]):
+        here, alone = inside & (common.arm == arm), own & (common.arm == arm)
+        with_all = np.bincount(common.first[here], common.n[here])
+        sizes, beside = common.n[alone], with_all[common.first[alone]]
+        sizes, beside = sizes[beside > 0], beside[beside > 0]
+        units = float(np.sum(sizes**2 / beside))
+        of_arm.append((units / (1 + units / max(float(sizes.sum()), 1.0)), float(moved[alone].sum())))
+    total = sum(variance for _, variance in of_arm)
+    for units, variance in of_arm:
+        off += (variance / total) ** 2 / max(units - 1, 1.0) if total > 0 else 0.0
+    return 1 / off if off > 0 else np.inf
 
 
 def _slopes(metric: Metric, moments: Moments) -> FloatArray:

@@ -77,12 +77,16 @@ def rest_of(estimates: Estimates, alpha: float, correction: Correction = "holm")
     others, of_others = _others(estimates)
     own = estimates.covariances
     gap, spread = estimates.values - others, own + of_others
+    if estimates.covariance is not None:
+        spread = _shared(estimates.covariance, estimates.own[:, 0] ** -2.0)
     errors = np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
     if dims == 1 and estimates.dof is not None:
         # Welch and Satterthwaite; the others together are known much better than one of them.
         share = own[:, 0, 0] / spread[:, 0, 0]
         of_rest = float(max(np.sum(np.sort(np.minimum(estimates.dof, AS_GOOD_AS_KNOWN))[:-1]), 1.0))
         dof = 1 / np.maximum(share**2 / estimates.dof + (1 - share) ** 2 / of_rest, 1 / AS_GOOD_AS_KNOWN)
+        if estimates.covariance is not None:  # no group is known better than the worst of them
+            dof = np.full(groups, float(estimates.dof.min()))
         log_p = np.where(gap[:, 0] == 0, 0.0, log_t_tail(np.abs(gap[:, 0]) / errors[:, 0], dof))
         reach = -stdtrit(dof, _each(alpha, groups) / 2)[:, None]
     else:
@@ -106,10 +110,18 @@ def _others(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     """The precision-weighted mean of all groups but one, for each of them, and its covariance."""
     centre = estimates.values[len(estimates) // 2]
     values = estimates.values - centre
-    weight: FloatArray = np.asarray(np.linalg.inv(estimates.covariances), dtype=np.float64)
+    own = estimates.covariances if estimates.covariance is None else estimates.own[:, :, None] ** 2
+    weight: FloatArray = np.asarray(np.linalg.inv(own), dtype=np.float64)
     moment: FloatArray = np.einsum("kij,kj->ki", weight, values)
     covariance: FloatArray = np.asarray(np.linalg.inv(of_others(weight)), dtype=np.float64)
     return np.einsum("kij,kj->ki", covariance, of_others(moment)) + centre, covariance
+
+
+def _shared(covariance: FloatArray, weight: FloatArray) -> FloatArray:
+    """Variances of each group less the mean of the others, (K, 1, 1), where groups share data."""
+    size = len(covariance)
+    contrast = np.eye(size) - np.where(np.eye(size, dtype=bool), 0.0, weight) / of_others(weight)[:, None]
+    return np.asarray(np.einsum("ij,ij->i", contrast @ covariance, contrast)[:, None, None])
 
 
 def of_others(parts: FloatArray) -> FloatArray:
