@@ -917,7 +917,7 @@ def _damaged_monitor(whole: str) -> dict[str, str]:
     good = json.loads(whole)
     look, seen = good["results"][0], good["observed"][0]
     changes: dict[str, list[Any]] = {
-        "faultlines_monitor": [None, 2, "1", [], True, 1.5],
+        "faultlines_monitor": [None, 1, "2", [], True, 1.5],
         "alpha": [None, "x", 0, 1, 2, True, [], 1e400, -1, 0.06],
         "looks": ["x", 0, -1, True, [], 1.5, 1e400, 4, None],
         "information": ["x", 0, -1, True, [], 1e400, 5.0],
@@ -925,7 +925,7 @@ def _damaged_monitor(whole: str) -> dict[str, str]:
         "dependence": [None, 5, "x", []],
         "draws": [None, "x", 0, 3, True, 1.5, []],
         "seed": [None, "x", -1, True, 1.5],
-        "measure": [None, 5, []],
+        "subject": [None, 5, [], {}, good["subject"] | {"measure": 5}, good["subject"] | {"attributes": "group"}],
         "labels": [None, 5, "abc", {}, [], ["a"], ["a", "a", "b"], [None, "b", "c"], [["a"], "b", "c"], [{}, "b", "c"],
                    ["a", "b", "c", "d"], [1e400, "b", "c"]],
         "observed": [None, 5, {}, [], [None], [{}], [seen, seen]] + [[seen | {key: value}] for key, value in (

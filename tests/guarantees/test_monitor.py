@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -409,7 +410,7 @@ BARE: dict[str, Any] = {"n": None}
         (lambda: begun().update(looks(seed=5)[1]), "no group has more data than at the look before"),
         (lambda: begun(dependence="independent").update(looks(seed=5)[1]), "dependence='returning' or 'any'"),
         (lambda: begun().update(looks()[2].changed(n=None)), "estimates without n: the looks before were with"),
-        (lambda: begun().update(looks()[2].changed(measure="lift")), "the looks before were at 'effect'"),
+        (lambda: begun().update(looks()[2].changed(measure="lift")), "the looks before had 'effect'"),
         (lambda: begun().update(looks()[2], missing="drop"), "missing='drop'"),  # type: ignore[arg-type]
         (lambda: begun().update(looks()[2], new="drop"), "new='drop'"),  # type: ignore[arg-type]
         (lambda: begun().update(looks()[2], final=1), "final=1"),  # type: ignore[arg-type]
@@ -417,7 +418,7 @@ BARE: dict[str, Any] = {"n": None}
         (lambda: fl.Monitor(dependence="returning").update(looks(**BARE)[0]), "needs the sizes of the groups"),
         (lambda: fl.Monitor(draws=100_000_000).update(looks()[0]), "too many to keep in memory"),
         (lambda: fl.Monitor.from_json("{"), "is not a saved Monitor"),
-        (lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 1', '_monitor": 9')), "another version"),
+        (lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 2', '_monitor": 9')), "another version"),
         (lambda: fl.Monitor.from_json(begun().to_json().replace("100.0", "101.0", 1)), "does not fit"),
         (lambda: fl.Monitor.load("no/such/file"), "cannot be read"),
         (lambda: fl.Monitor().save("no/such/folder/file"), "there is no such folder"),
@@ -467,3 +468,44 @@ def test_plain_data() -> None:
     nothing = fl.Monitor().decision
     assert nothing.look is None
     assert str(nothing) == "No look yet."
+
+
+def test_another_experiment_on_the_second_day_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"g": rng.choice(list("ab"), 3000), "h": rng.choice(list("ab"), 3000), "y": rng.gamma(2, 1, 3000)}
+    )
+    rows["arm"] = rng.choice(list("ABC"), 3000)
+
+    def looked(part: pd.DataFrame, by: str = "g", **change: Any) -> fl.Estimates:
+        how: dict[str, Any] = {"variant": "arm", "control": "A", "treatment": "B"} | change
+        return fl.measure(part, by, fl.lift("y", **how)).estimates
+
+    for more, words in (
+        ({"treatment": "C"}, "the same arms and unit"),
+        ({"control": "C"}, "the same arms and unit"),
+        ({"by": "h"}, "the same groups"),
+    ):
+        monitor = fl.Monitor(looks=3, draws=400)
+        monitor.update(looked(rows[:1500]))
+        again = fl.Monitor.from_json(monitor.to_json())
+        with pytest.raises(fl.InputError, match=words):
+            again.update(looked(rows, **more))
+        assert not again.update(looked(rows)).finished
+    monitor = fl.Monitor(looks=3, draws=400)
+    monitor.update(fl.Estimates([0, 1, 2], [1] * 3, list("abc")))
+    with pytest.raises(fl.InputError, match="n"):
+        monitor.update(fl.Estimates([0, 1, 2.5], [0.5] * 3, list("abc"), n=10))
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda alpha, fraction: alpha * fraction, "cannot be called with a fraction"),
+        (lambda fraction: 1 - fraction, "falls from"),
+        (lambda fraction: fraction / 2, "gives 0.5 at 1"),
+    ],
+)
+def test_a_spending_function_that_is_none_is_refused(function: Any, words: str) -> None:
+    with pytest.raises(fl.InputError, match=words):
+        fl.Monitor(looks=3, spending=function)

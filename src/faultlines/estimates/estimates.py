@@ -116,6 +116,7 @@ class Estimates:
         covariance_dof: Degrees of freedom of that matrix where all of it is estimated: users or clusters of users, less
             one. The guarantee then allows for all its errors (Hotelling). `dof` is for one that is known but for a
             factor.
+        metric: How rows were measured, where they were: `fl.Monitor` refuses to go on with another metric.
 
     Raises:
         InputError: If an array has the wrong shape, a standard error is not above zero, a covariance matrix is not
@@ -145,6 +146,7 @@ class Estimates:
     covariance: FloatArray | None  # (K, K), of one effect
     own: FloatArray  # (K, d), standard errors without what several groups have in common
     covariance_dof: float  # infinite where the covariance is known, or known but for a factor
+    metric: str
 
     def __init__(
         self,
@@ -163,6 +165,7 @@ class Estimates:
         compared: npt.ArrayLike | None = None,
         covariance: npt.ArrayLike | None = None,
         covariance_dof: float | None = None,
+        metric: str = "",
     ) -> None:
         given = columns("theta", theta)
         values = given if compared is None else columns("compared", compared, given.shape)
@@ -212,6 +215,7 @@ class Estimates:
             ("covariance", between),
             ("own", own),
             ("covariance_dof", whole_dof),
+            ("metric", metric),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -55,7 +55,8 @@ class Observed:
         if not np.array_equal(self.groups, other.groups):
             return False
         far = np.abs(self.theta - other.theta) > _ROUNDING * self.se
-        return not far.any() and np.allclose(self.se, other.se, rtol=_ROUNDING, atol=0)
+        sized = (self.n is None) == (other.n is None) and (self.n is None or np.array_equal(self.n, other.n))  # type: ignore[arg-type]
+        return sized and not far.any() and np.allclose(self.se, other.se, rtol=_ROUNDING, atol=0)
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it; infinite degrees of freedom are null."""
@@ -121,6 +122,48 @@ def one_effect_of(estimates: Any) -> Estimates:
         problem = "has a covariance: looks at groups that share data are not followed"
         raise InputError("estimates", problem, "Look once, with fl.cluster; or count every user in one group.")
     return estimates
+
+
+class Subject(NamedTuple):
+    """What is looked at, which must be the same at every look.
+
+    Attributes:
+        measure: What is measured.
+        attributes: What the groups are values of.
+        scale: The scale of the estimates.
+        metric: How rows were measured; "" where estimates were given.
+    """
+
+    measure: str
+    attributes: tuple[str, ...]
+    scale: str
+    metric: str
+
+    @classmethod
+    def of(cls, estimates: Estimates) -> Subject:
+        """That of some estimates."""
+        return cls(estimates.measure, estimates.attributes, estimates.scale.name, estimates.metric)
+
+    @classmethod
+    def read(cls, found: Any) -> Subject | None:
+        """From what JSON had."""
+        if found is None:
+            return None
+        words = [saved.typed(found[name], str) for name in ("measure", "scale", "metric")]
+        by = tuple(saved.typed(one, str) for one in saved.typed(found["attributes"], list))
+        return cls(words[0], by, *words[1:])
+
+    def check(self, before: Subject) -> None:
+        """Refuse another one than at the looks before."""
+        for now, then, what, remedy in (
+            (self.measure, before.measure, "estimates of", "Give the same metric at every look."),
+            (self.attributes, before.attributes, "groups by", "Give the same groups at every look."),
+            (self.scale, before.scale, "estimates on the scale", "Give the same metric at every look."),
+            (self.metric, before.metric, "estimates by", "Give the same metric, with the same arms and unit."),
+        ):
+            if now != then:
+                shown, earlier = (repr(one if isinstance(one, str) else " × ".join(one)) for one in (now, then))
+                raise InputError(f"{what} {shown}", f"the looks before had {earlier}", remedy)
 
 
 def aligned(
@@ -202,9 +245,9 @@ def grown(
         dependence: What is assumed of new data.
         check: Whether to refuse anything; what was saved has been checked before.
     """
-    before, after = (_with_room(known, len(labels), sized=seen.n is not None) for _ in range(2))
     if check:
         _check_sizes(known, seen, dependence)
+    before, after = (_with_room(known, len(labels), sized=seen.n is not None) for _ in range(2))
     at = seen.groups
     for name, column in (("theta", seen.theta), ("se", seen.se), ("n", seen.n)):
         array = getattr(after, name)

@@ -13,7 +13,7 @@ from faultlines.comparison.choose import one_effect
 from faultlines.errors import InputError, shorten
 from faultlines.guarantees import saved
 from faultlines.guarantees.joint import Tests, effects_of
-from faultlines.guarantees.looks import DEPENDENCE, Known, Observed, aligned, grown, one_effect_of
+from faultlines.guarantees.looks import DEPENDENCE, Known, Observed, Subject, aligned, grown, one_effect_of
 from faultlines.guarantees.monitored import Look, Monitored
 from faultlines.guarantees.paths import History, Paths
 from faultlines.guarantees.search import Partitions
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
     from faultlines.guarantees.looks import Dependence, Missing, New
 
-_FORMAT = 1
+_FORMAT = 2
 _USUAL_DRAWS = 10_000
 _FEWEST_DRAWS = 1_000
 _NUMBERS = 20_000_000  # of all paths together at one look
@@ -86,7 +86,7 @@ class Monitor:
     """
 
     __slots__ = (
-        "_clusters", "_history", "_ignored", "_known", "_labels", "_made", "_measure", "_observed", "_spending",
+        "_clusters", "_history", "_ignored", "_known", "_labels", "_made", "_observed", "_spending", "_subject",
         "alpha", "dependence", "draws", "information", "looks", "seed",
     )  # fmt: skip
 
@@ -121,7 +121,7 @@ class Monitor:
         self.draws = None if draws is None else self._checked_draws(draws)
         self.seed = checks.seed(seed)
         self._labels: tuple[Label, ...] = ()
-        self._measure = ""
+        self._subject: Subject | None = None
         self._known: Known | None = None
         self._observed: list[Observed] = []
         self._made: list[Look] = []
@@ -205,9 +205,9 @@ class Monitor:
         given = one_effect_of(estimates)
         if self.decision.finished:
             return self.decision
-        if self._measure and given.measure != self._measure:
-            problem = f"the looks before were at {self._measure!r}"
-            raise InputError(f"estimates of {given.measure!r}", problem, "Give the same metric at every look.")
+        subject = Subject.of(given)
+        if self._subject is not None:
+            subject.check(self._subject)
         seen, labels, ignored = aligned(given, self._labels, self._known, missing, new)
         if self._observed and seen.same(self._observed[-1]):
             problem = f"are those of look {len(self._observed)}, which has been taken"
@@ -220,7 +220,7 @@ class Monitor:
         history.take(known, seen, tests)
         look = self._judged(known, history.record, tests, final=final)
         clusters = self._claimed(seen, labels, tests, look) if look.adjusted <= self.alpha else ()
-        self._measure, self._labels, self._known, self._ignored = given.measure, labels, known, ignored
+        self._subject, self._labels, self._known, self._ignored = subject, labels, known, ignored
         self.dependence, self._history, self._clusters = dependence, history, clusters
         self._observed, self._made = [*self._observed, seen], [*self._made, look]
         return self.decision
@@ -338,7 +338,7 @@ class Monitor:
             "dependence": self.dependence,
             "draws": self.draws,
             "seed": self.seed,
-            "measure": self._measure,
+            "subject": None if self._subject is None else self._subject._asdict(),
             "labels": [saved.plain(label) for label in self._labels],
             "observed": [seen.plain() for seen in self._observed],
             "results": [asdict(look) for look in self._made],
@@ -374,7 +374,7 @@ class Monitor:
                 spending=_spending_of(saved.typed(read["spending"], str), spending),
                 **{name: read[name] for name in ("alpha", "looks", "information", "dependence", "draws", "seed")},
             )
-            made._measure, made._labels = saved.typed(read["measure"], str), saved.labels(read["labels"])
+            made._subject, made._labels = Subject.read(read["subject"]), saved.labels(read["labels"])
             made._observed = [Observed.read(seen, len(made._labels)) for seen in saved.typed(read["observed"], list)]
             made._made = [Look.read(look) for look in saved.typed(read["results"], list)]
             made._clusters = tuple(saved.labels(cluster) for cluster in saved.typed(read["clusters"], list))
@@ -391,6 +391,7 @@ class Monitor:
         if (
             len(looks) != len(self._observed)
             or (bool(looks) != bool(keys))
+            or (bool(looks) != (self._subject is not None))
             or (looks and None in (self.draws, self.dependence))
         ):
             raise ValueError("results do not fit what was observed")

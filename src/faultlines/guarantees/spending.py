@@ -79,7 +79,9 @@ class Spending:
     def of(cls, given: Any) -> Spending:
         """What was asked for."""
         if callable(given):
-            return cls(CUSTOM, given)
+            made = cls(CUSTOM, given)
+            made._check()
+            return made
         words = ", ".join(map(repr, SPENDING))
         remedy = f"Use {words}, or a function from the fraction of the way to the share of α."
         return cls(checks.choice("spending", given, SPENDING, remedy))
@@ -92,8 +94,23 @@ class Spending:
             made = [alpha * self._own(fraction) for fraction in fractions.tolist()]
         return np.maximum.accumulate(np.minimum(made, alpha)) if made else np.empty(0)
 
+    def _check(self) -> None:
+        """Refuse a function that falls, or does not spend everything in the end: α would be spent early, or wasted."""
+        shares = [self._own(fraction) for fraction in np.linspace(0.02, 1.0, 50).tolist()]
+        falls = int(np.argmin(np.diff(shares)))
+        if np.diff(shares)[falls] < -1e-9:
+            problem = f"falls from {shares[falls]:.3g} to {shares[falls + 1]:.3g} on the way"
+            raise InputError("spending", problem, "Return the share of α that is spent by then, not falling.")
+        if shares[-1] < 1 - 1e-9:
+            problem = f"gives {shares[-1]:.3g} at 1, the end, where all of α is spent"
+            raise InputError("spending", problem, "Return 1 at 1.")
+
     def _own(self, fraction: float) -> float:
-        made = self.share(fraction)  # type: ignore[misc]
+        try:
+            made = self.share(fraction)  # type: ignore[misc]
+        except TypeError as error:
+            problem = f"cannot be called with a fraction of the way ({shorten(str(error))})"
+            raise InputError("spending", problem, "Use a function of one number, such as lambda t: t**2.") from error
         problem = f"gives {shorten(made)} at {fraction:.3g}, which is no share"
         remedy = "Return a number from 0 to 1, not falling."
         try:

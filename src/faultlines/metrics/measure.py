@@ -14,6 +14,7 @@ from faultlines.estimates.labels import labels_of, some_of
 from faultlines.estimates.scales import LOG_RATIO
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.readout import Readout
+from faultlines.metrics.recipe import told_apart
 from faultlines.metrics.table import own_name
 from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.variances import assumed_shape
@@ -268,6 +269,7 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
         cov=None if part.cov is None else part.cov[places],
         parts=metric.parts or None,
         compared=None if part.compared is None else part.compared[places],
+        metric=told_apart(metric),
     )
 
 

@@ -5,6 +5,7 @@ Metrics of the table, and those joined of them, know how they were made. One tha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -48,7 +49,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and all(isinstance(one, Metric) for one in value):
         recipes = [plain_recipe(one) for one in value]
         return None if None in recipes else recipes
+    if isinstance(value, list | tuple):  # several treatments
+        listed = [_plain(one) for one in value]
+        return None if None in listed else listed
     return None
+
+
+def told_apart(metric: Metric) -> str:
+    """A metric in words that tell it from any other: what was called, or its name where that is not known."""
+    return json.dumps(plain_recipe(metric) or metric.name, sort_keys=True, ensure_ascii=False)
 
 
 def metric_of(recipe: Any) -> Metric:
