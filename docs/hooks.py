@@ -173,6 +173,7 @@ against results of many kinds. Keys may be added in later versions; none changes
 """
 KINDS = {
     "result": "Several `--metric` make one object with `correction`, `alpha` and `metrics`, a list of these.",
+    "audit": "",
     "certificate": "",
     "confirmation": "",
     "many": "",

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from fairlearn.metrics import MetricFrame, selection_rate
-from sklearn.metrics import accuracy_score, recall_score
+from fairlearn.metrics import MetricFrame, count, selection_rate
+from sklearn.metrics import accuracy_score, matthews_corrcoef, recall_score
 
 import faultlines as fl
-from faultlines.metrics.table import METRICS, own_name
+from faultlines.metrics.table import METRICS, own_name, remedy_for
 
 RNG = np.random.default_rng(0)
 SIZE = 4000
@@ -106,6 +109,57 @@ def test_an_index_says_which_rows_belong_together() -> None:
     assert figures(equal) == figures(audit())
 
 
+def test_a_column_without_an_index_beside_indexes_in_different_orders() -> None:
+    """Nobody can tell which of the two an array goes with."""
+    order = np.random.default_rng(1).permutation(SIZE)
+    with pytest.raises(
+        fl.InputError, match="y_pred: has no index, and those of y_true and sensitive_features are in diff"
+    ):
+        audit(TRUTH, PREDICTED.to_numpy()[order], sensitive_features=PEOPLE.iloc[order])
+    moved = [one.iloc[order] for one in (TRUTH, PEOPLE)]
+    assert figures(audit(moved[0], PREDICTED.to_numpy()[order], sensitive_features=moved[1])) == figures(audit())
+
+
+def test_which_features_are_crossed() -> None:
+    features = {name: RNG.choice(list("xy"), SIZE) for name in "ABCD"}
+
+    def looked_at(**options: Any) -> list[str]:
+        found = audit(sensitive_features=features, metrics="selection_rate", guarantee="bonferroni", **options)
+        return [" × ".join(one.by) for one in found.comparisons]
+
+    assert looked_at() == [*"ABCD", "A × B × C × D"]
+    assert looked_at(intersections=False) == [*"ABCD"]
+    pairs = ["A × B", "A × C", "A × D", "B × C", "B × D", "C × D"]
+    assert looked_at(intersections=2) == [*"ABCD", *pairs]
+    assert looked_at(intersections=9)[-6:] == [
+        "C × D",
+        "A × B × C",
+        "A × B × D",
+        "A × C × D",
+        "B × C × D",
+        "A × B × C × D",
+    ]
+    found = audit(intersections=2, metrics="selection_rate")
+    assert {found[name].adjustment.results for name in found} == {3}  # type: ignore[union-attr]
+
+
+def test_a_function_is_what_it_does_and_not_what_it_is_called() -> None:
+    def recall(_: Any, predicted: Any) -> float:
+        return float(predicted.mean())
+
+    found = audit(metrics={"own": recall, "theirs": recall_score}, sensitive_features=PEOPLE.sex)
+    assert found.to_dicts()[0]["overall"] == pytest.approx(PREDICTED.mean(), abs=0.01)
+    np.testing.assert_allclose(
+        found["own by sex"].estimates.natural, [PREDICTED[PEOPLE.sex == sex].mean() for sex in "fm"]
+    )
+    each = [recall_score(TRUTH[PEOPLE.sex == sex], PREDICTED[PEOPLE.sex == sex]) for sex in "fm"]
+    np.testing.assert_allclose(found["theirs by sex"].estimates.natural, each)
+    assert found["theirs by sex"].readout.metric.resampling is None  # type: ignore[union-attr]
+    assert list(audit(metrics=matthews_corrcoef, sensitive_features=PEOPLE.sex)) == [
+        "matthews_corrcoef of y_true, y_pred by sex"
+    ]
+
+
 def test_groups_are_those_of_fairlearn() -> None:
     frame = MetricFrame(
         metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score},
@@ -155,6 +209,50 @@ def test_controls_compare_within_strata() -> None:
     alone = fl.measure(pd.DataFrame({"g": group[north], "p": predicted[north]}), "g", fl.selection_rate("p")).estimates
     np.testing.assert_allclose(found[next(iter(found))].estimates.theta, alone.theta)
     assert found.to_dicts()[0]["stratum"] == "place = north"
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pl.Series, pd.Series])
+def test_rows_without_a_value_of_a_control_are_a_stratum(kind: Any) -> None:
+    names = [None] * 600 + PLACE[600:].tolist()
+    found = audit(metrics="selection_rate", sensitive_features=PEOPLE.sex, control_features={"place": kind(names)})
+    numbers = np.where(np.arange(SIZE) < 600, np.nan, PLACE == "north")
+    coded = audit(metrics="selection_rate", sensitive_features=PEOPLE.sex, control_features={"place": numbers})
+    assert set(found) == {f"selection rate by sex (place = {one})" for one in ("(missing)", "north", "south")}
+    assert {one.stratum[0][1] for one in coded.comparisons} == {None, 0.0, 1.0}
+    alone = audit(TRUTH[:600], PREDICTED[:600], metrics="selection_rate", sensitive_features=PEOPLE.sex[:600])
+    for one in (found, coded):
+        theta = one["selection rate by sex (place = (missing))"].estimates.theta
+        np.testing.assert_allclose(theta, alone["selection rate by sex"].estimates.theta)
+
+
+def test_a_stratum_without_the_label_that_counts_is_as_with_numbers() -> None:
+    early = np.arange(SIZE) < 300
+    truth, strata = np.where(early, 0, TRUTH), {"k": np.where(early, "early", PLACE)}
+    options: dict[str, Any] = {
+        "metrics": ["recall", "fpr"],
+        "sensitive_features": PEOPLE.sex,
+        "control_features": strata,
+    }
+    expected = audit(truth, **options)
+    assert list(expected.skipped) == ["true positive rate by sex (k = early)"]
+    words, guesses = np.array(["no", "yes"])[truth], np.array(["no", "yes"])[PREDICTED]
+    found = audit(words, guesses, positive="yes", **options)
+    assert found.skipped == expected.skipped
+    assert figures(found) == figures(expected)
+    words = np.where(words == "yes", "cat", np.where(RNG.random(SIZE) < 0.5, "dog", "cow"))
+    assert list(audit(words, np.where(guesses == "yes", "cat", "dog"), positive="cat", **options).skipped) == [
+        "true positive rate of cat by sex (k = early)"
+    ]
+    with pytest.raises(fl.InputError, match="positive='ys': no row of 'y_true' has it"):
+        audit(np.where(truth, "yes", "no"), guesses, positive="ys", **options)
+
+    def strict(truth: Any, predicted: Any) -> float:
+        if not truth.any():
+            raise ValueError("no positives")
+        return float(predicted[truth == 1].mean())
+
+    some = audit(truth, **(options | {"metrics": {"strict": strict}}))
+    assert some.skipped == {"strict by sex (k = early)": "has a value in no group (no positives)"}
 
 
 def test_several_classes() -> None:
@@ -209,6 +307,46 @@ def test_what_cannot_be_compared_is_said() -> None:
         audit(sensitive_features=np.arange(SIZE))
 
 
+def test_what_was_left_out_is_in_every_output() -> None:
+    truth = TRUTH.astype(float)
+    truth[:500] = np.nan
+    sex = PEOPLE.sex.to_numpy(dtype=object).copy()
+    sex[1000:1003] = "x"
+    found = audit(truth, sensitive_features={"sex": sex, "race": PEOPLE.race}, intersections=False)
+    rows = "Left out: 500 rows with a missing value."
+    groups = "selection rate by sex: Left out, fewer than 5 rows: x"
+    for told in (str(found), found.to_markdown(), found._repr_html_()):
+        assert told.count(rows) == 1
+        assert f"2 comparisons: {rows}" in told
+        assert groups in told
+    by_name = {row["name"]: row for row in found.to_dicts()}
+    assert [by_name[name]["n_dropped"] for name in found] == [0, 500, 0, 500]
+    assert [by_name[name]["n_excluded"] for name in found] == [1, 1, 0, 0]
+    assert by_name["selection rate by race"]["left_out"] is None
+    assert "fewer than 5 rows: x" in by_name["selection rate by sex"]["left_out"]
+    skipping = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="fpr")
+    assert "Not compared: false positive rate by one" in skipping.html
+
+
+def test_it_plugs_in() -> None:
+    found = audit(sensitive_features={"race": PEOPLE.race, "<b>": ["x"] * SIZE})
+    plain = json.loads(found.to_json())
+    assert plain == json.loads(json.dumps(found.summary()))
+    assert plain["rejected"] == list(found.rejected)
+    assert plain["results"][found.rejected[0]] == json.loads(found[found.rejected[0]].to_json())
+    assert list(plain["skipped"]) == list(found.skipped)
+    assert [row["name"] for row in plain["comparisons"]] == list(found)
+    card = fl.model_card(found, data="validation rows")
+    assert list(map(html.unescape, re.findall("^### (.+)$", card, flags=re.M))) == list(found.rejected)
+    assert all(line in card for line in found.to_markdown().splitlines())
+    shown = found._repr_html_()
+    assert "<b>" not in shown
+    assert "selection rate by &lt;b&gt;" in shown
+    assert (
+        len(audit(sensitive_features={"race": PEOPLE.race, "one": PEOPLE.sex}, intersections=False)._repr_html_()) > 500
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -223,6 +361,18 @@ def test_what_cannot_be_compared_is_said() -> None:
         ({"metrics": []}, r"metrics=\[\]: names no metrics"),
         ({"metrics": ["fpr", "false_positive_rate"]}, "'false positive rate': occurs more than once"),
         ({"metrics": "auc"}, "metrics='auc': needs score"),
+        ({"metrics": {"fpr", "recall"}}, "is a set, which has no order. Give a list"),
+        ({"metrics": count}, "statistic 'count of y_true, y_pred': grows with the number of rows"),
+        ({"metrics": "mcc"}, "Give the function itself: sklearn.metrics.matthews_corrcoef"),
+        ({"metrics": "hinge"}, "Or give a function of y_true and y_pred"),
+        ({"threshold": 0.5}, "y_pred, threshold=0.5: both say what was predicted"),
+        ({"threshold": 0.9, "score": SCORE, "metrics": "recall"}, "y_pred, threshold=0.9: both say what was predicted"),
+        ({"predicted": None, "score": SCORE, "threshold": 0.5, "metrics": informedness}, "y_pred=score >= threshold"),
+        ({"truth": SCORE, "metrics": None}, r'y_true: holds .* use metrics=\["mae", "bias"\]'),
+        (
+            {"sensitive_features": pd.DataFrame([["a", "b"]] * SIZE, columns=["a", "a"])},
+            "sensitive_features: has columns of the same name .*'a'",
+        ),
         ({"metrics": informedness, "sample_weight": np.ones(SIZE)}, "are not passed on to functions"),
         (
             {"metrics": "calibration_slope", "score": SCORE, "sample_weight": np.ones(SIZE)},
@@ -232,6 +382,7 @@ def test_what_cannot_be_compared_is_said() -> None:
         ({"sensitive_features": {"a": PEOPLE}}, "has several columns under one name"),
         ({"alpha": 2}, "alpha=2"),
         ({"intersections": "yes"}, "intersections='yes'"),
+        ({"intersections": 1}, "intersections=1: must be true or false, or how many.*intersections=2 for all pairs"),
         ({"guarantee": "fdr"}, "guarantee='fdr': is not known"),
     ],
 )
@@ -248,8 +399,20 @@ def test_names_of_other_libraries() -> None:
         "pprev": "selection_rate", "demographic parity ratio": "selection_rate", "equalized_odds_difference": "equalized_odds",
         "ppv": "precision", "precision_score": "precision", "f1_score": "f1", "balanced_accuracy_score": "balanced_accuracy",
         "roc_auc_score": "auc", "brier_score_loss": "brier", "accuracy_score_group_min": "accuracy", "npv": "negative_predictive_value",
+        "Impact_Parity": "selection_rate", "FNR_Parity": "false_negative_rate",
         "mean_squared_error": "mean_squared_error", "ratio_difference": "ratio_difference", "zero_one_loss": "error_rate",
     }.items():  # fmt: skip
         assert own_name(other) == own
         assert own in METRICS
     assert own_name("nonsense") is None
+    for other, words in {
+        "ece": "'calibration_gap' or 'calibration_slope'", "expected_calibration_error": "'calibration_slope'",
+        "fdr": "'precision'", "fdr_disparity": "'precision'", "FDR_Parity": "'precision'", "FOR Parity": "'negative_predictive_value'",
+        "for": "'negative_predictive_value'", "prev": "fl.rate", "TypeI_Parity": "'false_positive_rate' and 'precision'",
+        "disparate_impact": "'selection_rate'.* ratio=True", "mean_prediction": "fl.mean", "fp": "'false_positive_rate'", "fn": "'false_negative_rate'",
+        "average_precision": "its sklearn.metrics.average_precision_score", "f1_macro": r"its .*f1_score, average=\"macro\"",
+        "mcc": "its sklearn.metrics.matthews_corrcoef", "matthews_corrcoef": "its sklearn", "r2_score": "its sklearn", "rmse": "its sklearn",
+        "recall": "Did you mean 'true_positive_rate'", "acuracy": "Did you mean 'accuracy'.*Or so",
+    }.items():  # fmt: skip
+        assert re.search(words, remedy_for(other, "model", function="its {}", otherwise=" Or so."))
+        assert other == "recall" or own_name(other) is None

@@ -112,6 +112,13 @@ def several() -> Iterator[str]:
     yield fl.cluster_many(lost, experiment="test", by="country", metric=lift).to_json()
 
 
+def audits() -> Iterator[str]:
+    rows = rows_of_two_arms()
+    options: dict[str, Any] = {"sensitive_features": rows[["country"]], "control_features": rows[["arm"]]}
+    yield fl.audit(rows.label, rows.guess, metrics=["fpr", "equalized_odds"], **options).to_json()
+    yield fl.audit(rows.label, rows.guess, sensitive_features=rows[["country", "arm"]].assign(one=1)).to_json()
+
+
 def looks(folder: Path) -> Iterator[str]:
     labels = [("DE", 1), ("FR", 1), ("IN", 2)]
     for monitor in (fl.Monitor(looks=3), fl.Monitor(information=1e6, dependence="any"), fl.Monitor()):
@@ -135,13 +142,13 @@ def keys(made: Iterable[dict[str, Any]], inner: Iterable[str]) -> set[str]:
     return seen
 
 
-@pytest.mark.parametrize("kind", ["certificate", "confirmation", "many", "monitor"])
+@pytest.mark.parametrize("kind", ["audit", "certificate", "confirmation", "many", "monitor"])
 def test_json_of_other_kinds_fits_its_schema_and_the_schema_has_nothing_else(kind: str, tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     told = schema(kind)
     jsonschema.Draft202012Validator.check_schema(told)
     validator = jsonschema.Draft202012Validator(told)
-    texts = {"certificate": certificates, "confirmation": confirmations, "many": several}
+    texts = {"audit": audits, "certificate": certificates, "confirmation": confirmations, "many": several}
     made = [json.loads(text) for text in (texts[kind]() if kind in texts else looks(tmp_path))]
     for plain in made:
         assert [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)] == []

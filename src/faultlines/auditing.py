@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from faultlines import checks, text
 from faultlines.clustering import cluster_metrics, holm, need_report, page_text, write_page
 from faultlines.errors import InputError, NoGroupsError, did_you_mean, shorten
+from faultlines.estimates.labels import MISSING
 from faultlines.metrics.named import metrics_of
 from faultlines.result.decision import contrast
-from faultlines.result.tables import Columns, Rows, Tabular
+from faultlines.result.tables import Columns, Rows, Tabular, dicts_of, json_text
 from faultlines.sources.arrays import column_of, columns_of, parts_of, table_of
 
 if TYPE_CHECKING:
@@ -24,7 +28,8 @@ if TYPE_CHECKING:
     from faultlines.result.decision import Adverse
     from faultlines.sources.arrays import Given
 
-_OVERVIEW = 40  # comparisons that are printed
+_OVERVIEW = 40  # comparisons, and sentences of a kind, that are printed
+_HEADER = (["comparison", "adjusted p", "clusters", "groups"], {1, 2, 3})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ class Audit(Tabular):
         (('true positive rate by sex', 'false positive rate by sex'), ('true positive rate by sex',))
         >>> audit["true positive rate by sex"].n_clusters, len(audit.html) > 1000
         (2, True)
+        >>> audit.summary()["rejected"], len(audit.to_json()) > 1000, audit.to_markdown().splitlines()[0]
+        (['true positive rate by sex'], True, 'Clusters differ in 1 of 2 comparisons (Holm, α = 0.05).')
         >>> audit.report("audit.html")
     """
 
@@ -124,7 +131,47 @@ class Audit(Tabular):
             "pvalue_adj": [one.pvalue_adj for one in found],
             "rejected": [one.rejected for one in found],
             "finding": [contrast(one._summary) or "No difference can be claimed." for one in found],
+            "n_excluded": [len(one.excluded) for one in found],
+            "n_dropped": [sum(one.dropped.values()) for one in found],
+            "left_out": [" ".join(one._summary.notes_of("left out")) or None for one in found],
         }
+
+    def summary(self) -> dict[str, Any]:
+        """The whole audit as plain data: the overview, what was not compared, and every result.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
+        return {
+            "faultlines": version("faultlines"),
+            "alpha": self.alpha,
+            "correction": "holm",
+            "rejected": list(self.rejected),
+            "comparisons": dicts_of(self._columns()),
+            "skipped": dict(self.skipped),
+            "results": {one.name: one.found.summary() for one in self.comparisons},
+        }
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The whole audit as JSON; see `summary`.
+
+        Args:
+            indent: How many spaces a level is indented by; None for one line.
+
+        Returns:
+            The text of the JSON.
+        """
+        return json_text(self.summary(), indent)
+
+    def to_markdown(self) -> str:
+        """The overview, which clusters differ and what was left out, as Markdown.
+
+        Returns:
+            The text, for an issue, a wiki or a chat.
+        """
+        words = ["\n".join(f"- {text.markdown(words)}" for words in several) for several in self._paragraphs]
+        table = text.markdown_table(_HEADER[0], self._overview, _HEADER[1])
+        return "\n\n".join([text.markdown(self._head), table, *words]) + "\n"
 
     def _finding(self, name: str) -> str:
         """Which clusters differ in one comparison, with the stratum where there are several."""
@@ -135,7 +182,44 @@ class Audit(Tabular):
     @property
     def _note(self) -> str:
         how = f"{len(self):,} comparisons, corrected by Holm at α = {self.alpha:g}"
-        return f"{how}: clusters differ where the adjusted p is below α."
+        return " ".join([f"{how}: clusters differ where the adjusted p is below α.", *self._not_compared])
+
+    @property
+    def _head(self) -> str:
+        return f"Clusters differ in {len(self.rejected):,} of {len(self):,} comparisons (Holm, α = {self.alpha:g})."
+
+    @property
+    def _overview(self) -> list[list[str]]:
+        """The rows of the table, as they are printed."""
+        rows = [
+            [one.name, text.pvalue(one.found.log_pvalue_adj), str(one.found.n_clusters), str(len(one.found.groups))]
+            for one in self.comparisons[:_OVERVIEW]
+        ]
+        more = f"… {len(self) - _OVERVIEW:,} more: to_pandas() has all"
+        return [*rows, [more, "", "", ""]] if len(self) > _OVERVIEW else rows
+
+    @property
+    def _paragraphs(self) -> list[list[str]]:
+        """What stands below the table: which clusters differ, what was left out, and what could not be compared."""
+        found = [self._finding(name) for name in self.rejected]
+        return [_shown(words) for words in (found, self._left_out, self._not_compared) if words]
+
+    @property
+    def _left_out(self) -> list[str]:
+        """Groups and rows that were left out, each sentence once, with the comparisons it is about."""
+        about: dict[str, list[str]] = {}
+        for one in self.comparisons:
+            for words in one.found._summary.notes_of("left out"):
+                about.setdefault(words, []).append(one.name)
+        made = []
+        for words, names in about.items():
+            where = names[0] if len(names) == 1 else f"{len(names):,} comparisons"
+            made.append(words if len(names) == len(self) else f"{where}: {words}")
+        return made
+
+    @property
+    def _not_compared(self) -> list[str]:
+        return [f"Not compared: {name} ({why})." for name, why in self.skipped.items()]
 
     @property
     def html(self) -> str:
@@ -168,16 +252,18 @@ class Audit(Tabular):
         return f"<Audit: clusters differ in {len(self.rejected)} of {len(self)} comparisons, α = {self.alpha:g}>"
 
     def __str__(self) -> str:
-        head = f"Clusters differ in {len(self.rejected):,} of {len(self):,} comparisons (Holm, α = {self.alpha:g})."
-        rows = [
-            [one.name, text.pvalue(one.found.log_pvalue_adj), str(one.found.n_clusters), str(len(one.found.groups))]
-            for one in self.comparisons[:_OVERVIEW]
-        ]
-        lines = [head, "", text.table(["comparison", "adjusted p", "clusters", "groups"], rows, {1, 2, 3})]
-        lines += [f"… {len(self) - _OVERVIEW:,} more: to_pandas() has all."] if len(self) > _OVERVIEW else []
-        lines += ["", *(self._finding(name) for name in self.rejected[:_OVERVIEW])] if self.rejected else []
-        lines += ["", *(f"Not compared: {name} ({why})" for name, why in self.skipped.items())] if self.skipped else []
-        return text.printable_lines("\n".join(lines))
+        table = text.table(_HEADER[0], self._overview, _HEADER[1])
+        return text.printable_lines("\n\n".join([self._head, table, *("\n".join(some) for some in self._paragraphs)]))
+
+    def _repr_html_(self) -> str:
+        words = "".join(f"<p>{html.escape(one)}</p>" for some in self._paragraphs for one in map(text.printable, some))
+        table = text.html_table(_HEADER[0], self._overview, _HEADER[1])
+        return f"<div><p><strong>{html.escape(self._head)}</strong></p>{table}{words}</div>"
+
+
+def _shown(words: list[str]) -> list[str]:
+    """The first of some sentences, and how many there are."""
+    return words if len(words) <= _OVERVIEW else [*words[:_OVERVIEW], f"… {len(words) - _OVERVIEW:,} more."]
 
 
 def audit(
@@ -191,7 +277,7 @@ def audit(
     metrics: Wanted | Sequence[Wanted] | Mapping[str, Wanted] | None = None,
     sample_weight: Any = None,
     positive: Hashable = None,
-    intersections: bool = True,
+    intersections: bool | int = True,
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
     min_size: float | None = None,
@@ -199,9 +285,10 @@ def audit(
 ) -> Audit:
     """Audit a model from arrays: which groups of which sensitive features it treats differently, by several metrics.
 
-    Every sensitive feature is looked at by itself, and all of them together in their combinations. All comparisons are
-    corrected for their number (Holm): the chance of any false claim among them is α. With control features groups are
-    compared with others of the same stratum only (conditional parity), each stratum a comparison of its own.
+    Every sensitive feature is looked at by itself, and all of them crossed: of A, B and C the groups of A, of B, of C
+    and of A × B × C, but pairs such as A × B only with ``intersections=2``. All comparisons are corrected for their
+    number (Holm): the chance of any false claim among them is α. With control features groups are compared with others
+    of the same stratum only (conditional parity), each stratum a comparison of its own.
 
     Args:
         y_true: The true outcomes: an array, a list or a Series.
@@ -212,13 +299,14 @@ def audit(
         control_features: What groups have to have in common to be compared: likewise.
         metrics: Names of metrics, such as ``"false_positive_rate"`` (``"fpr"`` and other libraries' names are known),
             metrics of this library over the columns ``y_true``, ``y_pred``, ``score`` and ``sample_weight``, or
-            functions of `y_true` and `y_pred`, whose standard errors come from a bootstrap; one, several, or a dict.
+            functions of `y_true` and `y_pred`, whose standard errors come from a bootstrap; one, a list, or a dict.
             Default: selection rate, true and false positive rate and accuracy; of scores without a threshold area under
             the curve, calibration gap and Brier score.
         sample_weight: Weights of the rows.
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans. Where there are more than two, all
             others count as 0, and only accuracy and error rate can do without it.
-        intersections: Whether to look at combinations of sensitive features as well.
+        intersections: Which features are crossed, beside each by itself. True: all of them at once. False: none. A
+            number: every combination of up to so many, 2 for all pairs, 3 for pairs and triples.
         alpha: The chance of any false claim.
         guarantee: See `fl.cluster`.
         min_size: See `fl.cluster`.
@@ -250,23 +338,32 @@ def audit(
         "weight": None if sample_weight is None else "sample_weight",
     }
     measured = metrics_of(metrics, {one.name for one in columns}, options, table)
-    names = [one.name for one in features]
-    groups = [(name,) for name in names] + [tuple(names)] * (
-        checks.flag("intersections", intersections) and len(names) > 1
-    )
+    groups = _crossed([one.name for one in features], intersections)
     settings = {"guarantee": guarantee, "min_size": min_size, "seed": seed, "alpha": checks.alpha(alpha)}
-    made, skipped = list[Audited](), dict[str, str]()
+    made, skipped = list[Audited](), dict[str, NoGroupsError]()
     for stratum, part in _strata(table, controls):
         for by in groups:
             _compare(part, by, stratum, measured, settings, made, skipped)
     if not made:
-        shown = "; ".join(f"{name}: {why}" for name, why in list(skipped.items())[:3])
-        raise NoGroupsError(
-            "sensitive_features", f"nothing can be compared ({shown})", "Use coarser groups or min_size."
-        )
+        shown = "; ".join(f"{name}: {why.problem}" for name, why in list(skipped.items())[:3])
+        remedy = next(iter(skipped.values())).remedy
+        raise NoGroupsError("sensitive_features", f"nothing can be compared ({shown})", remedy)
     corrected = holm([one.found for one in made], alpha)
     final = (Audited(o.name, o.metric, o.by, o.stratum, c) for o, c in zip(made, corrected, strict=True))
-    return Audit(tuple(final), skipped, checks.alpha(alpha))
+    return Audit(tuple(final), {name: why.problem for name, why in skipped.items()}, checks.alpha(alpha))
+
+
+def _crossed(names: Sequence[str], intersections: Any) -> list[tuple[str, ...]]:
+    """Each feature by itself; and all of them at once, or every combination of up to so many."""
+    if type(intersections).__name__ in {"bool", "bool_"}:
+        alone: list[tuple[str, ...]] = [(name,) for name in names]
+        return [*alone, tuple(names)] if intersections and len(names) > 1 else alone
+    problem = "must be true or false, or how many features are crossed"
+    depth = checks.number(
+        "intersections", intersections, problem, "Use intersections=2 for all pairs.", low=2, whole=True
+    )
+    sizes = range(1, min(int(depth), len(names)) + 1)
+    return [some for size in sizes for some in combinations(names, size)]
 
 
 def _strata(table: Any, controls: Sequence[Given]) -> list[tuple[tuple[tuple[str, Any], ...], Any]]:
@@ -278,7 +375,7 @@ def _strata(table: Any, controls: Sequence[Given]) -> list[tuple[tuple[tuple[str
 
 
 def _told(stratum: tuple[tuple[str, Any], ...]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in stratum)
+    return ", ".join(f"{name} = {MISSING if value is None else value}" for name, value in stratum)
 
 
 def _compare(
@@ -288,19 +385,22 @@ def _compare(
     measured: Mapping[str, Metric],
     settings: Mapping[str, Any],
     made: list[Audited],
-    skipped: dict[str, str],
+    skipped: dict[str, NoGroupsError],
 ) -> None:
     """Every metric by some features in some rows, added to what was made, or to what was skipped with the reason."""
 
-    def found_of(metrics: Sequence[Metric]) -> list[Clustering | str]:
+    def found_of(metrics: Sequence[Metric]) -> list[Clustering | NoGroupsError]:
         try:
             return [*cluster_metrics(table, by, metrics, **settings)]
         except NoGroupsError as error:
-            return [error.problem] if len(metrics) == 1 else [found_of([metric])[0] for metric in metrics]
+            return [error] if len(metrics) == 1 else [found_of([metric])[0] for metric in metrics]
 
     where = f" by {' × '.join(by)}" + (f" ({_told(stratum)})" if stratum else "")
     for called, found in zip(measured, found_of(list(measured.values())), strict=True):
-        if isinstance(found, str) or len(found.groups) < 2:
-            skipped[called + where] = found if isinstance(found, str) else "fewer than two groups can be compared"
+        if isinstance(found, NoGroupsError):
+            skipped[called + where] = found
+        elif len(found.groups) < 2:
+            remedy = "Give a feature with two groups or more that are large enough."
+            skipped[called + where] = NoGroupsError("data", "fewer than two groups can be compared", remedy)
         else:
             made.append(Audited(called + where, called, by, stratum, found))

@@ -250,6 +250,12 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
         ("experiment", (*EXPERIMENT[:-1], "C", "--metric", "lift:revenue"), "There are: 'A', 'B'."),
         ("experiment", (*EXPERIMENT, "--metric", "lift:label"), "is not numeric"),
         ("model", (*MODEL, "--metric", "acuracy", "--y-pred", "pred"), "Did you mean 'accuracy'?"),
+        ("model", (*MODEL, "--metric", "fdr", "--y-pred", "pred"), "use 'precision'."),
+        (
+            "model",
+            (*MODEL, "--metric", "mcc", "--y-pred", "pred"),
+            "fl.bootstrapped(sklearn.metrics.matthews_corrcoef, …)",
+        ),
         ("model", (*MODEL, "--metric", "accuracy"), "needs --score or --y-pred"),
         ("model", (*MODEL, "--metric", "accuracy", "--score", "score"), "threshold=None: must be a number"),
         ("model", (*MODEL, "--metric", "auc", "--score", "score", "--classes"), "means nothing to auc"),

@@ -69,18 +69,32 @@ def test_a_name_that_says_so_is_not_taken_for_a_share_of_all_by_chance() -> None
         fl.from_metric_frame(frame_of(data), "recall")
 
 
-def test_intersections_and_controls_are_attributes_and_empty_ones_no_groups() -> None:
+def test_intersections_are_attributes_and_empty_ones_no_groups() -> None:
     data = scored()
     data = data[~((data.sex == "f") & (data.land == "DE"))]
-    frame = frame_of(data, sensitive_features=data[["sex"]], control_features=data[["land"]])
-    assert frame.by_group["accuracy"].isna().sum() <= 1
-    found = fl.from_metric_frame(frame, "accuracy")
+    found = fl.from_metric_frame(frame_of(data, sensitive_features=data[["land", "sex"]]), "accuracy")
     assert found.attributes == ("land", "sex")
     assert len(found) == 5
     rows = fl.measure(data, ["land", "sex"], fl.accuracy("truth", "predicted")).estimates
     assert dict(zip(found.labels, found.natural.tolist(), strict=True)) == pytest.approx(
         dict(zip(rows.labels, rows.natural.tolist(), strict=True))
     )
+
+
+def test_groups_are_compared_within_a_stratum_of_control_features() -> None:
+    data = scored()
+    frame = frame_of(data, sensitive_features=data[["sex"]], control_features=data[["land"]])
+    with pytest.raises(fl.InputError, match=r"control features \(land\).* stratum='DE' or .*fl.audit"):
+        fl.from_metric_frame(frame, "accuracy")
+    found = fl.from_metric_frame(frame, "accuracy", stratum="IT")
+    rows = fl.measure(data[data.land == "IT"], "sex", fl.accuracy("truth", "predicted")).estimates
+    assert found.attributes == ("sex",)
+    assert found.labels == rows.labels
+    np.testing.assert_allclose(found.theta, rows.theta)
+    two = frame_of(data, sensitive_features=data[["sex"]], control_features=data.assign(one="x")[["land", "one"]])
+    np.testing.assert_allclose(fl.from_metric_frame(two, "accuracy", stratum=("IT", "x")).theta, rows.theta)
+    with pytest.raises(fl.InputError, match="stratum='IT': the frame has no control features"):
+        fl.from_metric_frame(frame_of(data), "accuracy", stratum="IT")
 
 
 def test_a_bootstrap_gives_standard_errors_of_any_metric() -> None:
@@ -127,6 +141,18 @@ def test_out_and_in_again() -> None:
     assert set(frame.by_group["cluster"]) == {1.0, 2.0}
     again = fl.from_metric_frame(frame, "accuracy")
     np.testing.assert_allclose(again.theta, found.estimates.theta)
+    # What is no rate comes back by its standard errors, and so does one of several effects.
+    f1 = fl.cluster(data, "land", fl.f1("truth", "predicted"), guarantee=QUICK)
+    odds = fl.cluster(data, "land", fl.equalized_odds("truth", "predicted"), guarantee=QUICK)
+    for one in (fl.from_metric_frame(fl.to_metric_frame(f1)), fl.from_metric_frame(fl.to_metric_frame(f1), "F1")):
+        np.testing.assert_allclose(one.theta, f1.estimates.natural)
+        np.testing.assert_allclose(one.se, fl.to_metric_frame(f1).by_group["standard_error"])
+        assert one.measure == "F1"
+    frame = fl.to_metric_frame(odds)
+    recalls = fl.from_metric_frame(frame, "true positive rate")
+    np.testing.assert_allclose(recalls.se, frame.by_group["standard_error of true positive rate"])
+    with pytest.raises(fl.InputError, match="several: true positive rate, false positive rate"):
+        fl.from_metric_frame(frame)
 
 
 def test_groups_left_out_and_several_effects() -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from faultlines.errors import InputError, did_you_mean
-from faultlines.metrics.table import METRICS, of_family, own_name
+from faultlines.errors import InputError
+from faultlines.metrics.table import METRICS, of_family, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,9 +140,7 @@ def _entry(word: str, name: str, family: Family) -> Entry:
         other = METRICS[name].family
         remedy = f"In Python: fl.{name}." if other == "population" else f"Use: faultlines {other}."
         raise InputError(shown, f"is not a metric of {_of(family)}, but of {_of(other)}", remedy)
-    own = own_name(name)
-    remedy = f"Did you mean {own!r}?" if own in known else did_you_mean(name, known)
-    raise InputError(shown, "is not known", remedy)
+    raise InputError(shown, "is not known", remedy_for(name, family, function="In Python: fl.bootstrapped({}, …)."))
 
 
 def _of(family: Family) -> str:

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from faultlines import checks, text
+from faultlines.auditing import Audit
 from faultlines.clustering import Clustering
 from faultlines.errors import InputError, shorten
 from faultlines.many import Many
@@ -22,15 +23,18 @@ _CAVEAT = (
 
 
 def model_card(
-    results: Clustering | Sequence[Clustering] | Many, *, title: str = "Differences between groups", data: str = ""
+    results: Clustering | Sequence[Clustering] | Many | Audit,
+    *,
+    title: str = "Differences between groups",
+    data: str = "",
 ) -> str:
     """The part of a model card that says which groups a model serves differently, as Markdown.
 
     It begins with a heading of the second level and holds no front matter, so that it can be put into a card as it is.
 
     Args:
-        results: What `fl.cluster` returns; several, corrected by `fl.holm`; or what `fl.cluster_many` returns, of which
-            those with clusters get a part of their own.
+        results: What `fl.cluster` returns; several, corrected by `fl.holm`; or what `fl.audit` or `fl.cluster_many`
+            returns, of which those with clusters get a part of their own.
         title: The heading.
         data: What the model was evaluated on, in words.
 
@@ -51,15 +55,15 @@ def model_card(
             raise InputError(f"{name}=None", "is not text", "Give a string.")
     lines = [f"## {text.markdown(title)}"]
     lines += [f"Evaluated on: {text.markdown(data)}."] if data else []
-    if isinstance(results, Many):
+    if isinstance(results, Many | Audit):
         names = results.rejected[:_MOST]
-        shown = [results[name] for name in names]
-        lines += [f"{_counted(results)}.", *_parts(shown, names, heading=True)]
+        told = f"{_counted(results)}." if isinstance(results, Many) else results.to_markdown().strip()
+        lines += [told, *_parts([results[name] for name in names], names, heading=True)]
     else:
         several = [results] if isinstance(results, Clustering) else results
         if not isinstance(several, list | tuple) or not several or not all(isinstance(r, Clustering) for r in several):
             given = f"results={shorten(results)}"
-            raise InputError(given, "is not a result, or a list of them", "Give what fl.cluster returns.")
+            raise InputError(given, "is not a result, or a list of them", "Give what fl.cluster or fl.audit returns.")
         measures = [one.groups.measure for one in several]
         lines += _parts(several, measures, heading=len(several) > 1)
     lines += [_CAVEAT, f"Computed with faultlines {version('faultlines')}."]

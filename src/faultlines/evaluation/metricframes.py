@@ -23,6 +23,7 @@ from faultlines.result.tables import named_attributes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from faultlines.estimates.estimates import BoolArray
     from faultlines.estimates.scales import FloatArray
 
 _PARTS = ("by_group", "overall", "sensitive_levels")  # by which a MetricFrame is known
@@ -31,29 +32,35 @@ _OF_OTHER_ROWS = frozenset(
     "recall sensitivity specificity precision tpr fpr tnr fnr ppv npv f1 true_positive_rate false_positive_rate "
     "true_negative_rate false_negative_rate negative_predictive_value balanced_accuracy".split()
 )
+_ERROR = "standard_error"
 _WHOLE = 1e-9  # of a count, that a number of events may be off by rounding
 
 
-def from_metric_frame(frame: Any, metric: str | None = None, *, count: str | None = None) -> Estimates:
+def from_metric_frame(
+    frame: Any, metric: str | None = None, *, count: str | None = None, stratum: Any = None
+) -> Estimates:
     """Estimates of the groups of a MetricFrame of Fairlearn, for `fl.cluster` and `fl.certify`.
 
     A MetricFrame does not say how sure its numbers are. Of a rate, a count beside it does: add Fairlearn's `count` to
     its metrics, and for shares of other rows than all, such as recall, a metric that counts those. Of any other metric,
-    the bootstrap of the frame does (``n_boot=``, ``ci_quantiles=``). Combinations of features without rows, which a
-    MetricFrame lists too, are no groups.
+    the bootstrap of the frame does (``n_boot=``, ``ci_quantiles=``), or a metric ``"standard_error"`` beside it, as
+    `fl.to_metric_frame` adds. Combinations of features without rows, which a MetricFrame lists too, are no groups.
+    Control features make none either: groups are compared within one stratum of them.
 
     Args:
         frame: The MetricFrame.
         metric: Which of its metrics; may be left out where there is one beside the count.
         count: The metric that counts the rows the other is a share of. Default: the one called ``"count"``, where it
             is there.
+        stratum: The value of the control feature whose groups are compared; of several features a tuple. `fl.audit`
+            with ``control_features=`` looks at all strata under one correction.
 
     Returns:
-        The estimates, one per group of sensitive and control features.
+        The estimates, one per group of the sensitive features.
 
     Raises:
-        InputError: If neither a count nor a bootstrap says how sure the metric is, or the metric is no share of what is
-            counted.
+        InputError: If nothing says how sure the metric is, the metric is no share of what is counted, or the frame has
+            control features and no stratum is named.
 
     Example:
         >>> import faultlines as fl
@@ -72,22 +79,42 @@ def from_metric_frame(frame: Any, metric: str | None = None, *, count: str | Non
     chosen = _chosen(names, metric, counted)
     values = _column(table, names, chosen)
     sizes = None if counted is None else _column(table, names, counted)
+    errors = _errors(table, names, chosen)
     there = np.isfinite(values) if sizes is None else np.nan_to_num(sizes) > 0
+    there &= True if errors is None else np.isfinite(values) & np.isfinite(errors)
+    keys = [key if isinstance(key, tuple) else (key,) for key in table.index.tolist()]
+    controls = len(frame.control_levels or ())
+    there &= _within(keys, controls, table.index.names, stratum)
     if not there.any():
         raise InputError(f"metric={chosen!r}", "is not a number in any group", "Check the frame.")
-    keys = [key if isinstance(key, tuple) else (key,) for key in table.index.tolist()]
-    labels = labels_of(keys_of([tuple(map(part_of, key)) for key, kept in zip(keys, there, strict=True) if kept]))
-    known: dict[str, Any] = {"attributes": [str(name) for name in table.index.names], "measure": chosen}
+    kept = [tuple(map(part_of, key[controls:])) for key, good in zip(keys, there, strict=True) if good]
+    known: dict[str, Any] = {"attributes": [str(name) for name in table.index.names][controls:], "measure": chosen}
     n = None if sizes is None else sizes[there]
     of_others = count is None and chosen.lower().replace(" ", "_").removesuffix("_score") in _OF_OTHER_ROWS
     events = None if n is None or of_others else _events(values[there], n)
     if n is not None and events is not None:
         theta, se = ANSCOMBE.forward(events, n), 1 / np.sqrt(4 * n + 2)
-        return Estimates(theta, se, labels, n, scale=ANSCOMBE, natural=events / n, **known)
-    if frame.n_boot is None or count is not None:
+        return Estimates(theta, se, labels_of(keys_of(kept)), n, scale=ANSCOMBE, natural=events / n, **known)
+    if count is not None or (errors is None and frame.n_boot is None):
         raise _unknown(chosen, counted)
-    se, dof = _bootstrapped(frame, names, chosen)
-    return Estimates(values[there], se[there], labels, n, dof, **known)
+    se, dof = (errors, None) if errors is not None else _bootstrapped(frame, names, chosen)
+    return Estimates(values[there], se[there], labels_of(keys_of(kept)), n, dof, **known)
+
+
+def _within(keys: Sequence[tuple[Any, ...]], controls: int, names: Sequence[Any], stratum: Any) -> BoolArray:
+    """Which groups are in a stratum of the control features, which come first in their keys."""
+    wanted = stratum if isinstance(stratum, tuple) else (stratum,)
+    if not controls:
+        if stratum is not None:
+            raise InputError(f"stratum={shorten(stratum)}", "the frame has no control features", "Leave it out.")
+        return np.ones(len(keys), dtype=bool)
+    strata = list(dict.fromkeys(key[:controls] for key in keys))
+    if wanted not in strata:
+        some = " or ".join(f"stratum={shorten(one[0] if controls == 1 else one)}" for one in strata[:3])
+        problem = f"the frame has control features ({', '.join(map(str, names[:controls]))}), and this is no stratum"
+        remedy = f"Name one: {some}. All under one correction: fl.audit(…, control_features=…)."
+        raise InputError(f"stratum={shorten(stratum)}", problem, remedy)
+    return np.array([key[:controls] == wanted for key in keys])
 
 
 def _unknown(metric: str, counted: str | None) -> InputError:
@@ -103,6 +130,13 @@ def _unknown(metric: str, counted: str | None) -> InputError:
     return InputError(f"metric={metric!r}", problem, remedy)
 
 
+def _errors(table: Any, names: Sequence[str], metric: str) -> FloatArray | None:
+    """Standard errors of a metric, where the frame has them as a metric, as those of `to_metric_frame` do."""
+    named = (f"{_ERROR} of {metric}", _ERROR)
+    found = next((name for name in named if name in names and name != metric), None)
+    return None if found is None else _column(table, names, found)
+
+
 def _counted(names: Sequence[str], metric: str | None, count: str | None) -> str | None:
     """The metric that counts."""
     if count is None:
@@ -116,9 +150,12 @@ def _chosen(names: Sequence[str], metric: str | None, counted: str | None) -> st
     """The metric that is compared."""
     others = [name for name in names if name != counted]
     if metric is None:
-        if len(others) != 1:
-            raise InputError("metric=None", f"the frame has several: {', '.join(others[:8])}", "Name one.")
-        return others[0]
+        # Of our own frames, errors and clusters are about a metric and none themselves.
+        beside = {"cluster"} if any(name.startswith(_ERROR) for name in others) else set()
+        several = [name for name in others if name not in beside and not name.startswith(_ERROR)]
+        if len(several) != 1:
+            raise InputError("metric=None", f"the frame has several: {', '.join(several[:8])}", "Name one.")
+        return several[0]
     if metric not in others:
         raise InputError(f"metric={shorten(metric)}", "the frame has no such metric", did_you_mean(metric, others))
     return metric
@@ -201,7 +238,7 @@ def to_metric_frame(result: Clustering) -> Any:
         whole = overall[i] if i < len(overall) else np.nan
         metrics[part] = partial(_told, columns[estimate], whole)
         behind = f" of {part}" if len(parts) > 1 else ""
-        metrics[f"standard_error{behind}"] = partial(_told, columns[spread], np.nan)
+        metrics[f"{_ERROR}{behind}"] = partial(_told, columns[spread], np.nan)
     if any(size is not None for size in columns["n"]):
         metrics["count"] = partial(_told, columns["n"], float(sum(size or 0 for size in columns["n"])))
     metrics["cluster"] = partial(_told, columns["cluster"], np.nan)

@@ -10,6 +10,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from faultlines.errors import did_you_mean
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -104,7 +106,7 @@ def of_family(family: Family) -> list[str]:
 
 # What other libraries and papers call them.
 _ELSEWHERE = {
-    "selection_rate": "demographic_parity statistical_parity positive_rate acceptance_rate ppr pprev",
+    "selection_rate": "demographic_parity statistical_parity positive_rate acceptance_rate ppr pprev impact_parity",
     "true_positive_rate": "tpr recall recall_score sensitivity hit_rate equal_opportunity",
     "false_positive_rate": "fpr fall_out false_alarm_rate",
     "true_negative_rate": "tnr specificity selectivity",
@@ -119,7 +121,7 @@ _ELSEWHERE = {
     "auc": "roc_auc auroc roc_auc_score roc",
     "log_loss": "logloss cross_entropy nll",
     "brier": "brier_score brier_score_loss",
-    "calibration_gap": "calibration calibration_error ece expected_calibration_error mean_calibration",
+    "calibration_gap": "calibration mean_calibration",
     "mean_error": "me bias",
     "mean_absolute_error": "mae",
     "mean_squared_error": "mse",
@@ -130,16 +132,76 @@ _ELSEWHERE = {
 }
 _OWN_NAMES = {other: name for name, others in _ELSEWHERE.items() for other in others.split()}
 
+# What is not measured here under any name, and what to do instead.
+_BINNED = "It grows where groups are small, however good the scores: use 'calibration_gap' or 'calibration_slope'."
+_ANSWERS = {
+    "ece expected_calibration_error mce maximum_calibration_error ace calibration_error": _BINNED,
+    "fdr false_discovery_rate": "It is 1 − precision, so groups differ in it as they do in precision: use 'precision'.",
+    "for false_omission_rate": "It is 1 − the negative predictive value: use 'negative_predictive_value'.",
+    "disparate_impact": "It is a ratio of selection rates: use 'selection_rate', and for the four-fifths rule "
+    "fl.certify(…, gap=0.8, ratio=True).",
+    "typei type_i": "It is about two metrics: use 'false_positive_rate' and 'precision' (1 − false discovery rate).",
+    "typeii type_ii": "It is about two metrics: use 'false_negative_rate' and 'negative_predictive_value' "
+    "(1 − false omission rate).",
+    "prev prevalence base_rate": "It is about the truth alone. In Python: metrics=fl.rate('y_true').",
+    "mean_prediction": 'In Python: fl.mean("y_pred"), or fl.mean("score").',
+    "tp true_positives": "Counts grow with their group: use 'true_positive_rate'.",
+    "fp false_positives": "Counts grow with their group: use 'false_positive_rate'.",
+    "tn true_negatives": "Counts grow with their group: use 'true_negative_rate'.",
+    "fn false_negatives": "Counts grow with their group: use 'false_negative_rate'.",
+    "count n size group_size": "Group sizes are no metric; every result has them as n.",
+}
+_INSTEAD = {name: answer for names, answer in _ANSWERS.items() for name in names.split()}
+
+# What only a function measures, in scikit-learn.
+_FUNCTIONS = {
+    "average_precision_score": "average_precision ap pr_auc auprc",
+    "matthews_corrcoef": "mcc matthews_corrcoef phi",
+    "cohen_kappa_score": "kappa cohen_kappa cohens_kappa",
+    "jaccard_score": "jaccard iou",
+    "r2_score": "r2 r_squared",
+    "root_mean_squared_error": "rmse neg_root_mean_squared_error",
+    "median_absolute_error": "median_ae",
+    "mean_absolute_percentage_error": "mape",
+}
+_THEIRS = {name: f"sklearn.metrics.{own}" for own, names in _FUNCTIONS.items() for name in (own, *names.split())}
+_THEIRS |= {
+    f"{name}_{over}": f'functools.partial(sklearn.metrics.{name}_score, average="{over}")'
+    for name in ("f1", "precision", "recall")
+    for over in ("macro", "micro", "weighted")
+}
+
 
 def own_name(name: str) -> str | None:
     """What a metric is called here, by that or another name it has elsewhere; None where it is not known.
 
     Fairlearn's and Aequitas' differences, ratios and disparities of a metric are about that metric.
     """
+    return next((_OWN_NAMES.get(stem, stem) for stem in _stems(name) if stem in METRICS or stem in _OWN_NAMES), None)
+
+
+def _stems(name: str) -> list[str]:
+    """A name in our spelling, and without what says that groups are compared in it."""
     plain = name.strip().lower().replace("-", "_").replace(" ", "_")
-    for ending in ("", "_difference", "_ratio", "_disparity", "_parity", "_group_min", "_group_max"):
-        if plain.endswith(ending):
-            stem = plain.removesuffix(ending)
-            if stem in METRICS or stem in _OWN_NAMES:
-                return _OWN_NAMES.get(stem, stem)
-    return None
+    endings = ("", "_difference", "_ratio", "_disparity", "_parity", "_group_min", "_group_max")
+    return [plain.removesuffix(ending) for ending in endings if plain.endswith(ending)]
+
+
+def remedy_for(name: str, family: Family, *, function: str, otherwise: str = "") -> str:
+    """What to do about a name that is not that of a metric: ours, what answers the same question, or a function.
+
+    Args:
+        name: What was given.
+        family: The metrics that were asked for.
+        function: How a function of another library is used in their place, with ``{}`` where it stands.
+        otherwise: What to add where nothing is known of the name.
+    """
+    known = of_family(family)
+    if (own := own_name(name)) in known:
+        return f"Did you mean {own!r}?"
+    for stem in _stems(name) if family == "model" else ():
+        if stem in _INSTEAD:
+            return _INSTEAD[stem]
+        if stem in _THEIRS:
+            return function.format(_THEIRS[stem])
+    return did_you_mean(name, known) + otherwise

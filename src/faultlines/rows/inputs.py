@@ -112,7 +112,7 @@ def check(rows: Rows, wanted: Input, parameter: str, ends: Mapping[str, list[Col
     found = {kind: _distinct(columns) for kind, columns in ends.items()}
     if found.get("odd"):
         raise _odd(shown, wanted, parameter, found["odd"])
-    if "seen" in found and not found["seen"] and usable > 0:
+    if "seen" in found and not found["seen"] and usable > 0 and not wanted.may_lack:
         raise InputError(
             f"positive={shorten(wanted.positive)}",
             f"no row of {shorten(wanted.column)} has it",

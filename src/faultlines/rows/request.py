@@ -111,6 +111,7 @@ class Input:
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
         parameter: The parameter that named the column, for messages. Default: its role.
+        may_lack: Whether it may be that no row has the label `positive`, as in a part of the rows it was looked for in.
 
     Example:
         >>> import faultlines as fl
@@ -123,6 +124,7 @@ class Input:
     positive: Hashable = None
     per_unit: bool = False
     parameter: str | None = None
+    may_lack: bool = False
 
     def __post_init__(self) -> None:
         text("parameter", self.parameter)
@@ -130,6 +132,7 @@ class Input:
         if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise InputError(f"kind={shorten(self.kind)}", "is not known", f"Use one of {', '.join(KINDS)}.")
         flag("per_unit", self.per_unit)
+        flag("may_lack", self.may_lack)
         _check_value("positive", self.positive)
 
 

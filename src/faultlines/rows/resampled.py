@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.errors import InputError, first_line, shorten
+from faultlines.errors import InputError, NoGroupsError, first_line, shorten
 from faultlines.estimates.labels import key_of, reading
 from faultlines.progress import progress
 from faultlines.rows import places
@@ -53,10 +53,14 @@ def resampled(rows: Rows, by: Keys, request: Request, how: Resampling) -> Groupe
                 value[i], variance[i] = _drawn(own, how, zlib.crc32(reading(key_of(key)).encode("utf-8", "replace")))
             except _FailedError as error:
                 failed = failed or error
+            except _GrowsError as error:
+                problem = "grows with the number of rows, as counts and sums do, so that groups of any size differ"
+                remedy = "Use one that is about a typical row: a mean, a share, a quantile."
+                raise InputError(f"statistic {shorten(request.name)}", problem, remedy) from error
             advance(1)
     if failed is not None and not np.isfinite(value).any():
         problem = f"has a value in no group ({first_line(failed)})"
-        raise InputError(f"statistic {shorten(request.name)}", problem, "Try it on the arrays of one group.")
+        raise NoGroupsError(f"statistic {shorten(request.name)}", problem, "Try it on the arrays of one group.")
     gone = {places.MISSING_VALUE: int(usable.size - usable.sum())}
     n = count.astype(np.float64)
     return Grouped(
@@ -66,6 +70,10 @@ def resampled(rows: Rows, by: Keys, request: Request, how: Resampling) -> Groupe
 
 class _FailedError(Exception):
     """The user's statistic raised something."""
+
+
+class _GrowsError(Exception):
+    """The user's statistic is twice as large where every row is there twice."""
 
 
 def _array(column: Column) -> npt.NDArray[Any]:
@@ -83,9 +91,12 @@ def _drawn(columns: Sequence[npt.NDArray[Any]], how: Resampling, group: int) -> 
     rows = columns[0].size
     if not rows:
         return np.nan, np.nan
-    value = _value(columns, np.ones(rows, dtype=np.int64), how)
+    once = np.ones(rows, dtype=np.int64)
+    value = _value(columns, once, how)
     if not np.isfinite(value):
         return np.nan, np.nan
+    if value and np.isclose(_value(columns, 2 * once, how), 2 * value, rtol=1e-9, atol=0.0):
+        raise _GrowsError
     random = np.random.default_rng([how.seed, group])
     draws: FloatArray = np.full(how.draws, np.nan)
     for i in range(how.draws):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError, shorten, shorten_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
 _LIBRARIES = ("pandas", "pyarrow", "polars")
 
@@ -36,7 +36,11 @@ def columns_of(parameter: str, given: Any, name: str) -> list[Given]:
 
     if isinstance(given, Mapping):
         return [Given(parameter, str(key), _single(parameter, value)) for key, value in given.items()]
-    found = nw.from_native(given, eager_only=True, allow_series=True, pass_through=True)
+    try:
+        found = nw.from_native(given, eager_only=True, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        problem = f"has columns of the same name ({shorten_text(' '.join(str(error).split()))})"
+        raise InputError(parameter, problem, "Give each column a name of its own.") from error
     if isinstance(found, nw.DataFrame):
         return [Given(parameter, str(one.name), one) for one in found.iter_columns()]
     if isinstance(found, nw.Series):
@@ -104,28 +108,36 @@ def table_of(columns: Sequence[Given]) -> Any:
 
 def _aligned(columns: Sequence[Given]) -> list[Given]:
     """The same with every index in the order of the first."""
+    indexes = {i: index for i, one in enumerate(columns) if (index := _index(one.values)) is not None}
+    if not indexes:
+        return list(columns)
+    whose, first = next(iter(indexes.items()))
+    made = list(columns)
+    for i, index in indexes.items():
+        if first.equals(index):
+            continue
+        one, other = columns[i], columns[whose].parameter
+        if not (first.is_unique and index.is_unique and first.isin(index).all()):
+            raise InputError(
+                one.parameter,
+                f"has another index than {other}, so that rows cannot be matched",
+                "Give both the same index, or match them by place: reset_index(drop=True).",
+            )
+        if bare := next((columns[place] for place in range(len(columns)) if place not in indexes), None):
+            raise InputError(
+                bare.parameter,
+                f"has no index, and those of {other} and {one.parameter} are in different orders",
+                "Give it the index of its rows, as in pd.Series(…, index=…), or put all into one order.",
+            )
+        made[i] = one._replace(values=_reordered(one.values, first))
+    return made
+
+
+def _index(values: Any) -> Any:
+    """The index of a pandas column; None where there is none."""
     import narwhals as nw
 
-    first: Any = None
-    made = []
-    for one in columns:
-        if not (isinstance(one.values, nw.Series) and one.values.implementation.is_pandas()):
-            made.append(one)
-            continue
-        index = one.values.to_native().index
-        if first is None:
-            first, whose = index, one.parameter
-        if not first.equals(index):
-            if not (first.is_unique and index.is_unique and first.isin(index).all()):
-                raise InputError(
-                    one.parameter,
-                    f"has another index than {whose}, so that rows cannot be matched",
-                    "Give both the same index, or match them by place: reset_index(drop=True).",
-                )
-            made.append(one._replace(values=_reordered(one.values, first)))
-        else:
-            made.append(one)
-    return made
+    return values.to_native().index if isinstance(values, nw.Series) and values.implementation.is_pandas() else None
 
 
 def _reordered(values: Any, index: Any) -> Any:
@@ -158,19 +170,22 @@ def distinct(table: Any, column: str) -> set[Any]:
     return {value for value in found if value == value}  # noqa: PLR0124
 
 
+def holds(table: Any, column: str, label: Hashable) -> bool:
+    """Whether a label, or what reads like it, is among the values of a column, if there is such a column."""
+    import narwhals as nw
+
+    if column not in nw.from_native(table, eager_only=True).columns:
+        return False
+    return any(value == label or str(value) == str(label) for value in distinct(table, column))
+
+
 def parts_of(table: Any, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], Any]]:
     """The rows of such a table with the same values in some columns, for each combination there is; None is missing."""
     import narwhals as nw
 
     frame = nw.from_native(table, eager_only=True)
-    made = []
-    for key in sorted(set(frame.select(*columns).iter_rows()), key=lambda key: tuple(map(str, key))):
-        here = [_equals(column, value) for column, value in zip(columns, key, strict=True)]
-        made.append((key, frame.filter(*here).to_native()))
-    return made
-
-
-def _equals(column: str, value: Any) -> Any:
-    import narwhals as nw
-
-    return nw.col(column).is_null() if value is None else nw.col(column) == value
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for i, row in enumerate(frame.select(*columns).iter_rows()):
+        key = tuple(None if value is None or value != value else value for value in row)  # noqa: PLR0124
+        places.setdefault(key, []).append(i)
+    return [(key, frame[places[key]].to_native()) for key in sorted(places, key=lambda key: tuple(map(str, key)))]
