@@ -49,6 +49,8 @@ def test_every_python_that_is_promised_is_tested() -> None:
     tested = [tuple(map(int, version.split("."))) for version in jobs("ci")["test"]["strategy"]["matrix"]["python"]]
     oldest = tuple(map(int, re.findall(r"\d+", PROJECT["project"]["requires-python"])))
     assert tested == [(3, minor) for minor in range(oldest[1], tested[-1][1] + 1)]
+    named = [words for words in PROJECT["project"]["classifiers"] if "Python :: 3." in words]
+    assert named == [f"Programming Language :: Python :: 3.{minor}" for _, minor in tested]
     built = PROJECT["tool"]["cibuildwheel"]["build"]
     assert built == [f"cp3{tested[0][1]}-*", f"cp3{tested[-1][1]}-*"], "wheels are tried on the oldest and the newest"
     assert f"0x030{oldest[1]:X}0000" in (ROOT / "setup.py").read_text(encoding="utf-8")
