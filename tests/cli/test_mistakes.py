@@ -26,6 +26,7 @@ ON_THE_LINE: dict[str, tuple[tuple[str, ...], str]] = {
     "guarantee": ((*MODEL, "--metric", "accuracy", "--y-pred", "t", "--guarantee", "fdr"), "Leave it out"),
     "lifts": ((*EXPERIMENT, "--variant", "arm", "--metric", "lift:z"), "Measure the difference instead"),
     "metric of Python": ((*MODEL, "--metric", "atkinson"), "In Python: fl.atkinson"),
+    "metric of Python and of experiments": ((*EXPERIMENT, "--variant", "arm", "--metric", "atkinson:x"), "metric='atkinson:x': is not measured in rows from the command line. In Python: fl.atkinson"),
 }  # fmt: skip
 
 

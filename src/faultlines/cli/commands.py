@@ -45,7 +45,8 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
         short_help = short.group() if short else None
         flat = opt.bound(function)
         # A command that takes both kinds of metrics says which of its options is for which.
-        both = [kinds_usage()] if {"variant", "y_true"} <= inspect.signature(flat).parameters.keys() else []
+        options = inspect.signature(flat).parameters.keys()
+        both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
         app.command(cls=Command, short_help=short_help, epilog=epilog(examples, *notes, *both))(flat)
         return function
 
