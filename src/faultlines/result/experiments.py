@@ -69,6 +69,8 @@ def of_table(
     attributes = checked_attributes(by)
     _check_column(experiment, attributes)
     table = read_estimates(frame, attributes, **columns, experiment=experiment)
+    if not table.keys[0]:
+        raise InputError("data", "has no rows", "Give at least one row for each experiment and group.")
     keys = list(zip(*table.keys[1:], strict=True))
     made: dict[str, Estimates] = {}
     for name, places in _places(table.keys[0]).items():
