@@ -143,10 +143,7 @@ def measure_all(
     """
     for metric in metrics:
         if not isinstance(metric, Metric):
-            named = getattr(metric, "__name__", metric)
-            own = own_name(named) if isinstance(named, str) else None
-            remedy = f"Give it its columns: fl.{own}(…)." if own else 'Use for example fl.rate("converted").'
-            raise InputError(f"metric={shorten(metric)}", "is not a metric", remedy)
+            raise _no_metric(metric)
     attributes = checked_by(by)
     least = None if min_size is None else checked_size(min_size)
     found = read(data, attributes, metrics, split)
@@ -159,6 +156,18 @@ def measure_all(
         times = 1 if split is None else split.times
         measured.append(_every_time(parts, times, names, metric, wanted, found.by))
     return measured
+
+
+def _no_metric(given: object) -> InputError:
+    """What to say of something that is not a metric: several of them, or the name or function of one."""
+    if isinstance(given, list | tuple) and given and all(isinstance(one, Metric) for one in given):
+        remedy = "Cluster by each and correct by fl.holm, take all together by fl.joint(m1, m2), or use fl.audit."
+        names = [one.name for one in given]
+        return InputError(f"metric={shorten(names)}", "holds several metrics", remedy)
+    named = getattr(given, "__name__", given)
+    own = own_name(named) if isinstance(named, str) else None
+    remedy = f"Give it its columns: fl.{own}(…)." if own else 'Use for example fl.rate("converted").'
+    return InputError(f"metric={shorten(given)}", "is not a metric", remedy)
 
 
 def _every_time(
