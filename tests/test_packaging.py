@@ -78,3 +78,13 @@ def test_the_citation_is_of_this_version_and_names_the_paper() -> None:
     (paper,) = citation["references"]
     assert paper["title"] == "Interpretable Assessment of Fairness During Model Evaluation"
     assert [author["family-names"] for author in paper["authors"]] == ["Sepehri", "DiCiccio"]
+
+
+def test_what_is_said_to_be_installed_can_be_installed() -> None:
+    """From a clone, which always works; and every extra that is named is there."""
+    told = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    words = "\n".join(path.read_text(encoding="utf-8") for path in told)
+    assert "faultlines[" not in words, "say it with errors.to_install"
+    extras = {extra for group in re.findall(r"\.\[([a-z,-]+)\]", words) for extra in group.split(",")}
+    extras |= set(re.findall(r"to_install\(['\"](\w+)", words))
+    assert {"report", "frames", "spark"} <= extras <= PROJECT["project"]["optional-dependencies"].keys()

@@ -13,7 +13,7 @@ from faultlines.cli import options as opt
 from faultlines.cli.attributes import attribute
 from faultlines.cli.help import EXIT_CODES, Command, epilog
 from faultlines.cli.metrics import kinds_usage, model_usage
-from faultlines.errors import InputError
+from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
     from faultlines.cli.certify import Certificates
@@ -87,7 +87,7 @@ def demo(
 
     checks.seed(seed)
     if missing := missing_for_report():  # the demo goes on without the extra
-        streams.tell(f"no page without {', '.join(missing)}. Run: pip install 'faultlines[report]'")
+        streams.tell(f"no page without {', '.join(missing)}. {to_install('report')}")
         report = plot = None
     targets = outputs.checked(opt.Output(json=json, report=report, plot=plot), [])
     simulated = onboarding(seed)
