@@ -9,6 +9,7 @@ from faultlines import checks, text
 from faultlines.clustering import cluster_metrics, holm, need_report, page_text, write_page
 from faultlines.errors import InputError, NoGroupsError, did_you_mean, shorten
 from faultlines.metrics.named import metrics_of
+from faultlines.metrics.remedies import remedy_for
 from faultlines.result.decision import contrast
 from faultlines.result.tables import Columns, Rows, Tabular
 from faultlines.sources.arrays import column_of, columns_of, parts_of, table_of
@@ -262,7 +263,7 @@ def audit(
     if not made:
         shown = "; ".join(f"{name}: {why}" for name, why in list(skipped.items())[:3])
         raise NoGroupsError(
-            "sensitive_features", f"nothing can be compared ({shown})", "Use coarser groups or min_size."
+            "sensitive_features", f"nothing can be compared ({shown})", remedy_for(list(skipped.values()))
         )
     corrected = holm([one.found for one in made], alpha)
     final = (Audited(o.name, o.metric, o.by, o.stratum, c) for o, c in zip(made, corrected, strict=True))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from faultlines import text
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of, some_of
-from faultlines.estimates.scales import LOG_RATIO
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.readout import Readout
+from faultlines.metrics.remedies import remedy_for
 from faultlines.metrics.table import own_name
 from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.variances import assumed_shape
@@ -205,14 +206,10 @@ def measurements(
     if not keep.any():
         found = {str(why): int((reason == why).sum()) for why in dict.fromkeys(reason.tolist())}
         shown = "; ".join(f"{why} ({count:,})" for why, count in found.items())
-        lifts = metric.scale == LOG_RATIO and all("zero" in why for why in found)
-        raise NoGroupsError(
-            f"by={list(names)!r}",
-            f"none of {len(keys):,} groups can be used: {shown}",
-            "Measure the difference instead of the lift: it has no mean to divide by."
-            if lifts
-            else "Use coarser groups or min_size.",
-        )
+        sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0).tolist()
+        remedy = remedy_for(reason.tolist(), sizes, metric.min_size)
+        problem = f"none of {text.amount(len(keys), 'group')} can be used: {shown}"
+        raise NoGroupsError(f"by={list(names)!r}", problem, remedy)
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))
     excluded = _excluded(keys, reason, measured, metric)
