@@ -356,7 +356,7 @@ def test_names_of_experiments_that_are_no_text() -> None:
         ({"experiment": "land"}, "experiment='land': names the groups as well"),
         ({"metric": fl.mean("lift")}, "estimate, se: goes with a table"),
         ({"estimates_by_name": {"a": simulate.null(3).estimates}}, "experiment, by, estimate, se: goes with a frame"),
-        ({"estimates_by_name": tidy().assign(se=0.0)}, "experiment 't.', se=0 in group"),
+        ({"estimates_by_name": tidy().assign(se=0.0)}, "experiment 't.', se='se', 0 in group"),
         ({"estimates_by_name": pd.concat([tidy(), tidy()])}, "experiment 't.', labels: group .* more than once"),
         ({"guarantee": fl.Holdout(unit="n")}, "unit='n'"),
         ({"estimates_by_name": tidy().head(0)}, "data: has no rows"),

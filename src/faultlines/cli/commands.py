@@ -13,6 +13,7 @@ from faultlines.cli import options as opt
 from faultlines.cli.attributes import attribute
 from faultlines.cli.help import EXIT_CODES, Command, epilog
 from faultlines.cli.metrics import kinds_usage, model_usage
+from faultlines.cli.words import answering
 from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
         # A command that takes both kinds of metrics says which of its options is for which.
         options = inspect.signature(flat).parameters.keys()
         both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
-        app.command(cls=Command, short_help=short_help, epilog=epilog(examples, *notes, *both))(flat)
+        told = epilog(examples, *notes, *both)
+        app.command(cls=Command, short_help=short_help, epilog=told)(answering(flat, options))
         return function
 
     return registered

@@ -116,6 +116,9 @@ def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, A
         if found is None:
             raise _missing(entry, names)
         chosen[found] = columns[found]
+        if found == "score" and "y_pred" in names and options["threshold"] is None:
+            remedy = "Add for example --threshold 0.5: a score at or above it predicts 1."
+            raise InputError(f"metric={entry.name!r}", "needs --threshold beside --score", remedy)
     if "y_pred" in chosen and chosen.get("threshold") is not None:
         raise InputError("--y-pred, --threshold", "both say what was predicted", "Leave one of them out.")
     return entry.function(**chosen)
