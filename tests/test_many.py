@@ -135,6 +135,18 @@ def test_nothing_found() -> None:
     assert many.rejected == ()
     assert "in 0 of 3 experiments" in str(many)
     assert "Smallest p" in str(many)
+    assert "Nothing to compare" not in str(many)
+
+
+def test_an_experiment_with_one_group_compares_nothing() -> None:
+    """Its p is 1, which is no sign of likeness: no experiment may read as compared that was not."""
+    alone = {f"a{i}": fl.Estimates([0.5], [0.1], ["DE"]) for i in range(4)}
+    assert str(fl.cluster_many(alone)).split("\n\n")[1] == (
+        "Nothing to compare, only one group: 4 experiments: a0; a1; a2; … +1."
+    )
+    assert "Smallest p" not in str(fl.cluster_many(alone))
+    beside = str(fl.cluster_many({"two": fl.Estimates([0.0, 9.0], [1.0, 1.0]), "one": alone["a0"]}))
+    assert "Nothing to compare, only one group: 1 experiment: one." in beside
 
 
 @pytest.mark.parametrize(
@@ -344,9 +356,10 @@ def test_names_of_experiments_that_are_no_text() -> None:
         ({"experiment": "land"}, "experiment='land': names the groups as well"),
         ({"metric": fl.mean("lift")}, "estimate, se: goes with a table"),
         ({"estimates_by_name": {"a": simulate.null(3).estimates}}, "experiment, by, estimate, se: goes with a frame"),
-        ({"estimates_by_name": tidy().assign(se=0.0)}, "experiment 't.', se=0 in group"),
+        ({"estimates_by_name": tidy().assign(se=0.0)}, "experiment 't.', se='se', 0 in group"),
         ({"estimates_by_name": pd.concat([tidy(), tidy()])}, "experiment 't.', labels: group .* more than once"),
         ({"guarantee": fl.Holdout(unit="n")}, "unit='n'"),
+        ({"estimates_by_name": tidy().head(0)}, "data: has no rows"),
     ],
 )
 def test_bad_frames(changes: dict[str, Any], words: str) -> None:

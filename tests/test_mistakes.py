@@ -24,6 +24,13 @@ PERCENT = ROWS.assign(x=ROWS.x.map("{:.1f}%".format))
 TABLE = ROWS.groupby("g").agg(m=("x", "mean"), se=("x", "sem"))
 ARMS = {"variant": "arm", "control": "A"}
 
+
+def metric_frame() -> Any:
+    from fairlearn.metrics import MetricFrame, selection_rate
+
+    return MetricFrame(metrics=selection_rate, y_true=ROWS.t, y_pred=ROWS.t, sensitive_features=ROWS.g)
+
+
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "probabilities as predictions": (
         lambda: fl.cluster(ROWS, "g", fl.precision("t", "s")),
@@ -70,6 +77,10 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         r"in the index.*reset_index\(\)",
     ),
     "no variant": (lambda: fl.lift("x"), r"fl\.lift\(…\): needs variant and control\. .*variant=\"arm\", control=\"A\""),  # type: ignore[call-arg]
+    "variants without names": (lambda: fl.lift("x", "arm", "A"), r"fl\.lift\(…\): takes 1 argument without a name, but 3 .*variant=…, control=…"),  # type: ignore[call-arg]
+    "truth without a name": (lambda: fl.auc("t", "s", "yes"), r"fl\.auc\(…\): takes 2 arguments .*positive=…"),  # type: ignore[call-arg]
+    "several metrics": (lambda: fl.cluster(ROWS, "g", [fl.mean("x"), fl.mean("z")]), r"metric=\['mean of x', 'mean of z'\]: .*fl\.holm.*fl\.joint.*fl\.audit"),  # type: ignore[arg-type]
+    "a MetricFrame": (lambda: fl.cluster(metric_frame()), r"data=MetricFrame: .*fl\.from_metric_frame"),
     "no variant but a control": (lambda: fl.difference("x", control="A"), r"fl\.difference\(…\): needs variant"),  # type: ignore[call-arg]
     "no control": (lambda: fl.ratio_lift("x", "s", variant="arm"), r"fl\.ratio_lift\(…\): needs control"),  # type: ignore[call-arg]
     "false discovery rate": (lambda: fl.cluster(ROWS, "g", fl.mean("x"), guarantee="fdr"), r"fl\.cluster_many\(corr"),

@@ -49,6 +49,8 @@ def test_every_python_that_is_promised_is_tested() -> None:
     tested = [tuple(map(int, version.split("."))) for version in jobs("ci")["test"]["strategy"]["matrix"]["python"]]
     oldest = tuple(map(int, re.findall(r"\d+", PROJECT["project"]["requires-python"])))
     assert tested == [(3, minor) for minor in range(oldest[1], tested[-1][1] + 1)]
+    named = [words for words in PROJECT["project"]["classifiers"] if "Python :: 3." in words]
+    assert named == [f"Programming Language :: Python :: 3.{minor}" for _, minor in tested]
     built = PROJECT["tool"]["cibuildwheel"]["build"]
     assert built == [f"cp3{tested[0][1]}-*", f"cp3{tested[-1][1]}-*"], "wheels are tried on the oldest and the newest"
     assert f"0x030{oldest[1]:X}0000" in (ROOT / "setup.py").read_text(encoding="utf-8")
@@ -76,3 +78,13 @@ def test_the_citation_is_of_this_version_and_names_the_paper() -> None:
     (paper,) = citation["references"]
     assert paper["title"] == "Interpretable Assessment of Fairness During Model Evaluation"
     assert [author["family-names"] for author in paper["authors"]] == ["Sepehri", "DiCiccio"]
+
+
+def test_what_is_said_to_be_installed_can_be_installed() -> None:
+    """From a clone, which always works; and every extra that is named is there."""
+    told = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    words = "\n".join(path.read_text(encoding="utf-8") for path in told)
+    assert "faultlines[" not in words, "say it with errors.to_install"
+    extras = {extra for group in re.findall(r"\.\[([a-z,-]+)\]", words) for extra in group.split(",")}
+    extras |= set(re.findall(r"to_install\(['\"](\w+)", words))
+    assert {"report", "frames", "spark"} <= extras <= PROJECT["project"]["optional-dependencies"].keys()

@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None:
         if os.environ.get("CI"):
             pytest.fail("CI needs mkdocs for the site: the extra docs")
-        pytest.skip("no mkdocs on this machine; pip install 'faultlines[docs]'")
+        pytest.skip("no mkdocs on this machine; pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     surroundings = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

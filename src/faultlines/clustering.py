@@ -14,7 +14,7 @@ from faultlines.decide.certificate import Certificate
 from faultlines.decide.confirm import Confirmation
 from faultlines.decide.mitigate import Members, thresholds, weighted
 from faultlines.decide.unseen import unseen_of
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError, shorten, to_install
 from faultlines.guarantees.choose import guarantee_of
 from faultlines.result.decision import harms_of
 from faultlines.result.finding import Finding, groups_of, is_rows, measured
@@ -550,4 +550,4 @@ def missing_for_report() -> list[str]:
 def need_report(what: str) -> None:
     """Say which libraries are missing for pictures and pages, if some are."""
     if missing := missing_for_report():
-        raise InputError(what, f"needs {', '.join(missing)}", "Run: pip install 'faultlines[report]'")
+        raise InputError(what, f"needs {', '.join(missing)}", to_install("report"))

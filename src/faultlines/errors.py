@@ -56,6 +56,11 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     return f"There are: {shown}{', …' if len(names) > 12 else ''}." if names else "There are none."
 
 
+def to_install(extra: str) -> str:
+    """A remedy for libraries that are missing: the extra of faultlines they come with."""
+    return f"Install the extra {extra}: pip install '.[{extra}]' in a clone of faultlines."
+
+
 def to_numbers(examples: Iterable[object], otherwise: str) -> str:
     """A remedy for text where numbers are needed: what to do about such text, or else what is given."""
     for example in examples:

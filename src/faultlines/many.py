@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from faultlines.result.finding import By, Groups
 
 _ON_A_PAGE = 1_000  # experiments in the overview of a page
-_NAMED = 3  # experiments that were left out and are named
+_NAMED = 3  # experiments that are named where they were left out or not compared
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -223,8 +223,8 @@ class Many(Tabular):
         shown = [by_name[name] for name in found[:20]]
         left = self._left_out()
         if not shown:
-            smallest = f"{head} Smallest {text.p_is(float(self.log_pvalues.min()))}."
-            return text.printable_lines("\n\n".join([smallest, *left]))
+            smallest = f" Smallest {text.p_is(float(self.log_pvalues.min()))}." if len(self._alone) < len(self) else ""
+            return text.printable_lines("\n\n".join([head + smallest, *left]))
         rows = [
             [str(r["name"]), text.pvalue(adjusted[r["name"]]), str(r["n_clusters"]), str(r["n_groups"])] for r in shown
         ]
@@ -232,18 +232,31 @@ class Many(Tabular):
         table = text.table(["experiment", "adjusted p", "clusters", "groups"], rows, {1, 2, 3})
         return text.printable_lines("\n\n".join([head, table, *left]))
 
+    @property
+    def _alone(self) -> list[str]:
+        """The experiments with one group only, in which nothing was compared."""
+        return [name for name, one in zip(self.names, self._judged, strict=True) if len(one.reported) < 2]
+
     def _left_out(self) -> list[str]:
-        """What was left out, in words, if anything was."""
+        """What was not compared and what was left out, in words, if anything was."""
         lines = []
+        if alone := self._alone:
+            lines.append(
+                f"Nothing to compare, only one group: {text.amount(len(alone), 'experiment')}: {_some(alone)}."
+            )
         if self.excluded:
-            named = [f"{name_of(one.label)} ({one.reason})" for one in self.excluded[:_NAMED]]
-            named += [f"… +{len(self.excluded) - _NAMED:,}"] if len(self.excluded) > _NAMED else []
-            lines.append(f"Left out: {text.amount(len(self.excluded), 'experiment')}: {'; '.join(named)}.")
+            named = [f"{name_of(one.label)} ({one.reason})" for one in self.excluded]
+            lines.append(f"Left out: {text.amount(len(self.excluded), 'experiment')}: {_some(named)}.")
         if groups := sum(len(one.excluded) for one in self._groups):
             some = sum(bool(one.excluded) for one in self._groups)
             lines.append(f"Left out: {text.amount(groups, 'group')} of {text.amount(some, 'experiment')}.")
         lines += [f"Left out: {count:,} {why}." for why, count in self.dropped.items()]
         return ["\n".join(lines)] if lines else []
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few of some names, the others counted."""
+    return "; ".join([*names[:_NAMED], *([f"… +{len(names) - _NAMED:,}"] if len(names) > _NAMED else [])])
 
 
 def cluster_many(

@@ -257,7 +257,11 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
             "fl.bootstrapped(sklearn.metrics.matthews_corrcoef, …)",
         ),
         ("model", (*MODEL, "--metric", "accuracy"), "needs --score or --y-pred"),
-        ("model", (*MODEL, "--metric", "accuracy", "--score", "score"), "threshold=None: must be a number"),
+        (
+            "model",
+            (*MODEL, "--metric", "accuracy", "--score", "score"),
+            "needs --threshold beside --score",
+        ),
         ("model", (*MODEL, "--metric", "auc", "--score", "score", "--classes"), "means nothing to auc"),
         ("model", (*MODEL[:-2], "--metric", "f1", "--y-pred", "pred", "--classes"), "needs the label that counts"),
         ("model", (*MODEL, "--metric", "auc", "--score", "score", "--threshold", "1"), "means nothing to auc"),
@@ -266,7 +270,7 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
         ("model", (*MODEL, "--by", "age:q10.5", "--metric", "accuracy", "--y-pred", "pred"), "by[1]='age:q10.5'"),
         ("model", (*MODEL, "--metric", "auc"), "needs --score"),
         ("model", ("--by", "country", "--metric", "accuracy", "--y-pred", "pred"), "needs --y-true"),
-        ("model", (*MODEL[:4], "--metric", "accuracy", "--y-pred", "pred"), "positive='no' or 'yes'"),
+        ("model", (*MODEL[:4], "--metric", "accuracy", "--y-pred", "pred"), "--positive no or 'yes'"),
     ],
 )
 def test_bad_row_arguments_are_one_line_and_exit_2(

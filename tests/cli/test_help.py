@@ -72,6 +72,8 @@ def test_help_says_which_option_goes_with_which_metric(warm: Warm, command: str)
     )
     assert len(said) > 1, "say it in the notes of @_command"
     assert "All options hold for every metric" in below or {flag for flag in named if flag not in said[1]} == set()
+    there = {flag for one in APP.commands[command].params for flag in one.opts}
+    assert set(re.findall(r"--[a-z][a-z-]+", said[1])) <= there | {"--help"}, "an option the command does not have"
 
 
 def test_help_names_every_metric_with_what_it_takes(warm: Warm) -> None:

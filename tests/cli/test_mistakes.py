@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 MODEL = ("model", "rows.csv", "--by", "g", "--y-true", "t")
 EXPERIMENT = ("experiment", "rows.csv", "--by", "g", "--control", "A")
 ON_THE_LINE: dict[str, tuple[tuple[str, ...], str]] = {
-    "probabilities": ((*MODEL, "--metric", "accuracy", "--y-pred", "s"), "threshold=0.5"),
+    "probabilities": ((*MODEL, "--metric", "accuracy", "--y-pred", "s"), "--score …, --threshold 0.5"),
     "per cent signs": (("experiment", "percent.csv", *EXPERIMENT[2:], "--variant", "arm", "--metric", "difference:x"), "without %"),
     "no variant": ((*EXPERIMENT, "--metric", "lift:x"), "--variant"),
     "false discovery rate": ((*MODEL, "--metric", "fpr", "--guarantee", "fdr"), "false_positive_rate"),
     "guarantee": ((*MODEL, "--metric", "accuracy", "--y-pred", "t", "--guarantee", "fdr"), "Leave it out"),
     "lifts": ((*EXPERIMENT, "--variant", "arm", "--metric", "lift:z"), "Measure the difference instead"),
+    "a hole in a table": (("estimates", "table.csv", "--by", "g", "--estimate", "lift", "--se", "se"), "estimate='lift', nan in group 'a': must be finite"),
+    "half a success": (("aggregates", "table.csv", "--by", "g", "--metric", "binomial", "--n", "n", "--sum", "k"), "sum='k', 2.5 in group 'b': must be a whole number"),
     "metric of Python": ((*MODEL, "--metric", "atkinson"), "In Python: fl.atkinson"),
+    "metric of Python and of experiments": ((*EXPERIMENT, "--variant", "arm", "--metric", "atkinson:x"), "metric='atkinson:x': is not measured in rows from the command line. In Python: fl.atkinson"),
 }  # fmt: skip
 
 
@@ -33,6 +36,7 @@ ON_THE_LINE: dict[str, tuple[tuple[str, ...], str]] = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("mistakes")
     ROWS.to_csv(made / "rows.csv", index=False)
+    (made / "table.csv").write_text("g,lift,se,k,n\na,,1,3,9\nb,2,1,2.5,9\n")
     PERCENT.to_csv(made / "percent.csv", index=False)
     return made
 

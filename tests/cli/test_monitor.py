@@ -134,7 +134,7 @@ def test_data_in_the_place_of_the_state_are_told_apart(warm: Warm, shop: Path) -
         assert done.stderr.startswith(f"faultlines: state='{state}': ")
         assert "data come after it" in done.stderr
     done = warm("monitor", "s.json", shop, "--by", "country", "--metric", "mean:revenue", cwd=here)
-    assert "is not a metric of an experiment, but of one population" in done.stderr
+    assert "is not measured in rows from the command line" in done.stderr
 
 
 def test_left_out_groups_are_named(warm: Warm, shop: Path) -> None:

@@ -487,9 +487,9 @@ def test_what_a_comparison_does_not_say_is_asked_for() -> None:
     ("make", "words"),
     [
         (lambda: fl.binomial([5], [3]), "more successes than trials"),
-        (lambda: fl.binomial([0.5], [3]), "whole numbers"),
+        (lambda: fl.binomial([0.5], [3]), "whole number"),
         (lambda: fl.binomial([1, 2], [3, 0]), "must be above zero"),
-        (lambda: fl.binomial([1, 2], [3, 4.5]), "whole numbers"),
+        (lambda: fl.binomial([1, 2], [3, 4.5]), "whole number"),
         (lambda: fl.binomial(["a"], [3]), "is not numeric"),
         (lambda: fl.poisson([-1, 2], 1.0), "0 or more"),
         (lambda: fl.poisson([], 1.0), "one count per group"),

@@ -183,7 +183,7 @@ def test_columns_that_cannot_be_used(change: dict[str, Any], match: str, source:
 
 def test_missing_numbers_are_refused_with_the_group() -> None:
     frame = pl.DataFrame({"g": ["a", "b"], "t": [1.0, None], "s": [1.0, 1.0]})
-    with pytest.raises(fl.InputError, match="theta=nan in group 'b'"):
+    with pytest.raises(fl.InputError, match="estimate='t', nan in group 'b'"):
         fl.Estimates.from_frame(frame, by="g", estimate="t", se="s")
 
 

@@ -49,6 +49,15 @@ def test_the_other_class_may_count() -> None:
     assert fl.predictions(MODEL, X.iloc[:4], Y.iloc[:4]).shape == (4, 3)
 
 
+def test_groups_may_stand_beside_the_features_of_the_model() -> None:
+    model = LogisticRegression().fit(X[["age"]], Y)
+    apart = fl.predictions(model, X[["age"]], Y, by=X[["land"]])
+    pd.testing.assert_frame_equal(fl.predictions(model, X[["land", "age"]], Y, by="land"), apart)
+    nameless = LogisticRegression().fit(X[["age"]].to_numpy(), Y)
+    with pytest.raises(fl.InputError, match=r"groups may come apart: by=rows\[\['group'\]\]"):
+        fl.predictions(nameless, X.to_numpy(), Y)
+
+
 @pytest.mark.parametrize("positive", ["yes", "no"])
 def test_decision_functions_are_scores_towards_the_positive(positive: str) -> None:
     model = LinearSVC().fit(X[["age"]], Y)

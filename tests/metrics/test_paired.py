@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.metrics.recipe import metric_of, plain_recipe
+from faultlines.metrics.table import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,3 +199,19 @@ ACCURACY = fl.accuracy("t", "p1")
 def test_what_cannot_be_paired(first: Any, second: Any, words: str) -> None:
     with pytest.raises(fl.InputError, match=words):
         fl.paired(first, second)
+
+
+def test_the_docs_name_what_cannot_be_paired() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "integrations.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)`", page.partition("Cannot be paired:")[2].partition(".\n")[0])
+    refused = []
+    for entry in METRICS.values():
+        first, *others = [names[0] for names in entry.columns]
+        if entry.family == "experiment":
+            continue
+        both = [{first: "y" if others else column, **dict.fromkeys(others, column)} for column in ("old", "new")]
+        try:
+            fl.paired(*(entry.function(**columns) for columns in both))
+        except fl.InputError:
+            refused.append(entry.name)
+    assert sorted(named) == sorted(refused)

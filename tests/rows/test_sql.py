@@ -115,6 +115,7 @@ def test_tables_that_are_connected() -> None:
         ({"by": "land"}, "by='land': no such column"),
         ({"by": fl.bins("age", quantiles=4)}, r"bins\('age'\): quantiles are looked up"),
         ({"metric": fl.mean("revenue"), "dialect": "mssql"}, "dialect='mssql': cannot be written"),
+        ({"metric": fl.mean("revenue"), "dialect": "mysql"}, r"dialect='mysql': cannot be written \(MySQL .* NaN\)"),
     ],
 )
 def test_bad_input(changes: dict[str, Any], words: str) -> None:

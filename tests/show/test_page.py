@@ -316,7 +316,7 @@ def test_without_the_extra_the_remedy_is_named(
 
     monkeypatch.setattr(clustering, "find_spec", lambda name: None)
     for call in (demo.plot, lambda: demo.report(tmp_path / "x.html")):
-        with pytest.raises(fl.InputError, match=r"pip install 'faultlines\[report\]'"):
+        with pytest.raises(fl.InputError, match=r"needs altair.* extra report: pip install '\.\[report\]' in a clone"):
             call()
     assert "<svg" not in demo._repr_html_()
 

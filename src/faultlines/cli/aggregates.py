@@ -49,7 +49,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
     """Successes and trials, or events and exposure, of every group, compared by their likelihood ratio test."""
     from faultlines.comparison import counts as tests
     from faultlines.estimates.labels import keys_of, labels_of, part_of
-    from faultlines.estimates.tables import checked_attributes
+    from faultlines.estimates.tables import checked_attributes, in_columns
     from faultlines.sources.tables import read_table
 
     for name, value in {**asdict(columns), **asdict(arms)}.items():
@@ -64,13 +64,15 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
     table = read_table(counted.files[0], keys=keys, numbers={"sum": columns.sum, "n": counted.n})
     named = [[part_of(value) for value in column] for column in table.keys]
     labels = labels_of(keys_of(list(zip(*named, strict=True))))
-    made: Similarity = getattr(tests, word)(
-        table.numbers["sum"],
-        table.numbers["n"],
-        labels,
-        attributes=attributes,
-        measure=f"rate of {columns.sum}",
-    )
+    counted_in = dict(zip(EXACT[word], (("sum", columns.sum), ("n", counted.n)), strict=True))
+    with in_columns(counted_in):
+        made: Similarity = getattr(tests, word)(
+            table.numbers["sum"],
+            table.numbers["n"],
+            labels,
+            attributes=attributes,
+            measure=f"rate of {columns.sum}",
+        )
     return made
 
 

@@ -13,7 +13,8 @@ from faultlines.cli import options as opt
 from faultlines.cli.attributes import attribute
 from faultlines.cli.help import EXIT_CODES, Command, epilog
 from faultlines.cli.metrics import kinds_usage, model_usage
-from faultlines.errors import InputError
+from faultlines.cli.words import answering
+from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
     from faultlines.cli.certify import Certificates
@@ -45,8 +46,10 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
         short_help = short.group() if short else None
         flat = opt.bound(function)
         # A command that takes both kinds of metrics says which of its options is for which.
-        both = [kinds_usage()] if {"variant", "y_true"} <= inspect.signature(flat).parameters.keys() else []
-        app.command(cls=Command, short_help=short_help, epilog=epilog(examples, *notes, *both))(flat)
+        options = inspect.signature(flat).parameters.keys()
+        both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
+        told = epilog(examples, *notes, *both)
+        app.command(cls=Command, short_help=short_help, epilog=told)(answering(flat, options))
         return function
 
     return registered
@@ -86,7 +89,7 @@ def demo(
 
     checks.seed(seed)
     if missing := missing_for_report():  # the demo goes on without the extra
-        streams.tell(f"no page without {', '.join(missing)}. Run: pip install 'faultlines[report]'")
+        streams.tell(f"no page without {', '.join(missing)}. {to_install('report')}")
         report = plot = None
     targets = outputs.checked(opt.Output(json=json, report=report, plot=plot), [])
     simulated = onboarding(seed)

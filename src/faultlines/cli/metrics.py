@@ -11,7 +11,7 @@ from faultlines.errors import InputError
 from faultlines.metrics.table import METRICS, of_family, remedy_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from faultlines.cli.options import Arms, Measured, Predictions
     from faultlines.metrics.base import Metric
@@ -116,6 +116,9 @@ def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, A
         if found is None:
             raise _missing(entry, names)
         chosen[found] = columns[found]
+        if found == "score" and "y_pred" in names and options["threshold"] is None:
+            remedy = "Add for example --threshold 0.5: a score at or above it predicts 1."
+            raise InputError(f"metric={entry.name!r}", "needs --threshold beside --score", remedy)
     if "y_pred" in chosen and chosen.get("threshold") is not None:
         raise InputError("--y-pred, --threshold", "both say what was predicted", "Leave one of them out.")
     return entry.function(**chosen)
@@ -138,13 +141,15 @@ def _entry(word: str, name: str, family: Family) -> Entry:
     shown = f"metric={word!r}"
     if name in METRICS:
         other = METRICS[name].family
-        remedy = f"In Python: fl.{name}." if other == "population" else f"Use: faultlines {other}."
-        raise InputError(shown, f"is not a metric of {_of(family)}, but of {_of(other)}", remedy)
+        if other == "population":  # some of these compare the variants of an experiment too
+            raise InputError(shown, "is not measured in rows from the command line", f"In Python: fl.{name}(…).")
+        problem = f"is not a metric of {_of(family)}, but of {_of(other)}"
+        raise InputError(shown, problem, f"Use: faultlines {other}.")
     raise InputError(shown, "is not known", remedy_for(name, family, function="In Python: fl.bootstrapped({}, …)."))
 
 
 def _of(family: Family) -> str:
-    return {"experiment": "an experiment", "population": "one population", "model": "a model"}[family]
+    return "an experiment" if family == "experiment" else "a model"
 
 
 def _check_distinct(words: Sequence[str]) -> None:
@@ -191,11 +196,13 @@ def model_usage() -> str:
     return "\b\nWhat each metric needs, and which options it takes:\n" + "\n".join(lines)
 
 
-def kinds_usage() -> str:
-    """Which options are for metrics of experiments and which for those of models, for commands that take both."""
+def kinds_usage(options: Collection[str]) -> str:
+    """Which options are for metrics of experiments and which for those of models, for a command that has both."""
     from faultlines.cli.options import Arms, Predictions
 
-    arms, predictions = ([field.name for field in fields(kind)] for kind in (Arms, Predictions))
+    arms, predictions = (
+        [field.name for field in fields(kind) if field.name in options] for kind in (Arms, Predictions)
+    )
     kinds = {
         "of an experiment": [name for name in arms if name not in predictions],
         "of a model": [name for name in predictions if name not in arms],

@@ -15,7 +15,8 @@ from faultlines.comparison.line import line_tops
 from faultlines.comparison.tails import log_chi_square_1_tail
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.given import numbers
+from faultlines.estimates.given import numbers, require
+from faultlines.estimates.labels import checked_labels
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from faultlines.estimates.labels import Label
+    from faultlines.estimates.labels import Key, Label
     from faultlines.estimates.scales import FloatArray
 
 
@@ -57,16 +58,10 @@ def binomial(
         >>> fl.cluster(fl.binomial([10, 12, 60], 200)).labels.tolist()
         [1, 1, 2]
     """
-    table = _counts("successes", successes, "trials", trials)
-    if np.any(table[:, 1] != np.floor(table[:, 1])):
-        raise InputError("trials", "must be whole numbers", "Give counts.")
-    if np.any(table[:, 0] > table[:, 1]):
-        at = int(np.argmax(table[:, 0] > table[:, 1]))
-        raise InputError(
-            f"successes={table[at, 0]:g} of trials={table[at, 1]:g}",
-            "there are more successes than trials",
-            "Correct it.",
-        )
+    table, keys = _counts("successes", successes, "trials", trials, labels)
+    require(table[:, 1] == np.floor(table[:, 1]), "trials", table[:, 1], keys, "must be a whole number", "Give counts.")
+    fewer = table[:, 0] <= table[:, 1]
+    require(fewer, "successes", table[:, 0], keys, "there are more successes than trials", "Correct them.")
     return Similarity(
         table,
         _binomial_log_p,
@@ -112,7 +107,7 @@ def poisson(
         >>> fl.cluster(fl.poisson([10, 12, 60], 7.0)).labels.tolist()
         [1, 1, 2]
     """
-    table = _counts("events", events, "exposure", exposure)
+    table, _ = _counts("events", events, "exposure", exposure, labels)
     return Similarity(
         table,
         _poisson_log_p,
@@ -131,8 +126,10 @@ def poisson(
 # ------------------------------------------------------------------------------------------------------ what is given
 
 
-def _counts(name: str, events: npt.ArrayLike, other: str, sizes: npt.ArrayLike) -> FloatArray:
-    """Events and what they are counted in, as statistics."""
+def _counts(
+    name: str, events: npt.ArrayLike, other: str, sizes: npt.ArrayLike, labels: Sequence[Label] | None
+) -> tuple[FloatArray, Sequence[Key]]:
+    """Events and what they are counted in, as statistics, and the groups they are of."""
     counted, of = numbers(name, events), numbers(other, sizes)
     try:
         of = np.broadcast_to(of, counted.shape)
@@ -140,11 +137,12 @@ def _counts(name: str, events: npt.ArrayLike, other: str, sizes: npt.ArrayLike) 
         raise InputError(f"{name}, {other}", "are not numbers, one per group each", "Give two arrays of K.") from error
     if counted.ndim != 1 or counted.size == 0:
         raise InputError(name, f"has shape {counted.shape}", "Give one count per group.")
-    if not np.all(np.isfinite(counted) & (counted >= 0) & (counted == np.floor(counted)) & (counted < 2**53)):
-        raise InputError(name, "must be whole numbers, 0 or more", "Give counts.")
-    if not np.all(np.isfinite(of) & (of > 1e-100) & (of <= 2.0**53)):
-        raise InputError(other, "must be above zero and at most 2^53", "Leave out groups without any.")
-    return np.column_stack([counted, of])
+    keys, _ = checked_labels(labels, None, counted.size)
+    whole = np.isfinite(counted) & (counted >= 0) & (counted == np.floor(counted)) & (counted < 2**53)
+    require(whole, name, counted, keys, "must be a whole number, 0 or more", "Give counts.")
+    fit = np.isfinite(of) & (of > 1e-100) & (of <= 2.0**53)
+    require(fit, other, of, keys, "must be above zero and at most 2^53", "Leave out groups without any.")
+    return np.column_stack([counted, of]), keys
 
 
 def _rates(s: FloatArray) -> Estimates:

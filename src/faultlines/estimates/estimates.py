@@ -33,7 +33,7 @@ from faultlines.estimates.given import (
 from faultlines.estimates.labels import checked_labels, keys_of, labels_of, some_of
 from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
 from faultlines.estimates.shared import own_variances
-from faultlines.estimates.tables import checked_attributes, read_estimates
+from faultlines.estimates.tables import checked_attributes, in_columns, read_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,14 +256,16 @@ class Estimates:
         attributes = checked_attributes(by)
         table = read_estimates(frame, attributes, estimate, se, n, dof)
         numbers = table.numbers
-        return cls(
-            numbers["estimate"],
-            numbers["se"],
-            labels_of(keys_of(list(zip(*table.keys, strict=True)))),
-            numbers.get("n"),
-            numbers.get("dof"),
-            attributes=attributes,
-        )
+        labels = labels_of(keys_of(list(zip(*table.keys, strict=True))))
+        with in_columns({"theta": ("estimate", estimate), "se": ("se", se), "n": ("n", n), "dof": ("dof", dof)}):
+            return cls(
+                numbers["estimate"],
+                numbers["se"],
+                labels,
+                numbers.get("n"),
+                numbers.get("dof"),
+                attributes=attributes,
+            )
 
     @classmethod
     def from_fit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from faultlines.errors import InputError, shorten
@@ -9,7 +11,7 @@ from faultlines.estimates.labels import part_of
 from faultlines.sources.tables import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from faultlines.sources.tables import Table
@@ -27,6 +29,27 @@ def checked_attributes(by: Any) -> tuple[str, ...]:
     if len(set(attributes)) < len(attributes):
         raise InputError(f"by={list(attributes)!r}", "names a column twice", "Name each column once.")
     return attributes
+
+
+@contextmanager
+def in_columns(named: Mapping[str, tuple[str, str | None]]) -> Iterator[None]:
+    """Errors about numbers in the words of who named their columns.
+
+    Args:
+        named: What a number is called inside → the parameter that named its column, and the column.
+    """
+    try:
+        yield
+    except InputError as error:
+        words = error.parameter
+        for inside, (parameter, column) in named.items():
+            if found := re.match(rf"{inside}=(?=\S+ in group )", words):
+                words = f"{parameter}={shorten(column)}, {words[found.end() :]}"
+                break
+            if re.match(rf"{inside}\b", words):
+                words = parameter + words.removeprefix(inside)
+                break
+        raise type(error)(words, error.problem, error.remedy) from error
 
 
 def read_estimates(

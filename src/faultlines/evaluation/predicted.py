@@ -37,7 +37,8 @@ def predictions(
 
     Args:
         model: A fitted estimator or pipeline with `predict`.
-        data: The rows as the model takes them (its X): a frame or an array.
+        data: The rows as the model takes them (its X): a frame or an array. A frame may hold other columns as well,
+            such as those of the groups, where the model knows the names of its features (`feature_names_in_`).
         y_true: The true outcomes: as many.
         by: The groups: columns of `data` by name; or a frame, a dict of columns, or one column.
         weight: Weights of the rows, if they have some.
@@ -63,7 +64,8 @@ def predictions(
         pandas = import_module("pandas")
     except ImportError as error:
         raise InputError("predictions()", "pandas is not installed", "Run: pip install pandas") from error
-    predicted = _asked(model, "predict", data)
+    taken = _features(model, data)
+    predicted = _asked(model, "predict", taken)
     size = len(predicted)
     truth = _values("y_true", y_true, data, size)
     made: dict[str, Any] = {"y_true": truth, "y_pred": predicted}
@@ -71,7 +73,7 @@ def predictions(
     if classes is not None and len(classes) == 2:
         one = _positive(model, truth, positive)
         made = {"y_true": (truth == one).astype(np.int64), "y_pred": (predicted == one).astype(np.int64)}
-        if (scores := _scores(model, data, one)) is not None:
+        if (scores := _scores(model, taken, one)) is not None:
             made["score"] = scores
     elif positive is not None:
         problem = "goes with a classifier of two classes"
@@ -79,6 +81,14 @@ def predictions(
     if weight is not None:
         made["weight"] = _values("weight", weight, data, size)
     return pandas.DataFrame(made | _groups(by, data, size, made))
+
+
+def _features(model: Any, data: Any) -> Any:
+    """The columns the model was fitted on, where it knows them and they are there with others; else what was given."""
+    wanted, present = getattr(model, "feature_names_in_", None), getattr(data, "columns", None)
+    if wanted is None or present is None or set(wanted) == set(present) or not set(wanted) <= set(present):
+        return data
+    return data[list(wanted)]
 
 
 def _asked(model: Any, method: str, data: Any) -> Array:
@@ -90,7 +100,7 @@ def _asked(model: Any, method: str, data: Any) -> Array:
         found = np.asarray(getattr(model, method)(data))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         problem = f"cannot predict these rows ({first_line(error)})"
-        remedy = "Fit it, and give rows with the columns it was fitted on."
+        remedy = "Fit it, and give rows with the columns it was fitted on; groups may come apart: by=rows[['group']]."
         raise InputError(f"model={type(model).__name__}", problem, remedy) from error
     if method == "predict" and found.ndim != 1:
         problem = f"predicts {found.ndim} values per row"

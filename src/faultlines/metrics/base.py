@@ -23,6 +23,7 @@ from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.scales import IDENTITY, Scale
 from faultlines.rows.request import Aggregated, Arms, Input, Resampling
+from faultlines.text import amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,6 +312,7 @@ def recorded(make: Callable[P, Metric]) -> Callable[P, Metric]:
 
     @wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> Metric:
+        _check_order(make.__name__, signature, len(args))
         if missing := needed[len(args) :]:
             _check_given(make.__name__, [name for name in missing if name not in kwargs])
         metric = make(*args, **kwargs)
@@ -318,6 +320,17 @@ def recorded(make: Callable[P, Metric]) -> Callable[P, Metric]:
         return replace(metric, recipe=Recipe(make.__name__, tuple(given.items())))
 
     return made
+
+
+def _check_order(function: str, signature: inspect.Signature, given: int) -> None:
+    """Refuse arguments without a name where they need one, and say which."""
+    kinds = {name: one.kind for name, one in signature.parameters.items()}
+    by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
+    in_order = len(kinds) - len(by_name)
+    if given > in_order and inspect.Parameter.VAR_POSITIONAL not in kinds.values():
+        problem = f"takes {amount(in_order, 'argument')} without a name, but {given} were given"
+        remedy = f"Name the others: {', '.join(f'{name}=…' for name in by_name[: given - in_order])}."
+        raise InputError(f"fl.{function}(…)", problem, remedy if by_name else "Leave the others out.")
 
 
 def _check_given(function: str, missing: list[str]) -> None:

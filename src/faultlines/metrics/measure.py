@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from faultlines import text
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of, some_of
-from faultlines.estimates.scales import LOG_RATIO
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.recipe import told_apart
+from faultlines.metrics.remedies import remedy_for
 from faultlines.metrics.table import own_name
 from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.variances import assumed_shape
@@ -144,10 +145,7 @@ def measure_all(
     """
     for metric in metrics:
         if not isinstance(metric, Metric):
-            named = getattr(metric, "__name__", metric)
-            own = own_name(named) if isinstance(named, str) else None
-            remedy = f"Give it its columns: fl.{own}(…)." if own else 'Use for example fl.rate("converted").'
-            raise InputError(f"metric={shorten(metric)}", "is not a metric", remedy)
+            raise _no_metric(metric)
     attributes = checked_by(by)
     least = None if min_size is None else checked_size(min_size)
     found = read(data, attributes, metrics, split)
@@ -160,6 +158,18 @@ def measure_all(
         times = 1 if split is None else split.times
         measured.append(_every_time(parts, times, names, metric, wanted, found.by))
     return measured
+
+
+def _no_metric(given: object) -> InputError:
+    """What to say of something that is not a metric: several of them, or the name or function of one."""
+    if isinstance(given, list | tuple) and given and all(isinstance(one, Metric) for one in given):
+        remedy = "Cluster by each and correct by fl.holm, take all together by fl.joint(m1, m2), or use fl.audit."
+        names = [one.name for one in given]
+        return InputError(f"metric={shorten(names)}", "holds several metrics", remedy)
+    named = getattr(given, "__name__", given)
+    own = own_name(named) if isinstance(named, str) else None
+    remedy = f"Give it its columns: fl.{own}(…)." if own else 'Use for example fl.rate("converted").'
+    return InputError(f"metric={shorten(given)}", "is not a metric", remedy)
 
 
 def _every_time(
@@ -197,14 +207,10 @@ def measurements(
     if not keep.any():
         found = {str(why): int((reason == why).sum()) for why in dict.fromkeys(reason.tolist())}
         shown = "; ".join(f"{why} ({count:,})" for why, count in found.items())
-        lifts = metric.scale == LOG_RATIO and all("zero" in why for why in found)
-        raise NoGroupsError(
-            f"by={list(names)!r}",
-            f"none of {len(keys):,} groups can be used: {shown}",
-            "Measure the difference instead of the lift: it has no mean to divide by."
-            if lifts
-            else "Use coarser groups or min_size.",
-        )
+        sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0).tolist()
+        remedy = remedy_for(reason.tolist(), sizes, metric.min_size)
+        problem = f"none of {text.amount(len(keys), 'group')} can be used: {shown}"
+        raise NoGroupsError(f"by={list(names)!r}", problem, remedy)
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))
     excluded = _excluded(keys, reason, measured, metric)

@@ -175,8 +175,8 @@ def _check_arms(
     for i, name in enumerate(names if arm.n.shape[1] == 2 else ("",)):
         where = f" in {name}" if name else ""
         mark(reason, arm.n[:, i] == 0, f"no rows{where}")
-        mark(reason, ~(arm.freedom[:, i] >= 1), f"too few rows{where} for a variance")
         mark(reason, arm.empty[:, i], f"empty denominator{where}")
+        mark(reason, ~(arm.freedom[:, i] >= 1), f"too few rows{where} for a variance")
         finite = np.isfinite(arm.value[:, i]) & np.isfinite(arm.variance[:, i])
         mark(reason, ~finite, f"numbers too large{where}")
 

@@ -38,8 +38,9 @@ def paired(first: Metric, second: Metric) -> Metric:
         The metric, for `fl.cluster` and `fl.measure`: groups are similar when it changes alike in them.
 
     Raises:
-        InputError: If the two are not the same metric, with the same truth and weights; or if it is measured by ranks,
-            in two arms, or is several metrics.
+        InputError: If the two are not the same metric, with the same truth and weights; or if it is no mean, share or
+            ratio of rows: the area under the curve, F1, balanced accuracy, a calibration slope, Atkinson's index,
+            equalized odds, an effect of an experiment, or what `fl.bootstrapped` makes.
 
     Example:
         >>> import faultlines as fl

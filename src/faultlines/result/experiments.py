@@ -12,7 +12,7 @@ from faultlines.comparison.choose import comparison_of
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import keys_of, labels_of, name_of
-from faultlines.estimates.tables import checked_attributes, read_estimates
+from faultlines.estimates.tables import checked_attributes, in_columns, read_estimates
 from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.result.finding import Groups, groups_of
@@ -69,21 +69,25 @@ def of_table(
     attributes = checked_attributes(by)
     _check_column(experiment, attributes)
     table = read_estimates(frame, attributes, **columns, experiment=experiment)
+    if not table.keys[0]:
+        raise InputError("data", "has no rows", "Give at least one row for each experiment and group.")
     keys = list(zip(*table.keys[1:], strict=True))
+    inside = {"theta" if name == "estimate" else name: (name, column) for name, column in columns.items()}
     made: dict[str, Estimates] = {}
     for name, places in _places(table.keys[0]).items():
         numbers = {column: values[places] for column, values in table.numbers.items()}
         labels = labels_of(keys_of([keys[i] for i in places.tolist()]))
         try:
-            made[name] = Estimates(
-                numbers["estimate"],
-                numbers["se"],
-                labels,
-                numbers.get("n"),
-                numbers.get("dof"),
-                attributes=attributes,
-                measure=columns["estimate"],
-            )
+            with in_columns(inside):
+                made[name] = Estimates(
+                    numbers["estimate"],
+                    numbers["se"],
+                    labels,
+                    numbers.get("n"),
+                    numbers.get("dof"),
+                    attributes=attributes,
+                    measure=columns["estimate"],
+                )
         except InputError as error:
             raise InputError(f"experiment {shorten(name)}, {error.parameter}", error.problem, error.remedy) from error
     return of_mapping(made, min_size, guarantee, tolerance)

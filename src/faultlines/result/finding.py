@@ -394,6 +394,9 @@ def measured(
     seed: int,
 ) -> list[Groups]:
     """Groups of rows by each of several metrics, in one scan; in parts where the guarantee splits data by unit."""
+    if type(data).__name__ == "MetricFrame":
+        remedy = "Take its estimates: fl.cluster(fl.from_metric_frame(frame)), or use fl.audit."
+        raise InputError("data=MetricFrame", "holds one value for each group, not rows", remedy)
     if by is None or not metrics or any(metric is None for metric in metrics):
         raise InputError(
             f"data={type(data).__name__}",

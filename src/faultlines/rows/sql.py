@@ -98,6 +98,6 @@ def _of_ibis(table: Any, dialect: str | None) -> str:
         )
     try:
         return str(ibis.to_sql(table, dialect=dialect))
-    except IbisError as error:
+    except (IbisError, NotImplementedError) as error:  # the latter of databases that have no NaN, such as MySQL
         problem = f"cannot be written ({first_line(error)})"
         raise InputError(f"dialect={shorten(dialect)}", problem, "Use another metric or database.") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten, shorten_text
+from faultlines.errors import InputError, shorten, shorten_text, to_install
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -97,7 +97,7 @@ def table_of(columns: Sequence[Given]) -> Any:
             raise InputError(one.parameter, problem, "Give one value for each row.")
     library: Any = next((name for name in _LIBRARIES if find_spec(name)), None)
     if library is None:
-        raise InputError("arrays", f"need {' or '.join(_LIBRARIES)}", "Run: pip install 'faultlines[frames]'")
+        raise InputError("arrays", f"need {' or '.join(_LIBRARIES)}", to_install("frames"))
     made = {one.name: _plain(one.values) for one in _aligned(columns)}
     try:
         return nw.from_dict(made, backend=library).to_native()
