@@ -184,7 +184,7 @@ class Clustering(Finding, Tabular):
         def clusters(groups: Sequence[Key], _: Sequence[float]) -> list[float]:
             return [float(c) if c else np.nan for c in self._members.clusters_of(groups).tolist()]
 
-        made: Frame = attach(frame, self.by, clusters, column, whole=True)
+        made: Frame = attach(frame, self._members.by, clusters, column, whole=True)
         return made
 
     def weights(self, frame: Frame, column: str = "weight", *, label: str | None = None) -> Frame:

@@ -370,3 +370,24 @@ def test_pictures_that_cannot_be_written_are_refused_at_once(
     done = warm("estimates", table, *BY, *options, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"faultlines: {problem}\n"
+
+
+def test_several_treatments_are_taken_by_every_command(warm: Warm, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"g": rng.choice(list("pqr"), 6000), "arm": rng.choice(list("ABC"), 6000)})
+    rows["y"] = rng.gamma(2, 1, 6000) * np.where((rows.g == "p") & (rows.arm == "C"), 1.5, 1.0)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    sums = rows.groupby(["g", "arm"], as_index=False)["y"].agg(["size", "mean", "var"])
+    sums.to_csv(tmp_path / "sums.csv", index=False)
+    arms = ("--by", "g", "--variant", "arm", "--control", "A", "--treatment", "B", "--treatment", "C")
+    lift, file, out = ("--metric", "lift:y"), tmp_path / "rows.csv", tmp_path / "out.json"
+    found = warm("experiment", file, *arms, *lift, "--json", out)
+    assert "g p, arm C stands apart from 5 others" in found.stdout
+    assert "Confirmed" in warm("confirm", out, file).stdout
+    assert "Confirmed" in warm("confirm", out, file, *arms, *lift).stdout
+    assert "between 3 and 3 of 6 groups" in warm("power", file, *arms, *lift, "--runs", "40").stdout
+    columns = ("--metric", "lift", "--n", "size", "--mean", "mean", "--variance", "var")
+    assert "g p, arm C stands apart" in warm("aggregates", tmp_path / "sums.csv", *arms, *columns).stdout
+    watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "3")
+    assert watched.returncode == 2
+    assert "one treatment at a time" in watched.stderr

@@ -144,6 +144,10 @@ def test_treatments_can_be_all_or_named_and_stand_in_the_labels() -> None:
     named = fl.cluster(frame, "device", fl.difference("y", **options, treatment=["B", "C"]))
     assert every.pvalue == named.pvalue
     assert set(every.clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
+    given = every.assign(frame)
+    assert set(given[given["cluster"] == 2]["arm"]) == {"B"}
+    assert given[given["arm"] == "A"]["cluster"].isna().all()
+    assert every.weights(frame)["weight"].mean() == pytest.approx(1.0)
     units = fl.difference("y", **options, treatment="*", unit="user", overlap="covariance")
     assert set(fl.cluster(frame, "device", units).clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
     held = fl.cluster(frame, "device", units, guarantee=fl.Holdout(unit="user"))

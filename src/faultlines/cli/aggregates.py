@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from faultlines.cli.attributes import attribute
-from faultlines.cli.metrics import flag, metric_of_rows
+from faultlines.cli.metrics import flag, metric_of_rows, one_or_several
 from faultlines.cli.tables import is_table
 from faultlines.errors import InputError, did_you_mean
 from faultlines.metrics.table import METRICS
@@ -36,6 +36,7 @@ def aggregated_metric(word: str, n: str, columns: opt.Aggregates, arms: Any) -> 
         remedy = did_you_mean(word, (*_MEASURED, *EXACT))
         raise InputError(f"metric={word!r}", "is not a metric of aggregates", remedy)
     options = {name: value for name in _ARMS if (value := getattr(arms, name)) is not None}
+    options |= {"treatment": one_or_several(options["treatment"])} if "treatment" in options else {}
     for name in options:
         if not METRICS[word].accepts(name):
             raise InputError(flag(name), f"means nothing to {word}", "Leave it out.")

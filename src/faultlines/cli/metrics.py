@@ -40,7 +40,7 @@ def experiment_metrics(words: Sequence[str], arms: Arms, *, per_arm: bool = Fals
             for one in given
             for metric in experiment_metrics(words, replace(arms, treatment=[one]))
         ]
-    options["treatment"] = given if len(given) > 1 else given[0] if given else None
+    options["treatment"] = one_or_several(given)
     made = []
     for word in words:
         kind, _, column = word.partition(":")
@@ -53,6 +53,11 @@ def experiment_metrics(words: Sequence[str], arms: Arms, *, per_arm: bool = Fals
         _check_options([entry], options)
         made.append(entry.function(*columns, **options))
     return made
+
+
+def one_or_several(treatments: list[str] | None) -> list[str] | str | None:
+    """Treatments as metrics take them."""
+    return treatments if treatments is None or len(treatments) > 1 else treatments[0] if treatments else None
 
 
 def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
@@ -103,7 +108,6 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
         for name in ("variant", "control"):
             if name not in named:
                 raise InputError(f"metric={word!r}", f"needs {flag(name)}", f"Add {flag(name)}.")
-        named |= {"treatment": [named["treatment"]]} if "treatment" in named else {}
         return experiment_metrics([word], Arms(**named))[0]
     return model_metrics([word], Predictions(**named))[0]
 

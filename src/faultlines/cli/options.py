@@ -70,25 +70,28 @@ class Rows:
 # --------------------------------------------------------------------------------------- metric
 
 
+Treatments = Annotated[
+    list[str] | None,
+    _option(
+        METRIC,
+        "Its value for the treatment, if there are more than two. Several, or '*' for all: clustered jointly.",
+        metavar="VALUE",
+    ),
+]
+Overlap = Annotated[
+    str | None, _option(METRIC, "'covariance': units may be in several groups, which is allowed for.", metavar="HOW")
+]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arms:
     """How an experiment was made."""
 
     variant: Annotated[str, _column(METRIC, "Column of variants.")]
     control: Annotated[str, _option(METRIC, "Its value for the control.", metavar="VALUE")]
-    treatment: Annotated[
-        list[str] | None,
-        _option(
-            METRIC,
-            "Its value for the treatment, if there are more than two. Several, or '*' for all: clustered jointly.",
-            metavar="VALUE",
-        ),
-    ] = None
+    treatment: Treatments = None
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
-    overlap: Annotated[
-        str | None,
-        _option(METRIC, "'covariance': units may be in several groups, which is allowed for.", metavar="HOW"),
-    ] = None
+    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
 
@@ -139,8 +142,9 @@ class Measured:
     ] = None
     variant: Annotated[str | None, _column(METRIC, "Column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
-    treatment: Annotated[str | None, _option(METRIC, "Its value for the treatment.", metavar="VALUE")] = None
+    treatment: Treatments = None
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit.")] = None
+    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
     y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
@@ -240,9 +244,7 @@ class CountedArms:
 
     variant: Annotated[str | None, _column(METRIC, "For difference and lift: column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
-    treatment: Annotated[
-        str | None, _option(METRIC, "Its value for the treatment, if there are more than two.", metavar="VALUE")
-    ] = None
+    treatment: Treatments = None
 
 
 AggregatedMetric = Annotated[
@@ -470,10 +472,9 @@ class Planned:
     ] = None
     variant: Annotated[str | None, _column(METRIC, "Of an experiment: column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
-    treatment: Annotated[
-        str | None, _option(METRIC, "Its value for the treatment, if there are more than two.", metavar="VALUE")
-    ] = None
+    treatment: Treatments = None
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
+    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
 
 

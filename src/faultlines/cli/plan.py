@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 
+_OF_ARMS = ("variant", "control", "treatment", "unit", "overlap", "covariate")
+
+
 def to_plan_with(planned: Planned, predictions: Predictions) -> dict[str, Any]:
     """Data for `fl.power`, with groups and metric where they are rows."""
     if planned.metric is not None:
         return _rows(planned, predictions, planned.metric)
-    given = {name: getattr(planned, name) for name in ("variant", "control", "treatment", "unit", "covariate")}
+    given = {name: getattr(planned, name) for name in _OF_ARMS}
     for name, value in {**given, **asdict(predictions), "min_size": planned.min_size}.items():
         if value is not None:
             raise InputError(f"{name}={value!r}", "goes with rows", "Name what is measured: --metric.")
@@ -60,7 +63,7 @@ def _metric(planned: Planned, predictions: Predictions, word: str) -> Metric:
     from faultlines.metrics.table import of_family
 
     if word.partition(":")[0] not in of_family("experiment"):
-        for name in ("variant", "control", "treatment", "unit", "covariate"):
+        for name in _OF_ARMS:
             if (value := getattr(planned, name)) is not None:
                 raise InputError(f"{name}={value!r}", f"means nothing to {word}", "Leave it out.")
         return model_metrics([word], predictions)[0]
@@ -72,8 +75,9 @@ def _metric(planned: Planned, predictions: Predictions, word: str) -> Metric:
     arms = Arms(
         variant=planned.variant,
         control=planned.control,
-        treatment=None if planned.treatment is None else [planned.treatment],
+        treatment=planned.treatment,
         unit=planned.unit,
+        overlap=planned.overlap,
         covariate=planned.covariate,
         weight=predictions.weight,
     )

@@ -43,8 +43,10 @@ class Members:
 
     @classmethod
     def of(cls, found: Finding) -> Members:
-        """Those of a result."""
-        return cls(found.by, found.groups.keys, found.labels)
+        """Those of a result; with several treatments, the treatment says which group a row is in too."""
+        arms = None if found.readout is None else found.readout.metric.arms
+        by = (*found.by, arms.column) if arms is not None and arms.several else found.by
+        return cls(by, found.groups.keys, found.labels)
 
     @property
     def n_clusters(self) -> int:

@@ -120,7 +120,8 @@ def one_effect_of(estimates: Any) -> Estimates:
         raise InputError("estimates", problem, "Monitor each of them on its own, at α divided by their number.")
     if estimates.covariance is not None:
         problem = "has a covariance: looks at groups that share data are not followed"
-        raise InputError("estimates", problem, "Look once, with fl.cluster; or count every user in one group.")
+        remedy = "Look once, with fl.cluster; or monitor one treatment at a time, with every user in one group."
+        raise InputError("estimates", problem, remedy)
     return estimates
 
 
