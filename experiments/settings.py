@@ -169,7 +169,7 @@ def scores(task: Task) -> dict[str, list[Score]]:
 
 def measure(run: Run) -> Numbers:
     """More data sets where nothing differs: whether a method holds its level is asked more sharply."""
-    runs, null_runs, step = run.either((30, 60, 10), (2, 2, 2))
+    runs, null_runs, step = run.either((100, 400, 10), (2, 2, 2))
     tasks = [
         Task(place, range(start, start + step))
         for place, setting in enumerate(SETTINGS)
