@@ -325,7 +325,7 @@ def edge_estimates(draw: Any) -> fl.Estimates | None:
         return None
 
 
-@settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(edge_estimates(), st.sampled_from(GUARANTEES), st.sampled_from([0.0, 1e-300, 1e-3, 1.0, 1e3, 1e300]))
 def test_p_is_a_number_wherever_estimates_are_accepted(e: fl.Estimates | None, g: Any, tolerance: float) -> None:
     if e is None:
