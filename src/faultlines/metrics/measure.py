@@ -15,7 +15,7 @@ from faultlines.estimates.labels import labels_of, some_of
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.recipe import told_apart
-from faultlines.metrics.remedies import remedy_for
+from faultlines.metrics.remedies import remedy_without_groups
 from faultlines.metrics.table import own_name
 from faultlines.metrics.together import apart, correlation
 from faultlines.metrics.variances import assumed_shape
@@ -208,7 +208,7 @@ def measurements(
         found = {str(why): int((reason == why).sum()) for why in dict.fromkeys(reason.tolist())}
         shown = "; ".join(f"{why} ({count:,})" for why, count in found.items())
         sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0).tolist()
-        remedy = remedy_for(reason.tolist(), sizes, metric.min_size)
+        remedy = remedy_without_groups(reason.tolist(), sizes, metric.min_size)
         problem = f"none of {text.amount(len(keys), 'group')} can be used: {shown}"
         raise NoGroupsError(f"by={list(names)!r}", problem, remedy)
     places = np.flatnonzero(keep)

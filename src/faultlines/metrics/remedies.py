@@ -37,7 +37,7 @@ _REMEDIES = (
 )
 
 
-def remedy_for(reasons: Sequence[str], sizes: Sequence[float] = (), usual: float = 0.0) -> str:
+def remedy_without_groups(reasons: Sequence[str], sizes: Sequence[float] = (), usual: float = 0.0) -> str:
     """What to do about groups none of which can be used.
 
     Args:
