@@ -48,3 +48,13 @@ def test_the_answer_is_a_line_that_says_what_to_do(name: str, folder: Path, warm
     assert (done.returncode, done.stdout) == (2, ""), done
     assert expected in done.stderr
     assert is_one_line(done.stderr)
+
+
+def test_an_option_of_one_value_is_not_overruled_by_another(warm: Warm, tmp_path: Path) -> None:
+    (tmp_path / "lifts.csv").write_text("g,lift,se,error\na,0,1,1\nb,9,1,1\n", encoding="utf-8")
+    words = ("estimates", tmp_path / "lifts.csv", "--by", "g", "--estimate", "lift", "--se", "se")
+    done = warm(*words, "--se", "error")
+    assert done.returncode == 2
+    assert "--se: is given 2 times, and takes one value. Leave all but one of them out." in done.stderr
+    assert warm(*words, "--by", "g", "--fail-on-split", "--fail-on-split").returncode != 0
+    assert warm(*words).returncode == 0

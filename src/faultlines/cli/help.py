@@ -1,15 +1,28 @@
 """What `--help` looks like: options under headings, then examples. Plain text, so that it reads the same in a pipe."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from typer.core import TyperCommand
 
+from faultlines.errors import InputError
+
 LAST = "Other"
 
 
 class Command(TyperCommand):
-    """A command whose help lists its options under the headings they were declared with."""
+    """A command whose help lists its options under the headings they were declared with; no option is overruled."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an option that takes one value and was given several: the first would be lost without a word."""
+        asked = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for parameter, count in Counter(asked).items():
+            is_option = parameter.param_type_name == "option"
+            if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
+                problem = f"is given {count} times, and takes one value"
+                raise InputError(parameter.opts[0], problem, "Leave all but one of them out.")
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, heading by heading, in the order of the first option of each."""
