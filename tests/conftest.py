@@ -1,4 +1,4 @@
-"""The order of the tests: those with Spark first, then the wheel, so that other cores have work meanwhile."""
+"""The order of the tests: files that take long first, those with Spark before all, so that no core waits at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-ROWS, WHEEL = (Path(__file__).parent / name for name in ("rows", "test_wheel.py"))
+HERE = Path(__file__).parent
+FIRST = ["rows", "test_wheel.py", "test_docs.py", "test_abuse.py", "cli", "show", "test_site.py", "guarantees"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: (ROWS not in item.path.parents, item.path != WHEEL))
+    items.sort(key=lambda item: place(item.path))
+
+
+def place(path: Path) -> int:
+    """Where a file of tests stands."""
+    name = path.relative_to(HERE).parts[0] if HERE in path.parents else ""
+    return FIRST.index(name) if name in FIRST else len(FIRST)
