@@ -225,6 +225,19 @@ def test_coefficients_that_are_no_effects_of_groups_are_refused(formula: str, tr
         fl.Estimates.from_fit(smf.ols(formula, data).fit(), treatment=treatment)
 
 
+def test_a_level_of_the_treatment_must_be_named_and_labels_may_look_like_contrasts() -> None:
+    data = rows().assign(arm=lambda d: np.array(list("ABC"))[d["u"] % 3])
+    fit = smf.ols("y ~ C(g) * arm", data).fit()
+    with pytest.raises(fl.InputError, match=r"several levels: arm\[T.B\], arm\[T.C\]"):
+        fl.Estimates.from_fit(fit, treatment="arm")
+    one = fl.Estimates.from_fit(fit, treatment="arm[T.C]", by="g")
+    assert list(one.labels) == ["a", "b", "c"]
+    assert one.theta[0] == pytest.approx(fit.params["arm[T.C]"])
+    named = rows().assign(g=lambda d: d["g"].map({"a": "S. Korea", "b": "D.C.", "c": "R. Congo"}))
+    found = fl.Estimates.from_fit(smf.ols("y ~ 0 + C(g) + C(g):t", named).fit(), treatment="t")
+    assert sorted(map(str, found.labels)) == ["D.C.", "R. Congo", "S. Korea"]
+
+
 def test_a_treatment_of_two_words_and_missing_groups_are_understood() -> None:
     data = rows().assign(arm=lambda d: d["t"] == 1)
     data.loc[:3, "g"] = None

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     Terms = Sequence[str] | Mapping[Any, str | Sequence[str]]
 
-# Treatment coding is [T.DE], none is [DE]; [S.DE], [H.DE], [D.DE] and [R.DE] are no differences from one group.
-_LEVEL = re.compile(r"^(?P<factor>.*?)(?:\[(?P<coded>[TSHDR]\.)?(?P<level>.*)\]|::(?P<plain>.*))$", re.DOTALL)
+_LEVEL = re.compile(r"^(?P<factor>.*?)(?:\[(?P<coded>T\.)?(?P<level>.*)\]|::(?P<plain>.*))$", re.DOTALL)
+# Of C(country, Sum)[S.DE] and the like, which are no differences from one group; C(country)[S. Korea] is none of them.
+_CONTRAST = re.compile(r"^C\(.*,.*\)\[[SHDR]\.", re.DOTALL)
 _BY_TERMS = "Name the coefficients that add up to each group's effect: terms={group: [coefficients]}."
 _NAME = re.compile(r"^C\(\s*Q?\(?['\"]?(?P<name>[^,'\")]*)")
 
@@ -191,6 +192,10 @@ def _factors(name: str) -> list[str]:
 
 def _interactions(fit: Any, names: Sequence[str], treatment: str, reference: Any) -> dict[Any, list[str]]:
     """Groups with the coefficients that make up their effect: interactions, and the main effect where it is coded."""
+    levels = sorted({part for name in names for part in _factors(name) if _is(part, treatment)})
+    if len(levels) > 1:
+        problem = f"has several levels: {_shown(levels)}"
+        raise InputError(f"treatment={shorten(treatment)}", problem, f"Name one of them: treatment={levels[0]!r}.")
     main = next((name for name in (treatment, *names) if name in names and _is(name, treatment)), None)
     found: dict[Any, str] = {}
     factors, coded = set(), False
@@ -199,8 +204,9 @@ def _interactions(fit: Any, names: Sequence[str], treatment: str, reference: Any
         of_treatment = [_is(part, treatment) for part in parts]
         if not any(of_treatment) or len(parts) == 1:
             continue
-        level = _LEVEL.match(parts[1 - of_treatment.index(True)])
-        if len(parts) > 2 or (level is not None and level["coded"] not in (None, "T.")):
+        other = parts[1 - of_treatment.index(True)]
+        level = _LEVEL.match(other)
+        if len(parts) > 2 or _CONTRAST.match(other):
             problem = f"{shorten(name)} is not a difference between two groups"
             raise InputError(f"treatment={shorten(treatment)}", problem, _BY_TERMS)
         if level is not None:
@@ -229,7 +235,7 @@ def _interactions(fit: Any, names: Sequence[str], treatment: str, reference: Any
 def _is(name: str, treatment: str) -> bool:
     """Whether a factor of a coefficient is the treatment: by its very name, or as the one level of it that is coded."""
     level = _LEVEL.match(name)
-    return name == treatment or (level is not None and level["coded"] == "T." and level["factor"] == treatment)
+    return name == treatment or (level is not None and level["coded"] is not None and level["factor"] == treatment)
 
 
 def _left_out(fit: Any, factor: str, known: Sequence[str]) -> str:
