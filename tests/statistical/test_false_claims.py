@@ -13,6 +13,7 @@ import faultlines as fl
 from faultlines import simulate
 from faultlines.comparison import line
 from faultlines.comparison.choose import equal_effects
+from faultlines.guarantees import joint
 from faultlines.result.clusters import clusters_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def test_stopping_early_keeps_p_valid() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("groups", SIZES)
 def test_calibrated_claims_near_alpha_with_five_degrees_of_freedom(groups: int, profile: simulate.Profile) -> None:
-    """Not exact here, for the true variances are unknown: the rate may stray from α by a quarter of it."""
+    """Not exact here, for the true variances are unknown: the rate strays from 0.05 by a quarter, from 0.01 by more."""
     runs = 5000 if groups <= 102 else 3000
     p = pvalues(
         lambda rng: simulate.null(groups, profile=profile, dof=5, seed=rng).estimates,
@@ -68,17 +69,18 @@ def test_calibrated_claims_near_alpha_with_five_degrees_of_freedom(groups: int, 
         fl.Calibrated(draws=199),
         groups + 1,
     )
-    for alpha in (0.01, 0.05):
+    for alpha, most in ((0.01, 1.5), (0.05, 1.25)):
         rate = float((p < alpha).mean())
         print(f"dof 5, K={groups} {profile}: {rate:.4f} at α={alpha}")
         error = math.sqrt(alpha * (1 - alpha) / runs)
-        assert rate <= 1.25 * alpha + 2 * error
+        assert rate <= most * alpha + 2 * error
         assert rate >= 0.5 * alpha - 2 * error
 
 
 def test_taking_estimated_variances_for_true_ones_would_claim_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Why the spread of the variances is corrected: without it the null is too tame."""
-    monkeypatch.setattr(line, "true_scales", lambda se, dof: np.array(se))
+    for module in (line, joint):
+        monkeypatch.setattr(module, "true_scales", lambda se, dof: np.array(se))
     runs = 1000
     p = pvalues(lambda rng: simulate.null(500, dof=5, seed=rng).estimates, runs, fl.Calibrated(draws=199), 5)
     rate = float((p < 0.05).mean())
