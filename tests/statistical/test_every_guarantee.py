@@ -179,8 +179,8 @@ def test_stepdown_finds_finer_structure() -> None:
             clusters.append(fl.cluster(data, guarantee=guarantee, seed=seed).n_clusters)
     means = {name: float(np.mean(clusters)) for name, clusters in found.items()}
     print(f"five clusters 3 se apart: {means}")
-    assert means["stepdown"] > means["top merge"] + 0.5
-    assert means["stepdown"] == pytest.approx(4.6, abs=0.25)
+    assert means["stepdown"] > means["top merge"] + 0.3
+    assert means["stepdown"] == pytest.approx(4.5, abs=0.25)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])

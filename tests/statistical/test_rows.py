@@ -42,7 +42,8 @@ def test_rates_do_not_claim_too_often(share: float, smallest: int, largest: int)
     ours = claims(rates(share, smallest, largest, wald=False))
     usual = claims(rates(share, smallest, largest, wald=True))
     print(f"rates, p={share}, {smallest}–{largest} rows a group: {ours:.3f}, with √(p(1 − p)/n) {usual:.3f} at α=0.05")
-    assert ours <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / RUNS)
+    most = 0.08 if share * smallest < 5 else 0.05  # a handful of events a group: docs/rows.md says so
+    assert ours <= most + 3 * math.sqrt(most * (1 - most) / RUNS)
 
 
 def test_the_usual_standard_error_of_a_rare_event_claims_far_too_often() -> None:
