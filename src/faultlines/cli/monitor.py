@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from faultlines.cli import options as opt
     from faultlines.cli.outputs import Targets
-    from faultlines.estimates.estimates import Estimates, Excluded
+    from faultlines.estimates.estimates import Excluded
     from faultlines.guarantees.monitored import Monitored
 
 _SHOWN = 3
@@ -93,7 +93,7 @@ def looked(kept: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, 
     if metric is None:
         if watched.min_size is not None:
             raise InputError("--min-size", "goes with rows", "Leave it out, or leave small groups out of the table.")
-        return Looked(kept, _update(kept, table_of(watched, measured=given), how))
+        return Looked(kept, kept.update(table_of(watched, measured=given), **how))
     from faultlines.metrics.measure import measure
 
     by = [attribute(word) for word in watched.by]
@@ -102,19 +102,7 @@ def looked(kept: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, 
             problem = "quantiles move while data come in, and groups with them"
             raise InputError(f"by={word!r}", problem, "Cut in steps of a width, as in age:5.")
     found = measure(watched.files, by, metric, min_size=watched.min_size)
-    return Looked(kept, _update(kept, found.estimates, how), found.excluded, found.dropped)
-
-
-def _update(kept: Monitor, estimates: Estimates, how: dict[str, Any]) -> Monitored:
-    """The same as `Monitor.update`, with remedies in the words of the command line."""
-    try:
-        return kept.update(estimates, **how)
-    except InputError as error:
-        remedy = error.remedy
-        for word in ("missing", "new", "dependence"):
-            for value in ("keep", "ignore", "add", "returning", "any"):
-                remedy = remedy.replace(f"{word}='{value}'", f"--{word} {value}")
-        raise type(error)(error.parameter, error.problem, remedy) from error
+    return Looked(kept, kept.update(found.estimates, **how), found.excluded, found.dropped)
 
 
 def written(found: Looked, targets: Targets, state: Path) -> None:

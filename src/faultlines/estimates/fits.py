@@ -196,7 +196,7 @@ def _interactions(fit: Any, names: Sequence[str], treatment: str, reference: Any
     if len(levels) > 1:
         problem = f"has several levels: {_shown(levels)}"
         raise InputError(f"treatment={shorten(treatment)}", problem, f"Name one of them: treatment={levels[0]!r}.")
-    main = next((name for name in (treatment, *names) if name in names and _is(name, treatment)), None)
+    main = next((level for level in levels if level in names), None)
     found: dict[Any, str] = {}
     factors, coded = set(), False
     for name in names:
