@@ -1,18 +1,29 @@
 # Everything sets itself up: `make demo` and `make test` work in a fresh clone with Python ≥ 3.11 and a C compiler.
 PYTHON ?= python3
 BIN := .venv/bin
-BUILT_FROM := pyproject.toml setup.py src/faultlines/comparison/kernels.pyx
+BUILT_FROM := pyproject.toml setup.py src/faultlines/core/kernels.pyx
 # What an earlier build left would be imported before what is built now, if it was made for one version of Python.
-COMPILED := src/faultlines/comparison/kernels.*.so src/faultlines/comparison/kernels.*.pyd
+COMPILED := src/faultlines/core/kernels.*.so src/faultlines/core/kernels.*.pyd
 
-.PHONY: demo test lint types docs unit stats bench paper field pictures wheel coverage lowest clean
+# What changes most and takes least: no Spark, browser, wheel, site, command line or studies.
+FAST := tests/core tests/estimates tests/results tests/test_architecture.py tests/test_errors.py tests/test_golden.py tests/test_json.py
+
+.PHONY: demo test check fast lint types docs unit stats stats-quick stats-all bench paper field pictures wheel coverage lowest clean
 
 demo: .venv/ready
 	$(BIN)/faultlines demo
 
-# The tests look at the site that was just built, so that it is built once.
-test: lint types docs
+# The tests look at the site that was just built, so that it is built once; ruff and mypy run beside the site.
+test: .venv/ready-dev
+	$(MAKE) --jobs 2 lint types docs
 	FAULTLINES_SITE=build/site $(MAKE) unit
+
+# The inner loop: lint, types and the fast tests beside each other, in under 90 seconds on two cores.
+check: .venv/ready-dev
+	$(MAKE) --jobs 2 lint types fast
+
+fast: .venv/ready-dev
+	$(BIN)/pytest $(FAST)
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .
@@ -25,7 +36,7 @@ types: .venv/ready-dev
 docs: .venv/ready-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-# On all cores, a file at a time, so that Spark starts once; in order, so that it starts first.
+# On all cores, a file at a time, so that Spark starts once; what takes long (tests/conftest.py) starts first.
 unit: .venv/ready-dev
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
@@ -36,13 +47,26 @@ coverage: .venv/ready-dev
 # Tests of engines, metrics, the command line and all examples of docstrings with the oldest releases that pyproject.toml
 # allows of what users install; Typer of then and Click of now know of each other's deprecations.
 lowest: .venv-lowest/ready
-	FAULTLINES_LOWEST=1 .venv-lowest/bin/pytest tests/sources tests/rows/test_engines.py tests/rows/test_measure.py tests/estimates/test_estimates.py \
-		tests/metrics/test_table.py tests/metrics/test_readout.py tests/cli tests/test_clustering.py tests/test_docstrings.py \
+	FAULTLINES_LOWEST=1 .venv-lowest/bin/pytest tests/engines tests/rows/test_engines.py tests/rows/test_measure.py tests/estimates/test_estimates.py \
+		tests/metrics/test_table.py tests/metrics/test_readout.py tests/cli tests/analyses/test_cluster.py tests/test_docstrings.py \
 		-k 'not spark and not ibis' -W ignore::DeprecationWarning
 
-# Monte Carlo studies behind every statistical claim: some minutes.
+# Monte Carlo studies behind every statistical statement, for at most an hour on two cores. Results are written to
+# docs/figures/*.json as they come; what has passed since the code was changed is not run again, so that another
+# `make stats` continues where this one stopped. BUDGET is the number of seconds after which no study starts.
+BUDGET ?= 3300
+STUDIES = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist load --maxschedchunk 1 -m statistical -v
 stats: .venv/ready-dev
-	$(BIN)/pytest -m statistical -v
+	FAULTLINES_ABUSE=all $(BIN)/pytest -n auto tests/test_abuse.py
+	FAULTLINES_CONTINUE=1 FAULTLINES_BUDGET=$(BUDGET) $(STUDIES)
+
+# The same in ten minutes, with fewer runs and so wider bounds: what was run longest ago first, without the studies that are known to take minutes.
+stats-quick: .venv/ready-dev
+	FAULTLINES_SHARE=0.15 FAULTLINES_BUDGET=540 FAULTLINES_LONGEST=50 $(STUDIES)
+
+# All of them from the start, however long it takes.
+stats-all: .venv/ready-dev
+	$(STUDIES)
 
 # Ratios to floors and peers, all in one run.
 bench: .venv/ready-dev
@@ -67,7 +91,7 @@ wheel: .venv/ready-dev
 	$(BIN)/python -m build
 
 clean:
-	rm -rf .venv .venv-lowest .venv-paper build dist *.egg-info src/*.egg-info src/faultlines/comparison/kernels.c $(COMPILED)
+	rm -rf .venv .venv-lowest .venv-paper build dist *.egg-info src/*.egg-info src/faultlines/core/kernels.c $(COMPILED)
 
 .venv/pip: Makefile
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "faultlines needs Python 3.11 or newer")'

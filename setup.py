@@ -15,9 +15,9 @@ ABI3 = os.environ.get("FAULTLINES_ABI3") != "0" and not sysconfig.get_config_var
 setup(
     ext_modules=[
         Extension(
-            "faultlines.comparison.kernels",
-            ["src/faultlines/comparison/kernels.pyx"],
-            extra_compile_args=[] if os.name == "nt" else ["-O3"],
+            "faultlines.core.kernels",
+            ["src/faultlines/core/kernels.pyx"],
+            extra_compile_args=[] if os.name == "nt" else ["-O3", "-fno-math-errno", "-fno-trapping-math"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")] if ABI3 else [],
             py_limited_api=ABI3,
         )

@@ -72,16 +72,16 @@ def _work() -> dict[str, Callable[[Any], None]]:
     thousand, ones = rng.standard_normal(1000), np.ones(1000)
 
     def draws(kernels: Any) -> None:
-        kernels.draw_few(normal, scale, top, scores, radius)
+        kernels.draw_few_groups(normal, scale, top, scores, radius)
 
     def learn(kernels: Any) -> None:
-        kernels.learn_few(normal, scale[None].repeat(3, axis=0), 0.95, np.empty((3, 82)))
+        kernels.null_moments_few(normal, scale[None].repeat(3, axis=0), 0.95, np.empty((3, 82)))
 
     def line(kernels: Any) -> None:
         kernels.merge_line(theta.copy(), weight.copy(), heights)
 
     def packed(kernels: Any) -> None:
-        kernels.pack(wide.copy(), errors, squared)
+        kernels.pack_draws(wide.copy(), errors, squared)
 
     def mixture(kernels: Any) -> None:
         kernels.fit_mixture(thousand, ones, levels.copy(), shares.copy(), posterior, 1, 100, 0.0)

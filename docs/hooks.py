@@ -1,4 +1,4 @@
-"""The reference pages of the site, made from the code: every public name, every command, exit codes and the JSON.
+"""The reference pages of the site, made from the code: names of `faultlines` and `faultlines.results`, commands, JSON.
 
 mkdocs calls `on_config` and `on_files`; everything else is plain text from the library as it is.
 """
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import faultlines as fl
-from faultlines.cli import exits
+from faultlines import results
+from faultlines.cli import streams
 from faultlines.cli.commands import app
 
 if TYPE_CHECKING:
@@ -24,32 +25,35 @@ HERE = Path(__file__).parent
 # The folders of the library in the order in which data walk through them, as pages; a folder that is not named here
 # gets a page under its own name.
 TITLES = {
-    "clustering": "Clusters",
-    "result": "Clusters",
+    "analyses": "Analyses",
+    "results": "Results",
     "estimates": "Estimates",
     "metrics.experiment": "Metrics of experiments",
     "metrics.population": "Metrics of one population",
     "metrics.model": "Metrics of models",
     "metrics": "Metrics of your own",
     "rows": "Rows and groups",
-    "comparison": "Comparisons",
+    "core": "Comparisons and the tree",
     "guarantees": "Guarantees",
-    "decide": "Decisions",
-    "many": "Many at once",
-    "shuffling": "Guarantees",
-    "tree": "The tree",
+    "integrations": "Integrations",
     "simulate": "Simulated data",
     "errors": "Errors",
 }
-FIRST = ("cluster", "Clustering", "Cluster", "certify", "confirm", "power", "cluster_many", "audit", "Estimates")
+FIRST = ("cluster", "audit", "certify", "confirm", "power", "cluster_many", "self_check", "Monitor", "Estimates")
+FIRST_RESULTS = ("results.Result", "results.Clustering", "results.Cluster")
 
 
 # ----------------------------------------------------------------------------------------------------- public names
 
 
+def value_of(name: str) -> Any:
+    """What a public name stands for; those of results begin with `results.`."""
+    return getattr(results, name.removeprefix("results.")) if name.startswith("results.") else getattr(fl, name)
+
+
 def defined_in(name: str) -> str:
     """The module that defines a public name, without the package."""
-    value = getattr(fl, name)
+    value = value_of(name)
     module = value.__name__ if inspect.ismodule(value) else str(value.__module__)
     return module.removeprefix("faultlines.")
 
@@ -63,19 +67,19 @@ def title_of(module: str) -> str:
 def public_names() -> dict[str, list[str]]:
     """Every public name under the title of its page."""
     pages: dict[str, list[str]] = {title: [] for title in TITLES.values()}
-    first = {name: place for place, name in enumerate(FIRST)}
-    for name in sorted(fl.__all__, key=lambda name: (first.get(name, len(first)), name.lower(), name)):
+    first = {name: place for place, name in enumerate(FIRST + FIRST_RESULTS)}
+    names = [*fl.__all__, *(f"results.{name}" for name in results.__all__)]
+    for name in sorted(names, key=lambda name: (first.get(name, len(first)), name.lower(), name)):
         if name != "__version__":
-            pages.setdefault(title_of(defined_in(name)), []).append(name)
+            title = "Results" if name.startswith("results.") else title_of(defined_in(name))
+            pages.setdefault(title, []).append(name)
     return {title: names for title, names in pages.items() if names}
 
 
 def anchored(name: str) -> str:
     """The entry of one public name: a heading `fl.name`, and its documentation."""
-    path = f"faultlines.{defined_in(name)}"
-    if name != "simulate":
-        path += f".{name}"
-    return f"::: {path}\n    options:\n      heading: fl.{name}\n      toc_label: fl.{name}\n"
+    shown = name.removeprefix("results.") if name.startswith("results.") else f"fl.{name}"
+    return f"::: {address(name)}\n    options:\n      heading: {shown}\n      toc_label: {shown}\n"
 
 
 def file_of(title: str) -> str:
@@ -90,13 +94,14 @@ def page_of(title: str, names: Iterable[str]) -> str:
 
 def summary_of(name: str) -> str:
     """What a public name is, in its own first sentence."""
-    words = inspect.cleandoc(getattr(fl, name).__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    words = inspect.cleandoc(value_of(name).__doc__ or "").split("\n\n")[0].replace("\n", " ")
     return words.replace("|", "\\|")
 
 
 def index_page(pages: Mapping[str, Iterable[str]]) -> str:
     """All public names on one page, each with its first sentence."""
-    lines = ["# Reference", "", "`import faultlines as fl` gives these names; nothing else is public.", ""]
+    lines = ["# Reference", ""]
+    lines += ["`import faultlines as fl` has what you call, `faultlines.results` what it returns.", ""]
     lines += ["[Command line](command-line.md) · [Exit codes](exit-codes.md) · [JSON](json.md)", ""]
     for title, names in pages.items():
         here = file_of(title).removeprefix("reference/")
@@ -109,7 +114,7 @@ def index_page(pages: Mapping[str, Iterable[str]]) -> str:
 def address(name: str) -> str:
     """Where mkdocstrings puts a public name on its page."""
     module = f"faultlines.{defined_in(name)}"
-    return module if name == "simulate" else f"{module}.{name}"
+    return module if name == "simulate" else f"{module}.{name.removeprefix('results.')}"
 
 
 # --------------------------------------------------------------------------------------------------- command line
@@ -151,13 +156,17 @@ Which option makes a gate of a command, and why an empty answer does not pass: [
 """
 
 
+def exit_codes() -> dict[str, int]:
+    """Exit codes by their names in the code."""
+    return {name: value for name, value in vars(streams).items() if name.isupper() and isinstance(value, int)}
+
+
 def exit_page() -> str:
     """Exit codes: the names in the code, and what the code says of them."""
-    words = inspect.cleandoc(exits.__doc__ or "").partition("\n\n")[2].replace("\n", " ")
+    words = inspect.cleandoc(streams.__doc__ or "").rpartition("\n\n")[2].replace("\n", " ")
     parts = re.split(r"(?:^|(?<=\. ))(\d+): ", words)
     said = {int(code): text.strip() for code, text in zip(parts[1::2], parts[2::2], strict=True)}
-    codes = {name: value for name, value in vars(exits).items() if name.isupper()}
-    rows = [f"| {value} | {name.lower().replace('_', ' ')} | {said[value]} |" for name, value in codes.items()]
+    rows = [f"| {value} | {name.lower().replace('_', ' ')} | {said[value]} |" for name, value in exit_codes().items()]
     return EXIT_CODES.format(rows="\n".join(rows))
 
 
@@ -176,6 +185,8 @@ KINDS = {
     "audit": "",
     "certificate": "",
     "confirmation": "",
+    "power": "",
+    "self_check": "",
     "many": "",
     "monitor": "`STATE.json`, in which a monitor is kept from look to look, is for `fl.Monitor.load` alone.",
 }

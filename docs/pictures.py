@@ -11,16 +11,19 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.show.vega import to_hundredths
+from faultlines.render.vega import to_hundredths
+
+if TYPE_CHECKING:
+    from faultlines.results import Clustering
 
 
-def plane() -> fl.Clustering:
+def plane() -> Clustering:
     """True and false positive rates of a made-up model in 24 countries."""
     rng = np.random.default_rng(1)
     kind = np.repeat([0, 1, 2], [10, 8, 6])
@@ -35,7 +38,7 @@ def plane() -> fl.Clustering:
     )
 
 
-def cells() -> fl.Clustering:
+def cells() -> Clustering:
     """A lift by country, device and age, with two planted rules in it."""
     rng = np.random.default_rng(5)
     ages = [fl.Range(low, low + 15, True) for low in (20, 35, 50, 65)]
@@ -46,7 +49,7 @@ def cells() -> fl.Clustering:
     size = np.round(rng.lognormal(9, 0.6, len(labels)))
     se = 1 / np.sqrt(size)
     theta = np.array(lift) + se * rng.standard_normal(len(labels))
-    return fl.cluster(fl.Estimates(theta, se, labels, size, attributes=["country", "device", "age"], measure="lift"))
+    return fl.cluster(fl.Estimates(theta, se, labels, size, attributes=["country", "device", "age"], metric="lift"))
 
 
 def audit() -> dict[str, Any]:

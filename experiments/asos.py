@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from faultlines.results import Clustering
+
     FloatArray = npt.NDArray[np.float64]
 
 ALPHA = 0.05
@@ -95,7 +97,7 @@ def monitored(
     return None
 
 
-def claim(found: tuple[int, list[int]] | None, last: fl.Clustering) -> Numbers | None:
+def claim(found: tuple[int, list[int]] | None, last: Clustering) -> Numbers | None:
     from sklearn.metrics import adjusted_rand_score
 
     if found is None:

@@ -45,7 +45,7 @@ class Page:
     @property
     def tried(self) -> Path:
         """Those of quick runs, which are not kept."""
-        return ROOT / "build" / self.folder
+        return Path(os.environ.get("FAULTLINES_TRIED") or ROOT / "build") / self.folder
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Fill in the page anew."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from experiments.field_data import Case
+    from faultlines.results import Clustering
 
     FloatArray = npt.NDArray[np.float64]
 
@@ -85,7 +86,7 @@ def one_split(task: Task) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------- replication
 
 
-def claims(found: fl.Clustering, after: fl.Estimates) -> dict[str, Any]:
+def claims(found: Clustering, after: fl.Estimates) -> dict[str, Any]:
     """Whether clusters are claimed, and what of their differences is there in other rows."""
     made = {
         "claimed": found.rejected,
@@ -107,7 +108,7 @@ def claims(found: fl.Clustering, after: fl.Estimates) -> dict[str, Any]:
     if len(came) == found.n_clusters:
         own = found.estimates
         plain = [mean_of(own, found.labels == i) for i in (1, found.n_clusters)]
-        made["level"] = float(found.clusters[-1].estimate) - float(found.clusters[0].estimate)  # type: ignore[arg-type]
+        made["level"] = found.clusters[-1].effects[0].estimate - found.clusters[0].effects[0].estimate
         made["plain"], made["back"] = plain[1] - plain[0], came[-1] - came[0]
     return made
 
@@ -147,7 +148,7 @@ def flagged(old: Seen, new: Seen) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------------- prediction
 
 
-def predictions(found: fl.Clustering, before: fl.Estimates, labels: Sequence[Any], old: Seen) -> dict[str, FloatArray]:
+def predictions(found: Clustering, before: fl.Estimates, labels: Sequence[Any], old: Seen) -> dict[str, FloatArray]:
     """What each method says of the groups from the first part, as it is read."""
     place = {label: i for i, label in enumerate(before.labels)}
     at = np.array([place[label] for label in labels])

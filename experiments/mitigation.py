@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from faultlines.results import Cluster, Clustering
+
     FloatArray = npt.NDArray[np.float64]
 
 DATA = "acs_income_with_model_preds.parquet"
@@ -103,7 +105,7 @@ def metric(rate: str, **columns: Any) -> fl.Metric:
     return made(**columns) if rate == "selection_rate" else made("y", **columns)
 
 
-def each_group(found: fl.Clustering, rows: pl.DataFrame | None = None) -> fl.Clustering:
+def each_group(found: Clustering, rows: pl.DataFrame | None = None) -> Clustering:
     """The groups of a result, every one as a cluster of its own: those with both outcomes, where rows are given."""
     labels = list(found.estimates.labels)
     if rows is not None:
@@ -113,7 +115,7 @@ def each_group(found: fl.Clustering, rows: pl.DataFrame | None = None) -> fl.Clu
     return fl.cluster(apart, guarantee="bonferroni")
 
 
-def segmented(parts: Parts, found: fl.Clustering) -> pl.DataFrame:
+def segmented(parts: Parts, found: Clustering) -> pl.DataFrame:
     """Predictions of a model for every cluster; those with too few rows keep the model of all."""
     train, held = found.assign(parts.train), found.assign(parts.held)
     score = held["score"].to_numpy().copy()
@@ -124,7 +126,7 @@ def segmented(parts: Parts, found: fl.Clustering) -> pl.DataFrame:
     return parts.held.with_columns(prediction=pl.Series(score >= 0.5).cast(pl.Int64))
 
 
-def reweighed(parts: Parts, found: fl.Clustering, groups: fl.Clustering) -> dict[str, pl.DataFrame]:
+def reweighed(parts: Parts, found: Clustering, groups: Clustering) -> dict[str, pl.DataFrame]:
     """Predictions of models trained with weights."""
     train, held = parts.train, parts.held
     weights = {
@@ -136,14 +138,31 @@ def reweighed(parts: Parts, found: fl.Clustering, groups: fl.Clustering) -> dict
     return {method: held.with_columns(prediction=(score >= 0.5).cast(pl.Int64)) for method, score in made.items()}
 
 
-def cut(held: pl.DataFrame, tune: pl.DataFrame, found: dict[str, fl.Clustering]) -> dict[str, pl.DataFrame]:
+def cut(held: pl.DataFrame, tune: pl.DataFrame, found: dict[str, Clustering]) -> dict[str, pl.DataFrame]:
     """Predictions with one threshold, and with those of clusters and groups."""
     made = {NONE: held.with_columns(prediction=(pl.col("score") >= 0.5).cast(pl.Int64))}
     for rate, (name, _) in RATES.items():
         for whose, clusters in (("cluster", found[rate]), ("group", each_group(found[rate]))):
-            chosen = clusters.thresholds(tune, score="score", y_true="y", metric=rate)
-            made[f"thresholds for {name} by {whose}"] = chosen.apply(held)
+            made[f"thresholds for {name} by {whose}"] = with_thresholds(
+                clusters.assign(held), clusters.assign(tune), rate
+            )
     return made
+
+
+def with_thresholds(held: pl.DataFrame, tune: pl.DataFrame, rate: str) -> pl.DataFrame:
+    """Predictions with the threshold of each cluster at which it has the rate that all rows have at one half.
+
+    This is Fairlearn's `ThresholdOptimizer` without its random choice between two thresholds; rows of no cluster, and
+    of clusters without rows to choose from, keep one half.
+    """
+    rows = of_outcome(tune, rate)
+    target = float(np.mean(rows["score"].to_numpy() >= 0.5))
+    thresholds = {
+        number: float(np.quantile(rows.filter(pl.col("cluster") == number)["score"].to_numpy(), 1 - target))
+        for number in rows["cluster"].drop_nulls().unique().to_list()
+    }
+    whose = pl.col("cluster").replace_strict(thresholds, default=0.5, return_dtype=pl.Float64).fill_null(0.5)
+    return held.with_columns(prediction=(pl.col("score") >= whose).cast(pl.Int64)).drop("cluster")
 
 
 Measured = dict[str, dict[str, float]]  # method → name → number
@@ -170,7 +189,7 @@ def one_core() -> Any:
     return threadpool_limits(1)
 
 
-def clustered(rows: pl.DataFrame) -> dict[str, fl.Clustering]:
+def clustered(rows: pl.DataFrame) -> dict[str, Clustering]:
     return {rate: fl.cluster(rows, BY, metric(rate, score="score", threshold=0.5)) for rate in RATES}
 
 
@@ -180,7 +199,7 @@ def of_outcome(rows: pl.DataFrame, rate: str) -> pl.DataFrame:
     return rows if outcome is None else rows.filter(pl.col("y") == outcome)
 
 
-def found_again(held: pl.DataFrame, before: dict[str, fl.Clustering], seed: int) -> dict[str, float]:
+def found_again(held: pl.DataFrame, before: dict[str, Clustering], seed: int) -> dict[str, float]:
     """The clusters that are found in the predictions, and what is left between those found before."""
     numbers: dict[str, float] = {}
     for rate in RATES:
@@ -194,7 +213,7 @@ def found_again(held: pl.DataFrame, before: dict[str, fl.Clustering], seed: int)
     return numbers
 
 
-def measured(held: pl.DataFrame, tune: pl.DataFrame, before: dict[str, fl.Clustering]) -> dict[str, float]:
+def measured(held: pl.DataFrame, tune: pl.DataFrame, before: dict[str, Clustering]) -> dict[str, float]:
     """Accuracy, the share selected, and the rates of groups."""
     numbers = {"accuracy": accuracy(held), "selected": float(np.mean(held["prediction"].to_numpy()))}
     for rate in RATES:
@@ -212,12 +231,12 @@ def accuracy(held: pl.DataFrame) -> float:
     return float(np.mean(held["prediction"].to_numpy() == held["y"].to_numpy()))
 
 
-def observed(cluster: fl.Cluster) -> float:
+def observed(cluster: Cluster) -> float:
     value = cluster.observed
-    return float("nan") if value is None else float(value)  # type: ignore[arg-type]
+    return float("nan") if value is None else float(np.ravel(value)[0])
 
 
-def by_group(rows: pl.DataFrame, chosen: pl.DataFrame, found: fl.Clustering) -> pl.DataFrame:
+def by_group(rows: pl.DataFrame, chosen: pl.DataFrame, found: Clustering) -> pl.DataFrame:
     """The groups that were clustered: rate, rows behind it and behind its threshold, squared distance from all.
 
     A group's rate p̂ of n rows has E (p̂ − p)² = (true distance)² + p̂(1 − p̂)/(n − 1), the latter unbiased; it is taken

@@ -21,6 +21,8 @@ from experiments.power import experiment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from faultlines.results import Clustering
+
 SEED = 27
 MU = 0.2
 
@@ -31,7 +33,7 @@ def measure(run: Run) -> Numbers:
     theta, se = one.estimates.theta, one.estimates.se
     seeds = count()  # another one every time: draws that are kept from the last time are not what is measured
 
-    def anew(guarantee: fl.Calibrated | fl.Holdout) -> fl.Clustering:
+    def anew(guarantee: fl.Calibrated | fl.Holdout) -> Clustering:
         return fl.cluster(one.estimates, guarantee=guarantee, seed=next(seeds))
 
     def rival(method: str) -> dict[str, list[baselines.Fit]]:

@@ -8,6 +8,7 @@ import datetime
 import inspect
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ from faultlines.metrics.table import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from faultlines.results import Clustering
 
 FEW = fl.Calibrated(draws=50)
 
@@ -161,7 +164,7 @@ def three(**changes: Any) -> fl.Estimates:
     return fl.Estimates(**(given | changes))
 
 
-def clustered(**changes: Any) -> fl.Clustering:
+def clustered(**changes: Any) -> Clustering:
     given: dict[str, Any] = {"data": three(), "guarantee": FEW}
     return fl.cluster(**(given | changes))
 
@@ -284,7 +287,7 @@ def of_estimates() -> Iterator[Case]:
     yield from cases(where, "natural", three, shown)
     scales = {k: v for k, v in NOT_TEXT.items() if k != "none"} | {"none": None, "name": "log ratio", "class": fl.Scale}
     yield from cases(where, "scale", three, scales)
-    yield from cases(where, "measure", three, NOT_TEXT | {"none": None})
+    yield from cases(where, "metric", three, NOT_TEXT | {"none": None})
     matrices = _SHAPES | {
         "of one": np.ones((3, 1)),
         "not symmetric": np.array([[[1.0, 0.5], [0.1, 1.0]]] * 3),
@@ -298,9 +301,15 @@ def of_estimates() -> Iterator[Case]:
         "too many": np.array([np.eye(2)] * 4),
     }
     matrices.pop("none")
-    yield from cases(where, "cov", lambda cov: three(theta=np.zeros((3, 2)), se=None, cov=cov), NONSENSE | matrices)
+    yield from cases(
+        where,
+        "effect_covariance",
+        lambda effect_covariance: three(theta=np.zeros((3, 2)), se=None, effect_covariance=effect_covariance),
+        NONSENSE | matrices,
+    )
     for name, scale in (("huge", 1e300), ("tiny", 1e-300)):
-        made = lambda scale=scale: three(theta=np.zeros((3, 2)), se=None, cov=np.array([np.eye(2) * scale] * 3))  # noqa: E731
+        scaled = np.array([np.eye(2) * scale] * 3)
+        made = partial(three, theta=np.zeros((3, 2)), se=None, effect_covariance=scaled)
         yield Case(f"Estimates cov: {name}", "se", made)
     parts: dict[str, Any] = {
         "too few": ["a"], "twice": ["a", "a"], "numbers": [1, 2], "text": "ab", "set": {"a", "b"}, "number": 5,
@@ -377,18 +386,12 @@ def of_clustering() -> Iterator[Case]:
     yield Case("cluster rates tolerance: 1", "tolerance", lambda: fl.cluster(counts.estimates, tolerance=1.0))
     yield Case("cluster counts alpha: out of reach", "alpha", lambda: fl.cluster(counts, alpha=1e-9, guarantee=FEW))
     yield Case("cluster unit: estimates", "unit", lambda: fl.cluster(three(), guarantee=fl.Holdout(unit="u")))
-    yield Case(
-        "cluster stepdown: counts", "stepdown", lambda: fl.cluster(counts, guarantee=fl.Calibrated(20, stepdown=True))
-    )
-    yield Case(
-        "cluster stepdown: wide", "stepdown", lambda: fl.cluster(wide, guarantee=fl.Calibrated(20, stepdown=True))
-    )
     yield Case("to_linkage: one group", "group", lambda: fl.agglomerate(fl.Estimates([1], [1])).to_linkage())
 
 
 def of_guarantees() -> Iterator[Case]:
     yield from cases("Calibrated", "draws", fl.Calibrated, NOT_A_COUNT | {"zero": 0})
-    yield from cases("Calibrated", "stepdown", fl.Calibrated, NOT_A_FLAG)
+    yield from cases("Calibrated", "scan", fl.Calibrated, NOT_A_FLAG)
     tiny = {"denormal", "tiny fraction"}
     levels = {k: v for k, v in NOT_A_LEVEL.items() if k not in tiny}
     yield from cases("Holdout", "fraction", fl.Holdout, levels)
@@ -534,7 +537,7 @@ def of_comparisons() -> Iterator[Case]:
         "Similarity", "n", call, {"minus": -1, "zero": [1, 0, 1], "text": "x", "nan": np.nan, "two": [1, 2]}
     )
     yield from cases("Similarity", "attributes", call, _ATTRIBUTES)
-    yield from cases("Similarity", "measure", call, NOT_TEXT | {"none": None})
+    yield from cases("Similarity", "metric", call, NOT_TEXT | {"none": None})
     for name, answer in _ANSWERS.items():
         for log in (False, True):
             yield Case(f"Similarity pvalue returns {name}{' log' * log}", "pvalue", _misjudged(answer, log))
@@ -580,7 +583,7 @@ def of_counts() -> Iterator[Case]:
         yield from cases(where, second, call, sizes | ({"none": None}))
         yield from cases(where, "labels", call, _LABELS)
         yield from cases(where, "attributes", call, _ATTRIBUTES)
-        yield from cases(where, "measure", call, NOT_TEXT | {"none": None})
+        yield from cases(where, "metric", call, NOT_TEXT | {"none": None})
     yield Case("binomial: more successes than trials", "successes", lambda: fl.binomial([11], [10]))
 
 
@@ -805,10 +808,10 @@ def of_results() -> Iterator[Case]:
     yield from cases("report", "also", page, also)
     names: dict[str, Any] = NONSENSE | {"text": "x", "two": ["a", "b"], "number": 5}
     yield from cases("report", "names", page, names | {"rude": [Rude()]})
-    yield from cases("holm", "alpha", _plain(fl.holm, found=[found]), NOT_A_LEVEL)
+    yield from cases("holm", "alpha", _plain(fl.holm, results=[found]), NOT_A_LEVEL)
     results: dict[str, Any] = NONSENSE | {"none": None, "text": ["x"], "one": found, "estimates": [three()]}
     results.pop("range")
-    yield from cases("holm", "found", _plain(fl.holm, alpha=0.05), results)
+    yield from cases("holm", "results", _plain(fl.holm, alpha=0.05), results)
     for parameter in ("frame", "column"):
         wrong = (
             _NOT_FRAMES if parameter == "frame" else NOT_A_COLUMN | {"none": None, "taken": "group", "case": "GROUP"}
@@ -822,21 +825,6 @@ def of_results() -> Iterator[Case]:
     yield from cases(
         "weights", "label", _plain(found.weights, frame=scored), NOT_A_COLUMN | {"by": "group", "none": "z"}
     )
-    chosen = _plain(found.thresholds, frame=scored, score="s", y_true="y", metric="true_positive_rate")
-    no_frames = {k: v for k, v in _NOT_FRAMES.items() if k not in {"other groups", "lists"}}
-    no_files = {k: v for k, v in no_frames.items() if k not in {"text", "empty text", "path"}}
-    yield from cases("thresholds", "frame", chosen, no_files | {"other groups": scored.assign(group="z")})
-    for parameter in ("score", "y_true"):
-        yield from cases("thresholds", parameter, chosen, NOT_A_COLUMN | {"none": None, "there": "z", "words": "t"})
-    yield from cases("thresholds", "metric", chosen, NOT_TEXT | {"none": None, "unknown": "accuracy", "empty": ""})
-    yield from cases(
-        "thresholds", "target", chosen, NOT_A_NUMBER | {"none": None, "two": 2, "minus": -0.1, "word": "mean"}
-    )
-    yield from cases("thresholds", "threshold", chosen, NOT_A_NUMBER | {"none": None})
-    made = found.thresholds(scored, score="s")
-    for parameter in ("frame", "column"):
-        wrong = no_frames if parameter == "frame" else NOT_A_COLUMN | {"none": None, "taken": "s", "case": "GROUP"}
-        yield from cases("apply", parameter, _plain(made.apply, frame=scored), wrong)
     for name, frame in _OTHER_FRAMES.items():
         yield Case(f"assign frame: {name}", "group", lambda frame=frame: found.assign(frame))
         yield Case(f"weights frame: {name}", "group", lambda frame=frame: found.weights(frame))
@@ -859,26 +847,28 @@ _OTHER_FRAMES: dict[str, Any] = {
 
 
 def of_sequential() -> Iterator[Case]:
-    yield from cases("Sequential", "alpha", fl.Sequential, NOT_A_LEVEL)
-    yield from cases("Sequential", "tolerance", fl.Sequential, _TOLERANCES)
+    yield from cases("Monitor by folds", "alpha", partial(fl.Monitor, rule="folds"), NOT_A_LEVEL)
+    yield from cases("Monitor by folds", "tolerance", partial(fl.Monitor, rule="folds"), _TOLERANCES)
 
     def update(**bad: Any) -> Any:
-        return fl.Sequential().update(**({"batch": three()} | bad))
+        return fl.Monitor(rule="folds").update(**({"estimates": three()} | bad))
 
     for name, value in _NOT_GROUPS.items():
-        yield Case(f"Sequential.update batch: {name}", "estimates", lambda value=value: update(batch=value))
+        yield Case(f"Monitor by folds.update batch: {name}", "estimates", lambda value=value: update(estimates=value))
     for option in ("missing", "new"):
-        yield from cases("Sequential.update", option, update, NOT_TEXT | {"none": None, "unknown": "drop", "empty": ""})
-    yield Case("Sequential.update: one group", "batch", lambda: update(batch=fl.Estimates([1], [1])))
-    yield from cases("Sequential.load", "path", fl.Sequential.load, NOT_A_PATH | {"no file": "no/such.json"})
-    yield from cases("Sequential.save", "path", fl.Sequential().save, NOT_A_PATH)
-    state = fl.Sequential()
+        yield from cases(
+            "Monitor by folds.update", option, update, NOT_TEXT | {"none": None, "unknown": "drop", "empty": ""}
+        )
+    yield Case("Monitor by folds.update: one group", "estimates", lambda: update(estimates=fl.Estimates([1], [1])))
+    state = fl.Monitor(rule="folds")
     state.update(three(theta=[0.0, 0.1, 0.2]))
     whole = state.to_json()
     for name, value in (NONSENSE | {"none": None, "number": 5, "list": [1], "nan": np.nan}).items():
-        yield Case(f"Sequential.from_json state: {name}", "state", lambda value=value: fl.Sequential.from_json(value))
+        yield Case(
+            f"Monitor by folds.from_json state: {name}", "state", lambda value=value: fl.Monitor.from_json(value)
+        )
     for name, damaged in _damaged(whole).items():
-        yield Case(f"Sequential.from_json damaged: {name}", "", lambda text=damaged: fl.Sequential.from_json(text))
+        yield Case(f"Monitor by folds.from_json damaged: {name}", "", lambda text=damaged: fl.Monitor.from_json(text))
 
 
 def of_monitors() -> Iterator[Case]:
@@ -915,7 +905,7 @@ def _damaged_monitor(whole: str) -> dict[str, str]:
     import json
 
     good = json.loads(whole)
-    look, seen = good["results"][0], good["observed"][0]
+    look, seen = good["results"][0], good["data"][0]
     changes: dict[str, list[Any]] = {
         "faultlines_monitor": [None, 1, "2", [], True, 1.5],
         "alpha": [None, "x", 0, 1, 2, True, [], 1e400, -1, 0.06],
@@ -925,10 +915,10 @@ def _damaged_monitor(whole: str) -> dict[str, str]:
         "dependence": [None, 5, "x", []],
         "draws": [None, "x", 0, 3, True, 1.5, []],
         "seed": [None, "x", -1, True, 1.5],
-        "subject": [None, 5, [], {}, good["subject"] | {"measure": 5}, good["subject"] | {"attributes": "group"}],
+        "subject": [None, 5, [], {}, good["subject"] | {"metric": 5}, good["subject"] | {"attributes": "group"}],
         "labels": [None, 5, "abc", {}, [], ["a"], ["a", "a", "b"], [None, "b", "c"], [["a"], "b", "c"], [{}, "b", "c"],
                    ["a", "b", "c", "d"], [1e400, "b", "c"]],
-        "observed": [None, 5, {}, [], [None], [{}], [seen, seen]] + [[seen | {key: value}] for key, value in (
+        "data": [None, 5, {}, [], [None], [{}], [seen, seen]] + [[seen | {key: value}] for key, value in (
             ("groups", [0, 1]), ("groups", [0, 1, 1]), ("groups", [0, 1, 9]), ("groups", [-1, 1, 2]), ("groups", ["0", 1, 2]),
             ("groups", [0]), ("theta", [1, 2]), ("theta", None), ("theta", ["x", 1, 2]), ("theta", [1e400, 1, 2]), ("se", [0, 1, 1]),
             ("se", [-1, 1, 1]), ("se", None), ("se", [True, 1, 1]), ("n", [1, 1]), ("n", [0, 1, 1]), ("n", [50.0, 1, 1]),
@@ -963,13 +953,12 @@ def _damaged(whole: str) -> dict[str, str]:
         "nan alpha": whole.replace('"alpha": 0.05', '"alpha": NaN'),
     }  # fmt: skip
     changes: dict[str, list[Any]] = {
-        "faultlines_sequential": [None, 2, "1", [], True, 1.5],
+        "faultlines_monitor": [None, 1, "1", [], True, 1.5],
+        "rule": [None, 5, "x", [], "boundary"],
         "alpha": [None, "x", 0, 1, 2, True, [], 1e400, -1],
         "tolerance": [None, "x", -1, True, [], 1e400],
         "labels": [None, 5, "abc", {}, [], ["a"], ["a", "a", "b"], [None, "b", "c"], [["a"], "b", "c"], [{}, "b", "c"],
                    [["a", []], ["b", []], ["c", []]], [1e400, "b", "c"]],
-        "clusters": [None, 5, "001", {}, [], [0, 1], [0, 0, 2], [-1, 0, 1], [0, 1, 99], ["0", "0", "1"], [0.5, 0, 1],
-                     [None, 0, 1], [True, False, True], [0, 1, 2], [0, 0, 1e400], [1, 0, 0], [0, 0, 0]],
         "steps": [None, 5, {}, [None], [{}], [{"pvalue": 2, "merged": None}], [{"pvalue": 0, "merged": None}],
                   [{"pvalue": 0.5, "merged": 5}], [{"pvalue": "0.5", "merged": None}], [{"pvalue": True, "merged": None}],
                   [{"pvalue": None, "merged": None}], [{"pvalue": 0.5, "merged": [["a"]]}], [],

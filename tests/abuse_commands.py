@@ -57,7 +57,7 @@ _EVERYWHERE = {
     "--alpha": ["0", "1", "2", "-1", "nan", "inf", "x", "", "1e-400", "0,05", "1e400", "0x1", "five"],
     "--guarantee": [
         "", "magic", "holdout:", "holdout:0", "holdout:1", "holdout:nan", "holdout:x", "holdout:1e-400", "folds:1", "folds:x",
-        "folds:-3", "folds:2.5", "folds:99999999999999999999", "calibrated:5", "bonferroni:2", "Calibrated", "stepdown:1",
+        "folds:-3", "folds:2.5", "folds:99999999999999999999", "calibrated:5", "bonferroni:2", "Calibrated", "topmerge:1",
     ],
     "--tolerance": ["-1", "nan", "inf", "x", "1e400", ""],
     "--seed": ["-1", "x", "1.5", "nan", ""],

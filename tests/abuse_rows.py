@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from faultlines.results import Clustering
+
 ROWS = 240
 
 
@@ -74,7 +76,7 @@ def objects(one: Any, other: Any, where: Any) -> Any:
     return pd.Series(values, dtype=object) if "\ud800" in one or "\0" in one else values
 
 
-def clustered(data: Any, by: Any = "g", measured: fl.Metric | None = None, **more: Any) -> fl.Clustering:
+def clustered(data: Any, by: Any = "g", measured: fl.Metric | None = None, **more: Any) -> Clustering:
     return fl.cluster(data, by, measured or fl.mean("x"), **({"guarantee": FEW} | more))
 
 
@@ -361,7 +363,7 @@ def _own_metrics() -> Iterator[RowCase]:
         "n": [None, np.zeros(3), -size, np.full(3, np.nan), np.ones(2), "x"],
         "natural": [None, np.full(3, np.nan), np.zeros(2), "x"],
         "reason": [None, np.full(2, ""), np.full(3, None), ["", "", ""], np.full(3, 5)],
-        "cov": [np.zeros((3, 1, 1)), "x"],
+        "effect_covariance": [np.zeros((3, 1, 1)), "x"],
     }  # fmt: skip
     for field, values in answers.items():
         for i, value in enumerate(values):

@@ -9,7 +9,18 @@ if TYPE_CHECKING:
     import pytest
 
 HERE = Path(__file__).parent
-FIRST = ["rows", "test_wheel.py", "test_docs.py", "test_abuse.py", "cli", "show", "test_site.py", "guarantees"]
+# Spark, wheel, site and browser, then what takes long by itself.
+FIRST = [
+    "rows",
+    "test_wheel.py",
+    "test_site.py",
+    "render",
+    "test_docs.py",
+    "test_abuse.py",
+    "cli",
+    "guarantees",
+    "test_paper.py",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

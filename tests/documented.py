@@ -1,26 +1,46 @@
-"""What the docstring of a public name has to say, found by introspection: new names are held to it by being public."""
+"""What documentation is held to: docstrings of public names, and examples of pages with the output they show.
+
+`python -m tests.documented --write [PAGE …]` runs the examples of README and docs and writes the output they print now
+below them; without `--write` it names the examples whose output differs.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import inspect
+import io
+import os
 import re
+import shlex
+import subprocess
+import sys
+import tempfile
 import textwrap
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import faultlines as fl
-from faultlines.comparison.base import Comparison
+from faultlines import results
+from faultlines.cli import streams
+from faultlines.core.comparison import Comparison
 from faultlines.guarantees.base import Guarantee
+from faultlines.results.protocol import TabularResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# A block of code with the block of text below it, which is what it prints.
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+EXIT_CODES = {streams.DONE, streams.SPLIT, streams.UNUSABLE, streams.CANNOT_TELL}
 # What a guarantee or a comparison of one's own has to offer is said once, where it is asked for.
-PROTOCOLS = (Guarantee, Comparison)
+PROTOCOLS = (Guarantee, Comparison, results.Result, TabularResult)
 SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")
 
 
@@ -52,8 +72,8 @@ class Name:
 
 
 def public_names() -> dict[str, list[Name]]:
-    """Every public name of the library with those of its members, by what a user types after `fl.`."""
-    found: dict[str, list[Name]] = {}
+    """Every public name of `faultlines` and `faultlines.results` with those of its members."""
+    found = {f"results.{name}": named(f"results.{name}", getattr(results, name)) for name in results.__all__}
     for name in fl.__all__:
         value = getattr(fl, name)
         if isinstance(value, ModuleType):
@@ -113,9 +133,14 @@ def problems(name: Name) -> list[str]:
             missing.append("has no section Returns")
         if raises(name) and "Raises" not in found:
             missing.append("raises an InputError, but has no section Raises")
-    if not shown(name):
+    if not name.is_property and not is_internal(name) and not shown(name):
         missing.append("has no Example with >>>" + (", nor has its class one that uses it" if name.owner else ""))
     return missing
+
+
+def is_internal(name: Name) -> bool:
+    """Whether it is a method of a result that outputs and commands call: described, but without an example."""
+    return name.owner is not None and (name.path.startswith("results.") or name.path == "Monitor.check_settings")
 
 
 def offered(owner: type) -> list[type]:
@@ -167,3 +192,110 @@ def failures(name: Name) -> str:
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False)
     runner.run(test, out=said.append)
     return "".join(said)
+
+
+# ---------------------------------------------------------------------------------------------- examples of pages
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """An example of a page that prints something else than the page shows.
+
+    Attributes:
+        code: The example.
+        shown: What the page shows.
+        printed: What the example prints, or the error it ends with.
+        start: Where on the page the shown output begins.
+        failed: Whether the example ends with an error.
+    """
+
+    code: str
+    shown: str
+    printed: str
+    start: int
+    failed: bool = False
+
+
+def mismatches(text: str, name: str) -> Iterator[Mismatch]:
+    """Run the examples of a page in the working folder, one after the other.
+
+    Args:
+        text: The page.
+        name: Its name, for tracebacks.
+
+    Yields:
+        Examples that fail, or print something else than the page shows. Examples without shown output must only run.
+    """
+    names: dict[str, Any] = {}
+    for block in BLOCK.finditer(text):
+        language, code, shown = block.groups()
+        if language == "python":
+            try:
+                printed = run_code(code, name, names)
+            except Exception as error:  # whatever an example raises is what is to be known
+                yield Mismatch(code, shown or "", f"{type(error).__name__}: {error}", block.start(2), failed=True)
+                continue
+            if shown is not None and printed.strip() != shown.strip():
+                yield Mismatch(code, shown, printed, block.start(3))
+        elif language == "py":  # needs what a test machine does not have; its calls are tested elsewhere
+            compile(code, name, "exec")
+        elif language == "csv":
+            Path("lifts.csv").write_text(code, encoding="utf-8")
+        elif language == "console":
+            yield from console_mismatches(code, block.start(2))
+
+
+def run_code(code: str, name: str, names: dict[str, Any]) -> str:
+    """Run an example and return what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, name, "exec"), names)
+    return printed.getvalue()
+
+
+def console_mismatches(session: str, start: int) -> Iterator[Mismatch]:
+    """Run the lines of a console that start with `$ faultlines`; below each is what it must print."""
+    for part in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, flags=re.MULTILINE):
+        command, shown = part.groups()
+        words = shlex.split(command)
+        if words[0] != "faultlines":
+            continue
+        script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words[1:]]
+        process = subprocess.run(script, capture_output=True, text=True, check=False)
+        printed = process.stdout + process.stderr
+        failed = process.returncode not in EXIT_CODES
+        if failed or (shown.strip() and printed.strip() != shown.strip()):
+            yield Mismatch(command, shown, printed, start + part.start(2), failed)
+
+
+def rewrite(text: str, found: list[Mismatch]) -> str:
+    """A page with the output that its examples print now, last first so that places stay where they are."""
+    for mismatch in reversed(found):
+        if not mismatch.failed:
+            end = mismatch.start + len(mismatch.shown)
+            blank = "\n" if mismatch.shown.endswith("\n\n") else ""  # before the next command of a console
+            text = text[: mismatch.start] + mismatch.printed.strip("\n") + "\n" + blank + text[end:]
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    """Compare or rewrite pages, all of them or those that are named."""
+    write = "--write" in arguments
+    chosen = [Path(argument).resolve() for argument in arguments if argument != "--write"] or PAGES
+    failed = 0
+    for page in chosen:
+        text = page.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            found = list(mismatches(text, page.name))
+        if write:
+            page.write_text(rewrite(text, found), encoding="utf-8")
+        for mismatch in found:
+            line = text.count("\n", 0, mismatch.start) + 1
+            outcome = mismatch.printed.strip() if mismatch.failed else "rewritten" if write else "differs"
+            print(f"{os.path.relpath(page, ROOT)}:{line}: {outcome}", flush=True)
+        failed += sum(mismatch.failed or not write for mismatch in found)
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

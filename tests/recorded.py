@@ -18,7 +18,7 @@ import numpy as np
 
 import faultlines as fl
 from faultlines import simulate
-from tests.engines import in_engine, rows
+from tests.engine_matrix import in_engine, rows
 
 Case = Callable[[], Any]
 
@@ -36,7 +36,7 @@ def estimates(groups: int = 30, *, dof: float | None = None, d: int = 1, seed: i
     if not cov:
         return fl.Estimates(theta, se, **given)
     matrices = se[:, :, None] * se[:, None, :] * (0.6 * np.eye(d) + 0.4)
-    return fl.Estimates(theta, None, cov=matrices, **given)
+    return fl.Estimates(theta, None, effect_covariance=matrices, **given)
 
 
 def tables() -> Iterator[tuple[str, Case]]:
@@ -49,7 +49,6 @@ def tables() -> Iterator[tuple[str, Case]]:
         counts = np.random.default_rng(3).binomial(400, np.repeat([0.1, 0.3], 12))
         yield f"binomial-{name}", partial(fl.cluster, fl.binomial(counts, 400), guarantee=name)
         yield f"poisson-{name}", partial(fl.cluster, fl.poisson(counts, 400.0), guarantee=name)
-    yield "stepdown", lambda: fl.cluster(estimates(), guarantee=fl.Calibrated(stepdown=True))
     yield "draws", lambda: fl.cluster(estimates(), guarantee=fl.Calibrated(draws=2000), alpha=0.01, seed=7)
     yield "tolerance", lambda: fl.cluster(estimates(), tolerance=1.0)
     yield "unrefined", lambda: fl.cluster(estimates(), refine=False)

@@ -14,7 +14,7 @@ class Own(NamedTuple):
 
     se: Any
     dof: Any
-    cov: Any
+    effect_covariance: Any
 
 
 def own_errors(data: Any, metric: fl.Metric, by: str = "g") -> Own:

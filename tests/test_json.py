@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.results import SelfCheck
 from tests.recorded import estimates, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 def schema(kind: str = "result") -> dict[str, Any]:
@@ -55,7 +57,7 @@ def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_not
         problems = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)]
         assert problems == []
     told = schema()["properties"]
-    inner = ("clusters", "groups", "explained", "excluded", "left_out", "reach", "path")
+    inner = ("clusters", "groups", "explained", "excluded", "excluded_shares", "detection_limits", "notes", "path")
     wanted = {*told, *(f"{key}.{name}" for key in inner for name in told[key]["items"]["properties"])}
     assert wanted - keys(made, inner) == set()
     wrong = {**made[0], "n_clusters": "two"}
@@ -121,7 +123,7 @@ def audits() -> Iterator[str]:
 
 def looks(folder: Path) -> Iterator[str]:
     labels = [("DE", 1), ("FR", 1), ("IN", 2)]
-    for monitor in (fl.Monitor(looks=3), fl.Monitor(information=1e6, dependence="any"), fl.Monitor()):
+    for monitor in (fl.Monitor(looks=3), fl.Monitor(information=1e6, dependence="any"), fl.Monitor(rule="folds")):
         yield json.dumps(monitor.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, labels, n=100)).to_dict())
     rows_of_two_arms().to_csv(folder / "rows.csv", index=False)
     words = ["monitor", "state.json", "rows.csv", "--by", "country", "--metric", "lift:spend", "--looks", "3"]
@@ -142,14 +144,40 @@ def keys(made: Iterable[dict[str, Any]], inner: Iterable[str]) -> set[str]:
     return seen
 
 
-@pytest.mark.parametrize("kind", ["audit", "certificate", "confirmation", "many", "monitor"])
+def powers() -> Iterator[str]:
+    yield fl.power([1.0] * 6, gap=3.0, runs=50).to_json()
+    yield fl.power(fl.Estimates(np.zeros((6, 2)), np.ones((6, 2)), parts=["a", "b"]), runs=50).to_json()
+
+
+def self_checks() -> Iterator[str]:
+    yield fl.self_check(rows_of_two_arms(), "country", fl.rate("label"), runs=10).to_json()
+    yield SelfCheck(40, 20, 0.05, "arms", "user", "rate", "calibrated", 0).to_json()
+
+
+def odd_labels() -> Iterator[str]:
+    """Whole numbers and tuples as labels, whose names are text in JSON."""
+    for labels in ([1, 2, 3], [("a", 1), ("a", 2), ("b", 1)]):
+        apart = fl.Estimates([0.0, 0.1, 5.0], [0.5] * 3, labels)
+        yield fl.certify(apart, gap=1.0, against="all pairs").to_json()
+
+
+KINDS: dict[str, Callable[[], Iterator[str]]] = {
+    "audit": audits,
+    "certificate": lambda: chain(certificates(), odd_labels()),
+    "confirmation": confirmations,
+    "many": several,
+    "power": powers,
+    "self_check": self_checks,
+}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "monitor"])
 def test_json_of_other_kinds_fits_its_schema_and_the_schema_has_nothing_else(kind: str, tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     told = schema(kind)
     jsonschema.Draft202012Validator.check_schema(told)
     validator = jsonschema.Draft202012Validator(told)
-    texts = {"audit": audits, "certificate": certificates, "confirmation": confirmations, "many": several}
-    made = [json.loads(text) for text in (texts[kind]() if kind in texts else looks(tmp_path))]
+    made = [json.loads(text) for text in (KINDS[kind]() if kind in KINDS else looks(tmp_path))]
     for plain in made:
         assert [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)] == []
     rows = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -220,7 +222,7 @@ TYPED = {
 
 def test_figures_of_other_pages_are_quoted_as_they_stand_there() -> None:
     quoted = re.findall(r"<!-- quoted: (\S+) -->(.*?)<!-- end -->", common.HISTORY.path.read_text(encoding="utf-8"))
-    assert len(quoted) > 3
+    assert len(quoted) >= 3
     for page, words in quoted:
         there = (common.HISTORY.path.parent / page).read_text(encoding="utf-8")
         assert words in re.sub(r"\s+", " ", there), (page, words)
@@ -362,3 +364,31 @@ def test_a_study_whose_data_are_not_there_is_skipped_with_a_word(
         run_studies()
         assert said in capsys.readouterr().err
     assert mitigation.STUDY.kept()["splits"] >= 5
+
+
+# ------------------------------------------------------------------------------------------------ every study by itself
+
+SCRIPTS = [study.name for study in STUDIES]
+# The everyday suite runs the cheapest two and one more, another one every day; `make stats` runs all.
+DAILY = {"onboarding", "runtime", SCRIPTS[date.today().toordinal() % len(SCRIPTS)]}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in DAILY else pytest.param(name, marks=pytest.mark.statistical) for name in SCRIPTS]
+)
+def test_every_study_runs_alone_and_quickly(name: str, tmp_path: Path) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "FAULTLINES_TRIED": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, f"experiments/{name}.py", "--quick", "--jobs", "1"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    study = next(study for study in STUDIES if study.name == name)
+    if study.skipped():
+        assert "is skipped" in done.stderr
+    else:
+        assert f"table: {name}" in done.stdout

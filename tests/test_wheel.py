@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -37,7 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("wheel")
     left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, folder / "tree", ignore=left_out)
-    (folder / "tree" / "src" / "faultlines" / "comparison" / "kernels.c").write_text("#error left by a build\n")
+    (folder / "tree" / "src" / "faultlines" / "core" / "kernels.c").write_text("#error left by a build\n")
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(folder / "tree")],
         capture_output=True,
@@ -61,7 +62,7 @@ def test_the_sdist_holds_what_a_build_needs_and_nothing_else(built: Built) -> No
         found = {str(PurePosixPath(*path.parts[1:])) for path in paths}
     made = {name for name in found if name in {"PKG-INFO", "setup.cfg"} or name.startswith("src/faultlines.egg-info/")}
     told = {"pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
-    source = {f"src/{name}" for name in shipped()} | {"src/faultlines/comparison/kernels.pyx"}
+    source = {f"src/{name}" for name in shipped()} | {"src/faultlines/core/kernels.pyx"}
     assert found - made == told | source
 
 
@@ -72,7 +73,7 @@ def test_the_wheel_holds_the_package_and_one_compiled_file(built: Built) -> None
     compiled = names - shipped()
     assert shipped() <= names
     assert len(compiled) == 1, compiled
-    assert compiled.pop().startswith("faultlines/comparison/kernels.")
+    assert compiled.pop().startswith("faultlines/core/kernels.")
 
 
 def test_the_wheel_runs_where_there_is_no_compiler(built: Built, tmp_path: Path) -> None:
@@ -93,8 +94,10 @@ def test_the_wheel_runs_where_there_is_no_compiler(built: Built, tmp_path: Path)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    probe = "import faultlines.comparison.kernels as k, faultlines as fl; print(fl.__file__, k.__file__, sep='\\n')"
+    probe = "import faultlines.core.kernels as k, faultlines as fl; print(fl.__file__, k.__file__, sep='\\n')"
     for path in run("python", "-c", probe).splitlines():
         assert packages in Path(path).parents
-    assert "Found: all 3" in run("faultlines", "demo")
+    run("faultlines", "demo")
+    result = json.loads((tmp_path / "faultlines-demo.json").read_text(encoding="utf-8"))
+    assert (result["verdict"], result["n_clusters"]) == ("differ", 3)
     assert (tmp_path / "faultlines-demo.html").stat().st_size > 10_000

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    import faultlines as fl
+    from faultlines.results import Clustering
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -41,14 +41,14 @@ def pooled(labels: npt.ArrayLike, theta: FloatArray, se: FloatArray) -> Fit:
     return Fit(number[which].astype(np.int64), mean[which])
 
 
-def ours(found: fl.Clustering) -> Fit:
+def ours(found: Clustering) -> Fit:
     """A result of the library in the form of the others."""
     return Fit(found.labels, np.array([found.clusters[i - 1].estimate for i in found.labels.tolist()]))
 
 
-def believed(found: fl.Clustering) -> Fit:
+def believed(found: Clustering) -> Fit:
     """The same with the effect of each group that the result shows beside its clusters."""
-    return Fit(found.labels, found.belief.shrunken[:, 0]) if found.belief is not None else ours(found)
+    return Fit(found.labels, found.posterior.shrunken[:, 0]) if found.posterior is not None else ours(found)
 
 
 def interleaved(labels: IntArray, theta: FloatArray) -> bool:

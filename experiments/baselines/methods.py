@@ -25,11 +25,13 @@ from experiments.baselines.scott_knott import scott_knott, scott_knott_unequal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from faultlines.results import Clustering
+
 # The first release's default. Its p is exact with any number of draws; as many as the default's make the two alike.
 TOP_MERGE = fl.Calibrated(draws=1000, scan=False)
 
 SHRUNKEN = "calibrated, shrunken"  # the effect of each group that a result shows beside the clusters
-_GUARANTEED: dict[str, Callable[[fl.Estimates, int], fl.Clustering]] = {
+_GUARANTEED: dict[str, Callable[[fl.Estimates, int], Clustering]] = {
     "literal": lambda estimates, _: fl.cluster(estimates, guarantee="bonferroni", refine=False),
     "calibrated": lambda estimates, seed: fl.cluster(estimates, seed=seed),
     SHRUNKEN: lambda estimates, seed: fl.cluster(estimates, seed=seed),

@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from faultlines.errors import InputError, shorten
+from faultlines.errors import Argument, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,23 +24,27 @@ def target(what: str, path: str | PathLike[str], endings: Iterable[str] = ()) ->
         endings: What its name may end in; anything by default.
     """
     try:
-        found = Path(path).expanduser()
-        if "\0" in str(found):
+        target_path = Path(path).expanduser()
+        if "\0" in str(target_path):
             raise TypeError
     except (TypeError, RuntimeError) as error:
-        raise InputError(f"{what}={shorten(path)}", "is not a path", "Use for example 'out.html'.") from error
-    shown = f"{what}={str(found)!r}"
+        raise InputError.wrong_type(what, "is not a path", "Use for example 'out.html'.", path) from error
+    shown = Argument(what, target_path)
     allowed = list(endings)
-    if allowed and found.suffix.lower() not in allowed:
-        raise InputError(shown, f"does not end in {' or '.join(allowed)}", f"Use for example 'out{allowed[0]}'.")
+    if allowed and target_path.suffix.lower() not in allowed:
+        raise InputError.unwritable_file(
+            shown, f"does not end in {' or '.join(allowed)}", f"Use for example 'out{allowed[0]}'."
+        )
     try:
-        if found.is_dir():
-            raise InputError(shown, "is a folder", "Name a file in it.")
-        if not found.parent.is_dir():
-            raise InputError(shown, "there is no such folder", f"Make {str(found.parent)!r} first.")
+        if target_path.is_dir():
+            raise InputError.unwritable_file(shown, "is a folder", "Name a file in it.")
+        if not target_path.parent.is_dir():
+            raise InputError.unwritable_file(
+                shown, "is in a folder that does not exist", f"Make {str(target_path.parent)!r} first."
+            )
     except OSError as error:  # a name too long, a folder that may not be entered
         raise unwritable(shown, error) from error
-    return found
+    return target_path
 
 
 def write(what: str, path: Path, content: str | bytes) -> None:
@@ -49,7 +53,7 @@ def write(what: str, path: Path, content: str | bytes) -> None:
     A link keeps pointing at its file, and the file keeps its mode. What is no regular file (a pipe, /dev/stdout) is
     written to directly: there is nothing to keep whole.
     """
-    shown, data = f"{what}={str(path)!r}", content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+    shown, data = Argument(what, path), content if isinstance(content, bytes) else content.encode("utf-8", "replace")
     try:
         place = Path(os.path.realpath(path))
         if place.exists() and not place.is_file():
@@ -74,12 +78,12 @@ def write(what: str, path: Path, content: str | bytes) -> None:
         raise unwritable(shown, error) from error
 
 
-def unwritable(shown: str, error: OSError) -> InputError:
+def unwritable(shown: Argument, error: OSError) -> InputError:
     """The error for a file that cannot be written."""
     why = error.strerror or type(error).__name__
-    return InputError(shown, f"cannot be written ({why})", "Check the path and the space that is left.")
+    return InputError.unwritable_file(shown, f"cannot be written ({why})", "Check the path and the space that is left.")
 
 
-def same(one: Path, other: Path) -> bool:
+def same(first: Path, second: Path) -> bool:
     """Whether two paths name one file, also through links and before either is there."""
-    return os.path.realpath(one) == os.path.realpath(other)
+    return os.path.realpath(first) == os.path.realpath(second)

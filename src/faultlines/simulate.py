@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from faultlines import checks
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.scales import PERCENT
 
@@ -80,16 +80,16 @@ def _generator(seed: Any, name: str = "seed") -> np.random.Generator:
     if isinstance(seed, np.random.Generator):
         return seed
     if name == "rng":
-        raise InputError(f"rng={shorten(seed)}", "is not a generator", "Use np.random.default_rng(0).")
+        raise InputError.wrong_type("rng", "is not a generator", "Use np.random.default_rng(0).", seed)
     return np.random.default_rng(checks.seed(seed))
 
 
 def _values(name: str, given: Any) -> list[Any]:
     if isinstance(given, str) or not np.iterable(given):
-        raise InputError(f"{name}={shorten(given)}", "is not a list of numbers", "Give one number for each cluster.")
+        raise InputError.wrong_type(name, "is not a list of numbers", "Give one number for each cluster.", given)
     values = list(given)
     if not values:
-        raise InputError(f"{name}={shorten(given)}", "is empty", "Give one number for each cluster.")
+        raise InputError.empty(name, "is empty", "Give one number for each cluster.", given)
     return values
 
 
@@ -128,9 +128,13 @@ def planted(
     ]
     counts = [_count("sizes", size, 0) for size in _values("sizes", sizes)]
     if not any(counts):
-        raise InputError(f"sizes={shorten(sizes)}", "there are no groups", "Give at least one size of 1 or more.")
+        raise InputError.empty(
+            "sizes", "there are no groups", "Give at least one size of 1 or more.", sizes, form="clause"
+        )
     if len(counts) != len(each):
-        raise InputError(f"sizes={shorten(sizes)}", f"there are {len(each)} effects", "Give one size for each effect.")
+        raise InputError.mismatch(
+            "sizes", f"there are {len(each)} effects", "Give one size for each effect.", sizes, form="clause"
+        )
     if dof is not None:
         dof = checks.number("dof", dof, "must be a number, 1 or more", "Use for example dof=10.", low=1)
     rng = _generator(seed)
@@ -214,7 +218,7 @@ def onboarding(seed: int | np.random.Generator = 0) -> Simulated:
 
     Example:
         >>> import faultlines as fl
-        >>> fl.simulate.onboarding().estimates.measure
+        >>> fl.simulate.onboarding().estimates.metric
         'lift of returning users'
     """
     rng = _generator(seed)
@@ -229,7 +233,7 @@ def onboarding(seed: int | np.random.Generator = 0) -> Simulated:
     lift = treated / control - 1
     # Delta method for a ratio of two independent proportions.
     se = (treated / control) * np.sqrt((1 - treated) / (users * treated) + (1 - control) / (users * control))
-    about = {"attributes": ["country"], "measure": "lift of returning users", "scale": PERCENT}
+    about = {"attributes": ["country"], "metric": "lift of returning users", "scale": PERCENT}
     measured = Estimates(lift, se, names, n=2 * users, **about)  # type: ignore[arg-type]
     return Simulated(measured, effects, truth)
 

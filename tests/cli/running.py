@@ -33,7 +33,7 @@ def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | N
 WARM = """if True:
     import gc, io, json, os, sys
     import duckdb, narwhals
-    import faultlines.clustering, faultlines.metrics.measure, faultlines.decide.power, faultlines.show.chart
+    import faultlines.analyses.cluster, faultlines.metrics.measure, faultlines.analyses.power, faultlines.render.chart
     import faultlines.cli.commands
     # What Typer imports late; nothing that starts a thread.
     sys.argv, sys.stderr = ["faultlines", "power", "--groups", "3"], io.StringIO()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from typing import TYPE_CHECKING
 
@@ -28,28 +29,20 @@ def scored(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "words"),
+    ("options", "code", "verdict"),
     [
-        (
-            "--certify 0.2",
-            0,
-            "Certified: none of 3 groups by g is more than 20 points from the overall in selection rate",
-        ),
-        ("--certify 0.05", 1, "Differs: 1 of 3 groups by g is more than 5 points from the overall"),
-        ("--certify 0.13", 3, "Cannot tell whether any of 3 groups by g is more than 13 points from the overall"),
-        ("--certify 0.8 --ratio --reference A --adverse low", 1, "Differs: 1 of 2 groups by g is below 0.8 times A"),
-        ("--certify 0.8 --ratio --adverse high", 0, "Certified: none of 3 groups by g is above 1.25 times the overall"),
-        (
-            "--certify 0.5 --ratio --reference all_pairs",
-            0,
-            "Certified: none of 3 groups by g is below 0.5 or above 2 times",
-        ),
+        ("--certify 0.2", 0, "PASSED"),
+        ("--certify 0.05", 1, "FAILED"),
+        ("--certify 0.13", 3, "INCONCLUSIVE"),
+        ("--certify 0.8 --ratio --reference A --adverse low", 1, "FAILED"),
+        ("--certify 0.8 --ratio --adverse high", 0, "PASSED"),
+        ("--certify 0.5 --ratio --reference all_pairs", 0, "PASSED"),
     ],
 )
-def test_exit_codes(warm: Warm, scored: Path, options: str, code: int, words: str) -> None:
+def test_exit_codes(warm: Warm, scored: Path, options: str, code: int, verdict: str) -> None:
     given = [word.replace("_", " ") for word in options.split()]
     done = warm("model", scored, *RATE, *given)
-    assert (done.returncode, words in done.stdout) == (code, True), (done.stdout, done.stderr)
+    assert (done.returncode, f"\n{verdict}  " in done.stdout) == (code, True), (done.stdout, done.stderr)
     assert is_one_line(done.stderr) if code == 3 else done.stderr == ""
     plain = warm("model", scored, *RATE)
     assert done.stdout.startswith(plain.stdout)
@@ -66,7 +59,7 @@ def test_it_is_the_certificate_of_the_library_in_json_and_page(warm: Warm, score
     expected = fl.certify(scored, "g", fl.selection_rate("p"), gap=0.2, alpha=0.1, seed=3)
     assert done.stdout.endswith(f"\n\n{expected}\n")
     assert json.loads((tmp_path / "out.json").read_text())["certificate"] == json.loads(expected.to_json())
-    assert f"<p>{expected.sentence}</p>" in (tmp_path / "out.html").read_text()
+    assert f"<p>{html.escape(expected.headline)}</p>" in (tmp_path / "out.html").read_text()
 
 
 def test_several_metrics_share_the_level(warm: Warm, scored: Path) -> None:
@@ -84,14 +77,14 @@ def test_several_metrics_share_the_level(warm: Warm, scored: Path) -> None:
     text = warm("model", scored, *RATE, *"--metric true_positive_rate --y-true y --certify 0.13".split())
     assert text.returncode == 3
     assert "\n\n2 certificates, at α/2 each (Bonferroni).\n\n" in text.stdout
-    assert "; true positive rate: " in text.stderr
+    assert " true positive rate: " in text.stderr
     assert is_one_line(text.stderr)
 
 
 def test_estimates_and_experiments(warm: Warm, table: Path, scored: Path) -> None:
     done = warm("estimates", table, *BY, "--n", "users", "--certify", "0.05")
     expected = fl.certify(fl.Estimates.from_frame(table, "country", "lift", "sd", "users"), gap=0.05)
-    assert (done.returncode, expected.verdict) == (1, "differs")
+    assert (done.returncode, expected.verdict) == (1, "failed")
     assert done.stdout.endswith(f"\n\n{expected}\n")
     arms = "--by g --variant arm --control A --metric difference:x --certify 1".split()
     assert warm("experiment", scored, *arms).returncode == 0
@@ -111,12 +104,13 @@ def test_groups_left_out_or_alone_cannot_be_certified(warm: Warm, scored: Path, 
         file.write("D,1,1,A,0\n")
     done = warm("model", scored, *RATE, "--certify", "0.2")
     assert done.returncode == 3
-    assert done.stderr == "faultlines: cannot tell: 1 group was left out: D\n"
+    assert done.stderr.startswith("faultlines: inconclusive: ")
+    assert " D" in done.stderr
     alone = tmp_path / "alone.csv"
     alone.write_text("g,p\n" + "A,1\nA,0\n" * 20)
     done = warm("model", alone, *RATE, "--certify", "0.2", "--json", "out.json", cwd=tmp_path)
     assert done.returncode == 3
-    assert "only one group is left" in done.stderr
+    assert is_one_line(done.stderr)
     assert json.loads((tmp_path / "out.json").read_text())["certificate"] is None
     few = tmp_path / "few.csv"
     few.write_text("g,p\nA,1\nB,0\n")
@@ -125,22 +119,22 @@ def test_groups_left_out_or_alone_cannot_be_certified(warm: Warm, scored: Path, 
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "named"),
     [
-        ("--certify -1", "certify=-1.0: must be a number, 0 or more"),
-        ("--certify nan", "certify=nan"),
-        ("--certify x", "Invalid value for '--certify'"),
-        ("--certify 2", "gap=2: rates differ by less than 1"),
-        ("--certify 1.2 --ratio", "certify=1.2: must be a ratio between 0 and 1"),
-        ("--certify 0.1 --reference ZZ", "against='ZZ': is no group"),
-        ("--certify 0.1 --adverse lo", "adverse='lo'"),
-        ("--reference A", "--reference: goes with --certify"),
-        ("--ratio", "--ratio: goes with --certify"),
-        ("--adverse low", "--adverse: goes with --certify"),
+        ("--certify -1", "--certify"),
+        ("--certify nan", "--certify"),
+        ("--certify x", "--certify"),
+        ("--certify 2", "--certify 2"),
+        ("--certify 1.2 --ratio", "--certify"),
+        ("--certify 0.1 --reference ZZ", "--reference 'ZZ'"),
+        ("--certify 0.1 --adverse lo", "--adverse 'lo'"),
+        ("--reference A", "--reference"),
+        ("--ratio", "--ratio"),
+        ("--adverse low", "--adverse"),
     ],
 )
-def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: str, words: str) -> None:
+def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: str, named: str) -> None:
     done = warm("model", scored, *RATE, *options.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
+    assert named in done.stderr
     assert is_one_line(done.stderr)

@@ -33,24 +33,20 @@ def estimates_of(path: Path, seed: int, spread: float = 1.0, shuffled: bool = Fa
 
 
 @pytest.mark.parametrize(
-    ("spread", "shuffled", "code", "words"),
-    [
-        (1.0, False, 0, "Confirmed: the 3 clusters differ"),
-        (1.0, True, 1, "Not confirmed: 0 of 2 differences between neighbours came back"),
-        (30.0, False, 3, "Cannot tell: the fresh data are too few"),
-    ],
+    ("spread", "shuffled", "code", "verdict"),
+    [(1.0, False, 0, "confirmed"), (1.0, True, 1, "not confirmed"), (30.0, False, 3, "inconclusive")],
 )
-def test_the_gate(warm: Warm, table: Path, spread: float, shuffled: bool, code: int, words: str) -> None:
+def test_the_gate(warm: Warm, table: Path, spread: float, shuffled: bool, code: int, verdict: str) -> None:
     here = table.parent
     assert warm("estimates", table, *BY, "--json", "c.json", cwd=here).returncode == 0
     estimates_of(here / "fresh.csv", 5, spread, shuffled)
     asked = ("confirm", "c.json", "fresh.csv", "--by", "country", "--estimate", "lift", "--se", "sd", "--n", "users")
     done = warm(*asked, GATE, "--json", "out.json", cwd=here)
     assert done.returncode == code, done.stderr
-    assert done.stdout.startswith(words)
     assert is_one_line(done.stderr) if code == 3 else done.stderr == ""
     written = json.loads((here / "out.json").read_text(encoding="utf-8"))
-    assert written["headline"] in done.stdout
+    assert written["verdict"] == verdict
+    assert done.stdout.startswith(written["headline"])
     without = warm(*asked, cwd=here)
     assert (without.returncode, without.stderr, without.stdout) == (0, "", done.stdout)
     piped = warm(*asked, "--json", "-", cwd=here)
@@ -62,7 +58,7 @@ def test_fresh_rows_are_measured_as_before(warm: Warm, shop: Path) -> None:
     assert warm("experiment", shop, *LIFT, "--unit", "user_id", "--json", "c.json", cwd=here).returncode == 0
     before = warm("confirm", "c.json", "shop.csv", GATE, cwd=here)
     assert (before.returncode, before.stderr) == (0, "")
-    assert before.stdout.startswith("Confirmed: the 2 clusters differ in lift of revenue")
+    assert before.stdout.startswith("Confirmed: the 2 clusters ")
     said = warm("confirm", "c.json", "sho?.csv", *LIFT, "--unit", "user_id", cwd=here)
     assert said.stdout == before.stdout
 
@@ -73,7 +69,7 @@ def test_one_of_several_metrics(warm: Warm, shop: Path) -> None:
     assert warm("model", shop, *MODEL, *metrics, "--json", "c.json", cwd=here).returncode == 0
     done = warm("confirm", "c.json", "shop.csv", "--metric", "accuracy", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "differ in accuracy" in done.stdout
+    assert "accuracy" in done.stdout
     full = warm("confirm", "c.json", "shop.csv", *MODEL, "--metric", "accuracy", cwd=here)
     assert full.stdout == done.stdout
     several = warm("confirm", "c.json", "shop.csv", cwd=here)
@@ -87,10 +83,10 @@ def test_one_of_several_metrics(warm: Warm, shop: Path) -> None:
         (("none.json", "lifts.csv"), "cannot be read (No such file"),
         (("lifts.csv", "lifts.csv"), "is not JSON, or damaged"),
         (("half.json", "lifts.csv"), "is not JSON, or damaged"),
-        (("other.json", "lifts.csv"), "is JSON of something else"),
+        (("other.json", "lifts.csv"), "is not a faultlines result"),
         (("one.json", "lifts.csv"), "there is only one cluster"),
         (("c.json", "none.csv", *BY), "none.csv"),
-        (("c.json", "lifts.csv"), "do not say how fresh rows are measured"),
+        (("c.json", "lifts.csv"), "do not say how new rows are measured"),
         (("c.json", "lifts.csv", "--by", "country", "--estimate", "lift"), "needs --by, --estimate and --se"),
         (("c.json", "lifts.csv", "--estimate", "lift", "--se", "sd"), "needs --by, --estimate and --se"),
         (("c.json", "lifts.csv", "--by", "country", "--n", "users"), "go with --estimate and --se"),
@@ -99,7 +95,7 @@ def test_one_of_several_metrics(warm: Warm, shop: Path) -> None:
         (("c.json", "lifts.csv", "--metric", "lift:x", "--variant", "arm"), "needs --control"),
         (("c.json", "lifts.csv", "--metric", "clicks"), "not one of 'clicks'"),
         (("c.json", "-"), "rows are not read from standard input"),
-        (("c.json", "lifts.csv", "--alpha", "2"), "alpha=2"),
+        (("c.json", "lifts.csv", "--alpha", "2"), "--alpha"),
         (("c.json", "lifts.csv", "--json", "c.json"), "is a file that is read"),
         (("c.json",), "Missing argument"),
         (("c.json", "unknown.csv", *BY), "none of its groups is in"),
@@ -127,4 +123,4 @@ def test_no_common_group_cannot_tell(warm: Warm, table: Path) -> None:
     (here / "unknown.csv").write_text("country,lift,sd\nXX,1,1\nYY,2,1\n", encoding="utf-8")
     done = warm("confirm", "c.json", "unknown.csv", *BY, GATE, cwd=here)
     assert done.returncode == 3
-    assert "cannot tell: data: none of its groups is in a cluster" in done.stderr
+    assert done.stderr.startswith("faultlines: inconclusive: ")

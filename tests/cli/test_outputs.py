@@ -39,28 +39,28 @@ def folder(table: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--json", "lifts.csv"), "json='lifts.csv': is a file that is read"),
+        (("--json", "lifts.csv"), "--json 'lifts.csv' is a file that is read"),
         (("--json", "./lifts.csv"), "is a file that is read"),
         (("--json", "sub/../lifts.csv"), "is a file that is read"),
-        (("--json", "link.csv"), "json='link.csv': is a file that is read"),
-        (("--json", "hard.csv"), "json='hard.csv': is a file that is read"),
-        (("--json", "page.html", "--report", "page.html"), "--json, --report: are the same file"),
-        (("--json", "page.html", "--report", "./page.html"), "--json, --report: are the same file"),
-        (("--json", "link.html", "--report", "page.html"), "--json, --report: are the same file"),
-        (("--plot", "sub/../page.html", "--report", "link.html"), "--report, --plot: are the same file"),
-        (("--json", "a.svg", "--plot", "./a.svg"), "--json, --plot: are the same file"),
-        (("--json", "sub"), "json='sub': is a folder"),
-        (("--json", ""), "json='.': is a folder"),
-        (("--json", "no/out.json"), "there is no such folder"),
-        (("--json", "lifts.csv/out.json"), "there is no such folder"),
+        (("--json", "link.csv"), "--json 'link.csv' is a file that is read"),
+        (("--json", "hard.csv"), "--json 'hard.csv' is a file that is read"),
+        (("--json", "page.html", "--report", "page.html"), "--json, --report are the same file"),
+        (("--json", "page.html", "--report", "./page.html"), "--json, --report are the same file"),
+        (("--json", "link.html", "--report", "page.html"), "--json, --report are the same file"),
+        (("--plot", "sub/../page.html", "--report", "link.html"), "--report, --plot are the same file"),
+        (("--json", "a.svg", "--plot", "./a.svg"), "--json, --plot are the same file"),
+        (("--json", "sub"), "--json 'sub' is a folder"),
+        (("--json", ""), "--json '.' is a folder"),
+        (("--json", "no/out.json"), "is in a folder that does not exist"),
+        (("--json", "lifts.csv/out.json"), "is in a folder that does not exist"),
         (("--json", "n" * 256), "cannot be written (File name too long)"),
-        (("--json", "/proc/out.json"), "json='/proc/out.json': cannot be written"),
-        (("--json", "loop.json"), "json='loop.json': cannot be written"),
-        (("--json", "nowhere.json"), "json='nowhere.json': cannot be written"),
+        (("--json", "/proc/out.json"), "--json '/proc/out.json' cannot be written"),
+        (("--json", "loop.json"), "--json 'loop.json' cannot be written"),
+        (("--json", "nowhere.json"), "--json 'nowhere.json' cannot be written"),
         (("--report", f"{'n' * 256}.html"), "cannot be written (File name too long)"),
-        (("--report", "-"), "report='-': does not end in .html"),
+        (("--report", "-"), "--report '-' does not end in .html"),
         (("--plot", f"{'n' * 256}.svg"), "cannot be written (File name too long)"),
-        (("--plot", "x"), "plot='x': does not end in .svg"),
+        (("--plot", "x"), "--plot 'x' does not end in .svg"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_work(
@@ -77,9 +77,9 @@ def test_what_cannot_be_written_is_refused_before_the_work(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--json", "shop.csv"), "json='shop.csv': is a file that is read"),
-        (("--plot", "a.svg", "--json", "a-2.svg"), "--json, --plot: are the same file, 'a-2.svg'"),
-        (("--plot", "a.html", "--report", "a-1.html"), "--report, --plot: are the same file, 'a-1.html'"),
+        (("--json", "shop.csv"), "--json 'shop.csv' is a file that is read"),
+        (("--plot", "a.svg", "--json", "a-2.svg"), "--json, --plot are the same file, 'a-2.svg'"),
+        (("--plot", "a.html", "--report", "a-1.html"), "--report, --plot are the same file, 'a-1.html'"),
         (("--plot", f"{'n' * 250}.svg"), "cannot be written (File name too long)"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_full_disk_leaves_the_old_file_whole(warm: Warm, table: Path, tmp_path
         (disk / "rest").write_bytes(bytes(8192))
         done = warm("estimates", table, *BY, f"--{option}", out, "--fail-on-split")
         assert done.returncode == 2
-        assert f"{option}='{out}': cannot be written (No space left on device)" in done.stderr
+        assert f"--{option} '{out}' cannot be written (No space left on device)" in done.stderr
         assert is_one_line(done.stderr)
         assert out.read_text() == "old"
         assert sorted(path.name for path in disk.iterdir()) == sorted([out.name, "rest"])
@@ -239,18 +239,18 @@ def limited() -> list[str]:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("estimates", "closed/t.csv", *BY), "file='closed/t.csv': cannot be read (Permission denied)"),
-        (("estimates", "secret.csv", *BY), "file='secret.csv': cannot be read (Permission denied)"),
-        (("model", "closed/t.csv", *RATES), "file='closed/t.csv': cannot be read (Permission denied)"),
-        (("model", "secret.csv", *RATES), "file='secret.csv': cannot be read (Permission denied)"),
-        (("model", "closed/*.csv", *RATES), "file='closed/*.csv': "),
-        (("estimates", "lifts.csv", *BY, "--json", "closed/out.json"), "json='closed/out.json': cannot be written"),
+        (("estimates", "closed/t.csv", *BY), "file='closed/t.csv' cannot be read (Permission denied)"),
+        (("estimates", "secret.csv", *BY), "file='secret.csv' cannot be read (Permission denied)"),
+        (("model", "closed/t.csv", *RATES), "file='closed/t.csv' cannot be read (Permission denied)"),
+        (("model", "secret.csv", *RATES), "file='secret.csv' cannot be read (Permission denied)"),
+        (("model", "closed/*.csv", *RATES), "file='closed/*.csv' "),
+        (("estimates", "lifts.csv", *BY, "--json", "closed/out.json"), "--json 'closed/out.json' cannot be written"),
         (
             ("estimates", "lifts.csv", *BY, "--json", "old.json"),
-            "json='old.json': cannot be written (Permission denied)",
+            "--json 'old.json' cannot be written (Permission denied)",
         ),
-        (("estimates", "lifts.csv", *BY, "--report", "listed/a.html"), "report='listed/a.html': cannot be written"),
-        (("estimates", "lifts.csv", *BY, "--plot", "listed/a.svg"), "plot='listed/a.svg': cannot be written"),
+        (("estimates", "lifts.csv", *BY, "--report", "listed/a.html"), "--report 'listed/a.html' cannot be written"),
+        (("estimates", "lifts.csv", *BY, "--plot", "listed/a.svg"), "--plot 'listed/a.svg' cannot be written"),
     ],
 )
 def test_what_may_not_be_read_or_written(limited: list[str], table: Path, words: tuple[str, ...], problem: str) -> None:

@@ -20,8 +20,8 @@ def test_rows_as_in_the_library(warm: Warm, shop: Path) -> None:
     assert done.stdout == f"{fl.power(shop, 'country', metric, runs=50, split=0.25)}\n"
     done = warm("power", shop, *MODEL, *"--metric equalized_odds --y-pred pred --runs 30 --draws 99 --json -".split())
     both = json.loads(done.stdout)
-    assert len(both["smallest"]) == 2
-    assert [one["part"] for one in both["directions"][::2]] == ["true positive rate", "false positive rate"]
+    assert len(both["minimum_detectable"]) == 2
+    assert [one["effect"] for one in both["directions"][::2]] == ["true positive rate", "false positive rate"]
     done = warm(
         "power", shop, "--by", "age:10", *"--metric auc --y-true label --positive yes --score score --runs 30".split()
     )
@@ -31,16 +31,16 @@ def test_rows_as_in_the_library(warm: Warm, shop: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--by country --metric lift:revenue", "metric='lift:revenue': needs --variant and --control"),
-        ("--by country --metric lift:revenue --variant arm --control A --score s", "score='s': means nothing to lift"),
-        ("--by country --metric auc --y-true label --score score --variant arm", "variant='arm': means nothing to auc"),
+        ("--by country --metric lift:revenue", "--metric 'lift:revenue'"),
+        ("--by country --metric lift:revenue --variant arm --control A --score s", "--score 's'"),
+        ("--by country --metric auc --y-true label --score score --variant arm", "--variant 'arm'"),
         ("--by country --metric tpr --y-true label", "Did you mean 'true_positive_rate'"),
-        ("--by country --metric auc --se x", "--se: goes without --metric"),
-        ("--metric auc", "metric='auc': needs the files of its rows, and --by"),
-        ("--by country --variant arm --se x", "variant='arm': goes with rows"),
-        ("--by country --se x --min-size 3", "min_size=3.0: goes with rows"),
+        ("--by country --metric auc --se x", "--se"),
+        ("--metric auc", "--metric 'auc'"),
+        ("--by country --variant arm --se x", "--variant 'arm'"),
+        ("--by country --se x --min-size 3", "--min-size 3"),
         ("--by country --metric selection_rate --y-pred pred --positive yes --min-size 99999", "none of 4 groups"),
-        ("second.csv --by country --se x", "2 files: one table is planned with"),
+        ("second.csv --by country --se x", "2 files"),
         ("--by country", "needs --by and either --se or --n with --spread. Name them; for rows, --metric"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import gzip
-import re
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import faultlines as fl
+from tests.refused import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,43 +96,51 @@ def test_keys_of_other_types_become_names() -> None:
     assert list(numbers.labels) == [3, 4]
 
 
-def refused(match: str, **arguments: Any) -> None:
-    with pytest.raises(fl.InputError, match=match):
+def check_refused(expected: str, **arguments: Any) -> None:
+    with refused(expected):
         fl.Estimates(**arguments)
 
 
 def test_numbers_that_cannot_be_used_are_refused_by_name() -> None:
     three = {"theta": [1.0, 2.0, 3.0], "se": [1.0, 1.0, 1.0], "labels": ["a", "b", "c"]}
     for bad in (float("nan"), float("inf"), float("-inf")):
-        refused(r"theta=.* in group 'b': must be finite", **three | {"theta": [1.0, bad, 3.0]})
-        refused(r"se=.* in group 'c': must be finite and above zero", **three | {"se": [1.0, 1.0, bad]})
-    refused(r"se=0 in group 'a' \(and 1 more\): must be finite and above zero", **three | {"se": [0.0, -1.0, 1.0]})
-    refused("se: has 2 values, but theta has 3", **three | {"se": [1.0, 1.0]})
-    refused("labels: has 2 names, but theta has 3", **three | {"labels": ["a", "b"]})
-    refused("group 'a': occurs more than once", **three | {"labels": ["a", "b", "a"]})
+        check_refused("invalid data: theta", **three | {"theta": [1.0, bad, 3.0]})
+        check_refused("invalid data: se", **three | {"se": [1.0, 1.0, bad]})
+    check_refused("invalid data: se", **three | {"se": [0.0, -1.0, 1.0]})
+    check_refused("mismatch: se", **three | {"se": [1.0, 1.0]})
+    check_refused("mismatch: labels", **three | {"labels": ["a", "b"]})
+    check_refused("duplicate: labels", **three | {"labels": ["a", "b", "a"]})
     for labels in ("abc", 5, {"a", "b", "c"}):
-        refused("labels=.*is not a sequence of names", **three | {"labels": labels})
-    refused("mixes names and tuples", **three | {"labels": [(), "a", "b"]})
-    refused("labels: holds NaN", **three | {"labels": ["a", "b", float("nan")]})
-    refused("attributes=.*must be distinct names", **three, attributes=["x", "x"])
-    refused("mixes names and tuples", **three | {"labels": ["a", ("b", "c"), "d"]})
-    refused("unhashable", **three | {"labels": [{}, {}, {}]})
-    refused("K = 0", theta=[], se=[])
-    refused("theta: has 3 dimensions", theta=[[[1.0, 2.0]]], se=[1.0])
-    refused("se: has shape", theta=[[1.0, 2.0]], se=[1.0])
-    refused("theta=.*is not numeric", theta=["one", "two"], se=[1.0, 1.0])
-    refused("se=.*is not numeric", theta=[1.0, 2.0], se=[True, True])
-    refused(r"n=0 in group 'b'", **three, n=[1, 0, 2])
-    refused(r"dof=0.5 in group 'a' \(and 2 more\): must be 1 or more", **three, dof=0.5)
-    refused("theta=.*is not numeric", **three | {"theta": [1j, 2, 3]})
-    refused("theta=.*is not numeric", **three | {"theta": [True, None, 3]})
-    refused("theta=.*is not numeric", **three | {"theta": [10**400, 2, 3]})
-    refused("theta=nan in group 'b'", **three | {"theta": np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])})
-    refused("beyond the range", **three | {"se": [1e-101, 1e-101, 1e-101], "theta": [0.0, 0.0, 0.0]})
-    refused("beyond the range", **three | {"theta": [1.7e308, 1.7e308, 1.7e308]})
-    refused(r"attributes=.*has 2 names", **three, attributes=["x", "y"])
-    refused("spans too many orders", theta=[0.0, 1.0], se=[1e-200, 1.0])
-    refused("lies too far apart", theta=[0.0, 1e200], se=[1.0, 1.0])
+        check_refused("wrong type: labels", **three | {"labels": labels})
+    check_refused("wrong type: labels", **three | {"labels": [(), "a", "b"]})
+    check_refused("invalid data: labels", **three | {"labels": ["a", "b", float("nan")]})
+    check_refused("duplicate: attributes", **three, attributes=["x", "x"])
+    check_refused("wrong type: labels", **three | {"labels": ["a", ("b", "c"), "d"]})
+    check_refused("wrong type: labels", **three | {"labels": [{}, {}, {}]})
+    check_refused("empty: theta", theta=[], se=[])
+    check_refused("mismatch: theta", theta=[[[1.0, 2.0]]], se=[1.0])
+    check_refused("mismatch: se", theta=[[1.0, 2.0]], se=[1.0])
+    check_refused("wrong type: theta", theta=["one", "two"], se=[1.0, 1.0])
+    check_refused("wrong type: se", theta=[1.0, 2.0], se=[True, True])
+    check_refused("invalid data: n", **three, n=[1, 0, 2])
+    check_refused("invalid data: dof", **three, dof=0.5)
+    check_refused("wrong type: theta", **three | {"theta": [1j, 2, 3]})
+    check_refused("wrong type: theta", **three | {"theta": [True, None, 3]})
+    check_refused("wrong type: theta", **three | {"theta": [10**400, 2, 3]})
+    check_refused(
+        "invalid data: theta", **three | {"theta": np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])}
+    )
+    check_refused("out of range: theta, se", **three | {"se": [1e-101, 1e-101, 1e-101], "theta": [0.0, 0.0, 0.0]})
+    check_refused("out of range: theta, se", **three | {"theta": [1.7e308, 1.7e308, 1.7e308]})
+    check_refused("mismatch: attributes", **three, attributes=["x", "y"])
+    check_refused("out of range: se", theta=[0.0, 1.0], se=[1e-200, 1.0])
+    check_refused("out of range: theta", theta=[0.0, 1e200], se=[1.0, 1.0])
+
+
+def test_numbers_of_numpy_are_labels_too() -> None:
+    labels = list(np.unique([3, 4]))
+    assert fl.Estimates([0, 1], [1, 1], labels).labels == (3, 4)
+    assert all(type(label) is int for label in fl.binomial([5, 6], [20, 20], labels).keys[0])
 
 
 def test_sizes_and_freedom_may_be_one_number_for_all() -> None:
@@ -155,17 +163,17 @@ def test_the_caller_keeps_its_arrays() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"estimate": "lfit"}, "estimate='lfit': no such column. Did you mean 'lift'?"),
-        ({"se": "sx"}, "se='sx': no such column"),
-        ({"by": "Country"}, "by='Country': no such column. Did you mean 'country'?"),
-        ({"by": ["country", "devise"]}, "by[1]='devise': no such column. Did you mean 'device'?"),
-        ({"by": []}, "by=[]: names no column"),
-        ({"by": None}, "by=None: names no column"),
-        ({"by": [5]}, "by=5: is not the name of a column"),
-        ({"estimate": None}, "estimate=None: is not the name of a column"),
-        ({"by": ["device", "device"]}, "names a column twice"),
-        ({"estimate": "country"}, "estimate='country': the column is not numeric"),
-        ({"by": "device"}, "group 'app': occurs more than once (5 groups, 2 names)"),
+        ({"estimate": "lfit"}, "column not found: estimate"),
+        ({"se": "sx"}, "column not found: se"),
+        ({"by": "Country"}, "column not found: by"),
+        ({"by": ["country", "devise"]}, "column not found: by"),
+        ({"by": []}, "empty: by"),
+        ({"by": None}, "empty: by"),
+        ({"by": [5]}, "wrong type: by"),
+        ({"estimate": None}, "wrong type: estimate"),
+        ({"by": ["device", "device"]}, "duplicate: by"),
+        ({"estimate": "country"}, "wrong type: estimate"),
+        ({"by": "device"}, "duplicate: labels"),
     ],
 )
 @pytest.mark.parametrize("source", ["pandas", "csv", "parquet"])
@@ -177,50 +185,50 @@ def test_columns_that_cannot_be_used(change: dict[str, Any], match: str, source:
     elif source == "parquet":
         data.to_parquet(tmp_path / "t.parquet")
         data = tmp_path / "t.parquet"
-    with pytest.raises(fl.InputError, match=re.escape(match)):
+    with refused(match):
         fl.Estimates.from_frame(data, **({"by": "country", "estimate": "lift", "se": "sd"} | change))
 
 
 def test_missing_numbers_are_refused_with_the_group() -> None:
     frame = pl.DataFrame({"g": ["a", "b"], "t": [1.0, None], "s": [1.0, 1.0]})
-    with pytest.raises(fl.InputError, match="estimate='t', nan in group 'b'"):
+    with refused("invalid data: estimate"):
         fl.Estimates.from_frame(frame, by="g", estimate="t", se="s")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("absent.csv", None, "no such file"),
-        ("empty.csv", b"", "is empty"),
-        ("header.csv", b"country,lift,sd\n", "has no rows"),
-        ("broken.parquet", b"PAR1 this is not parquet", "cannot be read"),
-        ("binary.csv", bytes(range(256)) * 20, "is not UTF-8 text (byte 129 is 0x80)"),
-        ("latin.csv", "country,lift,sd\nÖ,1,1\n".encode("latin-1"), "is not UTF-8 text"),
-        ("ragged.csv", b"country,lift,sd\nDE,1,1\nFR,1,1,9\n", "line 3 has 4 fields, the header 3"),
-        ("quote.csv", b'country,lift,sd\n"DE,1,1\n', "Check the quotes"),
-        ("twice.csv", b"country,lift,sd,sd\nDE,1,1,2\n", "se='sd': two columns have this name"),
-        ("comma.csv", b"country;lift;sd\nDE;1,5;1\n", "row 1 holds '1,5'"),
-        ("thousand.csv", b"country,lift,sd\nDE,1_000,1\n", "row 1 holds '1_000'"),
-        ("broken.csv.gz", b"not gzip", "cannot be read"),
-        ("table.xlsx", b"x", "neither csv nor parquet"),
-        ("cell.csv", b"country,lift,sd\nDE,1.2%,1\n", "row 1 holds '1.2%'"),
+        ("absent.csv", None, "file not found: file"),
+        ("empty.csv", b"", "empty: file"),
+        ("header.csv", b"country,lift,sd\n", "empty: file"),
+        ("broken.parquet", b"PAR1 this is not parquet", "unreadable file: file"),
+        ("binary.csv", bytes(range(256)) * 20, "unreadable file: file"),
+        ("latin.csv", "country,lift,sd\nÖ,1,1\n".encode("latin-1"), "unreadable file: file"),
+        ("ragged.csv", b"country,lift,sd\nDE,1,1\nFR,1,1,9\n", "unreadable file: file"),
+        ("quote.csv", b'country,lift,sd\n"DE,1,1\n', "unreadable file: file"),
+        ("twice.csv", b"country,lift,sd,sd\nDE,1,1,2\n", "duplicate: se"),
+        ("comma.csv", b"country;lift;sd\nDE;1,5;1\n", "wrong type: estimate"),
+        ("thousand.csv", b"country,lift,sd\nDE,1_000,1\n", "wrong type: estimate"),
+        ("broken.csv.gz", b"not gzip", "unreadable file: file"),
+        ("table.xlsx", b"x", "unreadable file: file"),
+        ("cell.csv", b"country,lift,sd\nDE,1.2%,1\n", "wrong type: estimate"),
     ],
 )
 def test_files_that_cannot_be_used(name: str, content: bytes | None, match: str, tmp_path: Path) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(fl.InputError, match=re.escape(match)):
+    with refused(match):
         fl.Estimates.from_frame(path, by="country", estimate="lift", se="sd")
 
 
 def test_a_folder_and_a_stranger_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(fl.InputError, match="is a folder"):
+    with refused("unreadable file: file"):
         fl.Estimates.from_frame(tmp_path, by="a", estimate="b", se="c")
     doubled = pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"])
-    with pytest.raises(fl.InputError, match="is not a frame narwhals can read"):
+    with refused("wrong type: frame"):
         fl.Estimates.from_frame(doubled, by="a", estimate="b", se="b")
-    with pytest.raises(fl.InputError, match="no such column"):
+    with refused("column not found: by"):
         fl.Estimates.from_frame(pd.DataFrame([[1, 2, 3]]), by="a", estimate="b", se="b")
-    with pytest.raises(fl.InputError, match="frame=dict: is not a frame"):
+    with refused("wrong type: frame"):
         fl.Estimates.from_frame({"a": [1]}, by="a", estimate="b", se="c")

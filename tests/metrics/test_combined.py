@@ -11,6 +11,7 @@ from sklearn import metrics as sk
 
 import faultlines as fl
 from tests.metrics.test_metrics import rows
+from tests.refused import refused
 from tests.single import own_errors
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def test_weights_of_one_change_nothing() -> None:
         made = make("truth", column), make("truth", column, weight="w")
         plain, weighted = (fl.measure(one, "g", metric).estimates for metric in made)
         np.testing.assert_allclose(weighted.theta, plain.theta, rtol=1e-5)
-        np.testing.assert_allclose(weighted.se, plain.se, rtol=1e-3)
+        # The law of shares without weights is known, and their variance taken where groups are alike; with weights not.
+        np.testing.assert_allclose(weighted.se, plain.se, rtol=1e-3 if make in (fl.auc, fl.equalized_odds) else 0.03)
 
 
 def test_a_row_that_weighs_two_is_two_rows_to_the_value_but_not_to_the_error() -> None:
@@ -148,17 +150,17 @@ def test_several_classes() -> None:
 
 def test_labels_that_cannot_be_meant_are_refused() -> None:
     for metric, words in (
-        (fl.f1("colour", "guess", positive="red"), "more than two.*classes=True"),
-        (fl.f1("colour", "guess", positive="pink", classes=True), "positive='pink': no row of 'colour' has it"),
-        (fl.accuracy("truth", "score", classes=True), "name the column as score, with a threshold"),
-        (fl.accuracy("score", "truth", classes=True), "y_true='score': holds .*, which is no class"),
-        (fl.accuracy("colour", "truth", classes=True), "hold String and Int64, which never agree"),
-        (fl.rate("colour", positive="red"), "more than two values: 'red', 'blue', 'green'. Give a column of two.$"),
+        (fl.f1("colour", "guess", positive="red"), "invalid data: y_true"),
+        (fl.f1("colour", "guess", positive="pink", classes=True), "not found: positive"),
+        (fl.accuracy("truth", "score", classes=True), "invalid data: y_pred"),
+        (fl.accuracy("score", "truth", classes=True), "invalid data: y_true"),
+        (fl.accuracy("colour", "truth", classes=True), "mismatch: y_true, y_pred"),
+        (fl.rate("colour", positive="red"), "invalid data: value"),
     ):
-        with pytest.raises(fl.InputError, match=words):
+        with refused(words):
             fl.measure(CLASSES, "g", metric)
     text = CLASSES.assign(guess=CLASSES.score.astype(str), truth=CLASSES.truth.astype(str))
-    with pytest.raises(fl.InputError, match="with a threshold"):
+    with refused("invalid data: y_pred"):
         fl.measure(text, "g", fl.accuracy("truth", "guess", classes=True))
 
 
@@ -166,4 +168,4 @@ def test_groups_without_one_side_say_so() -> None:
     data = ROWS.assign(g=np.where(ROWS.truth == 1, 0, ROWS.g))
     data.loc[data.index[:2000], "g"] = 9
     found = fl.measure(data, "g", fl.balanced_accuracy("truth", "pred"))
-    assert {left.reason for left in found.excluded} == {"no rows in positives"}
+    assert {(left.code, left.reason.arm) for left in found.excluded} == {("no rows", "positives")}

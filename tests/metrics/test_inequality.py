@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faultlines as fl
+from tests.refused import refused
 from tests.single import own_errors
 
 RNG = np.random.default_rng(3)
@@ -71,8 +72,8 @@ def test_what_it_cannot_be_taken_of() -> None:
     zeros.loc[zeros.g == 0, "x"] *= RNG.random(100) < 0.8
     assert len(fl.measure(zeros, "g", fl.atkinson("x", 0.5)).estimates) == 4
     found = fl.measure(zeros, "g", fl.atkinson("x", 1))
-    assert [left.reason for left in found.excluded] == ["values of zero, which need an epsilon below 1"]
-    with pytest.raises(fl.InputError, match=r"value='x': holds -1.*amounts from 0 on"):
+    assert [left.code for left in found.excluded] == ["zero values"]
+    with refused("invalid data: value"):
         fl.measure(zeros.assign(x=-1.0), "g", fl.atkinson("x"))
-    with pytest.raises(fl.InputError, match=r"zero variance \(4\)"):
+    with refused("no groups: by"):
         fl.measure(zeros.assign(x=2.0), "g", fl.atkinson("x"))

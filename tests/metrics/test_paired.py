@@ -16,6 +16,7 @@ import pytest
 import faultlines as fl
 from faultlines.metrics.recipe import metric_of, plain_recipe
 from faultlines.metrics.table import METRICS
+from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,7 @@ def pair(name: str, weight: str | None = None) -> fl.Metric:
 def test_the_difference_is_that_of_the_two_rates(name: str, weight: str | None) -> None:
     data = scored()
     found = fl.measure(data, "g", pair(name, weight))
-    assert found.dropped == {"rows with a missing value": 60}
+    assert found.dropped == {"missing value": 60}
     known = data.dropna()
     for label, value in zip(found.estimates.labels, found.estimates.theta, strict=True):
         d = known[known.g == label]
@@ -171,10 +172,15 @@ def test_groups_without_predicted_positives_are_left_out_with_a_reason() -> None
     data = scored(900).dropna()
     data.loc[data.g == "c", "p2"] = 0.0
     found = fl.measure(data, "g", pair("precision"))
-    assert [(one.label, one.reason) for one in found.excluded] == [("c", "empty denominator")]
+    assert [(one.label, one.code) for one in found.excluded] == [("c", "empty denominator")]
     few = data.assign(g=np.where(np.arange(len(data)) < 12, "few", data.g))
     found = fl.measure(few[few.g != "c"], "g", pair("precision"))
-    assert [one.reason for one in found.excluded] == ["fewer than 10 predicted positives"]
+    assert [(one.code, one.reason.least, one.reason.unit) for one in found.excluded] == [
+        ("too small", 10, "predicted positives")
+    ]
+    assert found.estimates.n is not None
+    counted = few[few.g != "c"].groupby("g")[["p1", "p2"]].sum().min(axis=1)
+    assert found.estimates.n.tolist() == [counted[label] for label in found.estimates.labels]
 
 
 ACCURACY = fl.accuracy("t", "p1")
@@ -183,21 +189,21 @@ ACCURACY = fl.accuracy("t", "p1")
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        (ACCURACY, fl.precision("t", "p2"), "are different metrics"),
-        (ACCURACY, ACCURACY, "are the same"),
-        (ACCURACY, fl.accuracy("other", "p2"), "y_true='t' and y_true='other'"),
-        (ACCURACY, fl.accuracy("t", "p2", weight="w"), "weight=None and weight='w'"),
-        (fl.auc("t", "s1"), fl.auc("t", "s2"), "cannot be compared in pairs"),
-        (fl.equalized_odds("t", "p1"), fl.equalized_odds("t", "p2"), "cannot be compared in pairs"),
-        (fl.lift("a", variant="v", control="A"), fl.lift("b", variant="v", control="A"), "cannot be compared in pairs"),
-        (fl.rate(fl.aggregated("n", sum="a")), fl.rate(fl.aggregated("n", sum="b")), "cannot be compared in pairs"),
-        (fl.joint(ACCURACY, fl.precision("t", "p1")), ACCURACY, "cannot be compared in pairs"),
-        ("accuracy", ACCURACY, "first='accuracy': is not a metric"),
-        (ACCURACY, None, "second=None: is not a metric"),
+        (ACCURACY, fl.precision("t", "p2"), "mismatch: first, second"),
+        (ACCURACY, ACCURACY, "duplicate: first, second"),
+        (ACCURACY, fl.accuracy("other", "p2"), "mismatch: y_true"),
+        (ACCURACY, fl.accuracy("t", "p2", weight="w"), "mismatch: weight"),
+        (fl.auc("t", "s1"), fl.auc("t", "s2"), "unsupported: first"),
+        (fl.equalized_odds("t", "p1"), fl.equalized_odds("t", "p2"), "unsupported: first"),
+        (fl.lift("a", variant="v", control="A"), fl.lift("b", variant="v", control="A"), "unsupported: first"),
+        (fl.rate(fl.aggregated("n", sum="a")), fl.rate(fl.aggregated("n", sum="b")), "unsupported: first"),
+        (fl.joint(ACCURACY, fl.precision("t", "p1")), ACCURACY, "unsupported: first"),
+        ("accuracy", ACCURACY, "wrong type: first"),
+        (ACCURACY, None, "wrong type: second"),
     ],
 )
 def test_what_cannot_be_paired(first: Any, second: Any, words: str) -> None:
-    with pytest.raises(fl.InputError, match=words):
+    with refused(words):
         fl.paired(first, second)
 
 

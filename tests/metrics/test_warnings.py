@@ -35,9 +35,10 @@ def told(data: Any, metric: fl.Metric, by: str = "g") -> tuple[str, ...]:
     return readout.warnings
 
 
-def test_nothing_is_told_of_rows_as_they_should_be() -> None:
-    """Arms by a fair coin, normal values, units named: no false alarm in thirty experiments."""
-    for seed in range(30):
+@pytest.mark.parametrize("experiments", [8, pytest.param(30, marks=pytest.mark.statistical)])
+def test_nothing_is_told_of_rows_as_they_should_be(experiments: int) -> None:
+    """Arms by a fair coin, normal values, units named: no false alarm."""
+    for seed in range(experiments):
         assert told(rows(seed, size=1200), fl.difference("x", unit="user", **ARMS)) == ()
     assert told(rows(), fl.mean("x")) == ()
     assert told(rows(share=0.1), fl.difference("x", unit="user", covariate="before", **ARMS)) == ()
@@ -103,13 +104,11 @@ def test_rows_lost_for_want_of_a_covariate_are_told_by_arm_and_group() -> None:
 def test_warnings_are_in_every_output(tmp_path: Any) -> None:
     data = rows()
     result = fl.cluster(data, by="g", metric=fl.difference("x", **ARMS))
-    (words,) = json.loads(result.to_json())["warnings"]
-    assert words.startswith(NO_UNIT)
+    fields = json.loads(result.to_json())
+    (warning,) = (note for note in fields["notes"] if note["severity"] == "warning")
+    assert warning["code"] == "data"
+    assert warning["text"].startswith(NO_UNIT)
     result.report(tmp_path / "page.html")
     shown = (str(result), result.to_markdown(), result._repr_html_(), (tmp_path / "page.html").read_text())
     assert all(NO_UNIT in text for text in shown)
-    assert json.loads(result.to_json())["measured"] == {
-        "value": "x",
-        "variant": "arm",
-        "control": "A",
-    }
+    assert fields["columns"] == {"value": "x", "variant": "arm", "control": "A"}

@@ -16,11 +16,10 @@ import pytest
 from scipy import stats
 
 import faultlines as fl
+from faultlines.engines.frames import fetch, number_rows
 from faultlines.metrics.measure import measure_parts
-from faultlines.rows.shuffled import Shuffles, shuffled
-from faultlines.sources.fetch import fetch
-from faultlines.sources.numbering import with_row_number
-from tests.engines import in_engine
+from faultlines.rows.shuffling import Shuffles, shuffle_moments
+from tests.engine_matrix import in_engine
 from tests.rows.spark import spark_session
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ def test_units_fall_into_the_same_part_everywhere(
     for part, chosen in zip(parts, (~late, late), strict=True):
         means = [np.arange(float(size))[chosen & known & (groups == g)].mean() for g in "ab"]
         np.testing.assert_allclose(part.estimates.theta, means)
-    assert parts[0].dropped == ({"rows with a missing value": 2} if unit == "float" else {})
+    assert parts[0].dropped == ({"missing value": 2} if unit == "float" else {})
 
 
 def test_a_lazy_frame_keeps_the_order_of_its_rows() -> None:
@@ -228,12 +227,12 @@ def test_labels_are_shuffled_in_the_engine(engine: str, tmp_path: Path, sparks: 
     user = np.arange(600) // 3
     table = pa.table({"g": user % 4, "user": user, "x": rng.standard_normal(600)})
     data = frame_of(table, engine, tmp_path, sparks)
-    with shuffled(table, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
+    with shuffle_moments(table, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
         expected = [moments.mean for moments in several]
-    with shuffled(data, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
+    with shuffle_moments(data, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
         for moments, mean in zip(several, expected, strict=True):
             np.testing.assert_allclose(moments.mean, mean, rtol=1e-9)
-    numbers = fetch(with_row_number(nw.from_native(data).lazy(), "place").select("place"))["place"]
+    numbers = fetch(number_rows(nw.from_native(data).lazy(), "place").select("place"))["place"]
     assert len(set(numbers)) == 600
 
 

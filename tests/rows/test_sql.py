@@ -14,6 +14,7 @@ import pytest
 import sqlglot
 
 import faultlines as fl
+from tests.refused import refused
 
 DIALECTS = ["duckdb", "postgres", "bigquery", "snowflake"]
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -104,21 +105,21 @@ def test_tables_that_are_connected() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"data": pd.DataFrame({"country": ["DE"], "bought": [True]})}, "data=DataFrame: is not queried by SQL"),
-        ({"data": 5}, "data=int"),
-        ({"dialect": "postgress"}, "Did you mean 'postgres'"),
-        ({"dialect": 5}, "dialect=5"),
-        ({"metric": "rate"}, "metric='rate': is not a metric"),
-        ({"metric": fl.rate("sold")}, "value='sold': no such column"),
-        ({"metric": fl.rate(fl.aggregated("n", sum="k"))}, "is read from aggregates"),
-        ({"by": []}, "names no column"),
-        ({"by": "land"}, "by='land': no such column"),
-        ({"by": fl.bins("age", quantiles=4)}, r"bins\('age'\): quantiles are looked up"),
-        ({"metric": fl.mean("revenue"), "dialect": "mssql"}, "dialect='mssql': cannot be written"),
-        ({"metric": fl.mean("revenue"), "dialect": "mysql"}, r"dialect='mysql': cannot be written \(MySQL .* NaN\)"),
+        ({"data": pd.DataFrame({"country": ["DE"], "bought": [True]})}, "unsupported: data"),
+        ({"data": 5}, "wrong type: data"),
+        ({"dialect": "postgress"}, "unknown: dialect"),
+        ({"dialect": 5}, "unknown: dialect"),
+        ({"metric": "rate"}, "wrong type: metric"),
+        ({"metric": fl.rate("sold")}, "column not found: value"),
+        ({"metric": fl.rate(fl.aggregated("n", sum="k"))}, "unsupported: metric"),
+        ({"by": []}, "empty: by"),
+        ({"by": "land"}, "column not found: by"),
+        ({"by": fl.bins("age", quantiles=4)}, "unsupported: bins"),
+        ({"metric": fl.mean("revenue"), "dialect": "mssql"}, "unsupported: dialect"),
+        ({"metric": fl.mean("revenue"), "dialect": "mysql"}, "unsupported: dialect"),
     ],
 )
 def test_bad_input(changes: dict[str, Any], words: str) -> None:
     given: dict[str, Any] = {"data": visits(), "by": "country", "metric": fl.rate("bought")} | changes
-    with pytest.raises(fl.InputError, match=words):
+    with refused(words):
         fl.sql(**given)

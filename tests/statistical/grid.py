@@ -1,4 +1,4 @@
-"""Rows in which nothing differs, of many kinds: how often are clusters claimed? `python -m tests.statistical.grid`.
+"""Rows in which nothing differs, of many kinds: how often is a difference reported? `python -m tests.statistical.grid`.
 
 Rows are simulated and summed to moments here, by plain NumPy, for speed; that engines give the same moments is tested
 elsewhere. Everything from the moments on is the library's own.
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import faultlines as fl
-from faultlines.comparison.choose import one_effect
+from faultlines.core.choose import compare_one_effect
+from faultlines.estimates.reasons import unmarked
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
@@ -132,31 +133,37 @@ def estimates_of(cell: Cell, rng: np.random.Generator) -> fl.Estimates | None:
             moments_of(variables_of(cell, centre + (x - centre) * np.repeat(spread, sizes), sizes, rng), sizes)
         )
     moments = Moments(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
-    made = metric.measured(moments)
-    good = (made.reason == "") & (moments.n.min(axis=(1, 2)) >= metric.min_size)
+    measured = metric.measured(moments)
+    good = unmarked(measured.reason) & (moments.n.min(axis=(1, 2)) >= metric.min_size)
     if good.sum() < 2:
         return None
-    compared = None if made.compared is None else made.compared[good]
+    compared = None if measured.compared is None else measured.compared[good]
     return fl.Estimates(
-        made.theta[good], made.se[good], None, made.n[good], made.dof[good], scale=metric.scale, compared=compared
+        measured.theta[good],
+        measured.se[good],
+        None,
+        measured.n[good],
+        measured.dof[good],
+        scale=metric.scale,
+        compared=compared,
     )
 
 
-def claimed(estimates: fl.Estimates, seed: int, alpha: float = 0.05) -> bool:
-    """Whether clusters are claimed."""
-    judged = fl.Calibrated().judge(one_effect(estimates, 0.0), seed, refine=True, cores=1)
-    return bool(judged.log_pvalue < np.log(alpha))
+def is_reported(estimates: fl.Estimates, seed: int, alpha: float = 0.05) -> bool:
+    """Whether a difference is reported."""
+    path = fl.Calibrated().find_path(compare_one_effect(estimates, 0.0), seed, refine=True, cores=1)
+    return bool(path.log_pvalue < np.log(alpha))
 
 
-def share_claimed(cell: Cell, runs: int, judge: Callable[[fl.Estimates, int], bool] = claimed) -> tuple[float, int]:
-    """The share of data sets in which clusters are claimed, and how many data sets could be judged."""
+def share_reported(cell: Cell, runs: int, test: Callable[[fl.Estimates, int], bool] = is_reported) -> tuple[float, int]:
+    """The share of data sets in which a difference is reported, and how many data sets could be tested."""
     rng = np.random.default_rng(cell.seed)
-    found = [judge(e, run) for run in range(runs) if (e := estimates_of(cell, rng)) is not None]
-    return (float(np.mean(found)), len(found)) if found else (float("nan"), 0)
+    reported = [test(e, run) for run in range(runs) if (e := estimates_of(cell, rng)) is not None]
+    return (float(np.mean(reported)), len(reported)) if reported else (float("nan"), 0)
 
 
 def _row(cell: Cell) -> dict[str, Any]:
-    share, runs = share_claimed(cell, 400 if cell.groups < 100 else 200)
+    share, runs = share_reported(cell, 400 if cell.groups < 100 else 200)
     return {**cell._asdict(), "claimed": None if runs == 0 else round(share, 4), "runs": runs}
 
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from faultlines.comparison.choose import one_effect
+from faultlines.analyses.monitor import NullPaths
+from faultlines.core.choose import compare_one_effect
 from faultlines.estimates.estimates import Estimates
-from faultlines.guarantees.joint import Tests, effects_of
-from faultlines.guarantees.paths import Paths
-from faultlines.guarantees.spending import Record, Spending, boundaries
+from faultlines.guarantees.boundaries import LookRecord, Spending, compute_boundaries
+from faultlines.guarantees.joint_test import JointTest, extract_effects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from faultlines.estimates.estimates import BoolArray
     from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.joint import Null
+    from faultlines.guarantees.joint_test import NullDistribution
 
 DRAWS = 10_000
 
@@ -35,9 +35,11 @@ class Seen(NamedTuple):
         return float(self.claimed.mean())
 
 
-def null_of(se: FloatArray) -> Null:
+def null_of(se: FloatArray) -> NullDistribution:
     """What the test of a monitor looks at in groups with these standard errors, which rise."""
-    return Tests(effects_of(one_effect(Estimates(np.zeros(se.size), se))), None, 0).everyone()[0]
+    return JointTest(
+        extract_effects(compare_one_effect(Estimates(np.zeros(se.size), se))), None, 0
+    ).null_distribution()[0]
 
 
 def information(looks: int, *, even: bool, seed: int = 0) -> FloatArray:
@@ -65,15 +67,15 @@ def walked(rng: np.random.Generator, runs: int, clock: FloatArray, drift: FloatA
 
 
 def critical(
-    null: Null, clock: FloatArray, fractions: FloatArray, spending: str, seed: int = 1
+    null: NullDistribution, clock: FloatArray, fractions: FloatArray, spending: str, seed: int = 1
 ) -> tuple[FloatArray, list[FloatArray]]:
     """The boundary of a monitor with these looks, which does not depend on what it sees; and its draws."""
-    paths, drawn = Paths(DRAWS, seed), []
+    paths, drawn = NullPaths(DRAWS, seed), []
     groups = np.arange(null.scale.size)
     for now in clock.tolist():
         paths.advance(np.full(groups.size, now), np.full(groups.size, np.inf))
-        drawn.append(paths.values(null, groups))
-    return boundaries(Record([], [], drawn), Spending.of(spending).spent(0.05, fractions)), drawn
+        drawn.append(paths.statistics(null, groups))
+    return compute_boundaries(LookRecord([], [], drawn), Spending.of(spending).spent(0.05, fractions)), drawn
 
 
 def monitored(
@@ -90,7 +92,7 @@ def monitored(
     null = null_of(se)
     boundary, drawn = critical(null, clock, clock if fractions is None else fractions, spending, seed)
     rng = np.random.default_rng([seed, 99])
-    values = np.array([null.values_of_noise(z) for z in walked(rng, runs, clock, drift)])
+    values = np.array([null.statistics_of_noise(z) for z in walked(rng, runs, clock, drift)])
     above = values > boundary[:, None]
     claimed = np.asarray(above.any(axis=0))
     stop = np.where(claimed, above.argmax(axis=0), clock.size - 1)

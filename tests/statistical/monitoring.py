@@ -141,7 +141,7 @@ def _power(kept: dict[str, dict[str, Any]]) -> str:
 
 def _robust(kept: dict[str, dict[str, Any]]) -> str:
     names = {"returning": '`dependence="returning"`', "any": '`dependence="any"`'}
-    names |= {"fl.Sequential": "`fl.Sequential`, the day's data alone"}
+    names |= {"rule folds": '`rule="folds"`, the day\'s data alone'}
     found = kept["power of the robust form"]
     rows = [["one look at the end", _share(found["any"], "one"), "1"]]
     rows += [[shown, _share(found[name]), _used(found[name])] for name, shown in names.items()]

@@ -11,9 +11,12 @@ import pytest
 
 import faultlines as fl
 from tests.statistical.grid import Cell, estimates_of
+from tests.statistical.tally import scale_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from faultlines.results import Clustering
 
 pytestmark = pytest.mark.statistical
 Rng = np.random.Generator
@@ -51,7 +54,9 @@ def two(levels: np.ndarray[Any, Any], rng: Rng) -> Data:
     cov = np.array([[1.0, 0.6], [0.6, 1.0]])
     effects = np.column_stack([levels, -levels])
     noise = rng.standard_normal(effects.shape) @ np.linalg.cholesky(cov).T
-    return Data(fl.Estimates(effects + noise, None, cov=np.broadcast_to(cov, (len(levels), 2, 2))), effects)
+    return Data(
+        fl.Estimates(effects + noise, None, effect_covariance=np.broadcast_to(cov, (len(levels), 2, 2))), effects
+    )
 
 
 KINDS: dict[str, Callable[[np.ndarray[Any, Any], Rng], Data]] = {
@@ -66,7 +71,7 @@ EXACT = {"known", "two effects"}
 RUNS = {"rates": 1000, "skewed rows": 1000, "two effects": 1000}
 
 
-def found_in(data: Data, seed: int) -> fl.Clustering | None:
+def found_in(data: Data, seed: int) -> Clustering | None:
     """Clusters of old data at a level at which there nearly always are some; the selection is real."""
     found = fl.cluster(data.estimates, alpha=0.95, guarantee=fl.Calibrated(draws=99, scan=False), seed=seed)
     level = found.path()[1 + seed % 2]  # two clusters, or three
@@ -78,7 +83,7 @@ def found_in(data: Data, seed: int) -> fl.Clustering | None:
 def test_levels(kind: str, groups: int) -> None:
     """Nothing differs; clusters are chosen on old data. P that they differ, pair by pair, and within: exact at α."""
     rng = np.random.default_rng(groups)
-    runs = RUNS.get(kind, 2000)
+    runs = scale_runs(RUNS.get(kind, 2000))
     differ, pairs, within, confirmed = [], [], [], 0
     for i in range(runs):
         old = found_in(KINDS[kind](np.zeros(groups), rng), i)
@@ -87,7 +92,7 @@ def test_levels(kind: str, groups: int) -> None:
         again = fl.confirm(old, KINDS[kind](np.zeros(groups), rng).estimates, seed=i)
         differ.append(again.pvalue)
         pairs += [pair.pvalue for pair in again.pairs]
-        within += [cluster.pvalue_alike for cluster in again.clusters if len(cluster.members) > 1]
+        within += [cluster.pvalue_equal for cluster in again.clusters if len(cluster.members) > 1]
         confirmed += again.confirmed
     for name, p, slack in (("differ", differ, 0.01), ("pairs", pairs, 0.01), ("within", within, 0.015)):
         shares = [float(np.mean(np.array(p) < alpha)) for alpha in (0.01, 0.05, 0.2)]
@@ -108,7 +113,7 @@ def test_plain_intervals_cover(kind: str, apart: float) -> None:
     rng = np.random.default_rng(int(apart))
     levels = np.repeat([0.0, apart], [12, 8])
     effects, differences, kept = [], [], []
-    for i in range(RUNS.get(kind, 1500) // 2):
+    for i in range(scale_runs(RUNS.get(kind, 1500) // 2)):
         old = found_in(KINDS[kind](levels, rng), i)
         if old is None or old.n_clusters < 2:
             continue
@@ -151,7 +156,7 @@ def test_what_came_back_is_what_there_is() -> None:
         if old.n_clusters != 2:
             continue
         again = fl.confirm(old, fl.Estimates(levels + rng.standard_normal(20), sigma))
-        old_gaps.append(again.pairs[0].found_differences[0])
+        old_gaps.append(again.pairs[0].original_differences[0])
         new_gaps.append(again.pairs[0].differences[0].estimate)
         means = [levels[old.labels == c].mean() for c in (1, 2)]
         true_gaps.append(means[1] - means[0])
@@ -167,14 +172,14 @@ def test_verdicts(share: float) -> None:
     old = fl.cluster(fl.Estimates(np.repeat([0.0, 4.0], 10), np.ones(20)))
     rng = np.random.default_rng(1)
     for se in (0.5, 1.0, 2.0, 4.0, 8.0):
-        said = dict.fromkeys(("confirmed", "not confirmed", "cannot tell"), 0)
+        said = dict.fromkeys(("confirmed", "not confirmed", "inconclusive"), 0)
         for _ in range(600):
             theta = np.repeat([0.0, 4.0 * share], 10) + se * rng.standard_normal(20)
             said[fl.confirm(old, fl.Estimates(theta, np.full(20, se))).verdict] += 1
         print(f"{share:.0%} of the difference is there, se {se}: {said}")
         if share == 0.0:
             assert said["confirmed"] / 600 <= 0.025 + 3.5 * math.sqrt(0.025 / 600)
-            assert said["not confirmed" if se <= 1 else "cannot tell"] > 500
+            assert said["not confirmed" if se <= 1 else "inconclusive"] > 500
         if share == 1.0:
             assert said["not confirmed"] / 600 <= 0.03  # for nearly all of it to stay unseen is a matter of few data
         if share >= 0.5 and se <= 1:

@@ -1,4 +1,4 @@
-"""Every guarantee with every comparison: false claims and splits, coverage, power. Run by `make stats`."""
+"""Every guarantee with every comparison: false positives and splits, coverage, power. Run by `make stats`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,11 @@ pytestmark = pytest.mark.statistical
 Rng = np.random.Generator
 GUARANTEES: dict[str, Any] = {
     "calibrated": fl.Calibrated(draws=99),
-    "stepdown": fl.Calibrated(draws=99, stepdown=True),
     "holdout": fl.Holdout(splits=1),  # several are studied in test_holdout.py
     "folds": fl.Folds(),
     "bonferroni": fl.Bonferroni(),
 }
 VALID = [name for name in GUARANTEES if name != "bonferroni"]
-ON_A_LINE = {"one", "tolerance"}  # what step-down works with
-
-
-def fit_for(kind: str, names: Any) -> list[str]:
-    return [name for name in names if name != "stepdown" or kind in ON_A_LINE]
 
 
 def plane(effects: Any, rng: Rng, correlation: float = 0.0) -> fl.Estimates:
@@ -38,7 +32,9 @@ def plane(effects: Any, rng: Rng, correlation: float = 0.0) -> fl.Estimates:
     se = rng.lognormal(0, 0.5, (groups, 2))
     cov = se[:, :, None] * se[:, None, :] * np.array([[1, correlation], [correlation, 1]])
     noise = np.einsum("kij,kj->ki", np.linalg.cholesky(cov), rng.standard_normal((groups, 2)))
-    return fl.Estimates(np.asarray(effects) + noise, None if correlation else se, cov=cov if correlation else None)
+    return fl.Estimates(
+        np.asarray(effects) + noise, None if correlation else se, effect_covariance=cov if correlation else None
+    )
 
 
 def line(effects: Any, rng: Rng, dof: float | None = None) -> fl.Estimates:
@@ -107,12 +103,12 @@ def runs_for(kind: str, guarantee: str, groups: int) -> int:
 
 @pytest.mark.parametrize("groups", [5, 21, 102])
 @pytest.mark.parametrize("kind", KINDS)
-def test_false_claims(kind: str, groups: int) -> None:
+def test_false_positives(kind: str, groups: int) -> None:
     """At most α and Monte Carlo error, for all but the paper's α/K², which is printed beside them."""
-    for guarantee in fit_for(kind, GUARANTEES):
+    for guarantee in GUARANTEES:
         runs = runs_for(kind, guarantee, groups)
         rate = share(runs, kind, guarantee, np.zeros(groups), seed=groups)
-        print(f"false claims, {kind}, K={groups}, {guarantee}: {rate:.3f} of {runs}")
+        print(f"false positives, {kind}, K={groups}, {guarantee}: {rate:.3f} of {runs}")
         if guarantee in VALID:
             assert rate <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (kind, groups, guarantee)
 
@@ -123,17 +119,17 @@ def test_over_splitting(kind: str) -> None:
     for low, high in ((10, 11), (18, 3)):
         for apart in (2.0, 4.0, 8.0):
             effects = np.repeat([0.0, apart], [low, high])
-            for guarantee in fit_for(kind, VALID):
+            for guarantee in VALID:
                 runs = {"folds": 150}.get(guarantee, 400)
                 # In the plane, groups known well in one direction only can form a cluster of their own between two.
-                stricter = guarantee in {"calibrated", "stepdown"} and kind not in {"two", "correlated"}
+                stricter = guarantee == "calibrated" and kind not in {"two", "correlated"}
                 rate = (more_than_there_are if stricter else share)(runs, kind, guarantee, effects, seed=int(apart))
                 print(f"over-splitting, {kind}, {low}+{high} groups {apart} apart, {guarantee}: {rate:.3f} of {runs}")
                 assert rate <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (kind, guarantee, low, apart)
 
 
 @pytest.mark.parametrize("profile", ["equal", "lognormal"])
-def test_stepdown_makes_no_more_false_splits(profile: simulate.Profile) -> None:
+def test_clusters_tested_on_their_own_make_no_more_false_splits(profile: simulate.Profile) -> None:
     """The place where it could: true splits of all sizes, after which each side gets a null of its own."""
     worst = 0.0
     for sizes in ([50, 52], [97, 3], [10, 10], [34, 34, 34], [80, 10, 10], [4, 92, 4], [3, 60, 3], [20] * 5):
@@ -142,11 +138,11 @@ def test_stepdown_makes_no_more_false_splits(profile: simulate.Profile) -> None:
             effects = (apart * np.arange(len(sizes))).tolist()
             for seed in range(runs):
                 data = simulate.planted(effects, sizes, profile=profile, seed=10_000 + seed).estimates
-                more += fl.cluster(data, guarantee=GUARANTEES["stepdown"], seed=seed).n_clusters > len(sizes)
-            print(f"step-down, {profile}, {sizes} {apart} apart: more clusters than there are {more / runs:.3f}")
+                more += fl.cluster(data, guarantee=GUARANTEES["calibrated"], seed=seed).n_clusters > len(sizes)
+            print(f"calibrated, {profile}, {sizes} {apart} apart: more clusters than there are {more / runs:.3f}")
             assert more / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (sizes, apart)
             worst = max(worst, more / runs)
-    print(f"step-down, {profile}: at most {worst:.3f}")
+    print(f"calibrated, {profile}: at most {worst:.3f}")
 
 
 def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
@@ -169,9 +165,9 @@ def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
     assert more == pytest.approx(0.4, abs=0.12)
 
 
-def test_stepdown_finds_finer_structure() -> None:
+def test_clusters_tested_on_their_own_find_finer_structure() -> None:
     """Five clusters 3 se apart, 102 groups: beside the top merge with one threshold for the whole tree."""
-    found: dict[str, list[int]] = {"top merge": [], "stepdown": []}
+    found: dict[str, list[int]] = {"top merge": [], "calibrated": []}
     for seed in range(150):
         data = simulate.planted([0, 3, 6, 9, 12], [20, 20, 21, 21, 20], seed=seed).estimates
         for name, clusters in found.items():
@@ -179,8 +175,8 @@ def test_stepdown_finds_finer_structure() -> None:
             clusters.append(fl.cluster(data, guarantee=guarantee, seed=seed).n_clusters)
     means = {name: float(np.mean(clusters)) for name, clusters in found.items()}
     print(f"five clusters 3 se apart: {means}")
-    assert means["stepdown"] > means["top merge"] + 0.3
-    assert means["stepdown"] == pytest.approx(4.5, abs=0.25)
+    assert means["calibrated"] > means["top merge"] + 0.3
+    assert means["calibrated"] == pytest.approx(4.5, abs=0.25)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
@@ -273,11 +269,9 @@ def test_power_side_by_side() -> None:
     """The table of docs/guarantees.md: two halves of 21 and of 102 groups, 1 to 4 standard errors apart."""
     expected = {
         ("calibrated", 21): (0.18, 0.75, 0.99, 1.0),
-        ("stepdown", 21): (0.18, 0.75, 0.99, 1.0),
         ("holdout", 21): (0.09, 0.39, 0.85, 0.99),
         ("folds", 21): (0.01, 0.0, 0.01, 0.01),
         ("calibrated", 102): (0.38, 1.0, 1.0, 1.0),
-        ("stepdown", 102): (0.38, 1.0, 1.0, 1.0),
         ("holdout", 102): (0.18, 0.92, 1.0, 1.0),
         ("folds", 102): (0.0, 0.0, 0.0, 0.0),
     }

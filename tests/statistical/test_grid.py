@@ -1,4 +1,4 @@
-"""False claims from rows in which nothing differs: a part of the grid, so that it can fail in minutes."""
+"""False positives from rows in which nothing differs: a part of the grid, so that it can fail in minutes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy import stats
 
 from faultlines.metrics.readout import Readout
 from faultlines.rows.request import Moments
-from tests.statistical.grid import MEANS, METRICS, Cell, cells, moments_of, share_claimed, sizes_of, values_of
+from tests.statistical.grid import MEANS, METRICS, Cell, cells, moments_of, share_reported, sizes_of, values_of
 
 pytestmark = pytest.mark.statistical
 
@@ -28,13 +28,13 @@ def is_known(cell: Cell) -> bool:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_false_claims_from_rows(metric: str) -> None:
+def test_false_positives_from_rows(metric: str) -> None:
     above = []
     shares = []
     for cell in cells():
         if cell.metric != metric or cell.groups == 40 or cell.sizes == "lognormal" or is_known(cell):
             continue
-        share, runs = share_claimed(cell, RUNS)
+        share, runs = share_reported(cell, RUNS)
         if runs < RUNS // 2:  # hardly ever two groups that can be compared
             continue
         shares.append(share)

@@ -1,4 +1,4 @@
-"""Several splits of a holdout: false claims, power, how much the seed decides, and the intervals that are shown."""
+"""Several splits of a holdout: false positives, power, how much the seed decides, and the intervals that are shown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.guarantees.base import splitter
-from faultlines.guarantees.halves import held_out_log_pvalues
+from faultlines.guarantees.base import split_generator
+from faultlines.guarantees.holdout import held_out_log_pvalues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ def pvalues(levels: list[float], sizes: list[int], profile: simulate.Profile, ru
     rng = np.random.default_rng([groups, int(10 * max(levels))])
     se = simulate.standard_errors(groups, profile, np.random.default_rng(5))
     theta = np.repeat(levels, sizes) + se * rng.standard_normal((runs, groups))
-    log_p = [held_out_log_pvalues(theta, se, 0.5, splitter(1, number)) for number in range(splits)]
+    log_p = [held_out_log_pvalues(theta, se, 0.5, split_generator(1, number)) for number in range(splits)]
     return np.maximum(np.exp(np.stack(log_p, axis=1)), 1e-300)
 
 
@@ -105,7 +105,7 @@ def test_more_splits_leave_less_to_the_seed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["known", "dof 8", "rates", "two"])
-def test_false_claims_of_the_default(kind: str) -> None:
+def test_false_positives_of_the_default(kind: str) -> None:
     """The guarantee itself, with its 25 splits, from one effect to two, known and estimated errors, and counts."""
     rng, runs, claims = np.random.default_rng(0), 250, 0
     for i in range(runs):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
-from tests.statistical.claims import share_of_claims
+from tests.statistical.false_positives import false_positive_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[fl.Metric, Rows]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_metrics_of_models_and_inequality_claim_little(name: str, sizes: dict[str, Any]) -> None:
     metric, rows = CASES[name]
-    share, compared = share_of_claims(metric, rows, runs=RUNS, **sizes)
+    share, compared = false_positive_rate(metric, rows, runs=RUNS, **sizes)
     print(f"{name}, {sizes}: {share:.3f} at α=0.05, {compared:.0f} groups compared, {RUNS} runs")
     assert share <= 0.08 + 2 * math.sqrt(0.05 * 0.95 / RUNS)
 
@@ -96,7 +96,7 @@ def test_metrics_of_models_and_inequality_claim_little(name: str, sizes: dict[st
 def test_bootstrapped_statistics_claim_little(name: str, sizes: dict[str, Any]) -> None:
     statistic: Any = {"median": np.median, "upper tenth": upper_tenth}[name]
     runs = 100
-    share, compared = share_of_claims(fl.bootstrapped(statistic, "x"), amounts(1.0), runs=runs, **sizes)
+    share, compared = false_positive_rate(fl.bootstrapped(statistic, "x"), amounts(1.0), runs=runs, **sizes)
     print(f"bootstrapped {name}, {sizes}: {share:.3f} at α=0.05, {compared:.0f} groups compared, {runs} runs")
     assert share <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
 

@@ -93,7 +93,7 @@ def test_ever_a_false_claim_of_rates(rate: float) -> None:
         for look in range(looks):
             events += rng.binomial(daily, rate, events.shape)
             theta = ANSCOMBE.forward(events, np.broadcast_to(trials[look], events.shape).astype(float))
-            values = null.values(theta - theta[:, :1], (1 / np.sqrt(4 * trials[look] + 2))[None])
+            values = null.statistics(theta - theta[:, :1], (1 / np.sqrt(4 * trials[look] + 2))[None])
             claimed |= values > boundary[look]
         keep("ever a false claim of rates", f"rates of {rate}, K={groups}", share=claimed.mean(), runs=4000)
         assert within(claimed.mean(), 4000, 0.055)
@@ -196,12 +196,12 @@ def test_power_of_the_robust_form() -> None:
             detected[dependence] += found.rejected
             used[dependence] += day / looks / runs
         one += fl.cluster(fl.Estimates(total[-1] / looks, np.ones(groups)), seed=run).rejected
-        steps = fl.Sequential()
+        steps = fl.Monitor(rule="folds")
         for batch in daily:
             if steps.update(fl.Estimates(batch, np.full(groups, math.sqrt(looks)))).finished:
                 break
-        paper += steps.decision.rejected
-    keep("power of the robust form", "fl.Sequential", share=paper / runs, one=one / runs, used=None, runs=runs)
+        paper += steps.result.rejected
+    keep("power of the robust form", "rule folds", share=paper / runs, one=one / runs, used=None, runs=runs)
     for name, count in detected.items():
         keep("power of the robust form", name, share=count / runs, one=one / runs, used=used[name], runs=runs)
     assert paper <= 0.03 * runs

@@ -36,7 +36,7 @@ SETTINGS: dict[str, tuple[Any, float, float, float]] = {
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_false_claims_are_at_most_as_many_as_accepted(setting: str) -> None:
+def test_false_positives_are_at_most_as_many_as_accepted(setting: str) -> None:
     metric, size, changed, uneven = SETTINGS[setting]
     rng = np.random.default_rng(sum(map(ord, setting)))
     both = fl.paired(metric("t", "old"), metric("t", "new"))

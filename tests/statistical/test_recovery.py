@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ import pytest
 import faultlines as fl
 from faultlines import simulate
 
+if TYPE_CHECKING:
+    from faultlines.results import Clustering
+
 pytestmark = pytest.mark.statistical
 
 
-def exactly_recovered(found: fl.Clustering, truth: np.ndarray, cluster: int) -> bool:
+def exactly_recovered(found: Clustering, truth: np.ndarray, cluster: int) -> bool:
     return any(np.array_equal(found.labels == i, truth == cluster) for i in range(1, found.n_clusters + 1))
 
 

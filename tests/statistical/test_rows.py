@@ -1,4 +1,4 @@
-"""False claims when estimates come from rows: rates on Anscombe's scale, differences and lifts of skewed values."""
+"""False positives when estimates come from rows: rates on Anscombe's scale, differences and lifts of skewed values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.estimates.reasons import unmarked
+from tests.statistical.tally import scale_runs
 
 pytestmark = pytest.mark.statistical
-RUNS, GROUPS = 1200, 100
+RUNS, GROUPS = scale_runs(1200), 100
 
 
 def claims(estimates: list[fl.Estimates], seed: int = 0) -> float:
@@ -38,7 +40,7 @@ def rates(share: float, smallest: int, largest: int, *, wald: bool) -> list[fl.E
 
 @pytest.mark.parametrize(("smallest", "largest"), [(40, 60), (50, 3000)])
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5])
-def test_rates_do_not_claim_too_often(share: float, smallest: int, largest: int) -> None:
+def test_rates_do_not_report_too_often(share: float, smallest: int, largest: int) -> None:
     ours = claims(rates(share, smallest, largest, wald=False))
     usual = claims(rates(share, smallest, largest, wald=True))
     print(f"rates, p={share}, {smallest}–{largest} rows a group: {ours:.3f}, with √(p(1 − p)/n) {usual:.3f} at α=0.05")
@@ -46,7 +48,7 @@ def test_rates_do_not_claim_too_often(share: float, smallest: int, largest: int)
     assert ours <= most + 3 * math.sqrt(most * (1 - most) / RUNS)
 
 
-def test_the_usual_standard_error_of_a_rare_event_claims_far_too_often() -> None:
+def test_the_usual_standard_error_of_a_rare_event_reports_far_too_often() -> None:
     usual = claims(rates(0.1, 40, 60, wald=True))
     assert usual > 0.4
 
@@ -86,8 +88,8 @@ def test_skewed_revenue_is_reported(kind: str, groups: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "groups", "rows"), [("revenue", 180, 400), ("revenue", 450, 150), ("converted", 180, 800)]
 )
-def test_lifts_of_small_unequal_groups_claim_little_and_are_not_biased(kind: str, groups: int, rows: int) -> None:
-    """Groups as unequal as countries, nothing differs: false claims, and the pooled lift, which should be zero."""
+def test_lifts_of_small_unequal_groups_report_little_and_are_not_biased(kind: str, groups: int, rows: int) -> None:
+    """Groups as unequal as countries, nothing differs: false positives, and the pooled lift, which should be zero."""
     rng = np.random.default_rng(groups)
     metric = fl.lift("x", variant="arm", control="A")
     found, pooled = [], []
@@ -99,7 +101,7 @@ def test_lifts_of_small_unequal_groups_claim_little_and_are_not_biased(kind: str
             x = x * rng.lognormal(3.0, 0.8, sizes[i]) if kind == "revenue" else x.astype(float)
             n[i, j], mean[i, j], variance[i, j] = sizes[i], x.mean(), x.var(ddof=1)
         made = metric.estimate(fl.Moments(n[..., None], mean[..., None], variance[..., None, None]))
-        keep = made.reason == ""
+        keep = unmarked(made.reason)
         freedom = np.inf if made.dof is None else made.dof[keep]
         estimates = fl.Estimates(made.theta[keep], made.se[keep], dof=freedom, scale=metric.scale)
         found.append(estimates)

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import faultlines as fl
-from faultlines.comparison.line import line_tops
-from faultlines.guarantees import joint
+from faultlines.core.line import top_merges
+from faultlines.guarantees import joint_test as joint
 
 pytestmark = pytest.mark.statistical
 
@@ -27,7 +27,7 @@ def errors_of(profile: str, groups: int, rng: np.random.Generator) -> np.ndarray
 
 def log_p(theta: np.ndarray[Any, Any], se: np.ndarray[Any, Any], seed: int, dof: float | None = None) -> float:
     degrees = None if dof is None else np.full(theta.size, dof)
-    return joint.Tests(joint.Effects(theta, se, degrees), None, seed).of(np.arange(theta.size)).log_p
+    return joint.JointTest(joint.GroupEffects(theta, se, degrees), None, seed).test(np.arange(theta.size)).log_p
 
 
 @pytest.mark.parametrize("dof", [None, 8.0])
@@ -60,7 +60,7 @@ PATTERNS: dict[str, tuple[int, str, str, float]] = {
 }
 
 
-def effects_of(kind: str, se: np.ndarray[Any, Any], far: float) -> np.ndarray[Any, Any]:
+def extract_effects(kind: str, se: np.ndarray[Any, Any], far: float) -> np.ndarray[Any, Any]:
     place = np.arange(se.size)
     if kind == "one":
         return np.where(place == 0, far * se, 0.0)
@@ -78,10 +78,10 @@ def test_power_is_near_that_of_the_best_rival(name: str) -> None:
     def rivals(theta: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         centred = theta - np.average(theta, axis=1, weights=weight)[:, None]
         rest = np.abs(centred) / np.sqrt(se**2 - 1 / weight.sum())
-        return np.stack([line_tops(theta, weight, 0), np.sum(weight * centred**2, axis=1), rest.max(axis=1)])
+        return np.stack([top_merges(theta, weight, 0), np.sum(weight * centred**2, axis=1), rest.max(axis=1)])
 
     limits = np.quantile(rivals(rng.standard_normal((20_000, groups)) * se), 1 - LEVEL, axis=1)
-    theta = effects_of(kind, se, far) + rng.standard_normal((1000, groups)) * se
+    theta = extract_effects(kind, se, far) + rng.standard_normal((1000, groups)) * se
     theirs = (rivals(theta) > limits[:, None]).mean(axis=1)
     ours = np.mean([log_p(row, se, seed) < np.log(LEVEL) for seed, row in enumerate(theta)])
     print(f"{name}: ours {ours:.3f}; top merge, Q, one against the rest: {theirs.round(3).tolist()}")

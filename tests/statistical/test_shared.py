@@ -1,4 +1,4 @@
-"""Groups that share data: false claims, coverage and certificates with covariances of many kinds, and from rows."""
+"""Groups that share data: false positives, coverage and certificates with covariances of many kinds, and from rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import statsmodels.api as sm
 
 import faultlines as fl
-from faultlines.comparison.choose import one_effect
-from faultlines.guarantees import joint
+from faultlines.core.choose import compare_one_effect
+from faultlines.guarantees import joint_test as joint
 
 pytestmark = pytest.mark.statistical
 
@@ -50,21 +50,23 @@ def within(share: float, runs: int, level: float = 0.05, sigmas: float = 3.5) ->
 
 @pytest.mark.parametrize("groups", [5, 21, 102])
 @pytest.mark.parametrize("kind", KINDS)
-def test_false_claims_with_covariances(kind: str, groups: int) -> None:
+def test_false_positives_with_covariances(kind: str, groups: int) -> None:
     """1,500 null data sets each, 500 with 102 groups; within error of α at .05 and at .1, from both sides."""
     rng, runs = np.random.default_rng([groups, KINDS.index(kind)]), 1500 if groups < 100 else 500
     matrix = covariance(kind, groups, rng)
     root, p = np.linalg.cholesky(matrix), np.empty(runs)
     for i in range(runs):
         estimates = fl.Estimates(root @ rng.standard_normal(groups), None, covariance=matrix)
-        p[i] = np.exp(joint.Tests(joint.effects_of(one_effect(estimates)), None, i).of(np.arange(groups)).log_p)
+        p[i] = np.exp(
+            joint.JointTest(joint.extract_effects(compare_one_effect(estimates)), None, i).test(np.arange(groups)).log_p
+        )
     for level in (0.05, 0.1):
         share, error = float(np.mean(p <= level)), math.sqrt(level * (1 - level) / runs)
         print(f"false claims, K={groups}, {kind}: {share:.3f} at {level} ({runs} runs, error {error:.3f})")
         assert abs(share - level) <= 3.5 * error
 
 
-def test_false_claims_with_estimated_covariances() -> None:
+def test_false_positives_with_estimated_covariances() -> None:
     """A factor that is estimated on 10 degrees of freedom: F, not χ²; 2,000 runs."""
     rng, runs, groups = np.random.default_rng(4), 2000, 8
     matrix = covariance("any", groups, rng)
@@ -72,9 +74,9 @@ def test_false_claims_with_estimated_covariances() -> None:
     for i in range(runs):
         factor = rng.chisquare(10) / 10
         estimates = fl.Estimates(root @ rng.standard_normal(groups), None, dof=10, covariance=factor * matrix)
-        claims += joint.Tests(joint.effects_of(one_effect(estimates)), None, i).of(np.arange(groups)).log_p <= np.log(
-            0.05
-        )
+        claims += joint.JointTest(joint.extract_effects(compare_one_effect(estimates)), None, i).test(
+            np.arange(groups)
+        ).log_p <= np.log(0.05)
     print(f"false claims, a factor on 10 degrees of freedom: {claims / runs:.3f} ({runs} runs)")
     assert abs(claims / runs - 0.05) <= 3.5 * math.sqrt(0.05 * 0.95 / runs)
 
@@ -101,7 +103,7 @@ def test_coverage_with_covariances(kind: str) -> None:
             mean = float(np.average(truth[mine], weights=weight))
             of_clusters.append(cluster.simultaneous_ci[0] <= mean <= cluster.simultaneous_ci[1])
         hits["simultaneous"].append(all(of_clusters))
-        belief = found.belief
+        belief = found.posterior
         hits["shrunken"].append(float(np.mean((belief.lower[:, 0] <= truth) & (truth <= belief.upper[:, 0]))))
         signed = fl.certify(found.groups.estimates, gap=1.0, seed=i)
         away = truth - np.average(truth, weights=found.groups.estimates.own[:, 0] ** -2.0)
@@ -122,19 +124,19 @@ def shared_rows(rng: np.random.Generator, users: int, groups: int, spread: float
 
 
 @pytest.mark.parametrize("groups", [3, 8])
-def test_false_claims_from_rows_of_users_in_several_groups(groups: int) -> None:
+def test_false_positives_from_rows_of_users_in_several_groups(groups: int) -> None:
     """Skewed values, 1,000 runs each."""
     runs, claims = 1000, 0
     metric = fl.difference("y", variant="arm", control=0, unit="user", overlap="covariance")
     for i in range(runs):
         frame = shared_rows(np.random.default_rng([groups, i]), 600, groups, 3.0)
         claims += fl.cluster(frame, "group", metric, seed=i).n_clusters > 1
-    print(f"false claims from rows, {groups} groups share users: {claims / runs:.3f} ({runs} runs)")
+    print(f"False positives from rows, {groups} groups share users: {claims / runs:.3f} ({runs} runs)")
     assert within(claims / runs, runs, level=0.06)
 
 
 @pytest.mark.parametrize(("users", "groups", "share"), [(60, 24, 1.0), (100, 24, 1.0), (200, 24, 0.3)])
-def test_false_claims_of_few_users_in_many_groups(users: int, groups: int, share: float) -> None:
+def test_false_positives_of_few_users_in_many_groups(users: int, groups: int, share: float) -> None:
     """Taken as known, the covariance of 24 groups from 100 users makes four times as many false claims as α."""
     runs, claims = 300, 0
     metric = fl.difference("y", variant="arm", control=0, unit="user", overlap="covariance")
@@ -149,7 +151,7 @@ def test_false_claims_of_few_users_in_many_groups(users: int, groups: int, share
     assert within(claims / runs, runs)
 
 
-def test_false_claims_of_a_clustered_regression() -> None:
+def test_false_positives_of_a_clustered_regression() -> None:
     """Forty shops, twelve groups."""
     runs, claims, shops, groups, rows = 200, 0, 40, 12, 2400
     names = [f"{kind}{k}" for kind in "at" for k in range(groups)]
@@ -167,7 +169,7 @@ def test_false_claims_of_a_clustered_regression() -> None:
     assert within(claims / runs, runs)
 
 
-def test_false_claims_of_several_treatments() -> None:
+def test_false_positives_of_several_treatments() -> None:
     """Four treatments with one control in each of five groups, 400 runs; one against χ² as if independent."""
     rng, runs, claims, naive = np.random.default_rng(3), 400, 0, 0
     metric = fl.difference("y", variant="arm", control=0, treatment="*")

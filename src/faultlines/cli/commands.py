@@ -3,26 +3,25 @@
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from faultlines.cli import exits, outputs, streams
 from faultlines.cli import options as opt
-from faultlines.cli.attributes import attribute
-from faultlines.cli.help import EXIT_CODES, Command, epilog
+from faultlines.cli import outputs, streams
 from faultlines.cli.metrics import kinds_usage, model_usage
-from faultlines.cli.words import answering
+from faultlines.cli.options import EXIT_CODES, Command, attribute, epilog
 from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
-    from faultlines.cli.certify import Certificates
-    from faultlines.clustering import Clustering
-    from faultlines.comparison.custom import Similarity
+    from faultlines.cli.gate import Certificates
+    from faultlines.core.custom import Similarity
     from faultlines.estimates.estimates import Estimates
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
+    from faultlines.results.clustering import Clustering
     from faultlines.simulate import Simulated
 
 _ABOUT = "Find where a population splits: the clusters of groups that really differ, and how sure that is."
@@ -48,11 +47,29 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
         # A command that takes both kinds of metrics says which of its options is for which.
         options = inspect.signature(flat).parameters.keys()
         both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
-        told = epilog(examples, *notes, *both)
-        app.command(cls=Command, short_help=short_help, epilog=told)(answering(flat, options))
+        below = epilog(examples, *notes, *both)
+        app.command(cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
         return function
 
     return registered
+
+
+def _report_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same command, whose errors name parameters and settings as its options are typed."""
+    parameters = inspect.signature(command).parameters
+    options = [name for name, parameter in parameters.items() if not opt.is_argument(parameter.annotation)]
+
+    @wraps(command)
+    def reporting(**values: Any) -> None:
+        try:
+            command(**values)
+        except streams.Inconclusive as stop:
+            streams.tell(f"inconclusive: {stop.error.for_command(options)}")
+            raise typer.Exit(streams.CANNOT_TELL) from stop
+        except InputError as error:
+            raise error.for_command(options) from error
+
+    return reporting
 
 
 def _version(wanted: bool) -> None:
@@ -84,41 +101,41 @@ def demo(
 ) -> None:
     """Run on a made-up onboarding experiment over 40 countries, with three clusters planted in it."""
     from faultlines import checks
-    from faultlines.clustering import cluster, missing_for_report
+    from faultlines.analyses.cluster import cluster
     from faultlines.simulate import onboarding
 
     checks.seed(seed)
-    if missing := missing_for_report():  # the demo goes on without the extra
+    if missing := checks.missing_for_report():  # the demo goes on without the extra
         streams.tell(f"no page without {', '.join(missing)}. {to_install('report')}")
         report = plot = None
     targets = outputs.checked(opt.Output(json=json, report=report, plot=plot), [])
     simulated = onboarding(seed)
-    found = cluster(simulated.estimates, seed=seed)
+    result = cluster(simulated.estimates, seed=seed)
     countries = len(simulated.truth)
     targets.say(f"Two onboardings, {countries} countries; measured: relative lift in users who come back.\n")
-    targets.say(str(found))
-    targets.say(_against_the_truth(found, simulated))
-    targets.write([found], found.alpha)
+    targets.say(str(result))
+    targets.say(_against_truth(result, simulated))
+    targets.write([result], result.alpha)
     if targets.json is not None:
         page = "" if report is None else f"The page to look at is {report}; "
-        whole = f"{'T' if report is None else 't'}he whole result is in {json}."
-        targets.say(f"{page}{whole} Next: faultlines estimates --help")
+        data = f"{'T' if report is None else 't'}he whole result is in {json}."
+        targets.say(f"{page}{data} Next: faultlines estimates --help")
 
 
-def _against_the_truth(found: "Clustering", simulated: "Simulated") -> str:
-    """What was planted, and how much of it was found."""
+def _against_truth(result: "Clustering", simulated: "Simulated") -> str:
+    """What was planted, and how much of it was recovered."""
     import numpy as np
 
     planted, countries = int(simulated.truth.max()), len(simulated.truth)
     lifts = ", ".join(f"{lift:+.0%}" for lift in np.unique(simulated.effects))
     lines = [f"\nPlanted: {planted} clusters with true lifts {lifts}."]
-    if found.n_clusters == planted:
-        astray = [str(simulated.estimates.labels[i]) for i in np.flatnonzero(found.labels != simulated.truth).tolist()]
-        others = f" (not {', '.join(astray)})" if astray else ""
-        right = countries - len(astray)
-        lines.append(f"Found: all {planted}, {right} of {countries} countries in their true cluster{others}.")
+    if result.n_clusters == planted:
+        wrong = [str(simulated.estimates.labels[i]) for i in np.flatnonzero(result.labels != simulated.truth).tolist()]
+        others = f" (not {', '.join(wrong)})" if wrong else ""
+        right = countries - len(wrong)
+        lines.append(f"Recovered: all {planted}, {right} of {countries} countries in their true cluster{others}.")
     else:
-        lines.append(f"Found: {found.n_clusters}. With this seed the noise hides or splits one; try another seed.")
+        lines.append(f"Recovered: {result.n_clusters}. With this seed the noise hides or splits one; try another seed.")
     return "\n".join(lines)
 
 
@@ -132,55 +149,61 @@ def _against_the_truth(found: "Clustering", simulated: "Simulated") -> str:
 )
 def estimates(
     *,
-    table: opt.Table,
+    table: opt.TableOptions,
     claim: opt.Claim,
+    margins: opt.Margins = True,
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
     signed: opt.Certify,
     output: opt.Output,
 ) -> None:
     """Cluster a table of estimates and standard errors."""
-    from faultlines.cli.certify import Certificates
-    from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.cli.gate import Certificates
+    from faultlines.cli.options import chosen_guarantee
     from faultlines.estimates.estimates import Estimates
 
-    how = _settings(claim, refine, table.min_size)
+    settings = _settings(claim, refine, table.min_size, margins)
     prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, [table.file]))
     by = table.by[0] if len(table.by) == 1 else table.by
-    read = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
-    _of_groups(read, prepared, claim, how, fail_on_split)
+    groups = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
+    _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
 
 class _Prepared(NamedTuple):
-    """What was checked before any work is done: guarantee, certificates and where results go."""
+    """What was checked before any work is done: error control, certificates and where results go."""
 
     guarantee: "Guarantee"
     wanted: "Certificates"
     targets: outputs.Targets
 
 
-def _of_groups(
-    groups: "Estimates | Similarity", prepared: _Prepared, claim: opt.Claim, how: dict[str, Any], fail_on_split: bool
+def _cluster_groups(
+    groups: "Estimates | Similarity",
+    prepared: _Prepared,
+    claim: opt.Claim,
+    settings: dict[str, Any],
+    fail_on_split: bool,
 ) -> None:
-    """Cluster groups that were given as such, and say what was found."""
-    from faultlines.cli.gate import answer, gate
-    from faultlines.clustering import cluster
+    """Cluster groups that were given as such, and print the result."""
+    from faultlines.analyses.cluster import cluster
+    from faultlines.cli.gate import end_with_verdicts, gate
 
     guarantee, wanted, targets = prepared
     with gate(fail_on_split or wanted.asked):
-        found = cluster(groups, guarantee=guarantee, **how)
-        certificates = wanted.run([found], claim.alpha, claim.seed)
-    targets.say("\n\n".join([str(found), *wanted.lines(certificates)]))
-    targets.write([found], claim.alpha, (), certificates)
-    answer([found], certificates, fail_on_split=fail_on_split)
+        result = cluster(groups, guarantee=guarantee, **settings)
+        certificates = wanted.run([result], claim.alpha, claim.seed)
+    targets.say("\n\n".join([str(result), *wanted.texts(certificates)]))
+    targets.write([result], claim.alpha, (), certificates)
+    end_with_verdicts([result], certificates, fail_on_split=fail_on_split)
 
 
-def _settings(claim: opt.Claim, refine: bool, min_size: float | None) -> dict[str, Any]:
-    """What the library is told beside data and guarantee."""
+def _settings(claim: opt.Claim, refine: bool, min_size: float | None, margins: bool = True) -> dict[str, Any]:
+    """Parameters of the library beside data and error control."""
     return {
         "alpha": claim.alpha,
         "tolerance": claim.tolerance,
         "seed": claim.seed,
+        "margins": margins,
         "refine": refine,
         "min_size": min_size,
     }
@@ -215,18 +238,18 @@ def aggregates(
 ) -> None:
     """Cluster a table of counts or moments: successes and totals, or n, mean and variance, by group and arm."""
     from faultlines.cli.aggregates import EXACT, aggregated_metric, counts
-    from faultlines.cli.certify import Certificates
-    from faultlines.cli.guarantees import chosen_guarantee
+    from faultlines.cli.gate import Certificates
+    from faultlines.cli.options import chosen_guarantee
 
-    how = _settings(claim, refine, counted.min_size)
+    settings = _settings(claim, refine, counted.min_size)
     if metric in EXACT:
         wanted = Certificates.of(signed)
         prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.files))
-        _of_groups(counts(metric, counted, columns, arms), prepared, claim, how, fail_on_split)
+        _cluster_groups(counts(metric, counted, columns, arms), prepared, claim, settings, fail_on_split)
         return
-    rows = opt.Rows(files=counted.files, by=counted.by, min_size=counted.min_size)
-    made = [aggregated_metric(metric, counted.n, columns, arms)]
-    _clustered(rows, made, claim, None, how, opt.SelfCheck(), output, fail_on_split, signed)
+    rows = opt.RowOptions(files=counted.files, by=counted.by, min_size=counted.min_size)
+    metrics = [aggregated_metric(metric, counted.n, columns, arms)]
+    _cluster_rows(rows, metrics, claim, None, settings, opt.SelfCheckOptions(), output, fail_on_split, signed)
 
 
 # ------------------------------------------------------------------------------------------------------------- many
@@ -242,11 +265,12 @@ def aggregates(
 )
 def many(
     *,
-    experiments: opt.Experiments,
+    experiments: opt.ExperimentOptions,
     measured: opt.WatchedMetric,
     columns: opt.Aggregates,
     claim: opt.Claim,
     correction: opt.Correction = "holm",
+    margins: opt.Margins = True,
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
     json: opt.Json = None,
@@ -255,24 +279,25 @@ def many(
     title: opt.Title = None,
 ) -> None:
     """In which of many experiments do groups differ, and which? One table or one scan, one correction over all."""
+    from faultlines.analyses.many import cluster_many
     from faultlines.cli.aggregates import many_from
-    from faultlines.cli.gate import answer_many, gate
-    from faultlines.cli.guarantees import chosen_guarantee
-    from faultlines.many import cluster_many
+    from faultlines.cli.gate import end_with_experiments, gate
+    from faultlines.cli.options import chosen_guarantee
 
-    guarantee, given = chosen_guarantee(claim), many_from(experiments, measured, columns)
+    guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.files, csv=csv)
-    how = _settings(claim, refine, experiments.min_size)
+    settings = _settings(claim, refine, experiments.min_size, margins) | source
+    data = settings.pop("data")
     with gate(fail_on_split):
-        found = cluster_many(given.pop("data"), guarantee=guarantee, correction=correction, **given, **how)  # type: ignore[arg-type]
-    targets.say(str(found))
+        result = cluster_many(data, guarantee=guarantee, correction=correction, **settings)  # type: ignore[arg-type]
+    targets.say(str(result))
     if json is not None:
-        targets.write_json(outputs.dumped(found.summary()))
-    targets.write_csv(lambda: found._columns("groups"))
+        targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_csv(lambda: result.columns("groups"))
     if targets.report is not None:
-        found.report(targets.report, title=title, command=outputs.command_line())
+        result.report(targets.report, title=title, command=outputs.command_line())
     if fail_on_split:
-        answer_many(found)
+        end_with_experiments(result)
 
 
 # ------------------------------------------------------------------------------------------------------------- rows
@@ -287,15 +312,16 @@ def many(
 )
 def experiment(
     *,
-    rows: opt.Rows,
+    rows: opt.RowOptions,
     metric: opt.ExperimentMetrics,
-    arms: opt.Arms,
+    arms: opt.ArmOptions,
     per_arm: opt.PerArm = False,
     joint: opt.Joint = False,
     claim: opt.Claim,
+    margins: opt.Margins = True,
     refine: opt.Refine = True,
     split_unit: opt.SplitUnit = None,
-    tried: opt.SelfCheck,
+    tried: opt.SelfCheckOptions,
     fail_on_split: opt.FailOnSplit = False,
     signed: opt.Certify,
     output: opt.Output,
@@ -303,9 +329,10 @@ def experiment(
     """Which groups react differently to the treatment? From the rows of an experiment."""
     from faultlines.cli.metrics import experiment_metrics
 
-    made = experiment_metrics(metric, arms, per_arm=per_arm)
-    how = _settings(claim, refine, rows.min_size)
-    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split, signed)
+    metrics = experiment_metrics(metric, arms, per_arm=per_arm)
+    metrics = _joint(metrics) if joint else metrics
+    settings = _settings(claim, refine, rows.min_size, margins)
+    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed)
 
 
 @_command(
@@ -319,11 +346,12 @@ def experiment(
 )
 def model(
     *,
-    rows: opt.Rows,
+    rows: opt.RowOptions,
     metric: opt.ModelMetrics,
     predictions: opt.Predictions,
     joint: opt.Joint = False,
     claim: opt.Claim,
+    margins: opt.Margins = True,
     refine: opt.Refine = True,
     split_unit: opt.SplitUnit = None,
     self_check: opt.SelfCheckRuns = None,
@@ -334,58 +362,56 @@ def model(
     """Which groups does the model serve worse? From its predictions and the truth."""
     from faultlines.cli.metrics import model_metrics
 
-    made = model_metrics(metric, predictions)
-    how = _settings(claim, refine, rows.min_size)
-    tried = opt.SelfCheck(self_check=self_check)
-    _clustered(rows, _joint(made) if joint else made, claim, split_unit, how, tried, output, fail_on_split, signed)
+    metrics = model_metrics(metric, predictions)
+    metrics = _joint(metrics) if joint else metrics
+    settings = _settings(claim, refine, rows.min_size, margins)
+    tried = opt.SelfCheckOptions(self_check=self_check)
+    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed)
 
 
-def _clustered(
-    rows: opt.Rows,
-    made: "list[Metric]",
+def _cluster_rows(
+    rows: opt.RowOptions,
+    metrics: "list[Metric]",
     claim: opt.Claim,
     split_unit: str | None,
-    how: dict[str, Any],
-    tried: opt.SelfCheck,
+    settings: dict[str, Any],
+    tried: opt.SelfCheckOptions,
     output: opt.Output,
     fail_on_split: bool,
     signed: opt.Certify,
 ) -> None:
-    """Cluster rows by each metric, correct for their number, and say what was found."""
-    from faultlines.cli.certify import Certificates
-    from faultlines.cli.gate import answer, gate
-    from faultlines.cli.guarantees import chosen_guarantee
-    from faultlines.cli.selfcheck import SelfChecks
-    from faultlines.clustering import cluster_metrics, holm
+    """Cluster rows by each metric, correct for their number, and print the results."""
+    from faultlines.analyses.cluster import cluster_metrics, holm
+    from faultlines.cli.gate import Certificates, SelfChecks, end_with_verdicts, gate
+    from faultlines.cli.options import chosen_guarantee
 
     guarantee = chosen_guarantee(claim, split_unit)
-    self_checks, wanted = SelfChecks.of(tried, made, guarantee), Certificates.of(signed)
+    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed)
     if "-" in rows.files:
         remedy = "Give files, or a table with one row per group to: faultlines estimates -."
-        raise InputError("file='-'", "rows are not read from standard input", remedy)
-    targets = outputs.checked(output, rows.files, len(made))
-    by = [attribute(given) for given in rows.by]
+        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    targets = outputs.checked(output, rows.files, len(metrics))
+    by = [attribute(word) for word in rows.by]
     with gate(fail_on_split or wanted.asked):
-        found = cluster_metrics(rows.files, by, made, guarantee=guarantee, **how)
-    if len(found) > 1:
-        found = holm(found, claim.alpha)
-    certificates = wanted.run(found, claim.alpha, claim.seed)
-    if len(found) > 1:
-        targets.say(f"{len(found)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
-    targets.say("\n\n".join([*map(str, found), *wanted.lines(certificates)]))
-    results = self_checks.run(rows.files, by, how)
-    for line in self_checks.lines(results):
-        targets.say(f"\n{line}")
-    targets.write(found, claim.alpha, results, certificates)
-    answer(found, certificates, fail_on_split=fail_on_split)
+        results = cluster_metrics(rows.files, by, metrics, guarantee=guarantee, **settings)
+    if len(results) > 1:
+        results = holm(results, claim.alpha)
+        targets.say(f"{len(results)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
+    certificates = wanted.run(results, claim.alpha, claim.seed)
+    targets.say("\n\n".join([*map(str, results), *wanted.texts(certificates)]))
+    checks_of_rows = self_checks.run(rows.files, by, settings)
+    for text in self_checks.texts(checks_of_rows):
+        targets.say(f"\n{text}")
+    targets.write(results, claim.alpha, checks_of_rows, certificates)
+    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
 
 
-def _joint(made: "list[Metric]") -> "list[Metric]":
+def _joint(metrics: "list[Metric]") -> "list[Metric]":
     from faultlines.metrics.joint import joint
 
-    if len(made) < 2:
-        raise InputError("--joint", "needs two metrics or more", "Name a second --metric, or leave it out.")
-    return [joint(*made)]
+    if len(metrics) < 2:
+        raise InputError.too_few("joint", "needs two metrics or more", "Name a second --metric, or leave it out.")
+    return [joint(*metrics)]
 
 
 # ---------------------------------------------------------------------------------------------------------- confirm
@@ -400,30 +426,30 @@ def _joint(made: "list[Metric]") -> "list[Metric]":
 def confirm(
     *,
     fresh: opt.Fresh,
-    measured: opt.Measured,
+    measured: opt.MeasuredOptions,
     alpha: opt.Alpha = 0.05,
     seed: opt.Seed = 0,
     fail_unless_confirmed: opt.FailUnlessConfirmed = False,
     json: opt.Json = None,
 ) -> None:
-    """Do clusters that were found before differ again on fresh data, and by how much?"""
-    from faultlines.cli.gate import confirmed_or_exit, gate
+    """Do clusters of earlier data differ again on new data, and by how much?"""
+    from faultlines.analyses.confirm import confirm as confirm_clusters
+    from faultlines.cli.gate import end_with_confirmation, gate
     from faultlines.cli.metrics import fresh_metric
-    from faultlines.cli.tables import is_table, table_of
-    from faultlines.decide.confirm import confirm as confirmed
+    from faultlines.cli.outputs import is_table, table_of
 
     metric = fresh_metric(measured)
     targets = outputs.checked(opt.Output(json=json), fresh.files, also=[fresh.clusters])
-    by: Any = [attribute(given) for given in fresh.by] if fresh.by else None
+    by: Any = [attribute(word) for word in fresh.by] if fresh.by else None
     data: Any = fresh.files
     if is_table(fresh):
         data, by = table_of(fresh, measured=metric is not None and not isinstance(metric, str)), None
     with gate(fail_unless_confirmed):
-        found = confirmed(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
-    targets.say(str(found))
-    targets.write_json(outputs.dumped(found.to_dict()))
+        result = confirm_clusters(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
+    targets.say(str(result))
+    targets.write_json(outputs.dumped(result.to_dict()))
     if fail_unless_confirmed:
-        confirmed_or_exit(found)
+        end_with_confirmation(result)
 
 
 # ---------------------------------------------------------------------------------------------------------- monitor
@@ -450,16 +476,15 @@ def monitor(
 ) -> None:
     """Look at an experiment or a model while data come in, as often as you like: may a difference be claimed yet?"""
     from faultlines.cli.gate import gate
-    from faultlines.cli.monitor import begun, looked, written
+    from faultlines.cli.monitor import open_monitor, take_look, write_look
 
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.files, also=[watched.state])
-    kept = begun(watched.state, how)
-    with gate(fail_on_split):
-        found = looked(kept, watched, measured, final=how.final)
-    targets.say(str(found))
-    written(found, targets, watched.state)
-    if fail_on_split and found.decision.rejected:
-        raise typer.Exit(exits.SPLIT)
+    with open_monitor(watched.state, how) as held:
+        with gate(fail_on_split):
+            look = take_look(held, watched, measured, final=how.final)
+        write_look(look, targets, watched.state)
+    if fail_on_split and look.result.rejected:
+        raise typer.Exit(streams.SPLIT)
 
 
 # ------------------------------------------------------------------------------------------------------------ power
@@ -474,28 +499,29 @@ def monitor(
 def power(
     planned: opt.Planned, predictions: opt.Predictions, question: opt.Question, claim: opt.Claim, json: opt.Json = None
 ) -> None:
-    """What will an experiment be able to see, or what would one have seen that found nothing?"""
-    from faultlines.cli.guarantees import chosen_guarantee
-    from faultlines.cli.plan import to_plan_with
-    from faultlines.decide import power as planning
+    """What will an experiment be able to detect, or what would one have detected that found nothing?"""
+    from faultlines.analyses import power as planning
+    from faultlines.cli.options import chosen_guarantee
+    from faultlines.cli.power import to_plan_with
 
     if question.only and question.share is not None:
-        raise InputError("--share, --only", "both say who differs", "Leave one of them out.")
+        raise InputError.conflict("share, only", "both say who differs", "Leave one of them out.", form="clause")
     guarantee = chosen_guarantee(claim)
     targets = outputs.checked(opt.Output(json=json), planned.files or [])
-    found = planning.power(
-        **to_plan_with(planned, predictions),
-        gap=question.gap,
-        split=question.only or (0.5 if question.share is None else question.share),
-        spread=planned.spread,
-        arms=planned.arms,
-        alpha=claim.alpha,
-        guarantee=guarantee,
-        tolerance=claim.tolerance,
-        target=question.target,
-        runs=question.runs,
-        seed=claim.seed,
-    )
-    targets.say(str(found))
+    with opt.name_options({"split": "only" if question.only else "share"}):
+        result = planning.power(
+            **to_plan_with(planned, predictions),
+            gap=question.gap,
+            split=question.only or (0.5 if question.share is None else question.share),
+            spread=planned.spread,
+            arms=planned.arms,
+            alpha=claim.alpha,
+            guarantee=guarantee,
+            tolerance=claim.tolerance,
+            target=question.target,
+            runs=question.runs,
+            seed=claim.seed,
+        )
+    targets.say(str(result))
     if json is not None:
-        targets.write_json(outputs.dumped(found.to_dict()))
+        targets.write_json(outputs.dumped(result.to_dict()))

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from faultlines.errors import InputError
+from faultlines.errors import Argument, InputError
 from faultlines.metrics.table import METRICS, of_family, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from faultlines.cli.options import Arms, Measured, Predictions
+    from faultlines.cli.options import ArmOptions, MeasuredOptions, Predictions
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
 
@@ -21,7 +21,7 @@ _MODEL_OPTIONS = ("threshold", "positive", "classes", "weight")
 _WIDTH = 70
 
 
-def experiment_metrics(words: Sequence[str], arms: Arms, *, per_arm: bool = False) -> list[Metric]:
+def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool = False) -> list[Metric]:
     """The metrics of an experiment, written as KIND:COLUMN or KIND:COLUMN/COLUMN.
 
     Args:
@@ -34,7 +34,7 @@ def experiment_metrics(words: Sequence[str], arms: Arms, *, per_arm: bool = Fals
     given = arms.treatment or []
     if per_arm:
         if len(given) < 2 or "*" in given:
-            raise InputError("--per-arm", "needs the treatments by name", "Use --treatment B --treatment C.")
+            raise InputError.missing("per_arm", "needs the treatments by name", "Use --treatment B --treatment C.")
         return [
             replace(metric, name=f"{metric.name}, {one}")
             for one in given
@@ -49,7 +49,7 @@ def experiment_metrics(words: Sequence[str], arms: Arms, *, per_arm: bool = Fals
         columns = column.split("/") if count > 1 else [column]
         if len(columns) != count or not all(columns):
             form = "lift:revenue" if count == 1 else "ratio_lift:clicks/views"
-            raise InputError(f"metric={word!r}", "does not name its columns", f"Write it as in {form}.")
+            raise InputError.missing("metric", "does not name its columns", f"Write it as in {form}.", word)
         _check_options([entry], options)
         made.append(entry.function(*columns, **options))
     return made
@@ -70,45 +70,46 @@ def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
     return [_of_model(entry, everything, options) for entry in entries]
 
 
-def fresh_metric(given: Measured) -> Metric | str | None:
+def fresh_metric(given: MeasuredOptions) -> Metric | str | None:
     """What to measure in fresh rows: a metric of an experiment or of a model; that of before, or its name alone."""
     options = asdict(given)
     word = options.pop("metric")
     named = {name: value for name, value in options.items() if value is not None}
     if word is None:
         if named:
-            flags = ", ".join(map(flag, named))
-            raise InputError(flags, "goes with --metric", "Add --metric, or leave it out to measure as before.")
+            raise InputError.conflict(
+                ", ".join(named), "goes with --metric", "Add --metric, or leave it out to measure as before."
+            )
         return None
     return _of_rows(word, named) if named else str(word)
 
 
-def metric_of_rows(given: Measured) -> Metric:
+def metric_of_rows(given: MeasuredOptions) -> Metric:
     """What to measure in rows: a metric of an experiment or of a model."""
     named = {name: value for name, value in asdict(given).items() if value is not None}
     if "metric" not in named:
         remedy = "Add for example --metric lift:revenue; for a table with one row per group, --estimate and --se."
-        raise InputError("--metric", "is missing", remedy)
+        raise InputError.missing("metric", "is missing", remedy)
     return _of_rows(named.pop("metric"), named)
 
 
 def _of_rows(word: str, named: dict[str, Any]) -> Metric:
     """The metric of a word, of an experiment or of a model, with the options that were given."""
-    from faultlines.cli.options import Arms, Predictions
+    from faultlines.cli.options import ArmOptions, Predictions
 
     kind = word.partition(":")[0]
     is_experiment = ":" in word or (kind in METRICS and METRICS[kind].family == "experiment")
-    family: Any = Arms if is_experiment else Predictions
+    family: Any = ArmOptions if is_experiment else Predictions
     fields_of = {field.name for field in fields(family)}
     for name in named:
         if name not in fields_of:
-            raise InputError(flag(name), f"means nothing to {word}", "Leave it out.")
+            raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.")
     if is_experiment:
         _entry(word, kind, "experiment")
         for name in ("variant", "control"):
             if name not in named:
-                raise InputError(f"metric={word!r}", f"needs {flag(name)}", f"Add {flag(name)}.")
-        return experiment_metrics([word], Arms(**named))[0]
+                raise InputError.missing("metric", f"needs {flag(name)}", f"Add {flag(name)}.", word)
+        return experiment_metrics([word], ArmOptions(**named))[0]
     return model_metrics([word], Predictions(**named))[0]
 
 
@@ -122,9 +123,11 @@ def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, A
         chosen[found] = columns[found]
         if found == "score" and "y_pred" in names and options["threshold"] is None:
             remedy = "Add for example --threshold 0.5: a score at or above it predicts 1."
-            raise InputError(f"metric={entry.name!r}", "needs --threshold beside --score", remedy)
+            raise InputError.missing("metric", "needs --threshold beside --score", remedy, entry.name)
     if "y_pred" in chosen and chosen.get("threshold") is not None:
-        raise InputError("--y-pred, --threshold", "both say what was predicted", "Leave one of them out.")
+        raise InputError.conflict(
+            "y_pred, threshold", "both say what was predicted", "Leave one of them out.", form="clause"
+        )
     return entry.function(**chosen)
 
 
@@ -134,7 +137,7 @@ def _missing(entry: Entry, names: Sequence[str]) -> InputError:
     if len(names) > 1:
         ways[-1] += " with --threshold NUMBER"
     needs = " or ".join(reversed(flags))
-    return InputError(f"metric={entry.name!r}", f"needs {needs}", f"Name the column: {', or '.join(ways)}.")
+    return InputError.missing("metric", f"needs {needs}", f"Name the column: {', or '.join(ways)}.", entry.name)
 
 
 def _entry(word: str, name: str, family: Family) -> Entry:
@@ -142,14 +145,18 @@ def _entry(word: str, name: str, family: Family) -> Entry:
     known = of_family(family)
     if name in known:
         return METRICS[name]
-    shown = f"metric={word!r}"
+    argument = Argument("metric", word)
     if name in METRICS:
         other = METRICS[name].family
         if other == "population":  # some of these compare the variants of an experiment too
-            raise InputError(shown, "is not measured in rows from the command line", f"In Python: fl.{name}(…).")
+            raise InputError.unsupported(
+                argument, "is not measured in rows from the command line", f"In Python: fl.{name}(…)."
+            )
         problem = f"is not a metric of {_of(family)}, but of {_of(other)}"
-        raise InputError(shown, problem, f"Use: faultlines {other}.")
-    raise InputError(shown, "is not known", remedy_for(name, family, function="In Python: fl.bootstrapped({}, …)."))
+        raise InputError.unknown(argument, problem, f"Use: faultlines {other}.")
+    raise InputError.unknown(
+        argument, "is not known", remedy_for(name, family, function="In Python: fl.bootstrapped({}, …).")
+    )
 
 
 def _of(family: Family) -> str:
@@ -159,7 +166,7 @@ def _of(family: Family) -> str:
 def _check_distinct(words: Sequence[str]) -> None:
     for word, count in Counter(words).items():
         if count > 1:
-            raise InputError(f"metric={word!r}", "occurs more than once", "Name each metric once.")
+            raise InputError.duplicate("metric", "occurs more than once", "Name each metric once.", word)
 
 
 def _check_options(entries: Sequence[Entry], options: dict[str, Any]) -> None:
@@ -175,7 +182,7 @@ def _check_options(entries: Sequence[Entry], options: dict[str, Any]) -> None:
         some = len(deaf) < len(entries)
         if deaf and not (option == "threshold" and some):
             remedy = f"Leave it out, or run {', '.join(deaf)} without it." if some else "Leave it out."
-            raise InputError(f"{option}={value!r}", f"means nothing to {', '.join(deaf)}", remedy)
+            raise InputError.conflict(option, f"means nothing to {', '.join(deaf)}", remedy, value)
 
 
 def flag(parameter: str) -> str:
@@ -202,10 +209,10 @@ def model_usage() -> str:
 
 def kinds_usage(options: Collection[str]) -> str:
     """Which options are for metrics of experiments and which for those of models, for a command that has both."""
-    from faultlines.cli.options import Arms, Predictions
+    from faultlines.cli.options import ArmOptions, Predictions
 
     arms, predictions = (
-        [field.name for field in fields(kind) if field.name in options] for kind in (Arms, Predictions)
+        [field.name for field in fields(kind) if field.name in options] for kind in (ArmOptions, Predictions)
     )
     kinds = {
         "of an experiment": [name for name in arms if name not in predictions],

@@ -1,120 +1,146 @@
-"""A monitor between the runs of a daily job: begun or taken up again, shown all data so far, kept in its file."""
+"""A monitor between the runs of a daily job: begun or resumed, shown all data so far, saved in its file."""
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from faultlines import files
-from faultlines.cli.attributes import attribute
+from faultlines.analyses.monitor import Monitor
 from faultlines.cli.metrics import metric_of_rows
-from faultlines.cli.outputs import command_line, dumped
-from faultlines.cli.tables import is_table, table_of
-from faultlines.errors import InputError
+from faultlines.cli.options import attribute
+from faultlines.cli.outputs import command_line, dumped, is_table, table_of
+from faultlines.errors import ErrorCode, InputError
 from faultlines.estimates.labels import name_of
-from faultlines.guarantees.monitor import Monitor
+from faultlines.guarantees.state import lock_state, stage_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from faultlines.cli import options as opt
     from faultlines.cli.outputs import Targets
     from faultlines.estimates.estimates import Excluded
-    from faultlines.guarantees.monitored import Monitored
+    from faultlines.estimates.reasons import DropCode
+    from faultlines.results.monitor import MonitorResult
 
 _SHOWN = 3
 _SETTINGS = ("alpha", "looks", "information", "spending", "dependence", "draws", "seed")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What a look found, and what of the rows it did not use.
+class CommandLook:
+    """A look from the command line, with what of the rows it did not use.
 
     Attributes:
         monitor: The monitor after it.
-        decision: Where it stands.
-        excluded: Groups that were left out, each with its reason.
-        dropped: How many rows were not used, by reason.
-        taken: Whether this run took a look; not where there was a decision before.
+        result: Its result.
+        excluded: Groups that were excluded, each with its reason.
+        dropped: How many rows were dropped, by reason.
+        taken: Whether this run took a look; not where the monitor had ended before.
     """
 
     monitor: Monitor
-    decision: Monitored
+    result: MonitorResult
     excluded: Sequence[Excluded] = ()
-    dropped: Mapping[str, int] | None = None
+    dropped: Mapping[DropCode, int] | None = None
     taken: bool = True
 
     def __str__(self) -> str:
-        lines = [str(self.decision), *(f"  {line}" for line in self.left_out)]
+        lines = [str(self.result), *(f"  {line}" for line in self.left_out)]
         if not self.taken:
-            lines.append("  Decided before; no look was taken.")
+            lines.append("  The monitor had ended before; no look was taken.")
         return "\n".join(lines)
 
     @property
     def left_out(self) -> list[str]:
-        """What was left out, in words."""
+        """Excluded groups and dropped rows, in words."""
         lines = []
         if self.excluded:
             named = [f"{name_of(group.label)} ({group.reason})" for group in self.excluded[:_SHOWN]]
             named += [f"… +{len(self.excluded) - _SHOWN}"] if len(self.excluded) > _SHOWN else []
             lines.append(f"Left out: {len(self.excluded):,} groups: {', '.join(named)}.")
-        return lines + [f"Left out: {count:,} {why}." for why, count in (self.dropped or {}).items()]
+        return lines + [f"Left out: {count:,} {reason}." for reason, count in (self.dropped or {}).items()]
 
 
-def begun(state: Path, how: opt.Monitoring) -> Monitor:
-    """The monitor of a file, whose settings may be repeated but not changed; or a new one."""
-    target = files.target("state", state)
-    given = {name: value for name, value in asdict(how).items() if name in _SETTINGS and value is not None}
-    if not os.path.lexists(target):
-        return Monitor(**given)
-    try:
-        kept = Monitor.load(target)
-    except InputError as error:
-        here = "The first file is where the monitor is kept from look to look; data come after it."
-        remedy = error.remedy.replace("Give what save() wrote.", here)
-        raise InputError(f"state={str(state)!r}", error.problem, remedy) from error
-    for name, value in given.items():
-        before = getattr(kept, name)
-        if before != value:
-            shown = "without" if before is None else f"with {name}={before}"
-            raise InputError(f"{name}={value}", f"{str(state)!r} was begun {shown}", "Leave it out, or begin another.")
-    return kept
+@contextmanager
+def open_monitor(state: Path, how: opt.Monitoring) -> Iterator[Monitor]:
+    """Hold the monitor of a file, whose settings may be repeated but not changed; or a new one.
+
+    Args:
+        state: The file.
+        how: Settings that were given.
+
+    Yields:
+        The monitor.
+
+    Raises:
+        InputError: If another run holds the file, it is not the state of a monitor, or settings differ.
+    """
+    settings = {name: value for name, value in asdict(how).items() if name in _SETTINGS and value is not None}
+    with lock_state(state) as target:
+        if not os.path.lexists(target):
+            yield Monitor(**settings)
+            return
+        try:
+            monitor = Monitor.load(target)
+        except InputError as error:
+            state_error = error.changed(parameter="state", value=repr(str(state)))
+            if error.code == ErrorCode.UNREADABLE_FILE:  # other errors, such as one of another release, say what to do
+                here = "The first file is where the monitor is kept from look to look; data come after it."
+                state_error = state_error.changed(remedy=here)
+            raise state_error from error
+        monitor.check_settings(str(state), settings)
+        yield monitor
 
 
-def looked(kept: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool) -> Looked:
-    """A look at all data so far; rows are not read where there is a decision."""
-    table, given = is_table(watched), any(value is not None for value in asdict(measured).values())
+def take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool) -> CommandLook:
+    """Look at all data so far; rows are not read where the monitor has ended."""
+    table, has_metric = is_table(watched), any(value is not None for value in asdict(measured).values())
     metric = None if table else metric_of_rows(measured)
-    if kept.decision.finished:
-        return Looked(kept, kept.decision, taken=False)
+    if monitor.result.finished:
+        return CommandLook(monitor, monitor.result, taken=False)
     how: dict[str, Any] = {"missing": watched.missing, "new": watched.new, "final": final}
     if metric is None:
         if watched.min_size is not None:
-            raise InputError("--min-size", "goes with rows", "Leave it out, or leave small groups out of the table.")
-        return Looked(kept, kept.update(table_of(watched, measured=given), **how))
+            raise InputError.conflict(
+                "min_size", "goes with rows", "Leave it out, or leave small groups out of the table."
+            )
+        return CommandLook(monitor, monitor.update(table_of(watched, measured=has_metric), **how))
     from faultlines.metrics.measure import measure
 
     by = [attribute(word) for word in watched.by]
-    for word, one in zip(watched.by, by, strict=True):
-        if getattr(one, "quantiles", None) is not None:
+    for word, values in zip(watched.by, by, strict=True):
+        if getattr(values, "quantiles", None) is not None:
             problem = "quantiles move while data come in, and groups with them"
-            raise InputError(f"by={word!r}", problem, "Cut in steps of a width, as in age:5.")
-    found = measure(watched.files, by, metric, min_size=watched.min_size)
-    return Looked(kept, kept.update(found.estimates, **how), found.excluded, found.dropped)
+            raise InputError.unsupported("by", problem, "Cut in steps of a width, as in age:5.", word, form="clause")
+    measurement = measure(watched.files, by, metric, min_size=watched.min_size)
+    result = monitor.update(measurement.estimates, **how)
+    return CommandLook(monitor, result, measurement.excluded, measurement.dropped)
 
 
-def written(found: Looked, targets: Targets, state: Path) -> None:
-    """JSON and page, then the state: a run that fails before its end has not looked."""
-    plain = found.decision.to_dict()
-    plain["excluded"] = [{"label": name_of(one.label), "reason": one.reason} for one in found.excluded]
-    plain["dropped"] = dict(found.dropped or {})
+def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
+    """Print the look, write JSON and page, then put the state in place: a run that fails before has not looked.
+
+    The state is written beside its file before anything is printed, so that a look is never shown that cannot be kept.
+    """
+    if not look.taken:
+        _write_outputs(look, targets)
+        return
+    with stage_state(files.target("state", state), look.monitor.to_json()):
+        _write_outputs(look, targets)
+
+
+def _write_outputs(look: CommandLook, targets: Targets) -> None:
+    targets.say(str(look))
+    plain = look.result.to_dict()
+    plain["excluded"] = [{"label": name_of(group.label), "reason": group.reason} for group in look.excluded]
+    plain["dropped"] = dict(look.dropped or {})
     targets.write_json(dumped(plain))
     if targets.report is not None:
-        from faultlines.show.monitored import monitor_page
+        from faultlines.render.monitor import monitor_page
 
-        page = monitor_page(found.decision, title=targets.title, command=command_line(), left_out=found.left_out)
+        page = monitor_page(look.result, title=targets.title, command=command_line(), left_out=look.left_out)
         files.write("report", targets.report, page)
-    if found.taken:
-        found.monitor.save(state)

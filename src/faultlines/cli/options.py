@@ -3,16 +3,28 @@
 Options that go together are one frozen value. A command takes these values; `bound` shows Typer their fields.
 """
 
+from __future__ import annotations
+
 import inspect
-from collections.abc import Callable
+import re
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
+from faultlines.errors import InputError
 from faultlines.metrics.table import METRICS, of_family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from faultlines.guarantees.base import Guarantee
+    from faultlines.rows.keys import Bins
 
 DATA, METRIC, PLAN, GUARANTEE, GATE, OUTPUT = "Data", "Metric", "Plan", "Guarantee", "Gate", "Output"
 
@@ -43,7 +55,7 @@ _N = "Column of group sizes."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class TableOptions:
     """A table with one row per group."""
 
     file: Annotated[Path, _file("A csv or parquet file with one row per group; - for csv on stdin.")]
@@ -56,7 +68,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rows:
+class RowOptions:
     """Rows of an experiment or a model, and the groups they make."""
 
     files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
@@ -84,7 +96,7 @@ Overlap = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Arms:
+class ArmOptions:
     """How an experiment was made."""
 
     variant: Annotated[str, _column(METRIC, "Column of variants.")]
@@ -133,7 +145,7 @@ class Fresh:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class MeasuredOptions:
     """How fresh rows are measured, where that is not as before: options of experiments and of models."""
 
     metric: Annotated[
@@ -189,14 +201,14 @@ class Watched:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WatchedMetric(Measured):
+class WatchedMetric(MeasuredOptions):
     """How the rows are measured: options of experiments and of models."""
 
     metric: Annotated[str | None, _option(METRIC, "One, as for experiment or model.", metavar="KIND")] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Experiments:
+class ExperimentOptions:
     """Many experiments in one table or one set of rows."""
 
     files: Annotated[
@@ -310,6 +322,14 @@ Correction = Annotated[
     ),
 ]
 Refine = Annotated[bool, _option(GUARANTEE, "Move border groups to the cluster of nearest estimate.")]
+Margins = Annotated[
+    bool,
+    _option(
+        GUARANTEE,
+        "With several --by: test single attributes and combinations of them, and report clusters along the fewest "
+        "that are enough; or compare the combinations of all alone.",
+    ),
+]
 SplitUnit = Annotated[
     str | None, _column(GUARANTEE, "For holdout and folds: column whose values stay together. Default: --unit, if any.")
 ]
@@ -326,7 +346,7 @@ SelfCheckRuns = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SelfCheck:
+class SelfCheckOptions:
     """Whether the promise is tried out on the rows."""
 
     self_check: SelfCheckRuns = None
@@ -512,6 +532,20 @@ def bound(function: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
+def is_argument(annotation: Any) -> bool:
+    """Whether a parameter of a command is given by its place, and not as an option."""
+    return any(isinstance(item, type(typer.Argument())) for item in getattr(annotation, "__metadata__", ()))
+
+
+@contextmanager
+def name_options(options: Mapping[str, str]) -> Iterator[None]:
+    """Let errors about parameters of the library name the options that were given for them."""
+    try:
+        yield
+    except InputError as error:
+        raise error.changed(parameter=options.get(error.parameter, error.parameter)) from error
+
+
 def _parameters(kind: Any) -> list[inspect.Parameter]:
     """The fields of a value of options as parameters."""
     hints = get_type_hints(kind, include_extras=True)
@@ -524,3 +558,109 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
         )
         for field in fields(kind)
     ]
+
+
+# ---------- From words to attributes: a column, or a column to be cut.
+
+
+def attribute(given: str) -> str | Bins:
+    """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
+    from faultlines.rows.keys import bins
+
+    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given, flags=re.DOTALL)
+    if cut is None:
+        return given
+    column, size = cut.groups()
+    return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
+
+
+# ---------- From words to a guarantee, by the one table of guarantees.
+
+
+# What may stand behind the colon, as in holdout:0.3.
+_SIZES: dict[str, tuple[str, type[Any]]] = {"holdout": ("fraction", float), "folds": ("n", int)}
+
+
+def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
+    """The guarantee that was asked for."""
+    from faultlines.guarantees.choose import GUARANTEES, OTHER_NAMES, unknown_guarantee_error
+
+    known = {**GUARANTEES, **dict.fromkeys(OTHER_NAMES, GUARANTEES["calibrated"])}
+    kind, colon, size = claim.guarantee.partition(":")
+    if kind not in known:
+        raise unknown_guarantee_error(claim.guarantee, kind)
+    settings: dict[str, Any] = dict(OTHER_NAMES.get(kind, {}))
+    if colon:
+        settings |= _size(claim.guarantee, kind, size)
+    asked = (("draws", "draws", claim.draws), ("splits", "splits", claim.splits), ("split_unit", "unit", split_unit))
+    for option, parameter, value in asked:
+        if value is None:
+            continue
+        takers = [name for name, made in known.items() if parameter in {field.name for field in fields(made)}]
+        if kind not in takers:
+            remedy = f"Leave it out, or use {' or '.join(takers)}."
+            raise InputError.conflict(option, f"means nothing to {claim.guarantee}", remedy, value)
+        settings[parameter] = value
+    made: Guarantee = known[kind](**settings)
+    return made
+
+
+def _size(word: str, kind: str, size: str) -> dict[str, Any]:
+    try:
+        parameter, number = _SIZES[kind]
+        return {parameter: number(size)}
+    except (KeyError, ValueError) as error:
+        raise InputError.unknown("guarantee", "is not known", "Write holdout:0.3 or folds:10.", word) from error
+
+
+# ---------- What `--help` looks like
+
+
+LAST = "Other"
+
+
+class Command(TyperCommand):
+    """A command whose help lists its options under the headings they were declared with; no option is overruled."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an option that takes one value and was given several: the first would be lost without a word."""
+        asked = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for parameter, count in Counter(asked).items():
+            is_option = parameter.param_type_name == "option"
+            if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
+                problem = f"is given {count} times, and takes one value"
+                raise InputError.duplicate(parameter.name, problem, "Leave all but one of them out.").for_command(
+                    [parameter.name]
+                )
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, heading by heading, in the order of the first option of each."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                record = (record[0].partition(" <")[0], record[1])  # no types behind the names of arguments
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or LAST, []).append(record)
+        for name in sorted(panels, key=lambda name: name == LAST):
+            with formatter.section(name):
+                formatter.write_dl(panels[name])
+
+
+def epilog(examples: Sequence[str], *notes: str) -> str:
+    """Examples and notes to stand below the options; lines are kept as they are."""
+    shown = ["\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)]
+    return "\n\n".join([*shown, *notes])
+
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done; with --fail-on-split: all groups were compared, none differ;
+       with --certify: all groups are within the gap;
+       with --fail-unless-confirmed: clusters are confirmed
+  1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
+       --fail-unless-confirmed: clusters are not confirmed
+  2    something given cannot be used, or there is not enough memory
+  3    a gate is inconclusive: groups were excluded, or data are too few
+  70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where
+  130  interrupted"""

@@ -16,17 +16,18 @@ from shlex import quote
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from faultlines import files
+from faultlines import checks, files
 from faultlines.cli import streams
-from faultlines.errors import InputError
+from faultlines.errors import Argument, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from faultlines.cli.options import Output
-    from faultlines.clustering import Clustering
-    from faultlines.decide.certificate import Certificate
-    from faultlines.result.selfcheck import SelfCheck
+    from faultlines.cli.options import ExperimentOptions, Fresh, Output, Watched
+    from faultlines.estimates.estimates import Estimates
+    from faultlines.results.certificate import Certificate
+    from faultlines.results.clustering import Clustering
+    from faultlines.results.self_check import SelfCheck
 
 # JSON lets these stand as they are, and terminals act on some of them; escaped they are the same data.
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -53,20 +54,20 @@ class Targets:
         """A table as csv to where it was wanted, if it was; it is made only then."""
         if self.csv is None and not self.csv_to_stdout:
             return
-        made, written = columns(), StringIO()
-        table = csv_writer(written, lineterminator="\n")
-        table.writerow(made)
-        for row in zip(*made.values(), strict=True):
+        table, text = columns(), StringIO()
+        writer = csv_writer(text, lineterminator="\n")
+        writer.writerow(table)
+        for row in zip(*table.values(), strict=True):
             # Of several values, as of the clusters a group may belong to, one cell.
-            table.writerow([" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row])
+            writer.writerow([" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row])
         if self.csv_to_stdout:
-            streams.say_data(written.getvalue().removesuffix("\n"))
+            streams.say_data(text.getvalue().removesuffix("\n"))
         elif self.csv is not None:
-            files.write("csv", self.csv, written.getvalue())
+            files.write("csv", self.csv, text.getvalue())
 
     def write_json(self, plain: str) -> None:
         """JSON to where it was wanted, if it was."""
-        safe = _UNSEEN.sub(lambda found: f"\\u{ord(found.group()):04x}", plain)
+        safe = _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", plain)
         if self.json_to_stdout:
             streams.say_data(safe)
         elif self.json is not None:
@@ -74,49 +75,44 @@ class Targets:
 
     def write(
         self,
-        found: Sequence[Clustering],
+        results: Sequence[Clustering],
         alpha: float,
         self_checks: Sequence[SelfCheck] = (),
         certificates: Sequence[Certificate | None] = (),
     ) -> None:
         """JSON, page and pictures of results; several are one list, one page, and numbered pictures."""
         if self.json is not None or self.json_to_stdout:
-            plain = [one.summary() for one in found]
-            for told, check in zip(plain, self_checks, strict=False):
-                told["self_check"] = check.to_dict()
-            for told, certificate in zip(plain, certificates, strict=False):
-                told["certificate"] = None if certificate is None else certificate.to_dict()
-            self.write_json(dumped(plain[0] if len(plain) == 1 else _together(plain, alpha)))
+            data = [result.to_dict() for result in results]
+            for item, check in zip(data, self_checks, strict=False):
+                item["self_check"] = check.to_dict()
+            for item, certificate in zip(data, certificates, strict=False):
+                item["certificate"] = None if certificate is None else certificate.to_dict()
+            several = {"correction": "holm", "alpha": alpha, "metrics": data}
+            self.write_json(dumped(data[0] if len(data) == 1 else several))
         if self.report is not None:
-            from faultlines.clustering import write_page
+            from faultlines.render.page import write_page
 
-            how = f"{len(found)} metrics, corrected by Holm at α = {alpha:g}"
-            note = f"{how}: clusters differ where the adjusted p is below α."
-            names = [one.groups.measure for one in found]
-            several = note if len(found) > 1 else None
+            count = f"{len(results)} metrics, corrected by Holm at α = {alpha:g}"
+            note = f"{count}: clusters differ where the adjusted p is below α."
             write_page(
-                found,
-                names,
+                results,
+                [result.groups.metric for result in results],
                 self.report,
                 title=self.title,
-                note=several,
+                note=note if len(results) > 1 else None,
                 command=command_line(),
                 self_checks=self_checks,
                 certificates=certificates,
             )
-        for one, path in zip(found, self.plots, strict=False):
-            from faultlines.show import chart
+        for result, path in zip(results, self.plots, strict=False):
+            from faultlines.render import chart
 
-            chart.save(one._summary, path)
+            chart.save(result, path)
 
 
 def command_line() -> str:
     """What was run, to be said on a page."""
     return " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
-
-
-def _together(plain: list[dict[str, Any]], alpha: float) -> dict[str, Any]:
-    return {"correction": "holm", "alpha": alpha, "metrics": plain}
 
 
 def dumped(plain: dict[str, Any]) -> str:
@@ -147,31 +143,29 @@ def checked(
         InputError: If something could not be written after the work, if two outputs are one file, or if an output is
             a file that is read.
     """
-    for option, path in (("--report", output.report), ("--plot", output.plot)):
+    for option, path in (("report", output.report), ("plot", output.plot)):
         if path is not None:
-            from faultlines.clustering import need_report
-
-            need_report(option)
+            checks.need_report(option)
     to_stdout, csv_to_stdout = str(output.json) == "-", str(csv) == "-"
     if to_stdout and csv_to_stdout:
-        raise InputError("--json, --csv", "both go to stdout", "Write one of them to a file.")
+        raise InputError.conflict("json, csv", "both go to stdout", "Write one of them to a file.", form="clause")
     table = None if csv is None or csv_to_stdout else files.target("csv", csv)
-    whole = None if output.json is None or to_stdout else files.target("json", output.json)
+    data = None if output.json is None or to_stdout else files.target("json", output.json)
     page = None if output.report is None else files.target("report", output.report, (".html", ".htm"))
     plots = () if output.plot is None else _pictures(output.plot, results)
-    outputs = [("json", whole), ("csv", table), ("report", page), *(("plot", plot) for plot in plots)]
+    outputs = [("json", data), ("csv", table), ("report", page), *(("plot", plot) for plot in plots)]
     named = [(option, path) for option, path in outputs if path is not None]
     for option, path in named:
-        _check_writable(f"{option}={str(path)!r}", path)
+        _check_writable(Argument(option, path), path)
     _check_distinct(named)
     if named:
         _check_not_read(named, inputs, also)
-    return Targets(whole, to_stdout, page, plots, output.title, table, csv_to_stdout)
+    return Targets(data, to_stdout, page, plots, output.title, table, csv_to_stdout)
 
 
 def _pictures(path: Path, results: int) -> tuple[Path, ...]:
     """One picture per result; several are numbered."""
-    from faultlines.show.chart import target
+    from faultlines.render.chart import target
 
     single = target(path)
     if results == 1:
@@ -179,7 +173,7 @@ def _pictures(path: Path, results: int) -> tuple[Path, ...]:
     return tuple(target(single.with_stem(f"{single.stem}-{i + 1}")) for i in range(results))
 
 
-def _check_writable(shown: str, path: Path) -> None:
+def _check_writable(argument: Argument, path: Path) -> None:
     """Refuse a name that is too long, a file that may not be replaced, a folder in which no file can be made."""
     place = Path(os.path.realpath(path))
     try:
@@ -190,7 +184,7 @@ def _check_writable(shown: str, path: Path) -> None:
             with TemporaryFile(dir=place.parent):
                 pass
     except OSError as error:
-        raise files.unwritable(shown, error) from error
+        raise files.unwritable(argument, error) from error
 
 
 def _mode(place: Path) -> int | None:
@@ -205,26 +199,55 @@ def _check_distinct(named: Sequence[tuple[str, Path]]) -> None:
     for i, (option, path) in enumerate(named):
         for other, earlier in named[:i]:
             if _same(path, earlier):
-                raise InputError(
-                    f"--{other}, --{option}", f"are the same file, {str(path)!r}", "Give each a name of its own."
+                raise InputError.duplicate(
+                    f"{other}, {option}", f"are the same file, {str(path)!r}", "Give each a name of its own."
                 )
 
 
 def _check_not_read(named: Sequence[tuple[str, Path]], inputs: Sequence[str | Path], also: Sequence[Path]) -> None:
-    from faultlines.sources.paths import files as files_of
+    from faultlines.engines.readers import find_files
 
-    read = [*also, *files_of([one for one in inputs if str(one) != "-"])]
+    read = [*also, *find_files([source for source in inputs if str(source) != "-"])]
     for option, path in named:
-        for one in read:
-            if _same(path, one):
-                raise InputError(
-                    f"{option}={str(path)!r}", "is a file that is read", "Give the output a name of its own."
+        for source in read:
+            if _same(path, source):
+                raise InputError.conflict(
+                    option, "is a file that is read", "Give the output a name of its own.", str(path)
                 )
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(path: Path, other: Path) -> bool:
     """Whether two paths are one file, by name or by what is there under both."""
     try:
-        return files.same(one, other) or one.samefile(other)
+        return files.same(path, other) or path.samefile(other)
     except OSError:  # one of them is not there yet
         return False
+
+
+# ---------- Data that are rows, or a table with one row per group: as the options of a command say.
+
+
+def is_table(given: ExperimentOptions | Fresh | Watched) -> bool:
+    """Whether files are a table with one row per group; refused where they can be neither that nor rows."""
+    if given.estimate is not None or given.se is not None:
+        return True
+    if given.n is not None or given.dof is not None:
+        raise InputError.conflict("n, dof", "go with --estimate and --se", "Name these, or leave them out.")
+    if "-" in given.files:
+        raise InputError.unsupported(
+            "files", "rows are not read from standard input", "Give files.", "-", form="sentence"
+        )
+    return False
+
+
+def table_of(given: Fresh | Watched, *, measured: bool) -> Estimates:
+    """The estimates of a table; `measured` says whether a metric was asked for, which goes with rows."""
+    from faultlines.estimates.estimates import Estimates
+
+    if measured:
+        raise InputError.conflict("metric", "is measured in rows, not with --estimate and --se", "Leave it out.")
+    if given.estimate is None or given.se is None or not given.by or len(given.files) > 1:
+        problem = "a table with one row per group needs --by, --estimate and --se, and is one file"
+        raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
+    by = given.by[0] if len(given.by) == 1 else given.by
+    return Estimates.from_frame(given.files[0], by=by, estimate=given.estimate, se=given.se, n=given.n, dof=given.dof)

@@ -1,6 +1,6 @@
 """The way in and the ways out: stdout carries the result, stderr one line about what failed, the exit code the verdict.
 
-What the exit codes mean is said in `exits`. Everything heavy, Typer too, is imported where errors and interrupts are
+What the exit codes mean is said in `streams`. Everything heavy, Typer too, is imported where errors and interrupts are
 already caught.
 """
 
@@ -10,10 +10,10 @@ import errno
 import os
 import sys
 
-from faultlines.cli import exits, streams
+from faultlines.cli import streams
 from faultlines.errors import InputError, first_line
 
-_MEMORY = "out of memory. Use fewer or coarser groups, fewer draws, or a machine with more memory."
+_MEMORY = "error: out of memory. Use fewer or coarser groups, fewer draws, or a machine with more memory."
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
         code = _run(sys.argv[1:] or ["--help"])
     except BrokenPipeError:  # whoever read stdout has seen enough
         streams.close_stdout()
-        code = exits.DONE
+        code = streams.DONE
     except BaseException as error:  # engines written in Rust panic beside Exception
         words, code = _ending(error)
         streams.tell(words)
@@ -49,23 +49,23 @@ def _run(arguments: list[str]) -> int:
     except usage_error as error:
         words = error.format_message().strip()  # type: ignore[attr-defined]
         where = getattr(getattr(error, "ctx", None), "command_path", "faultlines")
-        streams.tell(f"{words}{'' if words.endswith(('.', '?')) else '.'} See {where} --help.")
-        return exits.UNUSABLE
-    return exits.DONE
+        streams.tell(f"error: {words}{'' if words.endswith(('.', '?')) else '.'} See {where} --help.")
+        return streams.UNUSABLE
+    return streams.DONE
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
     """What to say about an error, and the exit code."""
     if isinstance(error, InputError):
-        return str(error), exits.UNUSABLE
+        return f"error: {error}", streams.UNUSABLE
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", exits.INTERRUPTED
+        return "interrupted", streams.INTERRUPTED
     if isinstance(error, MemoryError):
-        return _MEMORY, exits.UNUSABLE
+        return _MEMORY, streams.UNUSABLE
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         streams.close_stdout()
-        return f"{error.strerror}. Make room, or write elsewhere.", exits.UNUSABLE
+        return f"error: {error.strerror}. Make room, or write elsewhere.", streams.UNUSABLE
     if os.environ.get("FAULTLINES_TRACEBACK"):
         streams.tell_traceback()
     name = f"{type(error).__name__}: {first_line(error)}"
-    return f"internal error ({name}); set FAULTLINES_TRACEBACK=1 to see where", exits.DEFECT
+    return f"internal error ({name}); set FAULTLINES_TRACEBACK=1 to see where", streams.DEFECT

@@ -1,6 +1,12 @@
-"""stdout and stderr as they come: closed, full, no terminal, a reader that has gone.
+"""What a script sees: stdout and stderr as they come (closed, full, no terminal), and exit codes.
 
 What is printed for people has its control characters made visible, so nothing in the data steers a terminal.
+
+Exit codes, which `faultlines --help` lists. 0: done; with a gate, every group was compared and no difference is
+reported, all are certified to be within the gap, or clusters are confirmed. 1: the gate, clusters differ, a group is
+farther away than the gap, or clusters are not confirmed; nothing else ends with 1. 2: something given cannot be used,
+or is too large for this machine's memory or disk. 3: inconclusive; a gate was asked for, and groups were excluded, only
+one was left, or the data are too few. 70: a defect of faultlines. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -10,8 +16,24 @@ import sys
 import traceback
 from contextlib import suppress
 
+from faultlines.errors import UNSET, Argument, InputError
 from faultlines.files import unwritable
-from faultlines.text import printable, printable_lines
+from faultlines.formats import printable, printable_lines
+
+DONE = 0
+SPLIT = 1
+UNUSABLE = 2
+CANNOT_TELL = 3
+DEFECT = 70
+INTERRUPTED = 130
+
+
+class Inconclusive(Exception):  # noqa: N818 - an outcome, not a defect
+    """A gate was asked for, and there is nothing to compare; the error says why."""
+
+    def __init__(self, error: InputError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def prepare() -> None:
@@ -55,7 +77,7 @@ def _out(words: str) -> None:
         close_stdout()
     except OSError as error:
         close_stdout()
-        raise unwritable("stdout", error) from error
+        raise unwritable(Argument("stdout", UNSET), error) from error
 
 
 def close_stdout() -> None:

@@ -15,7 +15,9 @@ from scipy.special import ndtri, stdtrit
 from faultlines import checks
 from faultlines.errors import InputError
 from faultlines.estimates.fits import effects_of
-from faultlines.estimates.given import (
+from faultlines.estimates.labels import checked_labels, labels_of, some_of
+from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
+from faultlines.estimates.validation import (
     between_groups,
     check_meaning,
     check_range,
@@ -25,15 +27,12 @@ from faultlines.estimates.given import (
     errors_of_all,
     freedom,
     freedom_of_all,
+    own_variances,
     part_names,
     require,
     standard_errors,
     vector,
 )
-from faultlines.estimates.labels import checked_labels, keys_of, labels_of, some_of
-from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
-from faultlines.estimates.shared import own_variances
-from faultlines.estimates.tables import checked_attributes, in_columns, read_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.estimates.labels import Key, Label
+    from faultlines.estimates.reasons import Reason, ReasonCode
     from faultlines.estimates.scales import FloatArray
 
     IntArray = npt.NDArray[np.int64]
@@ -70,18 +70,28 @@ class Excluded:
         >>> import faultlines as fl
         >>> small = fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 2.5], ["DE", "FR", "IS"], [900, 800, 9])
         >>> left_out = fl.cluster(small, min_size=100).excluded[0]
-        >>> left_out.label, left_out.reason
-        ('IS', 'fewer than 100 in the group')
+        >>> left_out.label, left_out.code == "too small", left_out.text
+        ('IS', True, 'fewer than 100 in the group')
     """
 
     label: Label
-    reason: str
+    reason: Reason
     estimate: float | None = None
     se: float | None = None
     n: float | None = None
     events: float | None = None
     lower: float | None = None
     upper: float | None = None
+
+    @property
+    def code(self) -> ReasonCode:
+        """The kind of reason."""
+        return self.reason.code
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return self.reason.text
 
 
 def plain(parts: Sequence[_T]) -> Any:
@@ -98,7 +108,7 @@ class Estimates:
 
     Args:
         theta: The K estimates; or (K, d) of them where d things are measured together.
-        se: Their standard errors, all above zero; None where `cov` or `covariance` is given.
+        se: Their standard errors, all above zero; None where `effect_covariance` or `covariance` is given.
         labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
@@ -107,8 +117,8 @@ class Estimates:
         attributes: What the labels are values of, for instance ``("country", "device")``.
         natural: The estimates as people read them, where `theta` is on another scale.
         scale: That scale.
-        measure: What was measured, for instance ``"lift of revenue"``.
-        cov: The covariance matrices of d things measured together, (K, d, d), where they are not independent.
+        metric: What was measured, for instance ``"lift of revenue"``.
+        effect_covariance: The covariance matrices of d things measured together, (K, d, d), where they go together.
         parts: Names of the d things.
         compared: The estimates as they are compared, in the shape of `theta`, where their noise was made more normal.
         covariance: The covariance matrix of the K estimates, (K, K), where groups share data: a control, users in
@@ -116,7 +126,7 @@ class Estimates:
         covariance_dof: Degrees of freedom of that matrix where all of it is estimated: users or clusters of users, less
             one. The guarantee then allows for all its errors (Hotelling). `dof` is for one that is known but for a
             factor.
-        metric: How rows were measured, where they were: `fl.Monitor` refuses to go on with another metric.
+        recipe: How rows were measured, where they were: `fl.Monitor` refuses to go on with another one.
 
     Raises:
         InputError: If an array has the wrong shape, a standard error is not above zero, a covariance matrix is not
@@ -139,14 +149,14 @@ class Estimates:
     dof: FloatArray | None
     attributes: tuple[str, ...]
     scale: Scale
-    measure: str
-    cov: FloatArray | None  # (K, d, d)
+    metric: str
+    effect_covariance: FloatArray | None  # (K, d, d)
     parts: tuple[str, ...]  # names of several effects, none for one
     given: FloatArray  # (K, d), the values as they were estimated, before skewed noise was straightened
     covariance: FloatArray | None  # (K, K), of one effect
     own: FloatArray  # (K, d), standard errors without what several groups have in common
     covariance_dof: float  # infinite where the covariance is known, or known but for a factor
-    metric: str
+    recipe: str
 
     def __init__(
         self,
@@ -159,24 +169,26 @@ class Estimates:
         attributes: Sequence[str] | None = None,
         natural: npt.ArrayLike | None = None,
         scale: Scale = IDENTITY,
-        measure: str = "effect",
-        cov: npt.ArrayLike | None = None,
+        metric: str = "effect",
+        effect_covariance: npt.ArrayLike | None = None,
         parts: Sequence[str] | None = None,
         compared: npt.ArrayLike | None = None,
         covariance: npt.ArrayLike | None = None,
         covariance_dof: float | None = None,
-        metric: str = "",
+        recipe: str = "",
     ) -> None:
-        given = columns("theta", theta)
-        values = given if compared is None else columns("compared", compared, given.shape)
+        estimated = columns("theta", theta)
+        values = estimated if compared is None else columns("compared", compared, estimated.shape)
         size, dims = values.shape
         if size == 0:
-            raise InputError("theta", "there is no group at all (K = 0)", "Give at least one estimate.")
+            raise InputError.empty(
+                "theta", "there is no group at all (K = 0)", "Give at least one estimate.", form="clause"
+            )
         keys, attribute_names = checked_labels(labels, attributes, size)
-        matrices = None if cov is None else covariances(cov, values, keys)
+        matrices = None if effect_covariance is None else covariances(effect_covariance, values, keys)
         between = None if covariance is None else between_groups(covariance, matrices, values, keys)
         errors = standard_errors(se, matrices, values) if between is None else errors_of_all(se, between, values)
-        for parameter, array in (("theta", given), ("compared", values)):
+        for parameter, array in (("theta", estimated), ("compared", values)):
             require(
                 np.isfinite(array), parameter, array, keys, "must be finite", "Leave this group out, or correct it."
             )
@@ -190,8 +202,8 @@ class Estimates:
         )
         own = errors if between is None else np.sqrt(own_variances(between))[:, None]
         check_range(values, own)
-        check_meaning(scale, measure)
-        shown = given if natural is None else columns("natural", natural, values.shape)
+        check_meaning(scale, metric)
+        shown = estimated if natural is None else columns("natural", natural, values.shape)
         require(np.isfinite(shown), "natural", shown, keys, "must be finite", "Leave this group out, or correct it.")
         check_readable(scale, values, errors)
         whole_dof = freedom_of_all(covariance_dof, between)
@@ -208,14 +220,14 @@ class Estimates:
             ("dof", freedom(whole_dof if dof is None else dof, keys, dims)),
             ("attributes", attribute_names),
             ("scale", scale),
-            ("measure", measure),
-            ("cov", matrices if dims > 1 else None),
+            ("metric", metric),
+            ("effect_covariance", matrices if dims > 1 else None),
             ("parts", part_names(parts, dims)),
-            ("given", given),
+            ("given", estimated),
             ("covariance", between),
             ("own", own),
             ("covariance_dof", whole_dof),
-            ("metric", metric),
+            ("recipe", recipe),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -253,43 +265,28 @@ class Estimates:
             >>> fl.Estimates.from_frame(table, by="country", estimate="lift", se="se").labels
             ('DE', 'IN')
         """
-        attributes = checked_attributes(by)
-        table = read_estimates(frame, attributes, estimate, se, n, dof)
-        numbers = table.numbers
-        labels = labels_of(keys_of(list(zip(*table.keys, strict=True))))
-        with in_columns({"theta": ("estimate", estimate), "se": ("se", se), "n": ("n", n), "dof": ("dof", dof)}):
-            return cls(
-                numbers["estimate"],
-                numbers["se"],
-                labels,
-                numbers.get("n"),
-                numbers.get("dof"),
-                attributes=attributes,
-            )
+        from faultlines.estimates.tables import EstimateColumns, read_estimates
+
+        return read_estimates(frame, by, EstimateColumns(estimate, se, n, dof))
 
     @classmethod
     def from_fit(
         cls,
         fit: object,
-        terms: Sequence[str] | Mapping[Any, str | Sequence[str]] | None = None,
+        terms: Sequence[str] | Mapping[Any, str | Sequence[str]],
         *,
-        treatment: str | None = None,
-        reference: Label | None = None,
         n: npt.ArrayLike | None = None,
         dof: float | None = None,
         clusters: int | None = None,
         by: str = "group",
-        measure: str = "effect",
+        metric: str = "effect",
     ) -> Estimates:
         """Take effects of groups from a regression, with their covariance: robust or clustered, as it was fitted.
 
         Args:
             fit: A result of statsmodels, linearmodels or pyfixest, or any object with `params` and `cov_params()`.
-            terms: The coefficients that are the groups' effects, by name; or group → coefficient; or group → several
-                that add up.
-            treatment: Or the treatment: the groups' effects are its interactions with them. Where it has a main effect
-                too, the interactions are differences from one group, and are added to it.
-            reference: That group, where the fit does not say it.
+            terms: Group → the coefficient that is its effect, or several that add up to it, as where interactions are
+                differences from a main effect. Or the coefficients alone, whose names are then those of the groups.
             n: Sizes of the groups.
             dof: Degrees of freedom behind the covariance. Default: those by which the fit judges; none where it takes
                 the normal law.
@@ -297,7 +294,7 @@ class Estimates:
                 covariance of more than two groups is allowed for as a whole (Hotelling): there must be more clusters
                 than groups.
             by: What the groups are values of.
-            measure: What was measured.
+            metric: What was measured.
 
         Returns:
             The estimates, with `covariance`.
@@ -308,22 +305,23 @@ class Estimates:
         Example:
             >>> import numpy as np, faultlines as fl
             >>> class Fit:
-            ...     params = {"C(country)[DE]:treated": 0.1, "C(country)[FR]:treated": 0.4}
-            ...     cov = np.array([[0.02, 0.01], [0.01, 0.02]])
-            >>> fl.Estimates.from_fit(Fit(), treatment="treated", by="country").labels
-            ('DE', 'FR')
+            ...     params = {"treated": 0.1, "C(country)[T.FR]:treated": 0.3}
+            ...     covariance = np.array([[0.02, -0.01], [-0.01, 0.02]])
+            >>> terms = {"DE": "treated", "FR": ["treated", "C(country)[T.FR]:treated"]}
+            >>> fl.Estimates.from_fit(Fit(), terms, by="country").theta.tolist()
+            [0.1, 0.4]
         """
-        found = effects_of(fit, terms, treatment, reference, dof, clusters)
+        effects = effects_of(fit, terms, dof, clusters)
         return cls(
-            found.values,
+            effects.values,
             None,
-            found.labels,
+            effects.labels,
             n,
-            found.dof if np.isfinite(found.dof) else None,
+            effects.dof if np.isfinite(effects.dof) else None,
             attributes=(by,),
-            measure=measure,
-            covariance=found.covariance,
-            covariance_dof=found.covariance_dof,
+            metric=metric,
+            covariance=effects.covariance,
+            covariance_dof=effects.covariance_dof,
         )
 
     # --------------------------------------------------------------------------------------- as users see it
@@ -403,7 +401,11 @@ class Estimates:
     @property
     def covariances(self) -> FloatArray:
         """The covariance of the effects of every group, (K, d, d); diagonal where they are independent."""
-        return np.asarray(self.errors[:, :, None] ** 2 * np.eye(self.dims)) if self.cov is None else self.cov
+        return (
+            np.asarray(self.errors[:, :, None] ** 2 * np.eye(self.dims))
+            if self.effect_covariance is None
+            else self.effect_covariance
+        )
 
     @property
     def scales(self) -> tuple[Scale, ...]:
@@ -487,7 +489,7 @@ class Estimates:
             n=None if self.n is None else self.n[places],
             dof=None if self.dof is None else self.dof[places],
             natural=self.shown[places],
-            cov=None if self.cov is None else self.cov[places],
+            effect_covariance=None if self.effect_covariance is None else self.effect_covariance[places],
             covariance=None if self.covariance is None else self.covariance[np.ix_(places, places)],
         )
 
@@ -508,12 +510,15 @@ class Estimates:
             >>> lifts.replaced(np.zeros((2, 1)), spread=2.0).se.tolist()
             [0.02, 0.02]
         """
-        spread_out = {"se": self.errors * spread, "cov": None if self.cov is None else self.cov * spread**2}
+        spread_out = {
+            "se": self.errors * spread,
+            "effect_covariance": None if self.effect_covariance is None else self.effect_covariance * spread**2,
+        }
         spread_out["covariance"] = None if self.covariance is None else self.covariance * spread**2
         return self.changed(theta=values, compared=None, natural=self.readable(values), **(spread_out | changes))
 
     def changed(self, **changes: Any) -> Estimates:
-        """The same with some arguments of the constructor changed; standard errors follow from `cov`, if given.
+        """The same with some arguments of the constructor changed; standard errors follow from covariances.
 
         Args:
             changes: Arguments of the constructor.
@@ -526,15 +531,15 @@ class Estimates:
             >>> fl.Estimates([0.02, -0.1], [0.01, 0.01]).changed(labels=["DE", "IN"]).labels
             ('DE', 'IN')
         """
-        kept = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "own"}
-        kept |= {"theta": kept.pop("given"), "compared": kept.pop("values")}
-        kept |= {"se": kept.pop("errors"), "natural": kept.pop("shown")}
-        kept |= {"labels": labels_of(kept.pop("keys"))}
+        arguments = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "own"}
+        arguments |= {"theta": arguments.pop("given"), "compared": arguments.pop("values")}
+        arguments |= {"se": arguments.pop("errors"), "natural": arguments.pop("shown")}
+        arguments |= {"labels": labels_of(arguments.pop("keys"))}
         if "theta" in changes and "compared" not in changes:
-            kept["compared"] = None
-        kept |= changes
-        if kept["cov"] is not None or kept["covariance"] is not None:
-            kept["se"] = None
+            arguments["compared"] = None
+        arguments |= changes
+        if arguments["effect_covariance"] is not None or arguments["covariance"] is not None:
+            arguments["se"] = None
         if self.dims == 1:
-            kept["parts"] = None
-        return Estimates(**kept)
+            arguments["parts"] = None
+        return Estimates(**arguments)

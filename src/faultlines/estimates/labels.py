@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -147,11 +147,11 @@ def match(wanted: Sequence[Key], known: Sequence[Key], where: str = "frame") -> 
     frame holds it: 1, 1.0 and "1"; a date and its midnight. If several read the same, nobody can tell which is meant.
     """
     exact = {_typed(key): place for place, key in enumerate(known)}
-    found = [exact.get(_typed(key), -1) for key in wanted]
-    open_places = [i for i, place in enumerate(found) if place < 0]
+    matches = [exact.get(_typed(key), -1) for key in wanted]
+    open_places = [i for i, place in enumerate(matches) if place < 0]
     if not open_places:
-        return found
-    taken = set(found)
+        return matches
+    taken = set(matches)
     alike: dict[str, list[int]] = {}
     for place, key in enumerate(known):
         alike.setdefault(reading(key), []).append(place)
@@ -163,14 +163,15 @@ def match(wanted: Sequence[Key], known: Sequence[Key], where: str = "frame") -> 
         if not candidates:
             continue
         if len(candidates) > 1 or len(places) > 1:
-            both = [known[p] for p in candidates] if len(candidates) > 1 else [wanted[i] for i in places]
-            raise InputError(
-                f"{where}: group {name_of(wanted[places[0]])!r}",
-                f"reads like several: {', '.join(_shown(key) for key in both[:3])}",
+            candidates_shown = [known[p] for p in candidates] if len(candidates) > 1 else [wanted[i] for i in places]
+            raise InputError.ambiguous(
+                where,
+                f"reads like several: {', '.join(_shown(key) for key in candidates_shown[:3])}",
                 "Give the keys in the type they had before.",
+                place=f"group {name_of(wanted[places[0]])!r}",
             )
-        found[places[0]] = candidates[0]
-    return found
+        matches[places[0]] = candidates[0]
+    return matches
 
 
 def _typed(key: Key) -> tuple[Any, ...]:
@@ -217,13 +218,16 @@ def checked_labels(
     """Keys and names of the attributes, from what a user gave as labels."""
     names = _listed(labels, size)
     if len(names) != size:
-        raise InputError("labels", f"has {len(names)} names, but theta has {size}", "Give one name for each group.")
+        raise InputError.mismatch(
+            "labels", f"has {len(names)} names, but theta has {size}", "Give one name for each group."
+        )
     lengths = {len(name) if isinstance(name, tuple) else 0 for name in names} if labels is not None else {0}
-    if len(lengths) > 1 or (lengths == {0} and any(name == () for name in names[:1])):
-        raise InputError(
-            f"labels={shorten(names)}",
+    if len(lengths) > 1 or (lengths == {0} and isinstance(next(iter(names), None), tuple)):
+        raise InputError.wrong_type(
+            "labels",
             "mixes names and tuples, or tuples of different lengths",
             "Give all names, or all tuples with one value for each attribute.",
+            names,
         )
     keys = keys_of(names)
     if labels is not None:
@@ -233,12 +237,15 @@ def checked_labels(
         attributes = ["group"] if width == 1 else [f"attribute_{i + 1}" for i in range(width)]
     named = isinstance(attributes, list | tuple) and all(isinstance(a, str) and a for a in attributes)
     if not named or len(set(attributes)) < len(attributes):
-        raise InputError(f"attributes={shorten(attributes)}", "must be distinct names", "Name each attribute once.")
+        raise InputError.duplicate(
+            "attributes", "must be distinct names", "Name each attribute once.", attributes, form="must"
+        )
     if len(attributes) != width:
-        raise InputError(
-            f"attributes={shorten(tuple(attributes))}",
+        raise InputError.mismatch(
+            "attributes",
             f"has {len(attributes)} names, but the labels have {width} values each",
             "Name each attribute of the labels once.",
+            tuple(attributes),
         )
     if labels is not None:
         _check_distinct(keys)
@@ -251,11 +258,16 @@ def _listed(labels: Sequence[Label] | npt.NDArray[Any] | None, size: int) -> Seq
     if isinstance(labels, range):
         return labels
     if isinstance(labels, str | bytes | set | frozenset | dict) or not hasattr(labels, "__iter__"):
-        raise InputError(
-            f"labels={shorten(labels)}", "is not a sequence of names", "Give a list with one name per group."
+        raise InputError.wrong_type(
+            "labels", "is not a sequence of names", "Give a list with one name per group.", labels
         )
     listed = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    return tuple(tuple(name) if isinstance(name, list) else name for name in listed)
+    return tuple(tuple(map(_plain, name)) if isinstance(name, list | tuple) else _plain(name) for name in listed)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number or text as Python's own: NumPy's compare element by element, and print with their type."""
+    return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biufUS" else value
 
 
 def _check_values(keys: Sequence[Key]) -> None:
@@ -263,9 +275,9 @@ def _check_values(keys: Sequence[Key]) -> None:
     for key in names:
         for part in key:
             if part is None or type(part).__name__ in {"NAType", "NaTType"}:
-                raise InputError("labels", f"holds {part!r}, a missing value", "Name that group.")
+                raise InputError.invalid_data("labels", f"holds {part!r}, a missing value", "Name that group.")
             if isinstance(part, float | np.floating) and not math.isfinite(part):
-                raise InputError("labels", "holds NaN or infinity", "Name that group.")
+                raise InputError.invalid_data("labels", "holds NaN or infinity", "Name that group.")
 
 
 def _check_distinct(keys: Sequence[Key]) -> None:
@@ -273,14 +285,15 @@ def _check_distinct(keys: Sequence[Key]) -> None:
     try:
         distinct = len(set(plain))
     except TypeError as error:
-        raise InputError(
-            f"labels={shorten(plain)}", "holds unhashable values", "Use text, numbers or tuples."
+        raise InputError.wrong_type(
+            "labels", "holds unhashable values", "Use text, numbers or tuples.", plain
         ) from error
     if distinct < len(plain):
         seen: set[Label] = set()
         repeated = next(name for name in plain if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(
-            f"labels: group {name_of(repeated)!r}",
+        raise InputError.duplicate(
+            "labels",
             f"occurs more than once ({len(plain)} groups, {distinct} names)",
             "Give one row per group: pool the repeated ones, or name a further attribute that tells them apart.",
+            repeated,
         )

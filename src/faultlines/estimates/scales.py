@@ -251,8 +251,12 @@ class Anscombe(Scale):
     def distance(self, tolerance: float) -> float:
         """Rates keep their tolerance as it is: what it means depends on where they lie."""
         if tolerance >= 1:
-            raise InputError(
-                f"tolerance={tolerance:g}", "rates differ by less than 1 in any case", "Use for example 0.01."
+            raise InputError.out_of_range(
+                "tolerance",
+                "rates differ by less than 1 in any case",
+                "Use for example 0.01.",
+                tolerance,
+                form="clause",
             )
         return tolerance
 
@@ -307,7 +311,9 @@ class Counts(Scale):
     def distance(self, tolerance: float) -> float:
         """A distance between roots says nothing about the distance of the rates."""
         if tolerance:
-            raise InputError(f"tolerance={tolerance:g}", f"has no meaning on the {self.name} scale", "Leave it out.")
+            raise InputError.unsupported(
+                "tolerance", f"has no meaning on the {self.name} scale", "Leave it out.", tolerance
+            )
         return 0.0
 
 

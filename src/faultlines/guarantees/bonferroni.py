@@ -8,25 +8,24 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import chdtri
 
-from faultlines.guarantees.base import Defaults, Facts, Judged
-from faultlines.tree.hierarchy import tree_of
-from faultlines.tree.path import cuts
+from faultlines.core.tree import build_tree, cut_tree
+from faultlines.guarantees.base import Facts, GuaranteeDefaults, GuaranteedPath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from faultlines.comparison.base import Comparison
-    from faultlines.comparison.line import Line
-    from faultlines.comparison.plane import Plane
+    from faultlines.core.comparison import Comparison
+    from faultlines.core.line import Line
+    from faultlines.core.plane import Plane
     from faultlines.guarantees.base import Detector
 
 
 @dataclass(frozen=True, slots=True)
-class Bonferroni(Defaults):
+class Bonferroni(GuaranteeDefaults):
     """The paper's Algorithm 2: a merge is a split when its p, as if chosen beforehand, is below α/K².
 
     Provided for comparison. It does not control the error: merging sorts the noise first, and with 50 groups of
-    pure noise and equal standard errors it claims clusters in 98 of 100 data sets at α = 0.05.
+    pure noise and equal standard errors it reports clusters in 98 of 100 data sets at α = 0.05.
 
     Example:
         >>> import faultlines as fl
@@ -35,12 +34,12 @@ class Bonferroni(Defaults):
     """
 
     name: ClassVar[str] = "bonferroni"
-    explanation: ClassVar[str] = "bonferroni: the rule p < α/K², which claims too often; for comparison only"
+    explanation: ClassVar[str] = "bonferroni: the rule p < α/K², which rejects too often; for comparison only"
     intervals_hold: ClassVar[bool] = False
     holds: ClassVar[bool] = False
     unit: ClassVar[None] = None
 
-    def judge(
+    def find_path(
         self,
         comparison: Comparison,
         seed: int,
@@ -48,14 +47,15 @@ class Bonferroni(Defaults):
         refine: bool,
         parts: Sequence[Comparison] = (),
         cores: int | None = None,
-    ) -> Judged:
+        margins: bool = False,
+    ) -> GuaranteedPath:
         """Adjusted p = K² times the p of the pair."""
-        hierarchy = tree_of(comparison)
+        hierarchy = build_tree(comparison)
         log_p = comparison.log_pointwise(hierarchy.gap_heights) + 2 * np.log(len(comparison))
-        path = cuts(comparison, hierarchy, np.minimum(log_p, 0.0), refine=refine)
-        return Judged(path, hierarchy, comparison, comparison, Facts(), comparison.height_name)
+        path = cut_tree(comparison, hierarchy, np.minimum(log_p, 0.0), refine=refine)
+        return GuaranteedPath(path, hierarchy, comparison, comparison, Facts(), comparison.height_name)
 
-    def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
+    def make_detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
         """The height of a merge whose p is α/K², where standard errors are known."""
         estimates, least = groups.estimates, alpha / len(groups) ** 2
         if len(groups) < 2 or estimates.dof is not None or not least > 0:
@@ -67,10 +67,10 @@ class Bonferroni(Defaults):
         """That it does not hold, where that was measured, and that it does not know about estimated errors."""
         notes = []
         if len(comparison) > 20:  # measured from 21 groups on
-            notes.append("The α/K² rule claims clusters in pure noise far more often than α; see docs/guarantees.md.")
+            notes.append("The α/K² rule reports clusters in pure noise far more often than α; see docs/guarantees.md.")
         if comparison.estimates is not None and comparison.estimates.covariance is not None:
             notes.append("The α/K² rule takes groups as independent; what they share is not used.")
-        known = comparison.estimates is None or comparison.estimates.dof is None
-        if not comparison.draws_are_counted and not known:
+        has_known_errors = comparison.estimates is None or comparison.estimates.dof is None
+        if not comparison.draws_are_counted and not has_known_errors:
             notes.append("The α/K² rule takes standard errors as known; dof is not used.")
         return notes

@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from faultlines import checks
+from faultlines.core.tree import build_tree, cut_tree
 from faultlines.errors import InputError
-from faultlines.guarantees.base import Defaults, Facts, Judged
-from faultlines.guarantees.joint import Tests, effects_of, tested_many, usual_draws
-from faultlines.guarantees.null import calibrated, calibrated_many, critical_height
-from faultlines.guarantees.parallel import in_order
-from faultlines.guarantees.search import Partitions
-from faultlines.tree.hierarchy import tree_of
-from faultlines.tree.path import cuts
+from faultlines.guarantees.attributes import attribute_paths
+from faultlines.guarantees.base import Facts, GuaranteeDefaults, GuaranteedPath, run_in_order
+from faultlines.guarantees.joint_test import JointTest, default_draws, extract_effects, run_joint_tests
+from faultlines.guarantees.null import calibrate, calibrate_many, critical_height
+from faultlines.guarantees.partitions import PartitionSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from faultlines.comparison.base import Comparison
-    from faultlines.comparison.line import Line
-    from faultlines.comparison.plane import Plane
+    from faultlines.core.comparison import Comparison
+    from faultlines.core.line import Line
+    from faultlines.core.plane import Plane
     from faultlines.estimates.estimates import Estimates
     from faultlines.guarantees.base import Detector
-
 
 _MOST_DRAWS = 100_000_000
 _AMPLE = 100  # degrees of freedom for each group with which a covariance counts as known: lengths are off by under 1%
@@ -33,19 +31,19 @@ _PORTION = 64  # experiments that go through one compiled pass together
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated(Defaults):
-    """The chance that groups without any difference would show as much as these do, from draws of such groups.
+class Calibrated(GuaranteeDefaults):
+    """The probability that groups with equal effects would differ as much as these, from draws of such groups.
 
-    Groups that are all alike are drawn again and again with the standard errors at hand. A draw has a direction (its
-    pattern of noise) and a length (Cochran's Q); the two are independent, what is looked at rises with the length, and
-    the law of that length is known to be χ² on K − 1 degrees of freedom. So only directions need drawing: p is the
-    average over directions, the data's own included, of the chance that the length is long enough. Under the null that
-    p is exactly uniform, whatever the number of draws and however small the p, and it needs no fitted tail. See
+    Groups with equal effects are drawn again and again with the standard errors at hand. A draw has a direction (its
+    pattern of noise) and a length (Cochran's Q); the two are independent, the test statistic rises with the length, and
+    the length is known to follow χ² on K − 1 degrees of freedom. So only directions need drawing: p is the average over
+    directions, the data's own included, of the probability that the length suffices. Under the null hypothesis that p
+    is exactly uniform, whatever the number of draws and however small the p, and it needs no fitted tail. See
     docs/method.md.
 
-    What is looked at is the top merge of the tree, a scan for groups that stand apart from all the others, and Q,
-    whichever is least like noise. m clusters are reported when m − 1 are not enough: when in every partition that was
-    tried some cluster, k of the K groups, fails the same test of its own groups at level ¾ α (k − 1)/(K − 1).
+    The statistic is the largest of the top merge of the tree, a scan for outlier groups, and Q, each standardized under
+    the null hypothesis. m clusters are reported when m − 1 are not enough: when in every partition that was tried some
+    cluster, k of the K groups, fails the same test of its own groups at level ¾ α (k − 1)/(K − 1).
 
     With `dof` the standard errors are estimates themselves. Draws then carry estimated variances as well, around true
     ones that are spread as widely as the data's, less the spread that estimation adds. For a `Similarity` draws are
@@ -54,10 +52,9 @@ class Calibrated(Defaults):
     Args:
         draws: How many draws at most. Default: 1,000 directions, fewer for very many groups; without a scan 10,000.
             They are cut short when p is clearly large (above 0.2), which keeps p valid.
-        scan: Look for groups that stand apart from the rest too. It goes with one effect and without a tolerance;
-            several effects, counts, tolerances and a `Similarity` are judged by the top merge alone, and the result
-            says so. False: the top merge and one threshold for the whole tree, as in the first release.
-        stepdown: Another name for `scan`, which does what this did and more.
+        scan: Look for outlier groups too. It needs one effect and no tolerance; several effects, counts, tolerances
+            and a `Similarity` are tested by the top merge alone, and the result says so. False: the top merge and one
+            threshold for the whole tree.
 
     Raises:
         InputError: If `draws` is not a whole number above 0.
@@ -70,10 +67,9 @@ class Calibrated(Defaults):
 
     draws: int | None = None
     scan: bool = True
-    stepdown: bool = False
     name: ClassVar[str] = "calibrated"
     explanation: ClassVar[str] = (
-        "calibrated: p-values from groups drawn without any difference, with the precision these groups have"
+        "calibrated: p-values from draws of groups with equal effects and these standard errors"
     )
     intervals_hold: ClassVar[bool] = False
     holds: ClassVar[bool] = True
@@ -81,10 +77,18 @@ class Calibrated(Defaults):
 
     def __post_init__(self) -> None:
         checks.flag("scan", self.scan)
-        checks.flag("stepdown", self.stepdown)
         if self.draws is not None:
             problem = "must be a whole number above 0, at most 100 million"
-            checks.number("draws", self.draws, problem, "Use draws=10_000.", low=1, high=_MOST_DRAWS, whole=True)
+            checks.number(
+                "draws",
+                self.draws,
+                problem,
+                "Use {draws}.",
+                low=1,
+                high=_MOST_DRAWS,
+                whole=True,
+                settings={"draws": 10_000},
+            )
 
     def check(self, alpha: float, comparison: Comparison) -> None:
         """Refuse a level that counted draws cannot get below; where lengths are integrated, any level can be asked."""
@@ -92,13 +96,15 @@ class Calibrated(Defaults):
         if estimates is not None and estimates.covariance is not None and not self._scans(comparison):
             self._check_shared(estimates, comparison)
         if comparison.draws_are_counted and len(comparison) > 1 and (draws + 1) * alpha <= 1:
-            raise InputError(
-                f"alpha={alpha:.3g}",
+            raise InputError.too_few(
+                "alpha",
                 f"is out of reach of {draws} draws, which count no p below 1/{draws + 1}",
-                f"Use fl.Calibrated(draws={int(np.ceil(2 / alpha))}) or more.",
+                "Use {draws} or more (fl.Calibrated).",
+                alpha,
+                settings={"draws": int(np.ceil(2 / alpha))},
             )
 
-    def judge(
+    def find_path(
         self,
         comparison: Comparison,
         seed: int,
@@ -106,92 +112,113 @@ class Calibrated(Defaults):
         refine: bool,
         parts: Sequence[Comparison] = (),
         cores: int | None = None,
-    ) -> Judged:
-        """The path of partitions: by test of every cluster's own groups, or by one threshold for the tree."""
-        hierarchy = tree_of(comparison)
+        margins: bool = False,
+    ) -> GuaranteedPath:
+        """The path of partitions: by the test of every cluster's own groups, or by one threshold for the tree."""
+        hierarchy = build_tree(comparison)
+        if margins and self._scans(comparison) and len(comparison.attributes) > 1:
+            along = attribute_paths(comparison, hierarchy, draws=self.draws, seed=seed, cores=cores, refine=refine)
+            if along is not None:
+                marginal: Facts = {
+                    "draws": along.test.draws,
+                    "seed": seed,
+                    "scan": 1,
+                    "margins": len(along.choice.margins),
+                }
+                name = comparison.height_name
+                return GuaranteedPath(along.cell_path, hierarchy, comparison, comparison, marginal, name, along=along)
         if self._scans(comparison):
-            effects = effects_of(comparison)
-            tests = Tests(effects, self.draws, seed, cores)
-            path = Partitions(effects, hierarchy, tests, tests.of(np.arange(len(comparison))).log_p, refine)
-            facts: Facts = {"draws": tests.most_draws, "seed": seed, "scan": 1}
-            return Judged(path, hierarchy, comparison, comparison, facts, comparison.height_name)
-        estimates = comparison.estimates
-        if self.stepdown and (comparison.draws_are_counted or estimates is None or estimates.dims > 1):
-            raise InputError(
-                "stepdown=True", "works with one effect on a line", "Leave it out, or cluster the effects one by one."
-            )
-        log_p, draws = calibrated(comparison, hierarchy.gap_heights, self._draws(comparison), seed, cores=cores)
-        cut = cuts(comparison, hierarchy, log_p, refine=refine)
-        facts = {"draws": draws, "seed": seed, "scan": 0}
-        return Judged(cut, hierarchy, comparison, comparison, facts, comparison.height_name)
+            effects = extract_effects(comparison)
+            joint_test = JointTest(effects, self.draws, seed, cores)
+            log_p = joint_test.test(np.arange(len(comparison))).log_p
+            path = PartitionSearch(effects, hierarchy, joint_test, log_p, refine)
+            facts: Facts = {"draws": joint_test.most_draws, "seed": seed, "scan": 1}
+            return GuaranteedPath(path, hierarchy, comparison, comparison, facts, comparison.height_name)
+        calibration = calibrate(comparison, hierarchy.gap_heights, self._draws(comparison), seed, cores=cores)
+        cut = cut_tree(comparison, hierarchy, calibration.log_p, refine=refine)
+        facts = {"draws": calibration.draws, "seed": seed, "scan": 0}
+        return GuaranteedPath(cut, hierarchy, comparison, comparison, facts, comparison.height_name)
 
     def _scans(self, comparison: Comparison) -> bool:
-        return (self.scan or self.stepdown) and comparison.can_scan and len(comparison) > 1
+        return self.scan and comparison.can_scan and len(comparison) > 1
 
-    def judge_many(
+    def find_paths(
         self, comparisons: Sequence[Comparison], seed: int, *, refine: bool, advance: Callable[[int], None]
-    ) -> list[Judged] | None:
+    ) -> list[GuaranteedPath] | None:
         """The same for many plain comparisons with the same number of groups, in one compiled pass."""
-        if self.scan or self.stepdown:
+        if self.scan:
             return self._scan_many(comparisons, seed, refine=refine, advance=advance)
-        trees = [tree_of(comparison) for comparison in comparisons]
-        draws = self._draws(comparisons[0])
-        found = calibrated_many(comparisons, [tree.gap_heights for tree in trees], draws, seed, advance)
-        return [
-            Judged(cuts(one, tree, log_p, refine=refine), tree, one, one, {"draws": drawn, "seed": seed, "scan": 0})
-            for one, tree, (log_p, drawn) in zip(comparisons, trees, found, strict=True)
-        ]
+        trees = [build_tree(comparison) for comparison in comparisons]
+        heights, draws = [tree.gap_heights for tree in trees], self._draws(comparisons[0])
+        calibrations = calibrate_many(comparisons, heights, draws, seed, advance)
+        paths = []
+        for comparison, tree, (log_p, drawn) in zip(comparisons, trees, calibrations, strict=True):
+            cut = cut_tree(comparison, tree, log_p, refine=refine)
+            facts: Facts = {"draws": drawn, "seed": seed, "scan": 0}
+            paths.append(GuaranteedPath(cut, tree, comparison, comparison, facts))
+        return paths
 
     def _scan_many(
         self, comparisons: Sequence[Comparison], seed: int, *, refine: bool, advance: Callable[[int], None]
-    ) -> list[Judged]:
-        """All experiments on the same draws, in one compiled pass; clusters are looked for when they are asked for."""
-        draws = usual_draws(len(comparisons[0])) if self.draws is None else self.draws
+    ) -> list[GuaranteedPath]:
+        """All experiments on the same draws, in one compiled pass; clusters are searched for when asked for."""
+        draws = default_draws(len(comparisons[0])) if self.draws is None else self.draws
 
-        def some(number: int) -> list[Judged]:
-            mine = comparisons[number * _PORTION : (number + 1) * _PORTION]
-            effects = [effects_of(one) for one in mine]
-            made = []
-            log_p, drawn = (array.tolist() for array in tested_many(effects, draws, seed))
-            for one, of_one, p, count in zip(mine, effects, log_p, drawn, strict=True):
-                tree = tree_of(one)
-                path = Partitions(of_one, tree, Tests(of_one, self.draws, seed), p, refine)
+        def test_portion(number: int) -> list[GuaranteedPath]:
+            portion = comparisons[number * _PORTION : (number + 1) * _PORTION]
+            effects = [extract_effects(comparison) for comparison in portion]
+            log_p, drawn = (array.tolist() for array in run_joint_tests(effects, draws, seed))
+            paths = []
+            for comparison, own_effects, p, count in zip(portion, effects, log_p, drawn, strict=True):
+                tree = build_tree(comparison)
+                path = PartitionSearch(own_effects, tree, JointTest(own_effects, self.draws, seed), p, refine)
                 facts: Facts = {"draws": count, "seed": seed, "scan": 1}
-                made.append(Judged(path, tree, one, one, facts, one.height_name))
-            return made
+                paths.append(GuaranteedPath(path, tree, comparison, comparison, facts, comparison.height_name))
+            return paths
 
-        found: list[Judged] = []
-        for done in in_order(some, -(-len(comparisons) // _PORTION)):
-            found += done
-            advance(len(done))
-        return found
+        paths: list[GuaranteedPath] = []
+        for portion in run_in_order(test_portion, -(-len(comparisons) // _PORTION)):
+            paths += portion
+            advance(len(portion))
+        return paths
 
-    def detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
+    def make_detector(self, groups: Line | Plane, alpha: float, seed: int) -> Detector | None:
         """One threshold for all effects; without a scan, only where standard errors are known."""
         if len(groups) < 2:
             return None
         if self._scans(groups):
-            return Tests(effects_of(groups), self.draws, seed).detector(alpha, groups.estimates.own[:, 0])
+            return JointTest(extract_effects(groups), self.draws, seed).make_detector(alpha, groups.estimates.own[:, 0])
         if groups.estimates.dof is not None:
             return None
         height = critical_height(groups, alpha, self._draws(groups), seed)
         return lambda effects, _: groups.tops(effects) > height
+
+    def for_power(self, comparison: Comparison, draws: int) -> Calibrated:
+        """Without a scan where the comparison has none, although normal estimates of the same groups would."""
+        scan = self.scan and comparison.can_scan
+        return Calibrated(draws if self.draws is None else self.draws, scan)
 
     def _check_shared(self, estimates: Estimates, comparison: Comparison) -> None:
         """Without a scan the length is compared with χ² alone."""
         ample = _AMPLE * len(comparison) <= estimates.covariance_dof < np.inf
         if np.isfinite(estimates.dof_of_all) and len(comparison) > 1 and not ample:
             problem = "goes with a known covariance without a tolerance, and with a scan"
-            raise InputError("dof", problem, "Leave dof out, or leave out tolerance and scan=False.")
+            raise InputError.unsupported(
+                "dof",
+                problem,
+                "Leave out dof; or leave out {tolerance} and {scan}.",
+                settings={"tolerance": ..., "scan": False},
+            )
 
     def _draws(self, comparison: Comparison) -> int:
         return comparison.default_draws if self.draws is None else int(self.draws)
 
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
-        """What was looked at, and how many draws p rests on."""
+        """The method, the seed, and what was not looked for."""
         if not facts["draws"]:
             return []
-        looked = "Looked at halves and at lone groups" if facts["scan"] else "Looked at the top merge only"
-        if not facts["scan"] and self.scan:
-            looked += " (a scan for lone groups goes with one effect and without a tolerance)"
-        return [f"{looked}; calibrated on {facts['draws']:,} draws, seed {facts['seed']}."]
+        notes = [f"Method: calibrated (seed {facts['seed']})."]
+        if not facts["scan"]:
+            reason = "; a scan needs one effect and no tolerance" if self.scan else ""
+            notes.append(f"Outlier groups were not searched for{reason}.")
+        return notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from faultlines.errors import InputError, did_you_mean, shorten
+from faultlines.errors import InputError, did_you_mean
 from faultlines.guarantees.bonferroni import Bonferroni
 from faultlines.guarantees.calibrated import Calibrated
 from faultlines.guarantees.folds import Folds
@@ -21,34 +21,49 @@ GUARANTEES: dict[str, type[Any]] = {
 }
 
 
-# Other words for the calibrated guarantee.
-ALSO: dict[str, dict[str, Any]] = {"stepdown": {"stepdown": True}, "topmerge": {"scan": False}}
-_OF_SEVERAL = {"fdr", "bh", "benjamini-hochberg", "holm", "bonferroni-holm"}
+# Other names of the calibrated guarantee, with its settings.
+OTHER_NAMES: dict[str, dict[str, Any]] = {"topmerge": {"scan": False}}
+_OF_SEVERAL_RESULTS = {"fdr", "bh", "benjamini-hochberg", "holm", "bonferroni-holm"}
 
 
-def unknown_guarantee(value: object, word: object) -> InputError:
-    """The error for a guarantee that there is not, with what was probably meant.
+def unknown_guarantee_error(value: object, word: object) -> InputError:
+    """The error for a guarantee that does not exist, with what was probably meant.
 
     Args:
-        value: What was given.
+        value: The argument.
         word: The part of it that should be a name.
+
+    Returns:
+        The error, to be raised.
     """
-    remedy = did_you_mean(word, [*GUARANTEES, *ALSO])
-    if isinstance(word, str) and word.casefold().replace("_", "-") in _OF_SEVERAL:
+    remedy = did_you_mean(word, [*GUARANTEES, *OTHER_NAMES])
+    if isinstance(word, str) and word.casefold().replace("_", "-") in _OF_SEVERAL_RESULTS:
         remedy = (
-            "Leave it out: within one result the chance of any false claim is α. Several results are corrected together"
-            " by fl.holm, fl.audit or fl.cluster_many(correction='holm' or 'bh')."
+            "Leave it out: within one result the probability of any false positive is at most α. Several results are"
+            " corrected together by fl.holm, fl.audit or fl.cluster_many with {correction} or 'bh'."
         )
-    return InputError(f"guarantee={shorten(value)}", "is not known", remedy)
+    return InputError.unknown("guarantee", "is not known", remedy, value, settings={"correction": "holm"})
 
 
-def guarantee_of(value: str | Guarantee) -> Guarantee:
-    """A guarantee given by its name or as itself."""
-    if isinstance(value, str) and value in GUARANTEES:
-        made: Guarantee = GUARANTEES[value]()
-        return made
-    if isinstance(value, str) and value in ALSO:
-        return Calibrated(**ALSO[value])
-    if isinstance(value, str) or not (hasattr(value, "judge") and hasattr(value, "shares")) or isinstance(value, type):
-        raise unknown_guarantee(value, value)
+def resolve_guarantee(value: str | Guarantee) -> Guarantee:
+    """A guarantee from its name, or as it is.
+
+    Args:
+        value: A name or a guarantee.
+
+    Returns:
+        The guarantee.
+
+    Raises:
+        InputError: If there is none of that name, or it is not a guarantee.
+    """
+    if isinstance(value, str):
+        if value in GUARANTEES:
+            guarantee: Guarantee = GUARANTEES[value]()
+            return guarantee
+        if value in OTHER_NAMES:
+            return Calibrated(**OTHER_NAMES[value])
+        raise unknown_guarantee_error(value, value)
+    if isinstance(value, type) or not (hasattr(value, "find_path") and hasattr(value, "shares")):
+        raise unknown_guarantee_error(value, value)
     return value

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from faultlines import checks
+from faultlines.core.tree import Hierarchy, build_tree, cut_tree
 from faultlines.errors import InputError
-from faultlines.guarantees.base import Defaults, Facts, Judged, split_by, splitter
-from faultlines.tree.hierarchy import Hierarchy, tree_of
-from faultlines.tree.path import cuts
+from faultlines.guarantees.base import Facts, GuaranteeDefaults, GuaranteedPath, describe_split, split_generator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from faultlines.comparison.base import Comparison
+    from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.scales import FloatArray
 
@@ -24,7 +23,7 @@ _MOST_NUMBERS = 10_000_000  # that folds of estimates may take
 
 
 @dataclass(frozen=True, slots=True)
-class Folds(Defaults):
+class Folds(GuaranteeDefaults):
     """The paper's K-part split: every step of the algorithm, test and merge, uses a fold of the data of its own.
 
     Step b tests on fold b alone whether all clusters differ from each other, each at level α/K; if not, it merges the
@@ -58,16 +57,18 @@ class Folds(Defaults):
             checks.column("unit", self.unit)
         if self.n is not None:
             problem = "must be a whole number from 2 on"
-            checks.number("n", self.n, problem, "Use for example n=10.", low=2, whole=True)
+            checks.number("n", self.n, problem, "Use for example {n}.", low=2, whole=True, settings={"n": 10})
 
     def shares(self, groups: int) -> tuple[float, ...]:
         """Equal ones."""
         folds = max(2, self.n or groups)
         if folds * max(groups, 1) > _MOST_NUMBERS:
-            raise InputError(f"n={folds} folds", f"of {groups:,} groups do not fit", "Use for example fl.Folds(n=20).")
+            raise InputError.out_of_range(
+                "n", f"are too many folds for {groups:,} groups", "Use for example fl.Folds(n=20).", folds
+            )
         return (1 / folds,) * folds
 
-    def judge(
+    def find_path(
         self,
         comparison: Comparison,
         seed: int,
@@ -75,7 +76,8 @@ class Folds(Defaults):
         refine: bool,
         parts: Sequence[Comparison] = (),
         cores: int | None = None,
-    ) -> Judged:
+        margins: bool = False,
+    ) -> GuaranteedPath:
         """Adjusted p of the partition before step b = the number of folds times the least p of the steps up to b."""
         groups = len(comparison)
         split = "units" if parts else "thinning"
@@ -83,18 +85,18 @@ class Folds(Defaults):
         folds = len(shares)
         if not comparison.draws_are_counted and comparison.n is not None and folds > comparison.n.min():
             smallest = f"are more than the {comparison.n.min():g} units of the smallest group"
-            raise InputError(f"n={folds} folds", smallest, "Use fewer.")
-        merges, log_p = _steps(list(parts or comparison.divided(shares, splitter(seed))), groups, folds)
-        hierarchy = Hierarchy.grown(merges, -log_p)
+            raise InputError.out_of_range("n", smallest, "Use fewer.", folds)
+        merges, log_p = _steps(list(parts or comparison.split(shares, split_generator(seed))), groups, folds)
+        hierarchy = Hierarchy.from_linkage(merges, -log_p)
         by_gap = np.zeros(groups - 1)
         by_gap[hierarchy.merge_order()] = log_p
         facts: Facts = {"folds": folds, "split": split, "seed": seed}
-        path = cuts(comparison, hierarchy, by_gap, refine=refine)
-        return Judged(path, hierarchy, comparison, comparison, facts, "root of −log p at the merge")
+        path = cut_tree(comparison, hierarchy, by_gap, refine=refine)
+        return GuaranteedPath(path, hierarchy, comparison, comparison, facts, "root of −log p at the merge")
 
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
         """How many folds, and how they were made."""
-        how = split_by(facts, comparison)
+        how = describe_split(facts, comparison)
         return [f"Every step on one of {facts['folds']} folds, made by {how}, seed {facts['seed']}."]
 
 
@@ -104,7 +106,7 @@ def _steps(parts: list[Comparison], groups: int, folds: int) -> tuple[IntArray, 
     merges, log_p = np.empty((groups - 1, 2), dtype=np.int64), np.zeros(groups - 1)
     untested = max(0, groups - folds)
     if untested:
-        first = tree_of(parts[0])
+        first = build_tree(parts[0])
         merges[:untested] = first.merges[:untested]
         is_open = np.ones(groups - 1, dtype=bool)
         is_open[first.merge_order()[:untested]] = False
@@ -113,8 +115,8 @@ def _steps(parts: list[Comparison], groups: int, folds: int) -> tuple[IntArray, 
     least = 0.0
     for step in range(untested, groups - 1):
         place = step - untested + (1 if untested else 0)
-        fold = parts[place].weighted_by(parts[place - 1]) if place > 0 else parts[place]
-        pair = fold.most_similar(clusters)
+        fold = parts[place].with_weights_of(parts[place - 1]) if place > 0 else parts[place]
+        pair = fold.most_similar_pair(clusters)
         least = min(least, pair.log_p + np.log(folds))
         log_p[step] = least
         a, b = sorted((pair.a, pair.b))
@@ -127,9 +129,9 @@ def _steps(parts: list[Comparison], groups: int, folds: int) -> tuple[IntArray, 
 
 def _numbers(merges: IntArray, clusters: IntArray, groups: int) -> IntArray:
     """The number, in scipy's way, of each cluster that the first merges have left."""
-    whole = np.arange(groups + len(merges))  # the last cluster that each has become part of
+    last_number = np.arange(groups + len(merges))  # the last cluster that each has become part of
     for step in range(len(merges) - 1, -1, -1):
-        whole[merges[step]] = whole[groups + step]
+        last_number[merges[step]] = last_number[groups + step]
     numbers = np.empty(int(clusters.max()) + 1, dtype=np.int64)
-    numbers[clusters] = whole[:groups]
+    numbers[clusters] = last_number[:groups]
     return numbers

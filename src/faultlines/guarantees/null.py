@@ -1,4 +1,4 @@
-"""From draws of groups that are all alike to adjusted p-values: P(top merge ≥ height).
+"""From draws of groups with equal effects to adjusted p-values: P(top merge ≥ height).
 
 For normal estimates a draw has a direction and a length, and only directions are drawn (docs/method.md, "Calibration").
 For other comparisons the draws are counted.
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri_exp
 
-from faultlines.comparison import kernels
-from faultlines.comparison.base import AS_GOOD_AS_KNOWN, BLOCK, generator
-from faultlines.comparison.tails import log_chi_square_tail, log_t_tail
-from faultlines.guarantees.parallel import in_order
+from faultlines.core import kernels
+from faultlines.core.comparison import AS_GOOD_AS_KNOWN, BLOCK, generator
+from faultlines.core.distributions import log_chi_square_tail, log_t_tail
+from faultlines.guarantees.base import run_in_order
 from faultlines.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from faultlines.comparison.base import Comparison, Null
+    from faultlines.core.comparison import Comparison, NullDraws
     from faultlines.estimates.scales import FloatArray
 
 _CLEAR = 0.2  # a p above this after a tenth of the draws is not worth the rest of them
@@ -36,10 +36,10 @@ class Calibration(NamedTuple):
     draws: int
 
 
-def calibrated(
+def calibrate(
     comparison: Comparison, heights: FloatArray, draws: int, seed: int, *, cores: int | None = None
 ) -> Calibration:
-    """Adjusted p of merges of these heights: P(top merge of groups that are all alike ≥ height).
+    """Adjusted p of merges of these heights: P(top merge of groups with equal effects ≥ height).
 
     Args:
         comparison: The groups.
@@ -59,8 +59,8 @@ def calibrated(
     )
 
 
-def _by_direction(null: Null, heights: FloatArray, top: float, draws: int, cores: int | None) -> Calibration:
-    """Average over directions, the data's own included, of the chance that the length reaches the height."""
+def _by_direction(null: NullDraws, heights: FloatArray, top: float, draws: int, cores: int | None) -> Calibration:
+    """Average over directions, the data's own included, of the probability that the length reaches the height."""
     fractions: list[FloatArray] = [np.array([null.own])]
 
     def clear() -> bool:
@@ -74,7 +74,7 @@ def _by_direction(null: Null, heights: FloatArray, top: float, draws: int, cores
     return Calibration(log_p, drawn.size - 1)
 
 
-def _counted(null: Null, heights: FloatArray, top: float, draws: int, cores: int | None) -> Calibration:
+def _counted(null: NullDraws, heights: FloatArray, top: float, draws: int, cores: int | None) -> Calibration:
     """One more than the draws whose top merge is as high, over one more than the draws."""
     tops: list[FloatArray] = []
 
@@ -83,19 +83,19 @@ def _counted(null: Null, heights: FloatArray, top: float, draws: int, cores: int
 
     _draw(null, draws, tops, clear, cores)
     ranked = np.sort(np.concatenate(tops))
-    # Counts make ties; rounding must not break them in favour of a claim.
-    reached = ranked.size - np.searchsorted(ranked, heights - 1e-9 * np.abs(heights))
-    return Calibration(np.log((reached + 1.0) / (ranked.size + 1.0)), ranked.size)
+    # Counts make ties; rounding must not break them in favor of a difference.
+    as_high = ranked.size - np.searchsorted(ranked, heights - 1e-9 * np.abs(heights))
+    return Calibration(np.log((as_high + 1.0) / (ranked.size + 1.0)), ranked.size)
 
 
-def _draw(null: Null, draws: int, into: list[FloatArray], clear: Callable[[], bool], cores: int | None) -> None:
+def _draw(null: NullDraws, draws: int, into: list[FloatArray], clear: Callable[[], bool], cores: int | None) -> None:
     """Collect blocks in their order, with one look after a tenth of the draws.
 
     Stopping only where p is clearly large keeps p valid at every level: below that, p is that of all the draws; above
     it, at most that share of the data sets went on to them.
     """
     so_far, look_at = 0, -(-draws // 10)
-    with progress("drawing groups that are all alike", draws) as advance:
+    with progress("drawing groups with equal effects", draws) as advance:
         for done in _blocks(null, draws, cores if null.uses_threads else 1):
             into.append(done)
             so_far += done.size
@@ -106,8 +106,8 @@ def _draw(null: Null, draws: int, into: list[FloatArray], clear: Callable[[], bo
                     return
 
 
-def _blocks(null: Null, draws: int, cores: int | None) -> Iterator[FloatArray]:
-    return in_order(
+def _blocks(null: NullDraws, draws: int, cores: int | None) -> Iterator[FloatArray]:
+    return run_in_order(
         lambda number: null.block(number, min(null.rows, draws - number * null.rows)), -(-draws // null.rows), cores
     )
 
@@ -133,14 +133,14 @@ def critical_height(comparison: Comparison, alpha: float, draws: int, seed: int)
 # ------------------------------------------------------------------------------------------------- many at once
 
 
-def calibrated_many(
+def calibrate_many(
     comparisons: Sequence[Comparison],
     heights: Sequence[FloatArray],
     draws: int,
     seed: int,
     advance: Callable[[int], None],
 ) -> list[Calibration]:
-    """The same as `calibrated` for many plain comparisons with the same number of groups, to the last digit.
+    """The same as `calibrate` for many plain comparisons with the same number of groups, to the last digit.
 
     For one seed all of them rest on the same standard normals; those are drawn once and go through one compiled pass.
     """
@@ -152,16 +152,16 @@ def calibrated_many(
     early, late = np.concatenate(blocks[:first]), np.concatenate([*blocks[first:], np.empty((0, groups))])
     portion = 32
 
-    def some(number: int) -> list[Calibration]:
-        mine = range(number * portion, min((number + 1) * portion, len(comparisons)))
-        errors = [estimates.errors[:, 0] for e in mine if (estimates := comparisons[e].estimates) is not None]
+    def calibrate_portion(number: int) -> list[Calibration]:
+        portion_of_all = range(number * portion, min((number + 1) * portion, len(comparisons)))
+        errors = [estimates.errors[:, 0] for e in portion_of_all if (estimates := comparisons[e].estimates) is not None]
         scales = np.sort(np.stack(errors), axis=1)
         scales /= np.exp(np.log(scales).mean(axis=1, keepdims=True))
-        looked = np.empty((len(mine), len(early)))
-        kernels.many_fractions(early, scales, looked)
-        return [one(e, scales[i : i + 1], looked[i]) for i, e in enumerate(mine)]
+        looked = np.empty((len(portion_of_all), len(early)))
+        kernels.top_fractions(early, scales, looked)
+        return [calibrate_one(e, scales[i : i + 1], looked[i]) for i, e in enumerate(portion_of_all)]
 
-    def one(e: int, scale: FloatArray, looked: FloatArray) -> Calibration:
+    def calibrate_one(e: int, scale: FloatArray, looked: FloatArray) -> Calibration:
         top = float(heights[e].max(initial=0.0))
         if top == 0:
             return Calibration(np.zeros(heights[e].size), 0)
@@ -170,15 +170,15 @@ def calibrated_many(
         of_top: float | None = _log_p_of_top(top, fractions, groups - 1)
         if len(late) and of_top is not None and of_top <= np.log(_CLEAR):
             rest = np.empty((1, len(late)))
-            kernels.many_fractions(late, scale, rest)
+            kernels.top_fractions(late, scale, rest)
             fractions, of_top = np.concatenate([fractions, rest[0]]), None
         return Calibration(_log_pvalues(heights[e], fractions, groups - 1, of_top), fractions.size - 1)
 
-    made: list[Calibration] = []
-    for done in in_order(some, -(-len(comparisons) // portion)):
-        made += done
+    calibrations: list[Calibration] = []
+    for done in run_in_order(calibrate_portion, -(-len(comparisons) // portion)):
+        calibrations += done
         advance(len(done))
-    return made
+    return calibrations
 
 
 # ----------------------------------------------------------------------------------------------- from draws to p-values
@@ -207,9 +207,9 @@ def _log_pvalues(heights: FloatArray, fractions: FloatArray, freedom: int, of_to
     spread = float(np.hypot(of_length, expected * np.std(fractions[1:]) / np.mean(fractions[1:])))
     log_p = np.zeros(heights.size)  # merges that noise is sure to exceed keep p = 1
     open_question = np.flatnonzero(heights > expected - 8 * spread)
-    asked, back = np.unique(heights[open_question], return_inverse=True)
-    if asked.size <= _EXACT_HEIGHTS:
-        log_p[open_question] = _log_exceedance(asked, bundles, shares, freedom)[back]
+    distinct, back = np.unique(heights[open_question], return_inverse=True)
+    if distinct.size <= _EXACT_HEIGHTS:
+        log_p[open_question] = _log_exceedance(distinct, bundles, shares, freedom)[back]
     else:
         near = np.linspace(
             max(expected - 8 * spread, 0.0), expected + 30 * spread, int(min(380 * spread / of_length, 5000))
@@ -218,8 +218,8 @@ def _log_pvalues(heights: FloatArray, fractions: FloatArray, freedom: int, of_to
         # Log p bends downwards, so a chord lies below it. Near by that is a thousandth at most; farther out the p
         # of the next lower point is taken, which errs on the safe side.
         at_near, at_far = (_log_exceedance(points, bundles, shares, freedom) for points in (near, far))
-        step = at_far[np.clip(np.searchsorted(far, asked, side="right") - 1, 0, None)]
-        log_p[open_question] = np.where(asked <= near[-1], np.interp(asked, near, at_near), step)[back]
+        step = at_far[np.clip(np.searchsorted(far, distinct, side="right") - 1, 0, None)]
+        log_p[open_question] = np.where(distinct <= near[-1], np.interp(distinct, near, at_near), step)[back]
     return np.asarray(np.where(heights == top, exact, np.maximum(log_p, exact)), dtype=np.float64)
 
 

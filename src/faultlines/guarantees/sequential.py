@@ -1,327 +1,209 @@
-"""The paper's procedure while data still come in: every batch takes one step; between them the state is in a file."""
+"""The paper's procedure while data come in: every batch takes one step, test all clusters or merge the nearest two.
+
+Each step tests at α/K on data that no earlier step has used, so the probability of ever reporting a difference where
+there is none is at most α (the paper's theorem). This is `fl.Folds` in time.
+"""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from faultlines import checks, text
-from faultlines.comparison.choose import comparison_of
-from faultlines.errors import InputError, shorten
+from faultlines.core.choose import as_comparison
+from faultlines.errors import InputError
 from faultlines.estimates.labels import labels_of, name_of
-from faultlines.guarantees import saved
+from faultlines.guarantees.state import check_counts, check_number, check_type, label_key, plain_label, read_labels
 
 if TYPE_CHECKING:
-    from os import PathLike
-
-    from faultlines.comparison.base import Comparison
-    from faultlines.comparison.custom import Similarity
-    from faultlines.estimates.estimates import Estimates
+    from faultlines.core.comparison import Comparison
+    from faultlines.core.custom import Similarity
+    from faultlines.estimates.estimates import Estimates, IntArray
     from faultlines.estimates.labels import Label
 
-_FORMAT = 1
 Treatment = Literal["error", "ignore"]
+_SMALLEST = 5e-324  # the smallest p that a double can hold
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One batch: the adjusted p of "all clusters differ" on it, and the two clusters that were merged, if any.
+class FoldStep(NamedTuple):
+    """One batch.
 
     Attributes:
-        pvalue: The adjusted p.
-        merged: The two clusters; None where none were merged.
-
-    Example:
-        >>> import faultlines as fl
-        >>> now = fl.Sequential().update(fl.Estimates([0.0, 0.1, 9.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
-        >>> round(now.steps[0].pvalue, 2), now.steps[0].merged
-        (1.0, (('DE',), ('FR',)))
+        pvalue: p of "all clusters differ" on it, times the number of groups; at most 1.
+        merged: The two clusters that were merged; None where the step rejects.
     """
 
     pvalue: float
     merged: tuple[tuple[Label, ...], tuple[Label, ...]] | None
 
+    def to_plain(self) -> dict[str, Any]:
+        """The step as JSON has it."""
+        merged = self.merged and [[plain_label(label) for label in cluster] for cluster in self.merged]
+        return {"pvalue": self.pvalue, "merged": merged}
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Where a sequential procedure stands.
+    @classmethod
+    def from_plain(cls, value: Any) -> FoldStep:
+        """The step from what JSON had."""
+        pvalue = check_number(value["pvalue"], _SMALLEST, 1)
+        if value["merged"] is None:
+            return cls(pvalue, None)
+        first, second = (read_labels(cluster) for cluster in check_type(value["merged"], list))
+        if not first or not second:
+            raise ValueError("a step merges nothing")
+        return cls(pvalue, (first, second))
+
+
+@dataclass(frozen=True, eq=False)
+class SequentialFolds:
+    """The state of the procedure after some batches; a step gives a new one.
 
     Attributes:
-        rejected: Whether "all groups are alike" has been rejected; then `clusters` differ.
-        finished: Whether it is over: rejected, or everything merged into one.
-        pvalue: Adjusted p so far: the number of groups times the least p of the steps taken, at most 1.
-        clusters: The clusters so far, as labels.
+        alpha: The significance level.
+        tolerance: How far apart effects may be and still count as similar.
+        labels: The groups of the first batch.
         steps: What every batch did.
-        ignored: What of the last batch was not used, and how many groups of it.
-        alpha: The level.
-
-    Example:
-        >>> import faultlines as fl
-        >>> daily = fl.Sequential()
-        >>> now = daily.update(fl.Estimates([0.0, 9.0], [0.5, 0.5], ["DE", "IN"]))
-        >>> now.rejected, now.finished, now.n_clusters, now.clusters
-        (True, True, 2, (('DE',), ('IN',)))
+        ignored: Groups of the last batch that were not used, by code: ``"missing"``, ``"new"``.
     """
 
-    rejected: bool
-    finished: bool
-    pvalue: float
     alpha: float
-    clusters: tuple[tuple[Label, ...], ...]
-    steps: tuple[Step, ...]
-    ignored: dict[str, int]
-
-    @property
-    def n_clusters(self) -> int:
-        """How many clusters there are so far; they are known to differ only once `rejected`."""
-        return len(self.clusters)
-
-    def __str__(self) -> str:
-        groups = sum(map(len, self.clusters))
-        basis = f"{text.p_is(float(np.log(self.pvalue)))}, sequential, α = {self.alpha:g}"
-        lines = [f"Batch {len(self.steps)}: no decision yet, {self.n_clusters} clusters of {groups} groups ({basis})."]
-        if self.rejected:
-            lines = [
-                f"{self.n_clusters} clusters of {groups} groups differ ({basis}), after {len(self.steps)} batches."
-            ]
-        elif self.finished:
-            lines = [f"No difference between {groups} groups can be claimed ({basis}); all are merged."]
-        for i, cluster in enumerate(self.clusters if self.rejected else ()):
-            lines.append(f"  {i + 1}: {text.members(cluster, name_of, 90)}")
-        lines += [f"  Left out of this batch: {count} {why}." for why, count in self.ignored.items()]
-        return "\n".join(lines)
-
-
-@dataclass(slots=True)
-class Sequential:
-    """Algorithm 1 fed by batches as they arrive, each used for one step: test all clusters, or merge the nearest two.
-
-    A batch is one day's estimates of all groups, independent of the batches before. Each step tests at α/K, so the
-    chance of ever claiming clusters where there are none is α (the paper's theorem). This is `fl.Folds` in time. It
-    pays with nearly all of its power: it detects 1% of the splits of which one look at all the data detects 80%.
-    `fl.Monitor` looks at all data so far every day, and detects nearly as many as that one look.
-
-    Args:
-        alpha: The accepted chance of claiming a difference where there is none.
-        tolerance: For estimates: see `fl.cluster`.
-
-    Example:
-        >>> import faultlines as fl
-        >>> daily = fl.Sequential()
-        >>> for _ in range(2):
-        ...     now = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
-        >>> daily.decision.rejected, daily.decision.clusters
-        (True, (('DE', 'FR'), ('IN',)))
-        >>> daily.save("state.json")
-        >>> fl.Sequential.load("state.json").decision == fl.Sequential.from_json(daily.to_json()).decision
-        True
-    """
-
-    alpha: float = 0.05
     tolerance: float = 0.0
-    _labels: tuple[Label, ...] = ()
-    _clusters: list[int] = field(default_factory=list)
-    _steps: list[Step] = field(default_factory=list)
-    _ignored: dict[str, int] = field(default_factory=dict)
+    labels: tuple[Label, ...] = ()
+    steps: tuple[FoldStep, ...] = ()
+    ignored: dict[str, int] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.alpha = checks.alpha(self.alpha)
-        problem = "must be a number, 0 or more"
-        self.tolerance = checks.number("tolerance", self.tolerance, problem, "Use for example 0.01.", low=0)
+    @cached_property
+    def assignment(self) -> list[int]:
+        """The cluster of each label after the steps, from single groups on.
+
+        Raises:
+            ValueError: If the steps do not follow from each other.
+        """
+        places = {label_key(label): i for i, label in enumerate(self.labels)}
+        if len(places) != len(self.labels) or len(places) == 1:
+            raise ValueError("labels are not those of different groups")
+        assignment = list(range(len(places)))
+        members = [[i] for i in assignment]
+        for number, step in enumerate(self.steps):
+            if (step.merged is None) != (step.pvalue < self.alpha):
+                raise ValueError("a step merges although it rejects, or does neither")
+            if step.merged is None:
+                if number < len(self.steps) - 1 or not assignment:
+                    raise ValueError("a step after the end, or without groups")
+                continue
+            first, second = ([places[label_key(label)] for label in cluster] for cluster in step.merged)
+            a, b = assignment[first[0]], assignment[second[0]]
+            if not a < b or members[a] != first or members[b] != second:
+                raise ValueError("a step merges what are not two clusters")
+            members[a] = sorted(members[a] + members.pop(b))
+            assignment = [a if c == b else c - (c > b) for c in assignment]
+        return assignment
 
     @property
-    def decision(self) -> Decision:
-        """Where the procedure stands."""
-        pvalue = min([1.0, *(step.pvalue for step in self._steps)])
-        count = max(self._clusters, default=-1) + 1
-        clusters = tuple(
-            tuple(label for label, c in zip(self._labels, self._clusters, strict=True) if c == cluster)
-            for cluster in range(count)
-        )
-        rejected = pvalue < self.alpha
-        finished = rejected or (bool(self._steps) and count == 1)
-        return Decision(rejected, finished, pvalue, self.alpha, clusters, tuple(self._steps), dict(self._ignored))
+    def clusters(self) -> tuple[tuple[Label, ...], ...]:
+        """The clusters so far."""
+        count = max(self.assignment, default=-1) + 1
+        pairs = list(zip(self.labels, self.assignment, strict=True))
+        return tuple(tuple(label for label, c in pairs if c == cluster) for cluster in range(count))
 
-    def update(
+    @property
+    def pvalue(self) -> float:
+        """The smallest p of the steps, each times the number of groups."""
+        return min([1.0, *(step.pvalue for step in self.steps)])
+
+    @property
+    def rejected(self) -> bool:
+        """Whether a step has rejected: then the clusters differ."""
+        return self.pvalue < self.alpha
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is over: rejected, or everything merged into one cluster."""
+        return self.rejected or (bool(self.steps) and len(self.clusters) == 1)
+
+    def take(
         self, batch: Estimates | Similarity, *, missing: Treatment = "error", new: Treatment = "error"
-    ) -> Decision:
-        """Take one step with one batch. Once there is a decision, further batches change nothing.
+    ) -> SequentialFolds:
+        """The state after one more batch.
 
         Args:
-            batch: Estimates (or a Similarity) of the groups, from data that no earlier batch has seen.
-            missing: When groups of the first batch are missing: ``"error"``, or ``"ignore"`` to use the others. A
-                cluster without any data in the batch cannot be told from the rest, so such a batch cannot reject.
-            new: When there are groups the first batch did not have: ``"error"``, or ``"ignore"`` to leave them out.
+            batch: The groups, from data that no earlier batch has used.
+            missing: What to do where groups of the first batch are missing.
+            new: What to do with groups the first batch did not have.
 
         Returns:
-            Where the procedure stands after the batch.
+            The next state; the same where the procedure is over.
 
         Raises:
             InputError: If the groups are not those of the first batch, and nothing was said about it.
         """
-        for name, value in (("missing", missing), ("new", new)):
-            checks.choice(name, value, ("error", "ignore"), "Use 'error' or 'ignore'.")
-        groups = comparison_of(batch, self.tolerance)
-        if not self._labels:
+        groups = as_comparison(batch, self.tolerance)
+        state = self
+        if not self.labels:
             if len(groups) < 2:
-                raise InputError("batch", "has one group", "There is nothing to compare.")
-            groups.most_similar(np.arange(len(groups)))  # a batch that cannot be used does not fix the groups
-            self._labels, self._clusters = tuple(labels_of(groups.keys)), list(range(len(groups)))
-        if self.decision.finished:
-            return self.decision
-        groups, clusters = self._aligned(groups, missing, new)
-        present = np.unique(clusters)
+                raise InputError.too_few("estimates", "has one group", "There is nothing to compare.")
+            groups.most_similar_pair(np.arange(len(groups)))  # a batch that cannot be used does not fix the groups
+            state = replace(self, labels=tuple(labels_of(groups.keys)))
+        if state.finished:
+            return state
+        groups, assignment, ignored = state._align(groups, missing, new)
+        present = np.unique(assignment)
         if present.size < 2:
-            raise InputError("batch", "has data of one cluster only", "Give a batch with more of the groups.")
-        pair = groups.most_similar(np.searchsorted(present, clusters))
-        whole = present.size == max(self._clusters) + 1
-        p = min(1.0, float(np.exp(pair.log_p)) * len(self._labels)) if whole else 1.0
+            raise InputError.too_few(
+                "estimates", "has data of one cluster only", "Give a batch with more of the groups."
+            )
+        pair = groups.most_similar_pair(np.searchsorted(present, assignment))
+        # A cluster without data cannot be distinguished from the rest: such a batch cannot reject.
+        has_all = present.size == max(state.assignment) + 1
+        pvalue = min(1.0, float(np.exp(pair.log_p)) * len(state.labels)) if has_all else 1.0
         a, b = sorted((int(present[pair.a]), int(present[pair.b])))
-        merged = None
-        if p >= self.alpha:
-            members = self.decision.clusters
-            merged = (members[a], members[b])
-            self._clusters = [a if c == b else c - (c > b) for c in self._clusters]
-        self._steps.append(Step(max(p, 5e-324), merged))
-        return self.decision
+        merged = (state.clusters[a], state.clusters[b]) if pvalue >= self.alpha else None
+        step = FoldStep(max(pvalue, _SMALLEST), merged)
+        return replace(state, steps=(*state.steps, step), ignored=ignored)
 
-    def _aligned(self, groups: Comparison, missing: Treatment, new: Treatment) -> tuple[Comparison, Any]:
-        """The batch narrowed to the groups that are known, and the cluster of each."""
-        known = {saved.key(label): cluster for label, cluster in zip(self._labels, self._clusters, strict=True)}
+    def _align(
+        self, groups: Comparison, missing: Treatment, new: Treatment
+    ) -> tuple[Comparison, IntArray, dict[str, int]]:
+        """The batch narrowed to the groups of the first one, the cluster of each, and what was ignored."""
+        cluster_of = {label_key(label): cluster for label, cluster in zip(self.labels, self.assignment, strict=True)}
         labels = labels_of(groups.keys)
-        keys = [saved.key(label) for label in labels]
+        keys = [label_key(label) for label in labels]
         present = set(keys)
-        fresh = [name_of(label) for label, key in zip(labels, keys, strict=True) if key not in known]
-        absent = [name_of(label) for label in self._labels if saved.key(label) not in present]
-        for names, treatment, what in ((absent, missing, "missing"), (fresh, new, "new")):
+        unknown = [name_of(label) for label, key in zip(labels, keys, strict=True) if key not in cluster_of]
+        absent = [name_of(label) for label in self.labels if label_key(label) not in present]
+        for names, treatment, what in ((absent, missing, "missing"), (unknown, new, "new")):
             if names and treatment == "error":
                 shown = ", ".join(repr(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
-                raise InputError(
-                    f"batch: {len(names)} {what} groups ({shown})",
+                raise InputError.mismatch(
+                    "estimates",
                     "the groups are not those of the first batch",
-                    f"Correct the batch, or say {what}='ignore'.",
+                    f"Correct the batch, or use {{{what}}}.",
+                    settings={what: "ignore"},
+                    place=f"with {len(names)} {what} groups: {shown}",
+                    form="clause",
                 )
-        self._ignored = {f"{what} groups": len(n) for n, what in ((absent, "missing"), (fresh, "new")) if n}
-        keep = np.array([key in known for key in keys])
-        if not keep.any():
-            raise InputError("batch", "has none of the known groups", "Give a batch of the same groups.")
-        return groups if keep.all() else groups.subset(keep), np.array([known[key] for key in keys if key in known])
+        ignored = {code: len(names) for names, code in ((absent, "missing"), (unknown, "new")) if names}
+        used = np.array([key in cluster_of for key in keys])
+        if not used.any():
+            raise InputError.not_found("estimates", "has none of the known groups", "Give a batch of the same groups.")
+        assignment = np.array([cluster_of[key] for key in keys if key in cluster_of])
+        return groups if used.all() else groups.subset(used), assignment, ignored
 
-    # ----------------------------------------------------------------------------------------------------- between runs
-
-    def to_json(self) -> str:
-        """The state as text.
-
-        Returns:
-            JSON, for `from_json`.
-        """
-        return json.dumps(
-            {
-                "faultlines_sequential": _FORMAT,
-                "alpha": self.alpha,
-                "tolerance": self.tolerance,
-                "labels": [saved.plain(label) for label in self._labels],
-                "clusters": self._clusters,
-                "steps": [
-                    {
-                        "pvalue": step.pvalue,
-                        "merged": step.merged and [[saved.plain(g) for g in c] for c in step.merged],
-                    }
-                    for step in self._steps
-                ],
-                "ignored": self._ignored,
-            },
-            indent=1,
-            ensure_ascii=False,
-        )
+    def to_plain(self) -> dict[str, Any]:
+        """The state as JSON has it, without level and tolerance."""
+        return {
+            "labels": [plain_label(label) for label in self.labels],
+            "steps": [step.to_plain() for step in self.steps],
+            "ignored": self.ignored,
+        }
 
     @classmethod
-    def from_json(cls, state: str) -> Sequential:
-        """The procedure from its state.
-
-        Args:
-            state: What `to_json` gave.
-
-        Returns:
-            A procedure that goes on from there.
-
-        Raises:
-            InputError: If it is no such state.
-        """
-        with saved.reading("Sequential"):
-            read = json.loads(state)
-            saved.version(read["faultlines_sequential"], _FORMAT)
-            made = cls(alpha=read["alpha"], tolerance=read["tolerance"])
-            made._labels = saved.labels(read["labels"])
-            made._steps = [_step(step) for step in saved.typed(read["steps"], list)]
-            made._clusters = made._replayed()
-            clusters = [saved.typed(c, int) for c in saved.typed(read["clusters"], list)]
-            if clusters != made._clusters:
-                raise ValueError("clusters do not fit the labels and steps")
-            made._ignored = {why: saved.typed(count, int) for why, count in saved.typed(read["ignored"], dict).items()}
-            if min(made._ignored.values(), default=0) < 0:
-                raise ValueError("less than no groups ignored")
-        return made
-
-    def _replayed(self) -> list[int]:
-        """The cluster of each label after the steps, from single groups on."""
-        places = {saved.key(label): i for i, label in enumerate(self._labels)}
-        if len(places) != len(self._labels) or len(places) == 1:
-            raise ValueError("labels are not those of different groups")
-        clusters = list(range(len(places)))
-        members = [[i] for i in clusters]
-        for i, step in enumerate(self._steps):
-            if (step.merged is None) != (step.pvalue < self.alpha):
-                raise ValueError("a step merges although it rejects, or does neither")
-            if step.merged is None:
-                if i < len(self._steps) - 1 or not clusters:
-                    raise ValueError("a step after the decision, or without groups")
-                continue
-            first, second = ([places[saved.key(label)] for label in cluster] for cluster in step.merged)
-            a, b = clusters[first[0]], clusters[second[0]]
-            if not a < b or members[a] != first or members[b] != second:
-                raise ValueError("a step merges what are not two clusters")
-            members[a] = sorted(members[a] + members.pop(b))
-            clusters = [a if c == b else c - (c > b) for c in clusters]
-        return clusters
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was.
-
-        Args:
-            path: Where to.
-
-        Raises:
-            InputError: If it cannot be written.
-        """
-        saved.write(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Sequential:
-        """Go on from a file.
-
-        Args:
-            path: A file that `save` wrote.
-
-        Returns:
-            A procedure that goes on from there.
-
-        Raises:
-            InputError: If it cannot be read, or is no such file.
-        """
-        return cls.from_json(saved.read(path))
-
-
-def _step(read: Any) -> Step:
-    pvalue, merged = read["pvalue"], read["merged"]
-    if type(pvalue) not in (int, float) or not 0 < pvalue <= 1:
-        raise ValueError(f"a p-value is none: {shorten(pvalue)}")
-    if merged is None:
-        return Step(float(pvalue), None)
-    first, second = (saved.labels(cluster) for cluster in saved.typed(merged, list))
-    if not first or not second:
-        raise ValueError("a step merges nothing")
-    return Step(float(pvalue), (first, second))
+    def from_plain(cls, value: Any, alpha: float, tolerance: float) -> SequentialFolds:
+        """The state from what JSON had, refused where its parts do not follow from each other."""
+        steps = tuple(FoldStep.from_plain(step) for step in check_type(value["steps"], list))
+        ignored = check_counts(value["ignored"], ("missing", "new"))
+        state = cls(alpha, tolerance, read_labels(value["labels"]), steps, ignored)
+        if bool(state.labels) != bool(steps) or len(state.assignment) != len(state.labels):
+            raise ValueError("steps do not fit the labels")
+        return state

@@ -21,9 +21,10 @@ from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, shorten
+from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.estimates.scales import IDENTITY, Scale
+from faultlines.formats import amount
 from faultlines.rows.request import Aggregated, Arms, Input, Resampling
-from faultlines.text import amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +48,8 @@ class Measured(NamedTuple):
         dof: Degrees of freedom behind them, (K,); None for known variances.
         n: Sizes of the groups.
         natural: The estimates as people read them, in the shape of `theta`.
-        reason: Why a group cannot be used; "" when it can.
-        cov: Covariance matrices of several effects, (K, d, d); None where they are independent.
+        reason: Why a group cannot be used, a `Reason` or text of your own; None (or "") when it can.
+        effect_covariance: Covariance matrices of several effects, (K, d, d); None where they are independent.
         compared: The estimates as groups are compared by them, where skewed noise was straightened; `theta` if None.
         by_arm: The plain value of every arm, (K, arms), control first; None where there are no arms.
         mass: What each group weighs in the value of all groups together: its rows, the sum of their weights, or their
@@ -68,7 +69,7 @@ class Measured(NamedTuple):
     n: FloatArray
     natural: FloatArray
     reason: npt.NDArray[np.object_]
-    cov: FloatArray | None = None
+    effect_covariance: FloatArray | None = None
     compared: FloatArray | None = None
     by_arm: FloatArray | None = None
     mass: FloatArray | None = None
@@ -152,7 +153,7 @@ class Metric:
     def __post_init__(self) -> None:
         for parameter in ("name", "size_unit"):
             if text(parameter, getattr(self, parameter)) is None:
-                raise InputError(f"{parameter}=None", "is not text", "Give a string.")
+                raise InputError.wrong_type(parameter, "is not text", "Give a string.", None)
         for parameter in ("variables", "estimate"):
             if not callable(getattr(self, parameter)):
                 self._refuse(parameter, "is not a function", "Give a function of one argument.")
@@ -161,7 +162,9 @@ class Metric:
         flag("needs_covariance", self.needs_covariance)
         choice("overlap", self.overlap, ("error", "covariance"))
         if self.overlap != "error" and self.unit is None:
-            raise InputError("overlap='covariance'", "needs units that can be in several groups", "Name the unit.")
+            raise InputError.missing(
+                "overlap", "needs units that can be in several groups", "Name the unit.", "covariance"
+            )
         if not isinstance(self.scale, Scale):
             self._refuse("scale", "is not a scale", "Leave it out for the estimates as they are.")
         for parameter, kind, problem, remedy in _RECORDS:
@@ -177,40 +180,42 @@ class Metric:
             self._check_places()
 
     def _refuse(self, parameter: str, problem: str, remedy: str) -> None:
-        raise InputError(f"{parameter}={shorten(getattr(self, parameter))}", problem, remedy)
+        raise InputError.wrong_type(parameter, problem, remedy, getattr(self, parameter))
 
     def _check_inputs(self) -> None:
         remedy = 'Name them, as in inputs={"x": fl.Input("column")}.'
         if not isinstance(self.inputs, Mapping):
             self._refuse("inputs", "is not a dict of inputs by role", remedy)
         if not self.inputs and self.aggregated is None:
-            raise InputError(f"metric {shorten(self.name)}", "has no inputs", remedy)
-        for role, wanted in self.inputs.items():
+            raise InputError.empty("metric", "has no inputs", remedy, self.name)
+        for role, column_input in self.inputs.items():
             if not isinstance(role, str):
-                raise InputError(f"inputs[{shorten(role)}]", "the role is not text", remedy)
-            if not isinstance(wanted, Input):
-                raise InputError(
-                    f"inputs[{shorten(role)}]={shorten(wanted)}", "is not an Input", "Use fl.Input(column)."
+                raise InputError.wrong_type("inputs", "the role is not text", remedy, role, form="clause")
+            if not isinstance(column_input, Input):
+                raise InputError.wrong_type(
+                    "inputs", "is not an Input", "Use fl.Input(column).", column_input, place=f"in {shorten(role)}"
                 )
         if not isinstance(self.centred, Mapping):
             self._refuse("centred", "is not a dict", 'Name an input, as in centred={"centre": "x"}.')
         for name, role in self.centred.items():
             if not isinstance(name, str) or not isinstance(role, str) or role not in self.inputs:
-                raise InputError(
-                    f"centred[{shorten(name)}]={shorten(role)}",
+                raise InputError.not_found(
+                    "centred",
                     f"metric {shorten(self.name)} has no such input",
                     f"It has: {', '.join(map(shorten, list(self.inputs)[:12]))}.",
+                    role,
+                    form="clause",
                 )
 
     def _check_places(self) -> None:
         """Refuse places of variables that there are not."""
-        from faultlines.rows.expressions import formed
+        from faultlines.rows.inputs import form_variables
 
-        count = len(formed(self))
+        count = len(form_variables(self))
         remedy = f"There are {count}, numbered from 0."
 
-        def places(given: Any) -> bool:
-            return isinstance(given, tuple | list) and all(_is_place(place, count) for place in given)
+        def places(values: Any) -> bool:
+            return isinstance(values, tuple | list) and all(_is_place(place, count) for place in values)
 
         if self.size_variables is not None and not (places(self.size_variables) and self.size_variables):
             self._refuse("size_variables", "must be places of variables", remedy)
@@ -245,47 +250,55 @@ class Metric:
             >>> fl.rate("bought").measured(moments).natural.tolist()
             [0.2]
         """
-        made = self.estimate(moments)
-        if not isinstance(made, Measured):
-            raise self._misshapen(f"is {shorten(made)}, not an fl.Measured")
+        estimate = self.estimate(moments)
+        if not isinstance(estimate, Measured):
+            raise self._misshapen(f"is {shorten(estimate)}, not an fl.Measured")
         groups = len(moments.n)
-        theta = self._array("theta", made.theta)
+        theta = self._array("theta", estimate.theta)
         effects = theta.shape[1] if theta.ndim == 2 else 1
         if theta.shape not in {(groups,), (groups, effects)} or (self.parts and effects != len(self.parts)):
             raise self._misshapen(f"has theta of shape {theta.shape} for {groups} groups")
-        cov = None if made.cov is None else self._array("cov", made.cov, (groups, effects, effects))
-        reason = np.array(made.reason, dtype=object)
-        if reason.shape != (groups,) or not all(isinstance(why, str) for why in reason.tolist()):
-            raise self._misshapen(
-                f'has the reasons {shorten(made.reason)}: one text per group, "" where it can be used'
-            )
+        covariance = (
+            None
+            if estimate.effect_covariance is None
+            else self._array("effect_covariance", estimate.effect_covariance, (groups, effects, effects))
+        )
+        reason = np.array(estimate.reason, dtype=object)
+        if reason.shape != (groups,) or not all(isinstance(why, str | Reason | None) for why in reason.tolist()):
+            raise self._misshapen(f"has the reasons {shorten(estimate.reason)}, not one per group or None")
+        for place in np.flatnonzero([isinstance(why, str) for why in reason]).tolist():
+            reason[place] = Reason(ReasonCode.CUSTOM, detail=reason[place]) if reason[place] else None
         return Measured(
             theta,
-            self._array("se", made.se, theta.shape),
-            None if made.dof is None else self._array("dof", made.dof, (groups,)),
-            self._array("n", made.n, (groups,)),
-            self._array("natural", made.natural, theta.shape),
+            self._array("se", estimate.se, theta.shape),
+            None if estimate.dof is None else self._array("dof", estimate.dof, (groups,)),
+            self._array("n", estimate.n, (groups,)),
+            self._array("natural", estimate.natural, theta.shape),
             reason,
-            cov,
-            None if made.compared is None else self._array("compared", made.compared, theta.shape),
-            None if made.by_arm is None else self._array("by_arm", made.by_arm, (groups, 2)),
-            None if made.mass is None else self._array("mass", made.mass, theta.shape),
+            covariance,
+            None if estimate.compared is None else self._array("compared", estimate.compared, theta.shape),
+            None if estimate.by_arm is None else self._array("by_arm", estimate.by_arm, (groups, 2)),
+            None if estimate.mass is None else self._array("mass", estimate.mass, theta.shape),
         )
 
     def _array(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> FloatArray:
         """A field of an estimate as an array of doubles."""
         try:
-            found = np.asarray(value)
+            array = np.asarray(value)
         except ValueError:
-            found = np.asarray(None)
-        if found.dtype.kind not in "iuf" or (shape is not None and found.shape != shape):
-            wanted = "" if shape is None else f" of shape {shape}"
-            raise self._misshapen(f"has {name}={shorten(value)}, not numbers{wanted}")
-        return found.astype(np.float64, copy=False)
+            array = np.asarray(None)
+        if array.dtype.kind not in "iuf" or (shape is not None and array.shape != shape):
+            expected = "" if shape is None else f" of shape {shape}"
+            raise self._misshapen(f"has {name}={shorten(value)}, not numbers{expected}")
+        return array.astype(np.float64, copy=False)
 
     def _misshapen(self, problem: str) -> InputError:
-        return InputError(
-            f"metric {shorten(self.name)}", f"its estimate {problem}", "Return fl.Measured with one entry per group."
+        return InputError.wrong_return(
+            "metric",
+            f"its estimate {problem}",
+            "Return fl.Measured with one entry per group.",
+            self.name,
+            form="clause",
         )
 
     def columns(self) -> dict[str, str]:
@@ -299,7 +312,7 @@ class Metric:
             >>> fl.lift("spend", variant="arm", control="A").columns()
             {'value': 'spend', 'variant': 'arm'}
         """
-        named = {wanted.parameter or role: wanted.column for role, wanted in self.inputs.items()}
+        named = {column_input.parameter or role: column_input.column for role, column_input in self.inputs.items()}
         named |= {"variant": self.arms.column} if self.arms else {}
         named |= {"unit": self.unit} if self.unit else {}
         return named | (self.aggregated.columns() if self.aggregated else {})
@@ -328,18 +341,20 @@ def _check_order(function: str, signature: inspect.Signature, given: int) -> Non
     by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
     in_order = len(kinds) - len(by_name)
     if given > in_order and inspect.Parameter.VAR_POSITIONAL not in kinds.values():
-        problem = f"takes {amount(in_order, 'argument')} without a name, but {given} were given"
+        problem = f"fl.{function} takes {amount(in_order, 'argument')} without a name, but {given} were given"
         remedy = f"Name the others: {', '.join(f'{name}=…' for name in by_name[: given - in_order])}."
-        raise InputError(f"fl.{function}(…)", problem, remedy if by_name else "Leave the others out.")
+        remedy = remedy if by_name else "Leave the others out."
+        raise InputError.invalid(", ".join(by_name[: given - in_order]), problem, remedy, form="sentence")
 
 
 def _check_given(function: str, missing: list[str]) -> None:
     """Say what a metric still needs, and what that is."""
     if "variant" in missing or "control" in missing:
         remedy = 'Say which column holds the variants, and which of them is the control: variant="arm", control="A".'
-        raise InputError(f"fl.{function}(…)", f"needs {' and '.join(missing)}", remedy)
+        problem = f"fl.{function} needs {' and '.join(missing)}"
+        raise InputError.missing(", ".join(missing), problem, remedy, form="sentence")
 
 
 def _is_place(value: object, below: int | None = None) -> bool:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and value >= 0 and (below is None or value < below)  # type: ignore[operator]
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    return is_integer and value >= 0 and (below is None or value < below)  # type: ignore[operator]

@@ -9,7 +9,7 @@ from faultlines.estimates.scales import PERCENT
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import ENOUGH, MANY, weight_input
 from faultlines.metrics.model import of_class, predicted, prediction, truth
-from faultlines.metrics.moments import of_balanced, of_population
+from faultlines.metrics.moments import of_balanced, of_calibration_slope, of_f1, of_population
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def f1(
         "F1" + of_class(positive, classes),
         inputs,
         partial(_found_and_wanted, threshold=threshold),
-        partial(of_population, ratio=True, weighted=weight is not None),
+        of_f1 if weight is None else partial(of_population, ratio=True, weighted=True),
         size_unit="positives or predicted positives",
         shaped=(0, 1),
         min_size=MANY if weight is None else ENOUGH,
@@ -176,13 +176,22 @@ def calibration_slope(y_true: str, score: str, *, positive: Hashable = None) -> 
         f"calibration slope of {score}",
         inputs,
         _deviations,
-        partial(of_population, ratio=True),
+        of_calibration_slope,
         centred={"mean_s": "s", "mean_t": "t"},
+        pairs=((0, 1),),
         shaped=(0, 1),
         min_size=ENOUGH,
     )
 
 
 def _deviations(c: Columns) -> dict[str, Any]:
-    away = c["s"] - c["mean_s"]
-    return {"x": away * (c["t"] - c["mean_t"]), "y": away * away}
+    away, v = c["s"] - c["mean_s"], c["s"] * (1 - c["s"])
+    square = away * away
+    return {
+        "x": away * (c["t"] - c["mean_t"]),
+        "y": square,
+        "second": square * v,
+        "third": square * away * v * (1 - 2 * c["s"]),
+        "fourth": square * square * v * (1 - 6 * v),
+        "square": square * square * v * v,
+    }

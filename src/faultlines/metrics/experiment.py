@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faultlines.checks import column as checked_column
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import no_variables, shaped_of, value_variables, weight_input
@@ -57,32 +57,34 @@ def aggregated(
         'rate of buyers'
     """
     if (mean is None) == (sum is None):
-        given = f"mean={shorten(mean)}, sum={shorten(sum)}"
-        raise InputError(given, "one of the two is needed", "Name the column of means or sums.")
+        remedy = "Name the column of means or sums."
+        raise InputError.missing("mean, sum", "one of the two is needed", remedy, form="clause")
     if variance is not None and sum_squares is not None:
-        raise InputError(
-            f"variance={shorten(variance)}, sum_squares={shorten(sum_squares)}",
+        raise InputError.conflict(
+            "variance, sum_squares",
             "only one of the two is needed",
             "Name the column of variances or of sums of squares.",
+            form="clause",
         )
     if (skewness is None) != (kurtosis is None):
-        given = f"skewness={shorten(skewness)}, kurtosis={shorten(kurtosis)}"
-        raise InputError(given, "both or none are needed", "Name both columns, or leave both out.")
-    made = Aggregated(n, mean, sum, variance, sum_squares, skewness, kurtosis)
-    for field in fields(made):
-        column = getattr(made, field.name)
+        remedy = "Name both columns, or leave both out."
+        raise InputError.missing("skewness, kurtosis", "both or none are needed", remedy, form="clause")
+    columns = Aggregated(n, mean, sum, variance, sum_squares, skewness, kurtosis)
+    for field in fields(columns):
+        column = getattr(columns, field.name)
         if column is not None or field.name == "n":
             checked_column(field.name, column)
-    return made
+    return columns
 
 
 def with_variance(value: Aggregated) -> Aggregated:
     """Aggregates that say how much values vary, or an error."""
     if value.variance is None and value.sum_squares is None:
-        raise InputError(
-            "variance=None, sum_squares=None",
+        raise InputError.missing(
+            "variance, sum_squares",
             "one of the two is needed",
             "Name the column of variances or of sums of squares; only rates can do without.",
+            form="clause",
         )
     return value
 
@@ -332,7 +334,7 @@ class _Options:
         )
         if isinstance(numer, Aggregated):
             if any(option is not None for option in (self.unit, self.covariate, self.weight, denom)):
-                raise InputError(
+                raise InputError.unsupported(
                     "denom, unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
                 )
             shown = f"{name} of {numer.mean or numer.sum}"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
+from faultlines.estimates.labels import key_of
+from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, unmarked
 from faultlines.estimates.scales import Scales
 from faultlines.metrics.base import Measured, Metric, recorded
-from faultlines.metrics.moments import mark, reasons
-from faultlines.rows.expressions import formed
+from faultlines.rows.inputs import form_variables
+from faultlines.rows.request import Moments, Together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from faultlines.metrics.base import FloatArray
-    from faultlines.rows.request import Columns, Input, Moments
+    from faultlines.rows.request import Columns, Grouped, Input
 
 _OF = "__"  # stands between a metric's number and its roles
 
@@ -54,7 +56,11 @@ def joint(*metrics: Metric) -> Metric:
     scales = tuple(metric.scale for metric in metrics)
     return Metric(
         " and ".join(names),
-        {f"{k}{_OF}{role}": _numbered(k, role, one) for k, m in enumerate(metrics) for role, one in m.inputs.items()},
+        {
+            f"{k}{_OF}{role}": _numbered(k, role, source)
+            for k, m in enumerate(metrics)
+            for role, source in m.inputs.items()
+        },
         partial(_variables, metrics=metrics, layout=layout),
         partial(_joint, metrics=metrics, layout=layout),
         arms=metrics[0].arms,
@@ -81,8 +87,8 @@ def _shaped(metric: Metric, count: int) -> tuple[int, ...]:
 
 def _check(metrics: tuple[Metric, ...]) -> None:
     if len(metrics) < 2 or not all(isinstance(metric, Metric) for metric in metrics):
-        raise InputError(
-            f"joint({shorten(metrics)})", "needs two metrics or more", "Use fl.joint(fl.rate(…), fl.mean(…))."
+        raise InputError.too_few(
+            "metrics", "needs two metrics or more", "Use fl.joint(fl.rate(…), fl.mean(…)).", metrics
         )
     for metric in metrics:
         by_rows = metric.ranking is not None or metric.resampling is not None
@@ -90,27 +96,30 @@ def _check(metrics: tuple[Metric, ...]) -> None:
             kind = "is measured by ranks" if metric.ranking is not None else "comes from aggregates"
             kind = "is resampled" if metric.resampling is not None else kind
             kind = "is several metrics already" if metric.parts else kind
-            raise InputError(f"metric {shorten(metric.name)}", f"cannot be joined: it {kind}", "Cluster it on its own.")
+            raise InputError.unsupported(
+                "metric", f"cannot be joined: it {kind}", "Cluster it on its own.", metric.name
+            )
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
             problem = "cannot be joined: its groups share data"
-            raise InputError(f"metric {shorten(metric.name)}", problem, "Cluster it on its own.")
+            raise InputError.unsupported("metric", problem, "Cluster it on its own.", metric.name)
         if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit):
-            raise InputError(
-                f"metrics {shorten(metrics[0].name)} and {shorten(metric.name)}",
+            raise InputError.mismatch(
+                "metrics",
                 "differ in their variants or units",
                 "Give all the same variant, control, treatment and unit.",
+                [metrics[0].name, metric.name],
             )
     if any((a.name, a.inputs) == (b.name, b.inputs) for i, a in enumerate(metrics) for b in metrics[i + 1 :]):
-        raise InputError(f"joint({', '.join(m.name for m in metrics)})", "has a metric twice", "Give each once.")
+        raise InputError.duplicate("metrics", "has a metric twice", "Give each once.", [m.name for m in metrics])
 
 
-def _numbered(k: int, role: str, wanted: Input) -> Input:
+def _numbered(k: int, role: str, source: Input) -> Input:
     """An input whose parameter says to which of the metrics it belongs."""
-    return replace(wanted, parameter=f"{wanted.parameter or role}[{k}]")
+    return replace(source, parameter=f"{source.parameter or role}[{k}]")
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _JointLayout:
     """Where the variables of each metric are among all of them, and how pairs of different metrics are covered."""
 
     own: tuple[tuple[int, ...], ...]
@@ -138,27 +147,27 @@ class _Layout:
         return [(self.total + 2 * t, self.total + 2 * t + 1) for t in range(len(self.between))]
 
 
-def _layout(metrics: Sequence[Metric]) -> _Layout:
+def _layout(metrics: Sequence[Metric]) -> _JointLayout:
     own, start = [], 0
     for metric in metrics:
-        count = len(formed(metric))
+        count = len(form_variables(metric))
         own.append(tuple(range(start, start + count)))
         start += count
-    return _Layout(tuple(own))
+    return _JointLayout(tuple(own))
 
 
-def _variables(c: Columns, metrics: tuple[Metric, ...], layout: _Layout) -> dict[str, Any]:
+def _variables(c: Columns, metrics: tuple[Metric, ...], layout: _JointLayout) -> dict[str, Any]:
     parts = [metric.variables(c.under(f"{k}{_OF}")) for k, metric in enumerate(metrics)]
-    made = {f"{k}{_OF}{name}": value for k, part in enumerate(parts) for name, value in part.items()}
+    variables = {f"{k}{_OF}{name}": value for k, part in enumerate(parts) for name, value in part.items()}
     # Rates of positives and of negatives have values in different rows; what two variables have in common comes from
     # copies that are null wherever the other one is.
-    flat = list(made.values())
+    flat = list(variables.values())
     for i, j in layout.between:
-        made[f"both{i}_{j}"], made[f"and{i}_{j}"] = flat[i] + 0 * flat[j], flat[j] + 0 * flat[i]
-    return made
+        variables[f"both{i}_{j}"], variables[f"and{i}_{j}"] = flat[i] + 0 * flat[j], flat[j] + 0 * flat[i]
+    return variables
 
 
-def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured:
+def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _JointLayout) -> Measured:
     """Each metric from its own variables; their covariance by the delta method.
 
     Cov(θ_a, θ_b) = Σ over arms and variables of ∂θ_a/∂m_i · Cov(m_i, m_j) · ∂θ_b/∂m_j, where m are the means. The
@@ -168,10 +177,10 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured
     own = layout.own
     moments = [m.of_variables(places) for places in own]
     parts = [metric.measured(moment) for metric, moment in zip(metrics, moments, strict=True)]
-    reason = reasons(len(m.n))
+    reason = no_reasons(len(m.n))
     for metric, part in zip(metrics, parts, strict=True):
-        for why in dict.fromkeys(part.reason.tolist()):
-            mark(reason, part.reason == why, f"{why} ({metric.name})" if why else "")
+        for place in np.flatnonzero(unmarked(reason) & ~unmarked(part.reason)).tolist():
+            reason[place] = replace(part.reason[place], metric=metric.name)
     theta, se, natural = (
         np.stack([getattr(part, name) for part in parts], axis=1) for name in ("theta", "se", "natural")
     )
@@ -190,12 +199,12 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _Layout) -> Measured
     for i in range(len(metrics)):
         correlation[:, i, i] = 1.0
     least = np.linalg.eigvalsh(correlation).min(axis=1)
-    mark(reason, least < 1e-6, "one metric determines another")
-    known = [part.dof for part in parts if part.dof is not None]
+    mark(reason, least < 1e-6, Reason(ReasonCode.DETERMINED))
+    degrees = [part.dof for part in parts if part.dof is not None]
     return Measured(
         theta,
         se,
-        np.min(known, axis=0) if known else None,
+        np.min(degrees, axis=0) if degrees else None,
         np.max([part.n for part in parts], axis=0),
         natural,
         reason,
@@ -221,7 +230,7 @@ def _slopes(metric: Metric, m: Moments) -> FloatArray:
     return slopes
 
 
-def _covariance_of_means(m: Moments, layout: _Layout) -> FloatArray:
+def _covariance_of_means(m: Moments, layout: _JointLayout) -> FloatArray:
     """Covariances of the means of all variables, (K, arms, V, V), also of those that are null in different rows."""
     cov = np.zeros((*m.n.shape[:2], layout.total, layout.total))
     for places in layout.own:
@@ -234,3 +243,132 @@ def _covariance_of_means(m: Moments, layout: _Layout) -> FloatArray:
         shared = common * (np.nan_to_num(m.cov[..., a, b]) + np.nan_to_num(apart))
         cov[..., i, j] = cov[..., j, i] = np.where(common > 0, shared / (m.n[..., i] * m.n[..., j]), 0.0)
     return cov
+
+
+# ---------- Groups that share data, from rows: treatments with one control, and units that are in several groups.
+
+
+_STEP = 1e-3  # of the standard error of a mean, by which it is moved to see the slope
+_MOST = 5_000  # groups whose covariance is computed
+
+
+def apart(grouped: Grouped, metric: Metric) -> Grouped:
+    """Groups of several treatments as a group for each treatment, all with the control of their own."""
+    if metric.arms is None or not metric.arms.several:
+        return grouped
+    arms = len(grouped.treatments)
+    pick = [np.array([0, t]) for t in range(1, arms + 1)]
+    keys = [(*key_of(key), name) for key in grouped.keys for name in grouped.treatments]
+    moments = Moments(*(None if part is None else _by_arm(part, pick) for part in grouped.moments))  # type: ignore[arg-type]
+    rows, lost = (None if part is None else _by_arm(part, pick) for part in (grouped.rows, grouped.lost))
+    common = _own(grouped.moments) if grouped.together is None else grouped.together
+    return replace(grouped, keys=keys, moments=moments, rows=rows, lost=lost, together=_with_control(common, arms))
+
+
+def _by_arm(part: FloatArray, pick: list[FloatArray]) -> FloatArray:
+    """Something of K groups and all arms as that of K × treatments groups and two arms."""
+    stacked = np.stack([part[:, places] for places in pick], axis=1)
+    return np.asarray(stacked.reshape(-1, *stacked.shape[2:]))
+
+
+def _own(moments: Moments) -> Together:
+    """Every group with itself alone, in every arm."""
+    groups, arms = moments.n.shape[:2]
+    place, arm = (grid.reshape(-1) for grid in np.meshgrid(np.arange(groups), np.arange(arms), indexing="ij"))
+    n = moments.n[place, arm, 0]
+    cross = np.maximum(n - 1, 0)[:, None, None] * np.nan_to_num(moments.cov[place, arm])
+    return Together(place, place, arm, n, cross)
+
+
+def _with_control(common: Together, arms: int) -> Together:
+    """What groups of each treatment have in common: the control with all, a treatment with its like."""
+    of_control, of_arm = (np.flatnonzero(which) for which in (common.arm == 0, common.arm > 0))
+    first, second = (grid.reshape(-1) for grid in np.meshgrid(np.arange(arms), np.arange(arms), indexing="ij"))
+    each = np.repeat(of_control, arms**2)
+    firsts = [common.first[each] * arms + np.tile(first, of_control.size)]
+    seconds = [common.second[each] * arms + np.tile(second, of_control.size)]
+    firsts.append(common.first[of_arm] * arms + common.arm[of_arm] - 1)
+    seconds.append(common.second[of_arm] * arms + common.arm[of_arm] - 1)
+    arm = np.concatenate([np.zeros(each.size, dtype=np.int64), np.ones(of_arm.size, dtype=np.int64)])
+    chosen = np.concatenate([each, of_arm])
+    return Together(np.concatenate(firsts), np.concatenate(seconds), arm, common.n[chosen], common.cross[chosen])
+
+
+class Shared(NamedTuple):
+    """How the estimates of groups go together.
+
+    Attributes:
+        correlation: Of the estimates, (K, K).
+        units: As many independent units as would tell it as well, in both arms together.
+    """
+
+    correlation: FloatArray
+    units: float
+
+
+def correlation(metric: Metric, moments: Moments, common: Together, places: FloatArray) -> Shared | None:
+    """How the estimates of some groups go together; None where they have nothing in common.
+
+    Args:
+        metric: What was measured.
+        moments: Moments of all groups.
+        common: What pairs of them have in common.
+        places: Those that are asked about.
+    """
+    if not np.any(common.first != common.second):
+        return None
+    if places.size > _MOST:
+        problem = f"have data in common: of {places.size:,} groups that is more than can be followed"
+        raise InputError.unsupported(
+            "groups", problem, f"Use coarser groups, at most {_MOST:,}, or one treatment at a time."
+        )
+    slopes = _slopes_of_together(metric, moments) / np.maximum(moments.n[:, :, 0], 1)[:, :, None]
+    moved = np.einsum("pi,pij,pj->p", slopes[common.first, common.arm], common.cross, slopes[common.second, common.arm])
+    covariance = np.zeros((len(moments.n), len(moments.n)))
+    np.add.at(covariance, (common.first, common.second), np.nan_to_num(moved))
+    chosen = covariance[np.ix_(places, places)]
+    spread = np.sqrt(np.diagonal(chosen))
+    scaled = chosen / np.where(spread > 0, spread, 1.0)[:, None] / np.where(spread > 0, spread, 1.0)
+    scaled = (scaled + scaled.T) / 2
+    np.fill_diagonal(scaled, 1.0)
+    return Shared(np.asarray(scaled), _units(common, np.nan_to_num(moved), places))
+
+
+def _units(common: Together, moved: FloatArray, places: FloatArray) -> float:
+    """As many units as would tell the covariance as well if all of them were in all groups.
+
+    Of sets of units with known sizes and overlaps there are at least Σ n_i²/Σ_j n_ij different ones (de Caen). A unit
+    that is in m groups tells less of each pair: where every unit is in one, the mean of Cochran's Q is off by twice as
+    much as where every unit is in all. The variance of two arms is known as by Welch and Satterthwaite.
+    """
+    inside = np.isin(common.first, places) & np.isin(common.second, places)
+    own = inside & (common.first == common.second)
+    of_arm, off = [], 0.0
+    for arm in np.unique(common.arm[own]):
+        here, alone = inside & (common.arm == arm), own & (common.arm == arm)
+        with_all = np.bincount(common.first[here], common.n[here])
+        sizes, with_others = common.n[alone], with_all[common.first[alone]]
+        sizes, with_others = sizes[with_others > 0], with_others[with_others > 0]
+        units = float(np.sum(sizes**2 / with_others))
+        of_arm.append((units / (1 + units / max(float(sizes.sum()), 1.0)), float(moved[alone].sum())))
+    total = sum(variance for _, variance in of_arm)
+    for units, variance in of_arm:
+        off += (variance / total) ** 2 / max(units - 1, 1.0) if total > 0 else 0.0
+    return 1 / off if off > 0 else np.inf
+
+
+def _slopes_of_together(metric: Metric, moments: Moments) -> FloatArray:
+    """How each estimate moves with the mean of every variable of every arm, (K, A, V)."""
+    mean, variance = moments.mean, np.diagonal(moments.cov, axis1=2, axis2=3)
+    with np.errstate(all="ignore"):
+        step = np.nan_to_num(_STEP * np.sqrt(variance / np.maximum(moments.n, 1)))
+        slopes = np.zeros(mean.shape)
+        for arm in range(mean.shape[1]):
+            for variable in range(mean.shape[2]):
+                ends = []
+                for side in (-1, 1):
+                    moved = mean.copy()
+                    moved[:, arm, variable] += side * step[:, arm, variable]
+                    ends.append(metric.estimate(moments._replace(mean=moved)).theta)
+                slopes[:, arm, variable] = (ends[1] - ends[0]) / (2 * step[:, arm, variable])
+    return np.asarray(np.nan_to_num(slopes, posinf=0.0, neginf=0.0))

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines import text
+from faultlines import formats
 from faultlines.checks import size as checked_size
-from faultlines.errors import InputError, NoGroupsError, shorten
+from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of, some_of
+from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, remedy_without_groups, unmarked
 from faultlines.metrics.base import Measured, Metric
+from faultlines.metrics.joint import apart, correlation
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.recipe import told_apart
-from faultlines.metrics.remedies import remedy_without_groups
 from faultlines.metrics.table import own_name
-from faultlines.metrics.together import apart, correlation
-from faultlines.metrics.variances import assumed_shape
+from faultlines.metrics.variances import assume_shape
 from faultlines.metrics.warnings import warnings
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Split
@@ -26,14 +27,12 @@ from faultlines.rows.request import Split
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
     from faultlines.metrics.base import FloatArray
-    from faultlines.rows.bins import Bins
+    from faultlines.rows.keys import Bins
     from faultlines.rows.request import Grouped, Moments, Together
 
     By = str | Bins | Sequence[str | Bins]
-    Reasons = npt.NDArray[np.object_]
+    from faultlines.estimates.reasons import DropCode, Reasons
 
 __all__ = ["Measurement", "Split", "measure", "measure_all", "measure_parts"]
 
@@ -58,7 +57,7 @@ class Measurement(NamedTuple):
 
     estimates: Estimates
     excluded: tuple[Excluded, ...]
-    dropped: Mapping[str, int]
+    dropped: Mapping[DropCode, int]
     by: tuple[str | Bins, ...]
     readout: Readout | None = None
 
@@ -148,43 +147,43 @@ def measure_all(
             raise _no_metric(metric)
     attributes = checked_by(by)
     least = None if min_size is None else checked_size(min_size)
-    found = read(data, attributes, metrics, split)
+    rows = read(data, attributes, metrics, split)
     names = attribute_names(attributes)
     measured = []
-    for metric, parts in zip(metrics, found.grouped, strict=True):
+    for metric, parts in zip(metrics, rows.grouped, strict=True):
         if not len(parts[0].keys):
-            raise InputError("data", "has no rows", "Give at least one row for each group.")
-        wanted = metric.min_size if least is None else least
+            raise InputError.empty("data", "has no rows", "Give at least one row for each group.")
+        needed = metric.min_size if least is None else least
         times = 1 if split is None else split.times
-        measured.append(_every_time(parts, times, names, metric, wanted, found.by))
+        measured.append(_every_time(parts, times, names, metric, needed, rows.by))
     return measured
 
 
 def _no_metric(given: object) -> InputError:
     """What to say of something that is not a metric: several of them, or the name or function of one."""
-    if isinstance(given, list | tuple) and given and all(isinstance(one, Metric) for one in given):
+    if isinstance(given, list | tuple) and given and all(isinstance(item, Metric) for item in given):
         remedy = "Cluster by each and correct by fl.holm, take all together by fl.joint(m1, m2), or use fl.audit."
-        names = [one.name for one in given]
-        return InputError(f"metric={shorten(names)}", "holds several metrics", remedy)
+        names = [item.name for item in given]
+        return InputError.ambiguous("metric", "holds several metrics", remedy, names)
     named = getattr(given, "__name__", given)
     own = own_name(named) if isinstance(named, str) else None
     remedy = f"Give it its columns: fl.{own}(…)." if own else 'Use for example fl.rate("converted").'
-    return InputError(f"metric={shorten(given)}", "is not a metric", remedy)
+    return InputError.wrong_type("metric", "is not a metric", remedy, given)
 
 
 def _every_time(
     parts: Sequence[Grouped], times: int, names: tuple[str, ...], metric: Metric, least: float, by: tuple[Any, ...]
 ) -> tuple[Measurement, ...]:
     """Measurements of rows that were divided several times; a group too small one time can be there the next."""
-    count, made, failed = len(parts) // times, list[Measurement](), list[NoGroupsError]()
+    count, usable, failed = len(parts) // times, list[Measurement](), list[NoGroupsError]()
     for time in range(times):
         try:
-            made += measurements(parts[time * count : (time + 1) * count], names, metric, least, by)
+            usable += measurements(parts[time * count : (time + 1) * count], names, metric, least, by)
         except NoGroupsError as error:
             failed.append(error)
-    if not made:
+    if not usable:
         raise failed[0]
-    return tuple(made)
+    return tuple(usable)
 
 
 def measurements(
@@ -197,54 +196,58 @@ def measurements(
         names = (*names, metric.arms.column)
     measured = [_measured(part.moments, metric, least) for part in parts]
     keys = parts[0].keys
-    reason = np.full(len(keys), "", dtype=object)
+    reasons = no_reasons(len(keys))
     for part, grouped in zip(measured, parts, strict=True):
         why = _unusable(part, grouped.moments, metric, least)
         if len(parts) > 1:
-            why[why != ""] += " in a part of the data"
-        reason = np.where(reason == "", why, reason)
-    keep = reason == ""
+            for place in np.flatnonzero(~unmarked(why)).tolist():
+                why[place] = replace(why[place], in_part=True)
+        reasons = np.where(unmarked(reasons), why, reasons)
+    keep = unmarked(reasons)
     if not keep.any():
-        found = {str(why): int((reason == why).sum()) for why in dict.fromkeys(reason.tolist())}
-        shown = "; ".join(f"{why} ({count:,})" for why, count in found.items())
+        counts = Counter(reasons.tolist())
+        shown = "; ".join(f"{why.text} ({count:,})" for why, count in counts.items())
         sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0).tolist()
-        remedy = remedy_without_groups(reason.tolist(), sizes, metric.min_size)
-        problem = f"none of {text.amount(len(keys), 'group')} can be used: {shown}"
-        raise NoGroupsError(f"by={list(names)!r}", problem, remedy)
+        remedy, settings = remedy_without_groups(reasons.tolist(), sizes, metric.min_size)
+        problem = f"none of {formats.amount(len(keys), 'group')} can be used: {shown}"
+        how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
+        raise NoGroupsError("by", problem, remedy, value=list(names), **how)
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))
-    excluded = _excluded(keys, reason, measured, metric)
+    excluded = _excluded(keys, reasons, measured, metric)
     dropped = {why: count for why, count in parts[0].dropped.items() if count}
-    made = []
+    measured_parts = []
     for part, grouped, (_, assumed) in zip(measured, parts, shaped, strict=True):
         estimates = _estimates(part, places, labels, names, metric)
-        told = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
+        notes = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
         if grouped.together is not None:
             estimates, words = _sharing(estimates, grouped, grouped.together, metric, places)
-            told = (*told, *words)
-        by_arm, mass = (None if one is None else one[places] for one in (part.by_arm, part.mass))
-        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, told, mass)
-        made.append(Measurement(estimates, excluded, dropped, by, readout))
-    return tuple(made)
+            notes = (*notes, *words)
+        by_arm, mass = (None if array is None else array[places] for array in (part.by_arm, part.mass))
+        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, notes, mass)
+        measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
+    return tuple(measured_parts)
 
 
 def _measured(moments: Moments, metric: Metric, least: float) -> Measured:
     """What the metric is in every group; groups too small to be compared have no say in the variances of the others."""
-    everyone = metric.measured(moments)
+    of_all_groups = metric.measured(moments)
     large = np.flatnonzero(_sizes(moments, metric) >= least)
     if large.size in {0, len(moments.n)}:
-        return everyone
-    compared = metric.measured(moments.of_groups(large))
-    return Measured(*(_put(of_all, of_large, large) for of_all, of_large in zip(everyone, compared, strict=True)))
+        return of_all_groups
+    of_large_groups = metric.measured(moments.of_groups(large))
+    return Measured(
+        *(_put(of_all, of_large, large) for of_all, of_large in zip(of_all_groups, of_large_groups, strict=True))
+    )
 
 
 def _put(of_all: Any, of_large: Any, large: Any) -> Any:
     """The numbers of all groups, with others for some of them."""
     if of_all is None or of_large is None:
         return None
-    made = of_all.copy()
-    made[large] = of_large
-    return made
+    combined = of_all.copy()
+    combined[large] = of_large
+    return combined
 
 
 def _sizes(moments: Moments, metric: Metric) -> FloatArray:
@@ -257,25 +260,25 @@ def _shaped(grouped: Grouped, metric: Metric) -> tuple[Grouped, tuple[str, ...]]
     """Groups of a table that does not say how its values are distributed, with what it suggests, in words too."""
     if metric.aggregated is None or not metric.needs_covariance or grouped.moments.skewness is not None:
         return grouped, ()
-    moments, words = assumed_shape(grouped.moments)
+    moments, words = assume_shape(grouped.moments)
     return replace(grouped, moments=moments), (words,)
 
 
 def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...], metric: Metric) -> Estimates:
     return Estimates(
         part.theta[places],
-        part.se[places] if part.cov is None else None,
+        part.se[places] if part.effect_covariance is None else None,
         labels,
         part.n[places],
         None if part.dof is None else part.dof[places],
         attributes=names,
         natural=part.natural[places],
         scale=metric.scale,
-        measure=metric.name,
-        cov=None if part.cov is None else part.cov[places],
+        metric=metric.name,
+        effect_covariance=None if part.effect_covariance is None else part.effect_covariance[places],
         parts=metric.parts or None,
         compared=None if part.compared is None else part.compared[places],
-        metric=told_apart(metric),
+        recipe=told_apart(metric),
     )
 
 
@@ -283,40 +286,42 @@ def _sharing(
     estimates: Estimates, grouped: Grouped, common: Together, metric: Metric, places: Any
 ) -> tuple[Estimates, tuple[str, ...]]:
     """Estimates with the covariance of groups that share data, and what a reader must know of it."""
-    found = correlation(metric, grouped.moments, common, places)
-    if found is None or len(estimates) < 2:
+    shared = correlation(metric, grouped.moments, common, places)
+    if shared is None or len(estimates) < 2:
         return estimates, ()
-    errors, known = estimates.errors[:, 0], np.inf
-    if metric.overlap != "error" and found.units < _PLENTY * errors.size:
-        known = found.units
-    if known < errors.size - 1:
-        problem = f"{errors.size} groups share the data of some {known:.0f} {metric.size_unit}, too few to tell how"
-        raise InputError("overlap='covariance'", problem, "Use coarser groups or min_size, or more data.")
-    made = estimates.changed(covariance=found.correlation * errors[:, None] * errors, covariance_dof=known)
-    beside = np.abs(found.correlation[np.triu_indices(errors.size, 1)])
+    errors, dof = estimates.errors[:, 0], np.inf
+    if metric.overlap != "error" and shared.units < _PLENTY * errors.size:
+        dof = shared.units
+    if dof < errors.size - 1:
+        problem = f"{errors.size} groups share the data of some {dof:.0f} {metric.size_unit}, too few to tell how"
+        raise InputError.too_few(
+            "overlap", problem, "Use coarser groups or min_size, or more data.", "covariance", form="clause"
+        )
+    with_covariance = estimates.changed(covariance=shared.correlation * errors[:, None] * errors, covariance_dof=dof)
+    off_diagonal = np.abs(shared.correlation[np.triu_indices(errors.size, 1)])
     what = "a control" if metric.overlap == "error" else metric.size_unit
-    return made, (
-        f"Groups share {what}, which is allowed for: two estimates go together by up to {beside.max():.2g} "
+    return with_covariance, (
+        f"Groups share {what}, which is allowed for: two estimates go together by up to {off_diagonal.max():.2g} "
         "(correlation), and what all have in common moves none against the others.",
     )
 
 
 def _excluded(
-    keys: Sequence[Any], reason: Reasons, measured: Sequence[Measured], metric: Metric
+    keys: Sequence[Any], reasons: Reasons, measured: Sequence[Measured], metric: Metric
 ) -> tuple[Excluded, ...]:
     """The groups that cannot be used, each with what is known of it: its size, and its estimate where there is one."""
-    places = np.flatnonzero(reason != "")
+    places = np.flatnonzero(~unmarked(reasons))
     if not places.size:
         return ()
     sizes: FloatArray = np.sum([part.n[places] for part in measured], axis=0)
-    known: list[tuple[float | None, float | None]] = [(None, None)] * places.size
+    figures: list[tuple[float | None, float | None]] = [(None, None)] * places.size
     intervals: list[_Interval] = [_Interval()] * places.size
     if len(measured) == 1 and measured[0].theta.reshape(len(keys), -1).shape[1] == 1:
         part = measured[0]
         theta, natural, se = (column.reshape(-1)[places] for column in (part.theta, part.natural, part.se))
         with np.errstate(all="ignore"):
             errors = se * metric.scale.slope(theta)
-        known = [
+        figures = [
             (_known(value), _known(error) if np.isfinite(value) and error > 0 else None)
             for value, error in zip(natural.tolist(), errors.tolist(), strict=True)
         ]
@@ -324,9 +329,9 @@ def _excluded(
         intervals = _intervals(natural, theta, se, dof, sizes, metric)
     labels = labels_of(some_of(keys, places))
     return tuple(
-        Excluded(label, str(why), estimate, se, _known(n), *interval)
+        Excluded(label, why, estimate, se, _known(n), *interval)
         for label, why, (estimate, se), n, interval in zip(
-            labels, reason[places], known, sizes.tolist(), intervals, strict=True
+            labels, reasons[places], figures, sizes.tolist(), intervals, strict=True
         )
     )
 
@@ -348,8 +353,8 @@ def _intervals(
         lower, upper = metric.scale.ends(natural, theta, se, 0.025, dof)
     if metric.scale.is_share:
         events = np.nan_to_num(natural * n)
-        whole = (np.abs(events - np.round(events)) < 1e-6) & np.isfinite(natural)
-        counts = [float(round(e)) if w else None for e, w in zip(events.tolist(), whole, strict=True)]
+        is_count = (np.abs(events - np.round(events)) < 1e-6) & np.isfinite(natural)
+        counts = [float(round(e)) if w else None for e, w in zip(events.tolist(), is_count, strict=True)]
     return [_Interval(c, _known(a), _known(b)) for c, a, b in zip(counts, lower, upper, strict=True)]
 
 
@@ -358,12 +363,11 @@ def _known(value: float) -> float | None:
 
 
 def _unusable(measured: Measured, moments: Moments, metric: Metric, least: float) -> Reasons:
-    """Why each group cannot be used; "" where it can."""
-    reason = measured.reason
-    small = _sizes(moments, metric) < least
-    words = f"fewer than {least:g} {metric.size_unit}" + (" in an arm" if metric.arms else "")
-    reason[(reason == "") & small] = words
+    """Why each group cannot be used; None where it can."""
+    reasons = measured.reason
+    small = Reason(ReasonCode.TOO_SMALL, least=least, unit=metric.size_unit, arm="any" if metric.arms else "")
+    mark(reasons, _sizes(moments, metric) < least, small)
     for part in (measured.theta, measured.se, measured.natural):
-        finite = np.all(np.isfinite(np.reshape(part, (len(reason), -1))), axis=1)
-        reason[(reason == "") & ~finite] = "not a finite number"
-    return reason
+        finite = np.all(np.isfinite(np.reshape(part, (len(reasons), -1))), axis=1)
+        mark(reasons, ~finite, Reason(ReasonCode.NOT_FINITE))
+    return reasons

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from faultlines.checks import column as checked_column
 from faultlines.checks import flag, number
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import FEW, MANY, mean_of, rate_of, weight_input, weighted_share
-from faultlines.metrics.moments import of_area, of_both_rates
+from faultlines.metrics.moments import of_area, of_both_rates, of_calibration
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _kind(positive: Hashable, classes: bool, compared: bool) -> Kind:
     if not flag("classes", classes):
         return "binary"
     if positive is None and not compared:
-        remedy = 'Name it: positive="…" counts as 1, all others as 0.'
-        raise InputError("classes=True", "needs the label that counts", remedy)
+        remedy, positive_label = "Name it: {positive} counts as 1, all others as 0.", {"positive": "…"}
+        raise InputError.missing("classes", "needs the label that counts", remedy, True, settings=positive_label)
     return "label" if positive is None else "class"
 
 
@@ -79,14 +79,15 @@ def prediction(
 ) -> dict[str, Input]:
     """The input that says what the model predicted: labels, see `truth`, or a score with a threshold."""
     if (y_pred is None) == (score is None):
-        given = f"y_pred={shorten(y_pred)}, score={shorten(score)}"
-        raise InputError(given, "one of the two is needed", "Name the predictions, or the scores.")
+        remedy = "Name the predictions, or the scores."
+        raise InputError.missing("y_pred, score", "one of the two is needed", remedy, form="clause")
     if y_pred is not None:
         if threshold is not None:
-            given = f"threshold={shorten(threshold)}"
-            raise InputError(given, "goes with score, not with y_pred", "Leave one of them out.")
+            problem = "goes with score, not with y_pred"
+            raise InputError.conflict("threshold", problem, "Leave one of them out.", threshold)
         return {"p": Input(y_pred, _kind(positive, classes, compared), positive, parameter="y_pred")}
-    number("threshold", threshold, "must be a number", "Use for example threshold=0.5.")
+    remedy, example = "Use for example {threshold}.", {"threshold": 0.5}
+    number("threshold", threshold, "must be a number", remedy, settings=example)
     return {"s": Input(checked_column("score", score), parameter="score")}
 
 
@@ -147,8 +148,8 @@ def _model_rate(
         return rate_of(shown + of_class(positive, classes), inputs, form, weight, size_unit)
 
     metric.__name__ = metric.__qualname__ = name
-    told = _COMPARED if compared else ""
-    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=shown, rows=size_unit, compared=told)
+    note = _COMPARED if compared else ""
+    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=shown, rows=size_unit, compared=note)
     return recorded(metric)
 
 
@@ -391,7 +392,7 @@ def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0, we
     problem = "must be 0 or a whole number from 2 on"
     remedy = "Use for example bins=1000."
     if number("bins", bins, problem, remedy, low=0, whole=True) == 1:
-        raise InputError(f"bins={shorten(bins)}", problem, remedy)
+        raise InputError.out_of_range("bins", problem, remedy, bins, form="must")
     kind = "probability" if bins else "number"
     inputs = truth(y_true, positive) | {"s": Input(score, kind, parameter="score")}  # type: ignore[arg-type]
     name = f"auc of {score}" + (f" (scores in {bins} bins)" if bins else "")
@@ -490,7 +491,9 @@ def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weigh
         'calibration gap of score'
     """
     inputs = _scored(y_true, score, positive)
-    return mean_of(f"calibration gap of {score}", inputs, _promised, weight)
+    if weight is not None:
+        return mean_of(f"calibration gap of {score}", inputs, _promised, weight)
+    return Metric(f"calibration gap of {score}", inputs, _promised_and_expected, of_calibration, pairs=(), shaped=())
 
 
 def _scored(y_true: str, score: str, positive: Hashable) -> dict[str, Input]:
@@ -509,6 +512,13 @@ def _squared(c: Columns) -> Any:
 
 def _promised(c: Columns) -> Any:
     return c["s"] - c["t"]
+
+
+def _promised_and_expected(c: Columns) -> dict[str, Any]:
+    """Score less outcome, and what the score expects its variance and skewness to be."""
+    s = c["s"] + 0 * c["t"]  # null where the outcome is
+    v = s * (1 - s)
+    return {"x": _promised(c), "s": s, "v": v, "skewed": v * (1 - 2 * s), "square": v * v}
 
 
 # --------------------------------------------------------------------------------------------------------- regressions

@@ -6,9 +6,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, unmarked
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Measured
-from faultlines.metrics.variances import Cumulants, assumed_shape, noise_of_arms, steady, straightened
+from faultlines.metrics.variances import (
+    Cumulants,
+    GroupVariances,
+    assume_shape,
+    cumulants_of_rate,
+    inflate_for_common_error,
+    is_binary,
+    is_rounding,
+    is_signed,
+    noise_of_arms,
+    normal_scores,
+    normalize_noise,
+    own_dof,
+    share_of_noise,
+    shrink_rates,
+    shrink_variances,
+)
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
@@ -20,17 +37,6 @@ _APART = np.array([-1.0, 1.0])  # treatment less control
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
 
-def reasons(groups: int) -> npt.NDArray[np.object_]:
-    """Room for a reason per group, none yet."""
-    return np.full(groups, "", dtype=object)
-
-
-def mark(reason: npt.NDArray[np.object_], bad: npt.NDArray[np.bool_], text: str) -> None:
-    """Note a reason for groups that have none yet."""
-    if bad.any():
-        reason[bad & (reason == "")] = text
-
-
 class _Linear(NamedTuple):
     """A statistic of each arm as a mean of independent terms: its value, the terms' variance, their number."""
 
@@ -40,10 +46,12 @@ class _Linear(NamedTuple):
     freedom: FloatArray  # degrees of freedom of the variance
     empty: npt.NDArray[np.bool_]  # whether it is divided by nothing
     likely: FloatArray  # the value without what is taken for noise
-    skewness: FloatArray  # of the terms, (arms,)
-    excess: FloatArray  # kurtosis of the terms less 3, (arms,)
+    skewness: FloatArray  # of the terms, (K, arms)
+    excess: FloatArray  # kurtosis of the terms less 3, (K, arms)
     plain: FloatArray  # the value before a covariate
     mass: FloatArray  # what the value is divided by, summed over rows: their number, weights or denominators
+    common_error: float = 0.0  # relative standard error that all variances have in common
+    scores: FloatArray | None = None  # normal scores of the values, (K,), where their law is known
 
 
 class _Terms(NamedTuple):
@@ -58,9 +66,17 @@ class _Terms(NamedTuple):
     below: FloatArray  # ȳ
 
 
-def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Linear:
-    """Mean, ratio or weighted mean of every arm, with CUPED when there is a covariate; variances are steady."""
+def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relative: bool = False) -> _Linear:
+    """Mean, ratio or weighted mean of every arm, with CUPED when there is a covariate; variances are shrunk.
+
+    `relative` says whether effects are ratios of arms, and not their differences.
+    """
     n = m.n[..., 0]
+    if not (ratio or weighted or covariate) and _is_shared(m):
+        if is_binary(n, m.mean[..., 0], m.cov[..., 0, 0]):
+            return _binary_arms(n, m.mean[..., 0], relative=relative)
+        if n.shape[1] == 1 and is_signed(m):
+            return _signed(n, m.mean[..., 0], m.cov[..., 0, 0])
     terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
     value, variance, positive, shape = terms.value, terms.variance, terms.positive, terms.shape
     lost = 1
@@ -70,53 +86,200 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> _Lin
     # What is left of terms that cancel is rounding, not variance.
     rounding = np.isfinite(variance) & (variance <= 1e-12 * positive)
     variance, freedom = np.where(rounding, 0.0, variance), terms.effective - lost
-    made = _steadied(value, variance, n, freedom, shape, np.isnan(terms.below))
-    return made._replace(plain=terms.value, mass=n * terms.below)
+    linear = _shrink_arms(value, variance, n, freedom, shape, np.isnan(terms.below), relative=relative)
+    return linear._replace(plain=terms.value, mass=n * terms.below)
 
 
-def _steadied(
+def _is_shared(m: Moments) -> bool:
+    """Whether groups share what they know of variances: several of them, with shapes; else each has its own."""
+    return m.skewness is not None and int(np.sum(np.all(m.n[..., 0] >= 2, axis=1))) > 1
+
+
+def _shrink_arms(
     value: FloatArray,
     variance: FloatArray,
     n: FloatArray,
     freedom: FloatArray,
     shape: Cumulants,
     empty: npt.NDArray[np.bool_],
+    *,
+    relative: bool = False,
 ) -> _Linear:
     """The same with variances that do not follow the values, arm by arm.
 
     With two arms there are two rounds: first each by itself, then with what their difference says about the noise.
     """
-    arms = range(n.shape[1])
     # Groups that cannot be used for want of rows have no say in the variances of the others.
-    known = np.where(freedom >= 1, variance, np.nan)
-    shapes = [Cumulants(*(part[:, arm] for part in shape)) for arm in arms]
-    made = [steady(n[:, arm], value[:, arm], known[:, arm], shapes[arm]) for arm in arms]
-    if n.shape[1] == 2 and not np.array_equal(value[:, 0], value[:, 1], equal_nan=True):
-        of_means = np.stack([made[arm].variance / n[:, arm] for arm in arms], axis=1)
-        noise = noise_of_arms(value, of_means)
-        made = [steady(n[:, arm], value[:, arm], known[:, arm], shapes[arm], noise[:, arm]) for arm in arms]
-    steadied, made_freedom, of_noise = (
-        np.stack([getattr(one, name) for one in made], axis=1) for name in ("variance", "freedom", "noise")
-    )
-    is_made = np.isfinite(made_freedom)
+    estimated = np.where(freedom >= 1, variance, np.nan)
+    shrunk = [shrink_variances(n[:, i], value[:, i], estimated[:, i], shape.of_arm(i)) for i in range(n.shape[1])]
+    if n.shape[1] == 2:
+        of_means = np.stack([one.variance / n[:, i] for i, one in enumerate(shrunk)], axis=1)
+        if np.array_equal(value[:, 0], value[:, 1], equal_nan=True):
+            noise = _noise_of_sides(value[:, 0], of_means)
+            shrunk = [
+                shrink_variances(n[:, i], value[:, i], estimated[:, i], shape.of_arm(i), noise[:, i]) for i in (0, 1)
+            ]
+        else:
+            noise = _noise_of_difference(value, of_means, relative=relative)
+            shrunk = _shrink_two_arms(value - noise, noise, estimated, n, shape)
+    variances, dof, noise, skewness, excess = (np.stack(parts, axis=1) for parts in list(zip(*shrunk, strict=True))[:5])
+    is_shrunk = np.isfinite(dof)
+    # The error of what all have in common, in proportion to what an arm adds to the variance of the estimates.
+    parts = np.sum(np.where(np.isfinite(variances) & (n > 0), variances / np.maximum(n, 1), 0.0), axis=0)
+    errors = np.array([one.common_error for one in shrunk]) * parts / max(float(np.sum(parts)), 1e-300)
     return _Linear(
         value,
-        np.where(is_made, steadied, variance),
+        np.where(is_shrunk, variances, variance),
         n,
-        np.where(is_made, np.maximum(made_freedom, freedom), freedom),
+        np.where(is_shrunk, np.maximum(dof, 1.0), freedom),
         empty,
-        value - of_noise,
-        np.array([one.skewness for one in made]),
-        np.array([one.excess for one in made]),
+        value - noise,
+        skewness,
+        excess,
         value,
         n,
+        float(np.sqrt(np.sum(np.square(errors)))),
     )
+
+
+def _noise_of_difference(value: FloatArray, variance: FloatArray, *, relative: bool) -> FloatArray:
+    """The part of the value of each arm that the difference of the arms, or their ratio, shows to be noise."""
+    if not relative:
+        return noise_of_arms(value, variance)
+    level = np.abs(np.sum(value / variance, axis=1) / np.sum(1 / variance, axis=1))[:, None]
+    level = np.where(level > 0, level, np.nan)
+    return np.asarray(noise_of_arms(value / level, variance / level**2) * np.nan_to_num(level))
+
+
+def _shrink_two_arms(
+    likely: FloatArray, noise: FloatArray, variance: FloatArray, n: FloatArray, shape: Cumulants
+) -> list[GroupVariances]:
+    """Variances of two arms: first those of groups, arms taken together, then each arm's beside its group's.
+
+    Both arms of a group draw from one population before one of them is treated. What a small arm has for a variance is
+    known best from the large arm of the same group, times a factor that the groups have in common.
+    """
+    valid = np.isfinite(variance) & np.isfinite(likely) & np.isfinite(shape.third) & np.isfinite(shape.fourth)
+    rows = np.where(valid, n, 0.0)
+    total = rows.sum(axis=1)
+    weight = rows / np.where(total > 0, total, 1.0)[:, None]
+
+    def together(part: FloatArray) -> FloatArray:
+        return np.where(valid.all(axis=1), np.sum(weight * np.where(valid, part, 0.0), axis=1), np.nan)
+
+    pooled = Cumulants(together(variance), together(shape.third), together(shape.fourth))
+    zero = np.zeros(len(n))
+    groups = shrink_variances(total, together(likely), pooled.variance, pooled, noise=zero)
+    scale = groups.variance
+    law = Cumulants(scale, groups.skewness * scale**1.5, groups.excess * scale**2)
+    shrunk = []
+    for i in (0, 1):
+        own = Cumulants(variance[:, i], shape.third[:, i], shape.fourth[:, i])
+        arm = shrink_variances(n[:, i], likely[:, i] + noise[:, i], variance[:, i], own, noise[:, i], expected=law)
+        shrunk.append(arm._replace(dof=1 / (1 / arm.dof + 1 / groups.dof)))
+    # What is off in the variance of a group is off in both arms.
+    of_means = np.stack([one.variance / n[:, i] for i, one in enumerate(shrunk)], axis=1)
+    both = np.sum(of_means**2, axis=1) / np.sum(of_means, axis=1) ** 2
+    least = [own_dof(n[:, i], groups.skewness, groups.excess) for i in (0, 1)]
+    return [one._replace(dof=np.maximum(one.dof * both, own)) for one, own in zip(shrunk, least, strict=True)]
+
+
+def _noise_of_sides(value: FloatArray, variance: FloatArray) -> FloatArray:
+    """The part of a value of two sides that is noise, (K, 2): an area is off for both, whichever side caused it.
+
+    Placements of positives are high where negatives happen to be low, too. With the noise shared out in proportion to
+    variances 11% of data sets are false positives where spreads of scores differ, with all of it on both sides 5%.
+    """
+    noise = np.zeros(variance.shape)
+    usable = np.isfinite(value) & np.all(np.isfinite(variance) & (variance > 0), axis=1)
+    if usable.sum() > 1:
+        noise[usable] = share_of_noise(value[usable], variance[usable].sum(axis=1))[0][:, None]
+    return noise
+
+
+# -------------------------------------------------------------------------------------------------------- known laws
+
+
+def _binary_arms(n: FloatArray, mean: FloatArray, *, relative: bool) -> _Linear:
+    """0/1 values: variances and shapes of each arm at the rate that its group is likely to have.
+
+    With two arms the group's level comes from all its rows (it says nothing about the difference of the arms), and the
+    arms are apart by what groups have in common, as far as effects do not clearly differ.
+    """
+    usable = np.all((n > 0) & np.isfinite(mean), axis=1)
+    likely, dof = np.clip(mean, 1e-9, 1 - 1e-9), np.full(mean.shape, np.nan)
+    trials, rates = n[usable], mean[usable]
+    error = 0.0
+    if usable.any():
+        total = trials.sum(axis=1)
+        levels = shrink_rates((trials * rates).sum(axis=1), total, doubt=n.shape[1] == 1)
+        likely[usable] = levels.rate[:, None]
+        if n.shape[1] == 2:
+            likely[usable] = _apart(trials, rates, levels.rate, relative=relative)
+        of_means = likely[usable] * (1 - likely[usable]) / trials
+        # Both arms share the level, so that their variances are off together.
+        together = np.sum(of_means**2, axis=1) / np.sum(of_means, axis=1) ** 2
+        dof[usable] = (levels.dof * together)[:, None]
+        error = levels.common_error
+    variance, skewness, excess = cumulants_of_rate(likely)
+    empty = n == 0
+    freedom = np.where((n >= 2) & np.isfinite(dof), dof, n - 1)
+    scores = None
+    if n.shape[1] == 1:
+        scores = normal_scores(np.where(n > 0, mean * n, 0.0)[:, 0], np.maximum(n, 1)[:, 0], likely[:, 0])
+    return _Linear(mean, variance, n, freedom, empty, likely, skewness, excess, mean, n, error, scores)
+
+
+def _apart(n: FloatArray, rate: FloatArray, level: FloatArray, *, relative: bool) -> FloatArray:
+    """Likely rates of two arms: the level of the group, apart by the common effect as far as effects do not differ."""
+    share = n / n.sum(axis=1, keepdims=True)
+    variance = (level * (1 - level))[:, None] / n
+    if relative:
+        # Logarithms of rates with half an event more, so that there are some.
+        logs = np.log((rate * n + 0.5) / (n + 0.5))
+        of_logs = variance / level[:, None] ** 2
+        theta = logs[:, 1] - logs[:, 0]
+        factor = np.exp(theta - share_of_noise(theta, of_logs.sum(axis=1))[0] if theta.size > 1 else theta)
+        control = level / (share[:, 0] + share[:, 1] * factor)
+        likely = np.stack([control, control * factor], axis=1)
+    else:
+        theta = rate[:, 1] - rate[:, 0]
+        effect = theta - share_of_noise(theta, variance.sum(axis=1))[0] if theta.size > 1 else theta
+        likely = level[:, None] + effect[:, None] * np.stack([-share[:, 1], share[:, 0]], axis=1)
+    least = 0.25 / n.sum(axis=1, keepdims=True)
+    return np.asarray(np.clip(likely, least, 1 - least))
+
+
+def _signed(n: FloatArray, mean: FloatArray, variance: FloatArray) -> _Linear:
+    """Values −1, 0 and 1: how often they are not 0 says nothing about their sign, and makes their variance."""
+    rows, value = n[:, 0], mean[:, 0]
+    usable = (rows >= 2) & np.isfinite(value) & np.isfinite(variance[:, 0])
+    parts = np.full((5, rows.size), np.nan)
+    error = 0.0
+    if usable.any():
+        size, middle = rows[usable], value[usable]
+        changed = (variance[usable, 0] * (size - 1) / size + middle**2) * size
+        levels = shrink_rates(np.clip(changed, 0.0, size), size, doubt=False)
+        d = levels.rate
+        noise = share_of_noise(middle, d / size)[0] if middle.size > 1 else np.zeros(1)
+        likely = np.clip(middle - noise, -0.999 * d, 0.999 * d)
+        spread = d - likely**2
+        third = likely - 3 * likely * d + 2 * likely**3
+        fourth = d - 4 * likely**2 + 6 * likely**2 * d - 3 * likely**4 - 3 * spread**2
+        dof = np.clip(2 * d * levels.trials / np.maximum(1 - d, 1e-6), 1.0, 1e6)
+        parts[:, usable] = spread, dof, likely, third / spread**1.5, fourth / spread**2
+        product = 1 - 2 * d.mean()
+        error = levels.common_error * (1 - d.mean()) / max(abs(product), 0.05)  # of d, not of d(1 − d)
+    spread, dof, likely, skewness, excess = (part[:, None] for part in parts)
+    freedom = np.where(n >= 2, np.nan_to_num(dof), n - 1)
+    return _Linear(mean, spread, n, freedom, n == 0, likely, skewness, excess, mean, n, error)
 
 
 def _mean(m: Moments) -> _Terms:
     value, variance = m.mean[..., 0], m.cov[..., 0, 0]
     shape, n = Cumulants.of(m, 0), m.n[..., 0]
-    return _Terms(value, variance, variance + 1e-12 * value**2, shape, n, None, np.ones(n.shape))
+    variance = np.where(is_rounding(n, value, variance), 0.0, variance)
+    return _Terms(value, variance, variance, shape, n, None, np.ones(n.shape))
 
 
 def _ratio(m: Moments, *, weighted: bool, plain: bool) -> _Terms:
@@ -132,14 +295,14 @@ def _ratio(m: Moments, *, weighted: bool, plain: bool) -> _Terms:
     value = r + (m.mean[..., 2] if weighted and plain else 0.0)
     positive = (cov[..., 0, 0] + r**2 * cov[..., 1, 1]) / y**2
     variance = positive - 2 * r * cov[..., 0, 1] / y**2
-    made = Cumulants.of(m, 0).less(Cumulants.of(m, 1), cov[..., 0, 1], r)
-    shape = Cumulants(made.variance / y**2, made.third / np.abs(y) ** 3, made.fourth / y**4)
+    difference = Cumulants.of(m, 0).less(Cumulants.of(m, 1), cov[..., 0, 1], r)
+    shape = Cumulants(difference.variance / y**2, difference.third / np.abs(y) ** 3, difference.fourth / y**4)
     effective = n
     if weighted:
         place = 1 if plain else 2
         effective = _kish(n, m.mean[..., place], cov[..., place, place])
         variance = variance * (n - 1) / n * effective / (effective - 1)
-        positive = positive + 1e-12 * value**2
+        variance = np.where(is_rounding(n, value, variance), 0.0, variance)
     return _Terms(value, variance, positive, shape, effective, r, y)
 
 
@@ -164,6 +327,42 @@ def _explained(m: Moments, terms: _Terms) -> tuple[FloatArray, FloatArray, Float
     return value, variance, positive, shape
 
 
+class NoiseShape(NamedTuple):
+    """Shape of the noise of K estimates.
+
+    Attributes:
+        skewness: Of the difference of two arms, or of the value of one, (K,).
+        excess: Their kurtosis less 3, (K,).
+        of_arms: Skewness of the value of each arm, (K, arms).
+    """
+
+    skewness: FloatArray
+    excess: FloatArray
+    of_arms: FloatArray
+
+
+def describe_noise(m: Moments) -> NoiseShape:
+    """How far from normal the noise of means of the first variable is, by each group's own figures.
+
+    Args:
+        m: The moments.
+    """
+    with np.errstate(all="ignore"):
+        n, mean = m.n[..., 0], m.mean[..., 0]
+        shares = not np.any(np.isfinite(m.cov[..., 0, 0])) and np.all((mean >= 0) & (mean <= 1) | (n == 0))
+        first = m.of_variables((0,))
+        arm = (
+            _binary_arms(n, mean, relative=False)
+            if shares
+            else _linear(first, ratio=False, weighted=False, covariate=False)
+        )
+        variance, third = arm.variance / n, _third(arm)
+        total = variance.sum(axis=1)
+        skewness = (third @ _APART if n.shape[1] == 2 else third[:, 0]) / total**1.5
+        of_arms = np.where(variance > 0, third / variance**1.5, 0.0)
+        return NoiseShape(np.asarray(skewness), _fourth(arm) / total**2, np.asarray(of_arms))
+
+
 def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
     """The effective number of rows behind weights of this mean and variance: (Σw)²/Σw²."""
     return np.asarray(n * mean**2 / (mean**2 + np.nan_to_num(variance) * (n - 1) / n))
@@ -173,12 +372,11 @@ def _check_arms(
     arm: _Linear, reason: npt.NDArray[np.object_], names: tuple[str, str] = ("control", "treatment")
 ) -> None:
     for i, name in enumerate(names if arm.n.shape[1] == 2 else ("",)):
-        where = f" in {name}" if name else ""
-        mark(reason, arm.n[:, i] == 0, f"no rows{where}")
-        mark(reason, arm.empty[:, i], f"empty denominator{where}")
-        mark(reason, ~(arm.freedom[:, i] >= 1), f"too few rows{where} for a variance")
+        mark(reason, arm.n[:, i] == 0, Reason(ReasonCode.NO_ROWS, arm=name))
+        mark(reason, arm.empty[:, i], Reason(ReasonCode.EMPTY_DENOMINATOR, arm=name))
+        mark(reason, ~(arm.freedom[:, i] >= 1), Reason(ReasonCode.TOO_FEW_FOR_VARIANCE, arm=name))
         finite = np.isfinite(arm.value[:, i]) & np.isfinite(arm.variance[:, i])
-        mark(reason, ~finite, f"numbers too large{where}")
+        mark(reason, ~finite, Reason(ReasonCode.TOO_LARGE, arm=name))
 
 
 def _finish(
@@ -188,17 +386,22 @@ def _finish(
     third: FloatArray,
     fourth: FloatArray,
     reason: npt.NDArray[np.object_],
+    likely: FloatArray | None = None,
 ) -> Measured:
     """Estimate with what its arms contribute to its variance, and its third and fourth cumulant.
 
-    Standard errors come with Welch–Satterthwaite degrees of freedom. Skewed noise is straightened where groups are
+    Standard errors come with Welch–Satterthwaite degrees of freedom. Skewed noise is normalized where groups are
     compared; what people read is the estimate as it is.
     """
     variance = parts.sum(axis=1)
-    mark(reason, ~(variance > 0), "zero variance")
+    mark(reason, ~(variance > 0), Reason(ReasonCode.ZERO_VARIANCE))
     dof = np.maximum(variance**2 / np.sum(parts**2 / arm.freedom, axis=1), 1.0)
-    compared, usable = theta.copy(), reason == ""
-    compared[usable] = straightened(theta[usable], variance[usable], third[usable], fourth[usable])
+    compared, usable = theta.copy(), unmarked(reason)
+    variance = variance * inflate_for_common_error(int(usable.sum()), arm.common_error)
+    if arm.scores is not None and likely is not None:
+        compared = np.where(usable, likely + np.sqrt(variance) * arm.scores, theta)
+    else:
+        compared[usable] = normalize_noise(theta[usable], variance[usable], third[usable], fourth[usable])
     sizes, mass = arm.n.sum(axis=1), arm.mass.sum(axis=1)
     return Measured(theta, np.sqrt(variance), dof, sizes, theta, reason, compared=compared, mass=mass)
 
@@ -217,9 +420,10 @@ def of_population(m: Moments, *, ratio: bool = False, weighted: bool = False) ->
     """A mean or a ratio of sums, with its standard error by the delta method."""
     with np.errstate(all="ignore"):
         arm = _linear(m, ratio=ratio, weighted=weighted, covariate=False)
-        reason = reasons(len(m.n))
+        reason = no_reasons(len(m.n))
         _check_arms(arm, reason)
-        return _finish(arm, arm.value[:, 0], arm.variance / arm.n, _third(arm)[:, 0], _fourth(arm), reason)
+        likely = arm.likely[:, 0]
+        return _finish(arm, arm.value[:, 0], arm.variance / arm.n, _third(arm)[:, 0], _fourth(arm), reason, likely)
 
 
 def of_paired(m: Moments, *, weighted: bool = False) -> Measured:
@@ -240,24 +444,140 @@ def of_paired(m: Moments, *, weighted: bool = False) -> Measured:
         shapes = []
         for side in (0, 1):
             x, y = 2 * side, 2 * side + 1
-            made = Cumulants.of(m, x).less(Cumulants.of(m, y), cov[..., x, y], r[..., side])
-            shapes.append(Cumulants(*(part / below[..., side] ** power for power, part in enumerate(made, start=2))))
+            difference = Cumulants.of(m, x).less(Cumulants.of(m, y), cov[..., x, y], r[..., side])
+            scale = below[..., side]
+            shapes.append(Cumulants(*(part / scale**power for power, part in enumerate(difference, start=2))))
         shape = shapes[0].less(shapes[1], of_both[..., 0, 1], np.ones(n.shape))
         effective = _kish(n, m.mean[..., 4], m.cov[..., 4, 4]) if weighted else n
         rounding = variance <= 1e-12 * (of_both[..., 0, 0] + of_both[..., 1, 1])
         variance = np.where(rounding, 0.0, variance) * (effective / (effective - 1) if weighted else 1.0)
         value, empty = r[..., 0] - r[..., 1], np.isnan(below[..., 0]) | np.isnan(below[..., 1])
-        arm = _steadied(value, variance, n, effective - 1, shape, empty)._replace(mass=n * below.mean(axis=-1))
-        reason = reasons(len(n))
+        arm = _shrink_arms(value, variance, n, effective - 1, shape, empty)._replace(mass=n * below.mean(axis=-1))
+        reason = no_reasons(len(n))
         _check_arms(arm, reason)
         return _finish(arm, arm.value[:, 0], arm.variance / arm.n, _third(arm)[:, 0], _fourth(arm), reason)
+
+
+def of_calibration(m: Moments) -> Measured:
+    """Mean of score less outcome, with the variance that the scores themselves expect.
+
+    The variables are s − t, s, v = s(1 − s), v(1 − 2s) and v². Where outcomes have probability s − g, with one gap g in
+    a group, s − t has mean g, variance (s − g)(1 − s + g) and known cumulants; their means over rows follow from those
+    of the variables. Variances are pulled to a common multiple of that.
+    """
+    if not _is_shared(m):
+        return of_population(m)
+    with np.errstate(all="ignore"):
+        n, mean, variance = m.n[:, :, 0], m.mean[:, :, 0], m.cov[:, :, 0, 0]
+        variance = np.where(is_rounding(n, mean, variance), 0.0, variance)
+        own = Cumulants(variance[:, 0], np.zeros(len(n)), np.zeros(len(n)))
+        weight = np.nan_to_num(n[:, 0] * np.isfinite(mean[:, 0]))
+        gap = np.full(len(n), np.sum(weight * np.nan_to_num(mean[:, 0])) / max(weight.sum(), 1.0))
+        for _ in range(2):
+            law, given_scores = _expected_gaps(m.mean[:, 0], gap)
+            shrunk = shrink_variances(n[:, 0], mean[:, 0], variance[:, 0], own, expected=law)
+            gap = mean[:, 0] - shrunk.noise
+        return _of_model(n, mean, variance, shrunk, given_scores, n)
+
+
+def _expected_gaps(means: FloatArray, gap: FloatArray) -> tuple[Cumulants, Cumulants]:
+    """Cumulants of s − t for outcomes of probability s − gap: over all rows, and for the scores as they are."""
+    score, v, skewed, square = means[:, 1], means[:, 2], means[:, 3], means[:, 4]
+    q = 1 - 2 * score
+    variance = v - gap * q - gap**2
+    third = skewed + 2 * gap * v - gap * (1 - 4 * v) - 3 * gap**2 * q - 2 * gap**3
+    squares = square + gap**2 * (1 - 4 * v) + gap**4 - 2 * gap * skewed - 2 * gap**2 * v + 2 * gap**3 * q
+    # Scores below the gap expect nothing that is possible.
+    variance = np.maximum(variance, 0.05 * v)
+    squares = np.clip(squares, variance**2, variance / 4)
+    of_rows = Cumulants(variance, -third, variance - 3 * squares - 3 * variance**2)
+    return of_rows, of_rows._replace(fourth=variance - 6 * squares)
+
+
+def of_calibration_slope(m: Moments) -> Measured:
+    """Slope of outcomes on scores, with the variance that the scores themselves expect.
+
+    With a = s − s̄ the variables are a(t − t̄), a², a²v, a³v(1 − 2s), a⁴v(1 − 6v) and a⁴v², v = s(1 − s). For scores as
+    they are the slope is linear in the outcomes, and its cumulants under calibration are sums of these. White's
+    variances of the groups are pulled to a common multiple of what is expected.
+    """
+    with np.errstate(all="ignore"):
+        terms = _ratio(m.of_variables((0, 1)), weighted=False, plain=False)
+        n, below = m.n[:, :, 0], terms.below[:, 0]
+        rounding = np.isfinite(terms.variance) & (terms.variance <= 1e-12 * terms.positive)
+        variance = np.where(rounding, 0.0, terms.variance)
+        second, third, fourth, square = (m.mean[:, 0, i] for i in (2, 3, 4, 5))
+        given_scores = Cumulants(second / below**2, third / below**3, fourth / below**4)
+        law = given_scores._replace(fourth=(fourth + 3 * square - 3 * second**2) / below**4)
+        # Residuals of few rows far out are too small: White's variance expects 1 − 2h of theirs, h = 1/n + a²/Σa².
+        fourths = m.cov[:, 0, 1, 1] * (n[:, 0] - 1) / n[:, 0] + below**2
+        less = 2 * (fourth + 6 * square) / (n[:, 0] * below)
+        seen = second * (1 - 1 / n[:, 0] + fourths / (n[:, 0] * below**2)) - less
+        variance = variance * np.clip(second / np.maximum(seen, 0.2 * second), 1.0, 5.0)[:, None]
+        own = Cumulants(variance[:, 0], np.zeros(len(n)), np.zeros(len(n)))
+        usable = np.isfinite(second) & (second > 0)
+        law = Cumulants(*(np.where(usable, part, 0.0) for part in law))
+        shrunk = shrink_variances(
+            n[:, 0], terms.value[:, 0], np.where(usable, variance[:, 0], np.nan), own, expected=law
+        )
+        return _of_model(n, terms.value, variance, shrunk, given_scores, n * terms.below)
+
+
+def _of_model(
+    n: FloatArray,
+    value: FloatArray,
+    variance: FloatArray,
+    shrunk: GroupVariances,
+    expected: Cumulants,
+    mass: FloatArray,
+) -> Measured:
+    """An estimate of one arm whose noise has the shape that a model expects."""
+    is_shrunk = np.isfinite(shrunk.dof)[:, None]
+    scale = np.maximum(expected.variance, 1e-300)
+    arm = _Linear(
+        value,
+        np.where(is_shrunk, shrunk.variance[:, None], variance),
+        n,
+        np.where(is_shrunk, shrunk.dof[:, None], n - 1),
+        np.isnan(value) & (n > 0),
+        value - shrunk.noise[:, None],
+        np.nan_to_num(expected.third / scale**1.5)[:, None],
+        np.nan_to_num(expected.fourth / scale**2)[:, None],
+        value,
+        mass,
+        shrunk.common_error,
+    )
+    reason = no_reasons(len(n))
+    _check_arms(arm, reason)
+    return _finish(arm, value[:, 0], arm.variance / n, _third(arm)[:, 0], _fourth(arm), reason)
+
+
+def of_f1(m: Moments) -> Measured:
+    """F1 of rows that are positive or predicted so: 2J/(1 + J), where J is the share of these that are both.
+
+    J is a plain share, so that its law is known: groups are compared by its normal scores. The first variable
+    is 2 where a row is both, else 0.
+    """
+    if not _is_shared(m):
+        return of_population(m, ratio=True)
+    with np.errstate(all="ignore"):
+        n, both = m.n[..., 0], m.mean[..., 0] / 2
+        arm = _binary_arms(n, both, relative=False)
+        reason = no_reasons(len(n))
+        _check_arms(arm, reason)
+        score = 2 * both[:, 0] / (1 + both[:, 0])
+        slope, spread = 2 / (1 + arm.likely) ** 2, arm.variance / n
+        third = slope**3 * _third(arm)
+        likely = 2 * arm.likely[:, 0] / (1 + arm.likely[:, 0])
+        measured = _finish(arm, score, spread * slope**2, third[:, 0], _fourth(arm, 1 / slope), reason, likely)
+        return measured._replace(theta=score, natural=score, mass=n[:, 0] * m.mean[:, 0, 1])
 
 
 def of_difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:
     """Treatment less control, with the standard error of Welch."""
     with np.errstate(all="ignore"):
         arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate)
-        reason = reasons(len(m.n))
+        reason = no_reasons(len(m.n))
         _check_arms(arm, reason)
         effect = arm.value[:, 1] - arm.value[:, 0]
         return _finish(arm, effect, arm.variance / arm.n, _third(arm) @ _APART, _fourth(arm), reason)._replace(
@@ -272,24 +592,39 @@ def of_lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Meas
     a high lift only. So both arms together must be well above zero, and each a little.
     """
     with np.errstate(all="ignore"):
-        arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate)
-        reason = reasons(len(m.n))
+        arm = _linear(m, ratio=ratio, weighted=weighted, covariate=covariate, relative=True)
+        reason = no_reasons(len(m.n))
         _check_arms(arm, reason)
         control, treated = arm.value[:, 0], arm.value[:, 1]
         of_mean = arm.variance / arm.n
+        # Without shapes it is a plain readout of clusters, in which no group learns from the others.
+        likely = _likely_levels(arm.likely, of_mean) if _is_shared(m) else arm.likely
         for name, mean, variance in (("control", control, of_mean[:, 0]), ("treatment", treated, of_mean[:, 1])):
             near = np.abs(mean) <= _NEAR_ZERO * np.sqrt(variance)
-            mark(reason, near, f"{name} mean within {_NEAR_ZERO:g} standard errors of zero")
-            mark(reason, mean < 0, f"{name} mean below zero")
-        together = control + treated <= _BOTH_NEAR_ZERO * np.sqrt(of_mean.sum(axis=1))
-        mark(reason, together, f"both means together within {_BOTH_NEAR_ZERO:g} standard errors of zero")
+            mark(reason, near, Reason(ReasonCode.MEAN_NEAR_ZERO, least=_NEAR_ZERO, arm=name))
+            mark(reason, mean < 0, Reason(ReasonCode.MEAN_BELOW_ZERO, arm=name))
+        # By likely levels: of skewed values those with a high sum are more often apart, and must not be chosen by it.
+        together = likely.sum(axis=1) <= _BOTH_NEAR_ZERO * np.sqrt(of_mean.sum(axis=1))
+        mark(reason, together, Reason(ReasonCode.MEAN_NEAR_ZERO, least=_BOTH_NEAR_ZERO, arm="both"))
         # Means that happen to be low would make their own logarithms look uncertain, so noise is taken off them too.
-        fourth = _fourth(arm, arm.likely)
-        third = (_third(arm) - 3 * of_mean**2 / arm.likely) / arm.likely**3  # of the logarithms, to second order
-        made = _finish(arm, np.log(treated / control), of_mean / arm.likely**2, third @ _APART, fourth, reason)
-        # The lift of all rows is a mean of lifts weighted by what the control would have made of them.
+        fourth = _fourth(arm, likely)
+        third = (_third(arm) - 3 * of_mean**2 / likely) / likely**3  # of the logarithms, to second order
+        measured = _finish(arm, np.log(treated / control), of_mean / likely**2, third @ _APART, fourth, reason)
+        # The lift of all rows is a mean of lifts weighted by what they would have been under control.
         mass = arm.mass.sum(axis=1) * arm.plain[:, 0]
-        return made._replace(natural=treated / control - 1, by_arm=arm.plain, mass=mass)
+        return measured._replace(natural=treated / control - 1, by_arm=arm.plain, mass=mass)
+
+
+def _likely_levels(value: FloatArray, variance: FloatArray) -> FloatArray:
+    """Values of two arms with the noise of their common level taken off, as far as levels do not clearly differ."""
+    likely = value.copy()
+    usable = np.all(np.isfinite(value) & (value > 0) & np.isfinite(variance) & (variance > 0), axis=1)
+    if usable.sum() > 1:
+        weight = 1 / variance[usable]
+        level = np.sum(weight * value[usable], axis=1) / weight.sum(axis=1)
+        noise = share_of_noise(level, 1 / weight.sum(axis=1))[0]
+        likely[usable] *= np.maximum(1 - noise / level, 0.1)[:, None]
+    return likely
 
 
 def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measured:
@@ -308,21 +643,37 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
             mean, mass = mean / weight, rows * weight
             variance = (cov[:, 0, 0] - 2 * mean * cov[:, 0, 1] + mean**2 * cov[:, 1, 1]) / (rows * weight**2)
             n = np.fmin(_kish(n, weight, cov[:, 1, 1]), np.where(variance > 0, mean * (1 - mean) / variance, np.inf))
-        reason = reasons(len(n))
-        mark(reason, empty, "empty denominator")
-        mark(reason, ~np.isfinite(mean), "numbers too large")
-        mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), "share below 0 or above 1")
+        reason = no_reasons(len(n))
+        mark(reason, empty, Reason(ReasonCode.EMPTY_DENOMINATOR))
+        mark(reason, ~np.isfinite(mean), Reason(ReasonCode.TOO_LARGE))
+        mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), Reason(ReasonCode.NOT_A_SHARE))
         theta, se = ANSCOMBE.forward(mean * n, n), 1 / np.sqrt(4 * n + 2)
-    return Measured(theta, se, None, rows, mean, reason, mass=mass)
+        compared, usable = theta.copy(), unmarked(reason) & (n > 0)
+        if usable.sum() > 1:
+            compared[usable] = _compared_rates(theta[usable], se[usable], mean[usable], n[usable], mass[usable])
+    return Measured(theta, se, None, rows, mean, reason, compared=compared, mass=mass)
+
+
+def _compared_rates(theta: FloatArray, se: FloatArray, rate: FloatArray, n: FloatArray, mass: FloatArray) -> FloatArray:
+    """Rates on Anscombe's scale whose noise is normal: the likely rate of each group, and the normal score beside it.
+
+    Where rates do not clearly differ, the likely rate is that of all groups, and scores are exact there.
+    """
+    rate = np.clip(rate, 0.0, 1.0)
+    overall = float(np.clip(np.sum(mass * rate) / np.sum(mass), 0.25 / n.sum(), 1 - 0.25 / n.sum()))
+    centre = float(ANSCOMBE.place(np.array([overall]))[0])
+    noise = share_of_noise(theta, se**2, centre=centre)[0]
+    likely = np.clip(ANSCOMBE.natural(theta - noise), 0.1 / n, 1 - 0.1 / n)
+    return np.asarray(theta - noise + se * normal_scores(rate * n, n, np.broadcast_to(likely, n.shape)))
 
 
 def of_both_rates(m: Moments, *, weighted: bool = False) -> Measured:
     """Two rates over different rows, of positives and of negatives, which are independent."""
     each = 2 if weighted else 1
     parts = [of_rate(m.of_variables(range(each * i, each * i + each)), weighted=weighted) for i in (0, 1)]
-    reason = reasons(len(m.n))
+    reason = no_reasons(len(m.n))
     for name, part in zip(("positives", "negatives"), parts, strict=True):
-        mark(reason, part.n == 0, f"no {name}")
+        mark(reason, part.n == 0, Reason(ReasonCode.TOO_FEW_OF_CLASS, least=1, arm=name))
     return Measured(
         np.stack([part.theta for part in parts], axis=1),
         np.stack([part.se for part in parts], axis=1),
@@ -330,6 +681,7 @@ def of_both_rates(m: Moments, *, weighted: bool = False) -> Measured:
         parts[0].n + parts[1].n,
         np.stack([part.natural for part in parts], axis=1),
         reason,
+        compared=np.stack([np.asarray(part.compared) for part in parts], axis=1),
         mass=np.stack([np.asarray(part.mass) for part in parts], axis=1),
     )
 
@@ -343,9 +695,9 @@ def of_area(m: Moments, *, weighted: bool = False) -> Measured:
     """
     with np.errstate(all="ignore"):
         n, area = m.n[:, 0, :2], m.mean[:, 0, 0]
-        reason = reasons(len(n))
+        reason = no_reasons(len(n))
         for i, name in enumerate(("positives", "negatives")):
-            mark(reason, n[:, i] < 2, f"fewer than two {name}")
+            mark(reason, n[:, i] < 2, Reason(ReasonCode.TOO_FEW_OF_CLASS, least=2, arm=name))
         placements = [Cumulants.of(m, i) for i in (0, 1)]
         shape = Cumulants(*(np.concatenate(parts, axis=1) for parts in zip(*placements, strict=True)))
         value, variance, effective, mass = np.stack([area, area], axis=1), shape.variance, n, n
@@ -354,11 +706,11 @@ def of_area(m: Moments, *, weighted: bool = False) -> Measured:
             effective = _kish(n, weight, np.diagonal(m.cov[:, 0, 2:, 2:], axis1=1, axis2=2))
             variance = variance * (n - 1) / n * effective / (effective - 1)
             mass = n * weight
-            mark(reason, np.any(~(weight > 0), axis=1), "empty denominator")
-        sides = _steadied(value, variance, n, effective - 1, shape, np.zeros(n.shape, dtype=bool))
+            mark(reason, np.any(~(weight > 0), axis=1), Reason(ReasonCode.EMPTY_DENOMINATOR))
+        sides = _shrink_arms(value, variance, n, effective - 1, shape, np.zeros(n.shape, dtype=bool))
         # A placement goes up where the area does, on either side.
-        made = _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)
-        return made._replace(mass=mass.sum(axis=1))
+        measured = _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)
+        return measured._replace(mass=mass.sum(axis=1))
 
 
 def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:
@@ -372,13 +724,13 @@ def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:
     both = Moments(*(np.concatenate(parts, axis=1) for parts in zip(*sides, strict=True) if parts[0] is not None))
     with np.errstate(all="ignore"):
         arm = _linear(both, ratio=weighted, weighted=weighted, covariate=False)
-        reason = reasons(len(m.n))
+        reason = no_reasons(len(m.n))
         _check_arms(arm, reason, ("negatives", "positives"))
         apart = arm.value[:, 1] - arm.value[:, 0]
-        made = _finish(arm, apart, arm.variance / arm.n, _third(arm) @ _APART, _fourth(arm), reason)
-    compared = None if made.compared is None else (1 + made.compared) / 2
+        measured = _finish(arm, apart, arm.variance / arm.n, _third(arm) @ _APART, _fourth(arm), reason)
+    compared = None if measured.compared is None else (1 + measured.compared) / 2
     balanced = (1 + apart) / 2
-    return made._replace(theta=balanced, se=made.se / 2, natural=balanced, compared=compared)
+    return measured._replace(theta=balanced, se=measured.se / 2, natural=balanced, compared=compared)
 
 
 def of_resampled(m: Moments) -> Measured:
@@ -387,13 +739,13 @@ def of_resampled(m: Moments) -> Measured:
     Draws do not say what shape the noise has with any precision; how variances follow values over the groups does.
     """
     value, variance = m.mean[:, 0, 0], m.cov[:, 0, 0, 0]
-    made = of_population(assumed_shape(m)[0])
-    reason = reasons(value.size)
-    mark(reason, m.n[:, 0, 0] == 0, "no rows")
-    mark(reason, ~np.isfinite(value), "no value")
-    mark(reason, ~np.isfinite(variance), "no value in too many draws of rows")
-    mark(reason, variance == 0, "zero variance")  # such as a median of few distinct values
-    return made._replace(reason=np.where(reason == "", made.reason, reason))
+    measured = of_population(assume_shape(m)[0])
+    reason = no_reasons(value.size)
+    mark(reason, m.n[:, 0, 0] == 0, Reason(ReasonCode.NO_ROWS))
+    mark(reason, ~np.isfinite(value), Reason(ReasonCode.NO_VALUE))
+    mark(reason, ~np.isfinite(variance), Reason(ReasonCode.NO_VALUE_IN_DRAWS))
+    mark(reason, variance == 0, Reason(ReasonCode.ZERO_VARIANCE))  # such as a median of few distinct values
+    return measured._replace(reason=np.where(unmarked(reason), measured.reason, reason))
 
 
 def of_atkinson(m: Moments, *, epsilon: float) -> Measured:
@@ -413,18 +765,19 @@ def of_atkinson(m: Moments, *, epsilon: float) -> Measured:
         cov = m.cov
         positive = a**2 * cov[..., 1, 1] + b**2 * cov[..., 0, 0]
         variance = np.maximum(positive - 2 * a * b * cov[..., 0, 1], 0.0)
-        variance = np.where(variance <= 1e-12 * positive, 0.0, variance)
-        made = Cumulants.of(m, 1).less(Cumulants.of(m, 0), cov[..., 0, 1], b / a)
-        shape = Cumulants(a**2 * made.variance, a**3 * made.third, a**4 * made.fourth)
+        # Terms of values that hardly differ cancel to (sd/mean)² of their size: at 1e-6 four digits are left.
+        variance = np.where(variance <= 1e-14 * positive, 0.0, variance)
+        difference = Cumulants.of(m, 1).less(Cumulants.of(m, 0), cov[..., 0, 1], b / a)
+        shape = Cumulants(a**2 * difference.variance, a**3 * difference.third, a**4 * difference.fourth)
         second = cov[..., 1, 1] / x**2 - power * of_u**2 * cov[..., 0, 0] - variance / ratio**2
         straight = 1 - ratio * np.exp(-second / (2 * n))
-        arm = _steadied(straight, variance, n, n - 1, shape, np.isnan(x))
-        reason = reasons(len(n))
-        mark(reason, np.any(m.n[..., 0] < n, axis=1), "values of zero, which need an epsilon below 1")
+        arm = _shrink_arms(straight, variance, n, n - 1, shape, np.isnan(x))
+        reason = no_reasons(len(n))
+        mark(reason, np.any(m.n[..., 0] < n, axis=1), Reason(ReasonCode.ZERO_VALUES))
         _check_arms(arm, reason)
         if n.shape[1] == 1:
-            made_of = _finish(arm, straight[:, 0], arm.variance / n, _third(arm)[:, 0], _fourth(arm), reason)
-            return made_of._replace(natural=1 - ratio[:, 0])
+            measured = _finish(arm, straight[:, 0], arm.variance / n, _third(arm)[:, 0], _fourth(arm), reason)
+            return measured._replace(natural=1 - ratio[:, 0])
         effect = straight[:, 1] - straight[:, 0]
-        made_of = _finish(arm, effect, arm.variance / n, _third(arm) @ _APART, _fourth(arm), reason)
-        return made_of._replace(natural=ratio[:, 0] - ratio[:, 1], by_arm=1 - ratio)
+        measured = _finish(arm, effect, arm.variance / n, _third(arm) @ _APART, _fourth(arm), reason)
+        return measured._replace(natural=ratio[:, 0] - ratio[:, 1], by_arm=1 - ratio)

@@ -43,7 +43,7 @@ class Readout:
     def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
         """The same for some of the groups."""
         places = np.flatnonzero(keep)
-        by_arm, mass = (None if one is None else one[places] for one in (self.by_arm, self.mass))
+        by_arm, mass = (None if array is None else array[places] for array in (self.by_arm, self.mass))
         return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass)
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:
@@ -83,12 +83,12 @@ def _summed(m: Moments, clusters: IntArray, count: int) -> Moments:
     """Moments of clusters from those of their groups, exactly; their shape is not needed."""
     n = np.zeros((count, *m.n.shape[1:]))
     mean, cov = np.zeros(n.shape), np.zeros((*n.shape, n.shape[-1]))
-    known = np.where(m.n > 0, m.mean, 0.0)
+    means = np.where(m.n > 0, m.mean, 0.0)
     np.add.at(n, clusters, m.n)
-    np.add.at(mean, clusters, m.n * known)
+    np.add.at(mean, clusters, m.n * means)
     with np.errstate(all="ignore"):
         mean = mean / n
-        away = np.where(m.n > 0, known - mean[clusters], 0.0)
+        away = np.where(m.n > 0, means - mean[clusters], 0.0)
         rows = np.sqrt(m.n[..., :, None] * m.n[..., None, :])  # the same for both variables wherever it is used
         inner = np.where(rows > 1, (rows - 1) * m.cov, 0.0)
         np.add.at(cov, clusters, inner + rows * away[..., :, None] * away[..., None, :])

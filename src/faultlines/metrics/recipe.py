@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from faultlines.errors import InputError, did_you_mean, shorten
+from faultlines.errors import Argument, InputError, did_you_mean
 from faultlines.metrics.base import Metric
 from faultlines.metrics.experiment import aggregated
 from faultlines.metrics.joint import joint
-from faultlines.metrics.paired import paired
+from faultlines.metrics.pairs import paired
 from faultlines.metrics.table import METRICS
 from faultlines.rows.request import Aggregated
 
@@ -46,11 +46,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Metric):
         recipe = plain_recipe(value)
         return None if recipe is None else {"metric": recipe}
-    if isinstance(value, tuple) and all(isinstance(one, Metric) for one in value):
-        recipes = [plain_recipe(one) for one in value]
+    if isinstance(value, tuple) and all(isinstance(item, Metric) for item in value):
+        recipes = [plain_recipe(item) for item in value]
         return None if None in recipes else recipes
     if isinstance(value, list | tuple):  # several treatments
-        listed = [_plain(one) for one in value]
+        listed = [_plain(item) for item in value]
         return None if None in listed else listed
     return None
 
@@ -60,36 +60,43 @@ def told_apart(metric: Metric) -> str:
     return json.dumps(plain_recipe(metric) or metric.name, sort_keys=True, ensure_ascii=False)
 
 
+_BY_HAND = "Give {metric} yourself."
+
+
 def metric_of(recipe: Any) -> Metric:
     """The metric that a recipe of `plain_recipe` makes.
 
     Raises:
         InputError: If it is no such recipe.
     """
-    given = f"metric={shorten(recipe)}"
-    remedy = "Give metric= yourself."
+    argument = Argument("metric", recipe)
+    by_hand: dict[str, object] = {"metric": ...}
     if not isinstance(recipe, Mapping) or not isinstance(recipe.get("arguments"), Mapping):
-        raise InputError(given, "does not say how the metric was made", remedy)
+        raise InputError.missing(argument, "does not say how the metric was made", _BY_HAND, settings=by_hand)
     name, arguments = recipe.get("name"), dict(recipe["arguments"])
     if name == joint.__name__:
         several = arguments.get("metrics")
         return joint(*map(metric_of, several if isinstance(several, list) else ()))
     if name == paired.__name__:
-        both = [arguments.get(which) for which in ("first", "second")]
-        return paired(*(metric_of(one.get("metric") if isinstance(one, Mapping) else None) for one in both))
+        pair = [arguments.get(which) for which in ("first", "second")]
+        return paired(*(metric_of(part.get("metric") if isinstance(part, Mapping) else None) for part in pair))
     if not isinstance(name, str) or name not in METRICS:
-        raise InputError(given, "names no metric", did_you_mean(name, METRICS))
+        raise InputError.unknown(argument, "names no metric", did_you_mean(name, METRICS))
     for parameter, value in arguments.items():
         if isinstance(value, Mapping):
-            arguments[parameter] = _aggregated(value.get("aggregated"), given)
+            arguments[parameter] = _aggregated(value.get("aggregated"), argument)
     try:
         return METRICS[name].function(**arguments)
     except TypeError as error:
-        raise InputError(given, "has arguments that the metric does not take", remedy) from error
+        raise InputError.invalid(
+            argument, "has arguments that the metric does not take", _BY_HAND, settings=by_hand
+        ) from error
 
 
-def _aggregated(columns: Any, given: str) -> Aggregated:
+def _aggregated(columns: Any, argument: Argument) -> Aggregated:
     try:
         return aggregated(**columns)
     except TypeError as error:
-        raise InputError(given, "names no columns of aggregates", "Give metric= yourself.") from error
+        raise InputError.empty(
+            argument, "names no columns of aggregates", _BY_HAND, settings={"metric": ...}
+        ) from error

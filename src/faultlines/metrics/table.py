@@ -31,6 +31,7 @@ class Entry:
             ``score`` with its threshold.
         options: The parameters it accepts beside these.
         home: The file its function is in, where that is not the one of its family.
+        words: What results call it, where that is not its name with spaces.
     """
 
     name: str
@@ -38,6 +39,12 @@ class Entry:
     columns: tuple[tuple[str, ...], ...]
     options: tuple[str, ...] = ()
     home: str = ""
+    words: str = ""
+
+    @property
+    def title(self) -> str:
+        """What results call it."""
+        return self.words or self.name.replace("_", " ")
 
     @property
     def module(self) -> str:
@@ -47,8 +54,8 @@ class Entry:
     @property
     def function(self) -> Callable[..., Metric]:
         """The function that makes the metric, imported now."""
-        made: Callable[..., Metric] = getattr(import_module(self.module), self.name)
-        return made
+        function: Callable[..., Metric] = getattr(import_module(self.module), self.name)
+        return function
 
     @property
     def summary(self) -> str:
@@ -73,7 +80,7 @@ _ENTRIES = (
     Entry("mean", "population", _VALUE, ("weight",)),
     Entry("rate", "population", _VALUE, ("positive", "weight")),
     Entry("ratio", "population", _RATIO, ("weight",)),
-    Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "inequality"),
+    Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "population"),
     Entry("selection_rate", "model", (_PREDICTION,), _RATE),
     Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
@@ -84,11 +91,11 @@ _ENTRIES = (
     Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
-    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
+    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1"),
     Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight")),
     Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight")),
-    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight")),
+    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight"), words="Brier score"),
     Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight")),
     Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined"),
     Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
@@ -196,12 +203,12 @@ def remedy_for(name: str, family: Family, *, function: str, otherwise: str = "")
         function: How a function of another library is used in their place, with ``{}`` where it stands.
         otherwise: What to add where nothing is known of the name.
     """
-    known = of_family(family)
-    if (own := own_name(name)) in known:
+    names = of_family(family)
+    if (own := own_name(name)) in names:
         return f"Did you mean {own!r}?"
     for stem in _stems(name) if family == "model" else ():
         if stem in _INSTEAD:
             return _INSTEAD[stem]
         if stem in _THEIRS:
             return function.format(_THEIRS[stem])
-    return did_you_mean(name, known) + otherwise
+    return did_you_mean(name, names) + otherwise

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
+from scipy.special import chdtrc, ndtr
 
-from faultlines import text
+from faultlines import formats
 from faultlines.estimates.labels import labels_of, name_of
-from faultlines.metrics.variances import Cumulants, steady
+from faultlines.metrics.moments import describe_noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,21 +20,23 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import FloatArray, Metric
     from faultlines.rows.request import Grouped, Moments
 
-_FEW = 2.0  # skewness² of an arm's mean above which a normal distribution is far from it
+_FEW = 2.0  # skewness² of an arm's mean above which, in some 25 groups, a normal distribution is far from it
+_FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at √(2 log K), where tails matter more
 _MANY = 0.05  # share of the groups for which that must be so
+_UNCORRECTED = 0.25  # of the terms of an Edgeworth series that estimated shapes leave: a quarter of each
 _DOMINATES = 0.9  # share of all weight that one group may have
 _MISMATCH = 1e-3  # chance of arms so much out of proportion
 _USUAL = (1 / 2, 1 / 3, 2 / 3, 1 / 4, 3 / 4, 0.1, 0.9, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.3, 0.7, 0.4, 0.6)
 _NEAR = 0.02  # a share farther from a usual one than this was meant to be what it is
 
 
-def warnings(metric: Metric, grouped: Grouped, kept: npt.NDArray[np.bool_], errors: FloatArray) -> Iterator[str]:
+def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], errors: FloatArray) -> Iterator[str]:
     """Everything a reader should be warned of.
 
     Args:
         metric: What was measured.
         grouped: All groups, those left out too.
-        kept: Those that are compared.
+        compared: Which of them are compared.
         errors: Their standard errors, of the first effect.
     """
     moments = grouped.moments
@@ -44,12 +46,13 @@ def warnings(metric: Metric, grouped: Grouped, kept: npt.NDArray[np.bool_], erro
             "of people as unit."
         )
     if not metric.parts and moments.skewness is not None:
-        yield from _few_events(moments.of_groups(np.flatnonzero(kept)), metric)
+        yield from _few_events(moments.of_groups(np.flatnonzero(compared)), metric)
     weight = errors**-2.0 / np.sum(errors**-2.0)
     if weight.size > 2 and weight.max() > _DOMINATES:
-        name = name_of(labels_of(grouped.keys)[int(np.flatnonzero(kept)[weight.argmax()])])
+        name = name_of(labels_of(grouped.keys)[int(np.flatnonzero(compared)[weight.argmax()])])
         yield (
-            f"{name} holds {text.share(float(weight.max()))} of all weight: pooled effects are nearly its own, and the "
+            f"{name} holds {formats.share(float(weight.max()))} of all weight: pooled effects are nearly its own, "
+            "and the "
             "others are compared with it."
         )
     if metric.arms is not None:
@@ -58,27 +61,72 @@ def warnings(metric: Metric, grouped: Grouped, kept: npt.NDArray[np.bool_], erro
 
 
 def _few_events(m: Moments, metric: Metric) -> Iterator[str]:
-    """Groups whose means are so skewed that no correction can be relied on."""
-    if m.skewness is None:
-        return
-    n = m.n[..., 0]
-    with np.errstate(all="ignore"):
-        shape = Cumulants.of(m, 0)
-        # In units of the variances the groups share: within a group of n values no skewness exceeds √n.
-        skewness = [
-            steady(
-                n[:, arm], m.mean[:, arm, 0], shape.variance[:, arm], Cumulants(*(c[:, arm] for c in shape))
-            ).skewness
-            for arm in range(n.shape[1])
-        ]
-        few = np.any(np.array(skewness) ** 2 / n > _FEW, axis=1)
+    """Groups whose means are so skewed, by their own figures, that no correction can be relied on."""
+    if not metric.needs_covariance:
+        return  # rates are compared by the scores of their own law
+    few = np.any(describe_noise(m).of_arms ** 2 > few_events_limit(len(m.n)), axis=1)
     if few.mean() >= _MANY:
         where = " in an arm" if metric.arms else ""
         yield (
-            f"{text.count(int(few.sum()))} of {text.count(few.size)} groups have too few {metric.size_unit} or events"
+            f"{formats.count(int(few.sum()))} of {formats.count(few.size)} groups have too few "
+            f"{metric.size_unit} or events"
             f"{where} for values this skewed: false claims can exceed α. Use coarser groups or a larger min_size; "
             "a self-check (--self-check, fl.self_check) shows how often it happens on these rows."
         )
+
+
+def few_events_limit(groups: int) -> float:
+    """The squared skewness of an arm's mean from which it counts as one of few events, among so many groups.
+
+    Args:
+        groups: How many groups are compared.
+
+    Returns:
+        2 for up to 25 groups, and less as the largest of them all lies farther out.
+    """
+    return float(_FEW / (1 + max(0.0, np.log(groups / _FEW_GROUPS))))
+
+
+class PValueFloor(NamedTuple):
+    """The smallest p that rows support.
+
+    Attributes:
+        pvalue: The p below which a test says no more than "less than this".
+        reason: What limits it: skewed means of few events, heavy tails, or few degrees of freedom.
+    """
+
+    pvalue: float
+    reason: Literal["few events", "heavy tails", "few degrees of freedom"]
+
+
+def smallest_supported_pvalue(m: Moments, dof: FloatArray | None = None) -> PValueFloor:
+    """The smallest p that the shape of the noise and the degrees of freedom support, for a typical group.
+
+    At a distance of z standard errors the tail of a mean of skewness γ and excess kurtosis κ is that of a normal times
+    exp(γ z³/6 + κ z⁴/24), and that of Student's t times exp(z⁴/(4 dof)), to first order. Estimated shapes correct most
+    of it, and leave some quarter. The floor is where that makes a factor of e.
+
+    Args:
+        m: The moments of the groups that are compared.
+        dof: Degrees of freedom of their standard errors; None where these are known.
+
+    Returns:
+        The floor, and what it comes from.
+    """
+    noise = describe_noise(m)
+    skewness, excess = (float(np.median(np.abs(part[np.isfinite(part)]))) for part in (noise.skewness, noise.excess))
+    inverse = 0.0 if dof is None else float(np.median(1 / dof))
+    terms = {
+        "few events": (skewness / 6, 3),
+        "heavy tails": (excess / 24, 4),
+        "few degrees of freedom": (inverse / 4, 4),
+    }
+    z = np.linspace(0.5, 37.0, 3651)
+    sizes = {reason: _UNCORRECTED * factor * z**power for reason, (factor, power) in terms.items()}
+    place = int(np.searchsorted(np.sum(list(sizes.values()), axis=0), 1.0))
+    place = min(place, z.size - 1)
+    reason = max(sizes, key=lambda name: float(sizes[name][place]))
+    return PValueFloor(float(2 * ndtr(-z[place])), reason)  # type: ignore[arg-type]
 
 
 def _mismatch(sizes: FloatArray, keys: Sequence[Key], unit: str) -> Iterator[str]:
@@ -92,7 +140,7 @@ def _mismatch(sizes: FloatArray, keys: Sequence[Key], unit: str) -> Iterator[str
     chance = float(chdtrc(1, statistic))
     if abs(share - meant) < _NEAR and chance < _MISMATCH:
         yield (
-            f"{text.share(share, 2)} of {unit} are in treatment. If {text.share(meant, 1)} was meant, this is a "
+            f"{formats.share(share, 2)} of {unit} are in treatment. If {formats.share(meant, 1)} was meant, this is a "
             f"sample-ratio mismatch ({_p(chance)}): find its cause before you trust any effect."
         )
     of_groups = sizes.sum(axis=1)
@@ -101,9 +149,9 @@ def _mismatch(sizes: FloatArray, keys: Sequence[Key], unit: str) -> Iterator[str
         chances = chdtrc(1, np.nan_to_num(each)) * max(np.count_nonzero(of_groups), 1)
     worst = int(np.argmin(chances))
     if chances[worst] < _MISMATCH:
-        name, here = name_of(labels_of(keys)[worst]), text.share(sizes[worst, 1] / of_groups[worst], 1)
+        name, here = name_of(labels_of(keys)[worst]), formats.share(sizes[worst, 1] / of_groups[worst], 1)
         yield (
-            f"Arms are out of proportion in {name}: {here} of {unit} in treatment, {text.share(share, 1)} in all "
+            f"Arms are out of proportion in {name}: {here} of {unit} in treatment, {formats.share(share, 1)} in all "
             f"({_p(float(chances[worst]))} for the worst of all groups). Something other than chance put them there."
         )
 
@@ -114,20 +162,20 @@ def _lost(metric: Metric, grouped: Grouped) -> Iterator[str]:
     covariate = next((one.column for one in metric.inputs.values() if one.parameter == "covariate"), None)
     if lost is None or rows is None or covariate is None or not lost.sum():
         return
-    told = [
-        f"{text.share(lost[:, i].sum() / rows[:, i].sum(), 1)} of {arm}"
+    by_arm = [
+        f"{formats.share(lost[:, i].sum() / rows[:, i].sum(), 1)} of {arm}"
         for i, arm in enumerate(("control", "treatment"))
         if rows[:, i].sum()
     ]
     with np.errstate(all="ignore"):
         shares = np.nan_to_num(lost.sum(axis=1) / rows.sum(axis=1))
     worst = int(np.argmax(shares))
-    name, here = name_of(labels_of(grouped.keys)[worst]), text.share(shares[worst], 1)
+    name, here = name_of(labels_of(grouped.keys)[worst]), formats.share(shares[worst], 1)
     yield (
-        f"Rows without a value, of the covariate {covariate} or another input, are left out: {' and '.join(told)}, "
+        f"Rows without a value, of the covariate {covariate} or another input, are left out: {' and '.join(by_arm)}, "
         f"most in {name} ({here}). The effect is that on the others."
     )
 
 
 def _p(chance: float) -> str:
-    return text.p_is(float(np.log(max(chance, 1e-300))))
+    return formats.p_is(float(np.log(max(chance, 1e-300))))

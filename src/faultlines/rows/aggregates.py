@@ -6,66 +6,67 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten, to_numbers
-from faultlines.rows import places
+from faultlines.engines.frames import fetch
+from faultlines.engines.protocol import to_floats
+from faultlines.errors import InputError, to_numbers
+from faultlines.rows import keys as places
 from faultlines.rows.inputs import some_values
 from faultlines.rows.keys import finite, not_nan
 from faultlines.rows.request import Grouped, Moments
-from faultlines.sources.fetch import fetch, floats
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from faultlines.engines.frames import Rows
+    from faultlines.engines.protocol import Column, FloatArray, IntArray
     from faultlines.rows.keys import Keys
     from faultlines.rows.request import Aggregated, Request
-    from faultlines.sources.fetch import Column, FloatArray
-    from faultlines.sources.frames import Rows
 
     BoolArray = npt.NDArray[np.bool_]
 
 
-def from_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated) -> Grouped:
+def pool_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated) -> Grouped:
     """Counts, means and variances of a table, pooled by group and arm."""
     arms, schema = request.arms, by.schema
-    wanted = {"n": columns.n, "m": columns.mean or columns.sum, "v": columns.variance or columns.sum_squares}
-    wanted |= {"s": columns.skewness, "k": columns.kurtosis}
-    picked = by.expressions()
+    sources = {"n": columns.n, "m": columns.mean or columns.sum, "v": columns.variance or columns.sum_squares}
+    sources |= {"s": columns.skewness, "k": columns.kurtosis}
+    expressions = by.expressions()
     if arms:
-        picked.append(not_nan(rows.keys[arms.column], schema[rows.keys[arms.column]]).alias("arm"))
-    named = {column: parameter for parameter, column in columns.columns().items()}
-    for name, column in wanted.items():
+        expressions.append(not_nan(rows.keys[arms.column], schema[rows.keys[arms.column]]).alias("arm"))
+    parameters = {column: parameter for parameter, column in columns.columns().items()}
+    for name, column in sources.items():
         if column is None:
             continue
         dtype = schema[rows.numbers[column]]
         if not dtype.is_numeric():
             remedy = to_numbers(some_values(rows, rows.numbers[column]), "Name a numeric column.")
-            raise InputError(f"{named[column]}={shorten(column)}", "the column is not numeric", remedy)
-        picked.append(finite(rows.numbers[column], dtype).alias(name))
-    picked += [expression.alias(name) for name, expression in by.fractions().items()]
-    table: dict[str, Column] = fetch(rows.frame.select(*picked))
-    by.settle(table)
-    n, mean, variance = _moments(table, columns)
+            raise InputError.wrong_type(parameters[column], "is not numeric", remedy, column)
+        expressions.append(finite(rows.numbers[column], dtype).alias(name))
+    expressions += [expression.alias(name) for name, expression in by.fractions().items()]
+    table: dict[str, Column] = fetch(rows.frame.select(*expressions))
+    by.record_fractions(table)
+    n, mean, variance = _read_moments(table, columns)
     # Where nothing but shares are needed, there are no variances to miss.
-    spread_known = np.isfinite(variance) | (n == 1) | (wanted["v"] is None)
-    good = np.isfinite(n) & (n > 0) & np.isfinite(mean) & spread_known
-    _check(n, mean, variance, good, columns)
-    where = places.placed(by, table)
-    found = places.compared(table, arms, n.size)
-    gone = places.dropped(np.ones(n.size), good.astype(float), found, arms)
-    used = good & (found.arms >= 0)
-    at = (where.groups[used], found.arms[used])
-    shape = (len(where.keys), found.number)
+    spread_known = np.isfinite(variance) | (n == 1) | (sources["v"] is None)
+    usable = np.isfinite(n) & (n > 0) & np.isfinite(mean) & spread_known
+    _check_moments(n, mean, variance, usable, columns)
+    group_places = places.place_groups(by, table)
+    arm_places = places.place_arms(table, arms, n.size)
+    dropped = places.count_dropped(np.ones(n.size), usable.astype(float), arm_places, arms)
+    used = usable & (arm_places.arms >= 0)
+    at = (group_places.groups[used], arm_places.arms[used])
+    shape = (len(group_places.keys), arm_places.number)
     spread = np.maximum(variance[used], 0.0)
-    moments = _pooled(n[used], mean[used], spread, at, shape)
+    moments = _pool(n[used], mean[used], spread, at, shape)
     if "s" in table:
-        given = floats(table["s"])[used], floats(table["k"])[used]
-        moments = _with_shape(moments, n[used], mean[used], spread, given, at)
-    return Grouped(where.keys, moments, gone, treatments=found.treatments)
+        shape_columns = to_floats(table["s"])[used], to_floats(table["k"])[used]
+        moments = _pool_shapes(moments, n[used], mean[used], spread, shape_columns, at)
+    return Grouped(group_places.keys, moments, dropped, treatments=arm_places.treatments)
 
 
-def _moments(table: dict[str, Column], columns: Aggregated) -> tuple[FloatArray, FloatArray, FloatArray]:
-    n, mean = floats(table["n"]), floats(table["m"])
-    variance = floats(table["v"]) if "v" in table else np.full(n.size, np.nan)
+def _read_moments(table: dict[str, Column], columns: Aggregated) -> tuple[FloatArray, FloatArray, FloatArray]:
+    n, mean = to_floats(table["n"]), to_floats(table["m"])
+    variance = to_floats(table["v"]) if "v" in table else np.full(n.size, np.nan)
     with np.errstate(all="ignore"):
         mean = mean if columns.mean else mean / n
         if columns.sum_squares:
@@ -73,25 +74,26 @@ def _moments(table: dict[str, Column], columns: Aggregated) -> tuple[FloatArray,
     return n, mean, variance
 
 
-def _check(n: FloatArray, mean: FloatArray, variance: FloatArray, good: BoolArray, columns: Aggregated) -> None:
+def _check_moments(
+    n: FloatArray, mean: FloatArray, variance: FloatArray, usable: BoolArray, columns: Aggregated
+) -> None:
     if np.any(n < 0):
-        raise InputError(f"n={columns.n!r}", f"holds {np.nanmin(n):g}", "Counts cannot be negative.")
+        raise InputError.invalid_data("n", f"holds {np.nanmin(n):g}", "Counts cannot be negative.", columns.n)
     with np.errstate(all="ignore"):
         rounding = 1e-9 * n * mean**2 if columns.sum_squares else np.zeros(n.size)
-        below = (variance * (n - 1) < -rounding) & good & (n > 1)
+        below = (variance * (n - 1) < -rounding) & usable & (n > 1)
     if np.any(below):
         parameter = "variance" if columns.variance else "sum_squares"
         named = columns.variance or columns.sum_squares
-        raise InputError(
-            f"{parameter}={named!r}", "gives a variance below zero", "Check that it belongs to n and mean or sum."
-        )
+        problem = "gives a variance below zero"
+        raise InputError.invalid_data(parameter, problem, "Check that it belongs to n and mean or sum.", named)
 
 
-def _pooled(
+def _pool(
     n: FloatArray,
     mean: FloatArray,
     variance: FloatArray,
-    at: tuple[places.IntArray, places.IntArray],
+    at: tuple[IntArray, IntArray],
     shape: tuple[int, int],
 ) -> Moments:
     """Moments of groups from those of their rows; deviations from the common mean, not differences of squares."""
@@ -106,13 +108,13 @@ def _pooled(
     return Moments(total[..., None], centre[..., None], spread[..., None, None])
 
 
-def _with_shape(
+def _pool_shapes(
     pooled: Moments,
     n: FloatArray,
     mean: FloatArray,
     variance: FloatArray,
     shape: tuple[FloatArray, FloatArray],
-    at: tuple[places.IntArray, places.IntArray],
+    at: tuple[IntArray, IntArray],
 ) -> Moments:
     """Pooled moments with skewness and kurtosis, from those of their rows about the common mean."""
     third, fourth = np.zeros(pooled.n.shape[:2]), np.zeros(pooled.n.shape[:2])

@@ -1,64 +1,76 @@
-"""Inputs cleaned in the engine, and what shows afterwards whether they held what they must hold."""
+"""Input columns: cleaned in the engine, checked for what they must not hold, and formed into a metric's variables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from faultlines.errors import InputError, shorten, shorten_text, to_numbers
+import numpy as np
+
+from faultlines.engines.frames import fetch
+from faultlines.engines.protocol import factorize
+from faultlines.errors import Argument, InputError, shorten, shorten_text, to_numbers
 from faultlines.rows.keys import finite
-from faultlines.sources.fetch import factorised, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from faultlines.rows.request import Input
-    from faultlines.sources.fetch import Column
-    from faultlines.sources.frames import Rows
+    from faultlines.engines.frames import Rows
+    from faultlines.engines.protocol import Column
+    from faultlines.rows.request import Input, Request
 
 
 _FRACTION = r"^\s*-?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"  # text that is a number, and not a whole one
 
 
-class Cleaned(NamedTuple):
+class CleanInput(NamedTuple):
     """A cleaned input, null where it has no value, and expressions of values that it should not hold."""
 
     value: Any
     checks: dict[str, Any]
 
 
-def is_label(wanted: Input) -> bool:
+def is_label(source: Input) -> bool:
     """Whether an input of csv is compared with a label, as text."""
-    return wanted.kind == "label" or (wanted.kind in {"binary", "class"} and isinstance(wanted.positive, str))
+    return source.kind == "label" or (source.kind in {"binary", "class"} and isinstance(source.positive, str))
 
 
-def source(rows: Rows, wanted: Input) -> str:
+def source_column(rows: Rows, source: Input) -> str:
     """The column of an input in the frame."""
-    return (rows.keys if is_label(wanted) else rows.numbers)[wanted.column]
+    return (rows.keys if is_label(source) else rows.numbers)[source.column]
 
 
-def cleaned(rows: Rows, wanted: Input, parameter: str) -> Cleaned:
+def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
     """An input as doubles, NaN and infinity as null, labels as 0 and 1."""
     import narwhals as nw
 
-    column = source(rows, wanted)
+    column = source_column(rows, source)
     dtype = rows.frame.collect_schema()[column]
     simple = dtype.is_numeric() or dtype == nw.Boolean
-    shown = f"{parameter}={shorten(wanted.column)}"
-    if wanted.kind in {"binary", "class"} and wanted.positive is not None:
-        return _labelled(column, dtype, simple, wanted)
-    if wanted.kind in {"label", "any"} and not simple:
+    shown = Argument(parameter, source.column)
+    if source.kind in {"binary", "class"} and source.positive is not None:
+        return _clean_label(column, dtype, simple, source)
+    if source.kind in {"label", "any"} and not simple:
         if dtype.is_nested():
-            raise InputError(shown, f"holds {shorten_text(str(dtype), 80)}, not labels", "Name a plain column.")
+            raise InputError.wrong_type(
+                shown, f"holds {shorten_text(str(dtype), 80)}, not labels", "Name a plain column."
+            )
         text = nw.col(column).cast(nw.String)
-        return Cleaned(text, {"odd": nw.when(text.str.contains(_FRACTION)).then(text)} if is_label(wanted) else {})
-    if not simple and wanted.kind == "binary" and dtype.is_nested():
-        raise InputError(shown, f"holds {shorten_text(str(dtype), 80)}, not 0/1 or booleans", "Name a plain column.")
-    if not simple and wanted.kind == "binary":
-        some = _examples(rows, column)
-        raise InputError(shown, f"holds {dtype}, not 0/1 or booleans", f"Say which label counts: positive={some}.")
+        return CleanInput(text, {"odd": nw.when(text.str.contains(_FRACTION)).then(text)} if is_label(source) else {})
+    if not simple and source.kind == "binary" and dtype.is_nested():
+        raise InputError.wrong_type(
+            shown, f"holds {shorten_text(str(dtype), 80)}, not 0/1 or booleans", "Name a plain column."
+        )
+    if not simple and source.kind == "binary":
+        examples = _show_examples(rows, column)
+        raise InputError.wrong_type(
+            shown,
+            f"holds {dtype}, not 0/1 or booleans",
+            f"Say which label counts with {{positive}}: there are {examples}.",
+            settings={"positive": ...},
+        )
     if not simple:
         remedy = to_numbers([] if dtype.is_nested() else some_values(rows, column), "Name a numeric column.")
-        raise InputError(shown, f"the column is not numeric ({dtype})", remedy)
+        raise InputError.wrong_type(shown, f"is not numeric ({dtype})", remedy)
     value = finite(column, dtype)
     odd = {
         "number": None,
@@ -69,106 +81,206 @@ def cleaned(rows: Rows, wanted: Input, parameter: str) -> Cleaned:
         "probability": (value < 0) | (value > 1),
         "weight": value < 0,
         "amount": value < 0,
-    }[wanted.kind]
-    return Cleaned(value, {} if odd is None else {"odd": nw.when(odd).then(value)})
+    }[source.kind]
+    return CleanInput(value, {} if odd is None else {"odd": nw.when(odd).then(value)})
 
 
-def _labelled(column: str, dtype: Any, simple: bool, wanted: Input) -> Cleaned:
+def _clean_label(column: str, dtype: Any, simple: bool, source: Input) -> CleanInput:
     import narwhals as nw
 
     raw = finite(column, dtype) if simple else nw.col(column).cast(nw.String)
-    positive = _coded(wanted, dtype) if simple else str(wanted.positive)
+    positive = _parse_positive(source, dtype) if simple else str(source.positive)
     coded = nw.when(~raw.is_null()).then(nw.when(raw == positive).then(nw.lit(1.0)).otherwise(nw.lit(0.0)))
     checks = {"seen": nw.when(raw == positive).then(raw)}
-    if wanted.kind == "binary":  # there is but one label beside the one that counts
+    if source.kind == "binary":  # there is but one label beside the one that counts
         checks["other"] = nw.when(raw != positive).then(raw)
-    return Cleaned(coded, checks)
+    return CleanInput(coded, checks)
 
 
-def _coded(wanted: Input, dtype: Any) -> float:
+def _parse_positive(source: Input, dtype: Any) -> float:
     """The label that counts, as a number or truth value of its column; from the command line it comes as text."""
-    value = {"true": 1.0, "false": 0.0}.get(str(wanted.positive).lower(), wanted.positive)
+    value = {"true": 1.0, "false": 0.0}.get(str(source.positive).lower(), source.positive)
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"positive={shorten(wanted.positive)}",
-            f"but {shorten(wanted.column)} holds {dtype}",
-            "Give a value of the column.",
-        ) from error
+        problem, remedy = f"cannot be in {shorten(source.column)}, which holds {dtype}", "Give a value of the column."
+        raise InputError.not_found("positive", problem, remedy, source.positive) from error
 
 
-def check(rows: Rows, wanted: Input, parameter: str, ends: Mapping[str, list[Column]], usable: float) -> None:
+def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, list[Column]], usable: float) -> None:
     """Refuse an input that held what it must not hold.
 
     Args:
         rows: The rows, for examples of what there is.
-        wanted: The input.
+        source: The input.
         parameter: The parameter that named it.
         ends: Check → smallest and largest such values by group.
         usable: How many rows could be used.
     """
-    shown = f"{parameter}={shorten(wanted.column)}"
-    found = {kind: _distinct(columns) for kind, columns in ends.items()}
-    if found.get("odd"):
-        raise _odd(shown, wanted, parameter, found["odd"])
-    if "seen" in found and not found["seen"] and usable > 0 and not wanted.may_lack:
-        raise InputError(
-            f"positive={shorten(wanted.positive)}",
-            f"no row of {shorten(wanted.column)} has it",
-            f"There are: {_examples(rows, source(rows, wanted))}.",
+    shown = Argument(parameter, source.column)
+    values = {kind: _distinct_values(columns) for kind, columns in ends.items()}
+    if values.get("odd"):
+        raise _odd_value_error(shown, source, parameter, values["odd"])
+    if "seen" in values and not values["seen"] and usable > 0 and not source.may_lack:
+        raise InputError.not_found(
+            "positive",
+            f"is in no row of {shorten(source.column)}",
+            f"There are: {_show_examples(rows, source_column(rows, source))}.",
+            source.positive,
         )
-    if len(found.get("other", ())) > 1:
-        others = ", ".join(shorten(value) for value in sorted(found["other"], key=str)[:3])
-        problem = f"holds more than two values: {shorten(wanted.positive)}, {others}"
-        several = " Or count all others as 0: classes=True." if parameter.startswith(("y_true", "y_pred")) else ""
-        raise InputError(shown, problem, f"Give a column of two.{several}")
+    if len(values.get("other", ())) > 1:
+        others = ", ".join(shorten(value) for value in sorted(values["other"], key=str)[:3])
+        problem = f"holds more than two values: {shorten(source.positive)}, {others}"
+        several = " Or count all others as 0: {classes}." if parameter.startswith(("y_true", "y_pred")) else ""
+        raise InputError.invalid_data(shown, problem, f"Give a column of two.{several}", settings={"classes": True})
 
 
-def _odd(shown: str, wanted: Input, parameter: str, values: set[Any]) -> InputError:
+def _odd_value_error(shown: Argument, source: Input, parameter: str, values: set[Any]) -> InputError:
     """What an input holds that it must not hold, and what was probably meant."""
     value = float(min(values, key=float))
-    if wanted.kind == "probability":
+    if source.kind == "probability":
         percent = " Divide per cent by 100." if 1 < max(map(float, values)) <= 100 else ""
-        return InputError(shown, f"holds {value:g}, outside [0, 1]", f"Give probabilities.{percent}")
-    if wanted.kind == "weight":
-        return InputError(shown, f"holds the weight {value:g}", "Weights must not be negative.")
-    if wanted.kind == "amount":
+        return InputError.invalid_data(shown, f"holds {value:g}, outside [0, 1]", f"Give probabilities.{percent}")
+    if source.kind == "weight":
+        return InputError.invalid_data(shown, f"holds the weight {value:g}", "Weights must not be negative.")
+    if source.kind == "amount":
         remedy = "Give amounts from 0 on: inequality of negative ones is not defined."
-        return InputError(shown, f"holds {value:g}", remedy)
-    if parameter.startswith("y_pred") and any(0 < float(one) < 1 for one in values):
-        remedy = "If these are probabilities, name the column as score, with a threshold: score=…, threshold=0.5."
-        return InputError(shown, f"holds {value:g}, which is no predicted class", remedy)
-    if wanted.kind == "label":
-        return InputError(shown, f"holds {value:g}, which is no class", "Give classes as whole numbers or text.")
-    remedy = "Code it 0/1, or say which value counts: positive=…"
-    return InputError(shown, f"holds {value:g}, not only 0 and 1", remedy)
+        return InputError.invalid_data(shown, f"holds {value:g}", remedy)
+    if parameter.startswith("y_pred") and any(0 < float(v) < 1 for v in values):
+        remedy = "If these are probabilities, name the column as score, with a threshold: {score}, {threshold}."
+        return InputError.invalid_data(
+            shown, f"holds {value:g}, which is no predicted class", remedy, settings={"score": "…", "threshold": 0.5}
+        )
+    if source.kind == "label":
+        return InputError.invalid_data(
+            shown, f"holds {value:g}, which is no class", "Give classes as whole numbers or text."
+        )
+    remedy = "Code it 0/1, or say which value counts: {positive}."
+    return InputError.invalid_data(shown, f"holds {value:g}, not only 0 and 1", remedy, settings={"positive": "…"})
 
 
-def check_labels(rows: Rows, wanted: Mapping[str, Input]) -> None:
+def check_labels(rows: Rows, inputs: Mapping[str, Input]) -> None:
     """Refuse labels of which some are numbers and some are text: they would never agree."""
     import narwhals as nw
 
     schema = rows.frame.collect_schema()
-    labels = [one for one in wanted.values() if one.kind == "label"]
-    types = [schema[source(rows, one)] for one in labels]
+    labels = [label for label in inputs.values() if label.kind == "label"]
+    types = [schema[source_column(rows, label)] for label in labels]
     if len({dtype.is_numeric() or dtype == nw.Boolean for dtype in types}) > 1:
-        shown = ", ".join(f"{one.parameter}={shorten(one.column)}" for one in labels)
-        told = " and ".join(str(dtype) for dtype in types)
-        raise InputError(shown, f"hold {told}, which never agree", "Give both as text, or both as numbers.")
+        shown = Argument(", ".join(label.parameter or "" for label in labels), tuple(label.column for label in labels))
+        kinds = " and ".join(str(dtype) for dtype in types)
+        raise InputError.mismatch(shown, f"hold {kinds}, which never agree", "Give both as text, or both as numbers.")
 
 
-def _distinct(columns: list[Column]) -> set[Any]:
-    return {value for column in columns for value in factorised(column)[1] if value is not None}
+def _distinct_values(columns: list[Column]) -> set[Any]:
+    return {value for column in columns for value in factorize(column)[1] if value is not None}
 
 
 def some_values(rows: Rows, column: str) -> list[str]:
     """Some values of a column as text."""
     import narwhals as nw
 
-    some = fetch(rows.frame.select(nw.col(column).alias("v")).unique().head(4))["v"]
-    return sorted(str(v) for v in factorised(some)[1] if v is not None)
+    sample = fetch(rows.frame.select(nw.col(column).alias("v")).unique().head(4))["v"]
+    return sorted(str(v) for v in factorize(sample)[1] if v is not None)
 
 
-def _examples(rows: Rows, column: str) -> str:
+def _show_examples(rows: Rows, column: str) -> str:
     return " or ".join(map(repr, some_values(rows, column)))
+
+
+# ------------------------------------------------------------------------------------------------- variables of metrics
+
+
+class Expressions:
+    """Input columns by role.
+
+    Args:
+        names: Role → name in the frame.
+        single: Roles whose columns hold numbers of single precision.
+    """
+
+    def __init__(self, names: Mapping[str, str], single: frozenset[str] = frozenset()) -> None:
+        self._names, self._single = names, single
+        self.used: dict[str, Any] = {}  # the columns that were asked for, by name
+
+    def __getitem__(self, role: str) -> Any:
+        import narwhals as nw
+
+        name = self._names[role]
+        return self.used.setdefault(name, nw.col(name))
+
+    def __contains__(self, role: object) -> bool:
+        return role in self._names
+
+    def where(self, condition: Any, value: Any, otherwise: Any = None) -> Any:
+        """`value` in rows where the condition holds, `otherwise` (null) in the rest."""
+        import narwhals as nw
+
+        value, otherwise = (nw.lit(v) if isinstance(v, int | float) else v for v in (value, otherwise))
+        chosen = nw.when(condition).then(value)
+        if otherwise is None:
+            return chosen
+        # A null condition is neither: it must not fall into the other branch.
+        return nw.when(~condition.is_null()).then(chosen.otherwise(otherwise))
+
+    def log(self, value: Any) -> Any:
+        """Natural logarithm."""
+        return value.log()
+
+    def at_least(self, role: str, threshold: float) -> Any:
+        """1 in rows where an input reaches a threshold, 0 in the rest.
+
+        A single-precision 0.7 is a little less than 0.7; it is meant to reach it, so the threshold is rounded likewise.
+        """
+        edge = float(np.float32(threshold)) if role in self._single else float(threshold)
+        return self.where(self[role] >= edge, 1.0, 0.0)
+
+    def under(self, prefix: str) -> Expressions:
+        """The inputs whose roles start with a prefix, by the rest of their roles."""
+        names = {role.removeprefix(prefix): name for role, name in self._names.items() if role.startswith(prefix)}
+        part = Expressions(names, frozenset(r.removeprefix(prefix) for r in self._single if r.startswith(prefix)))
+        part.used = self.used
+        return part
+
+
+def form_variables(
+    request: Request, names: Mapping[str, str] | None = None, single: frozenset[str] = frozenset()
+) -> list[tuple[str | None, Any]]:
+    """The variables of a request, as expressions; and which column one is, where it is a column as it stands.
+
+    Args:
+        request: What is asked.
+        names: Role → name in the frame; by default the roles themselves, to learn which variables there are.
+        single: Roles of single precision.
+
+    Raises:
+        InputError: If it uses an input it does not have, or forms nothing.
+    """
+    import narwhals as nw
+
+    names = {role: role for role in (*request.inputs, *request.centred)} if names is None else names
+    columns = Expressions(names, single)
+    try:
+        variables = request.variables(columns)
+    except KeyError as error:
+        raise InputError.not_found(
+            "metric", f"has no input {error.args[0]!r}", f"It has: {', '.join(names)}.", request.name
+        ) from error
+    if not isinstance(variables, Mapping):
+        problem = f"its variables are {shorten(variables)}, not a dict"
+        raise InputError.wrong_return(
+            "metric", problem, 'Return for example {"x": c["x"]}.', request.name, form="clause"
+        )
+    for name, variable in variables.items():
+        if not isinstance(variable, nw.Expr | Real):
+            problem = f"its variable {shorten(name)} is {shorten(variable)}, which is not formed of columns"
+            raise InputError.wrong_return(
+                "metric", problem, 'Return for example {"x": c["x"]}.', request.name, form="clause"
+            )
+    if not variables:
+        raise InputError.wrong_return("metric", "forms no variables", "Return at least one.", request.name)
+    # A plain number becomes a column that is null where rows are left out.
+    first = nw.col(next(iter(names.values())))
+    expressions = [0 * first + float(v) if isinstance(v, Real) else v for v in variables.values()]
+    names_of = {id(column): name for name, column in columns.used.items()}
+    return [(names_of.get(id(expression)), expression) for expression in expressions]

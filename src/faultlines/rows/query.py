@@ -13,25 +13,123 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.errors import InputError, shorten
-from faultlines.rows import chance, places
-from faultlines.rows.expressions import formed
-from faultlines.rows.inputs import check, check_labels, cleaned, source
+from faultlines.engines.frames import engine_of, fetch, materialize
+from faultlines.engines.protocol import to_floats, to_list
+from faultlines.errors import InputError
+from faultlines.rows import hashing
+from faultlines.rows import keys as places
+from faultlines.rows.inputs import check_input, check_labels, clean_input, form_variables, source_column
 from faultlines.rows.keys import not_nan
 from faultlines.rows.request import Grouped, Moments
-from faultlines.rows.shapes import with_shapes
-from faultlines.sources.fetch import fetch, floats
-from faultlines.sources.kept import kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import narwhals as nw
+    import numpy.typing as npt
 
+    from faultlines.engines.frames import Rows
+    from faultlines.engines.protocol import Column, FloatArray
     from faultlines.rows.keys import Keys
     from faultlines.rows.request import Input, Request, Split
-    from faultlines.sources.fetch import Column
-    from faultlines.sources.frames import Rows
+
+# ------------------------------------------------------------------- skewness and kurtosis, beside means and variances
+
+
+_LARGEST = 1e70  # engines stop where a fourth power leaves the range of doubles
+
+
+def aggregate_shapes(
+    frame: nw.LazyFrame[Any], columns: Sequence[str], keys: Sequence[str]
+) -> tuple[nw.LazyFrame[Any], dict[str, Any]]:
+    """A frame from which shapes can be aggregated, and the aggregates: s_… skewness, k_… kurtosis less 3.
+
+    Args:
+        frame: The variables.
+        columns: Those whose shape is needed.
+        keys: What the aggregates will be grouped by.
+    """
+    import narwhals as nw
+
+    if not columns:
+        return frame, {}
+    values = {column: nw.when(nw.col(column).abs() < _LARGEST).then(nw.col(column)) for column in columns}
+    aggregates: dict[str, Any] = {}
+    if engine_of(frame).has_exact_shapes:
+        for column, value in values.items():
+            aggregates |= {f"s_{column}": value.skew(), f"k_{column}": value.kurtosis()}
+        return frame, aggregates
+    # Powers of deviations from the mean of the group, in units of their spread.
+    frame = frame.with_columns(*((v - v.mean().over(*keys)).alias(f"d_{c}") for c, v in values.items()))
+    spread = {c: (nw.col(f"d_{c}") * nw.col(f"d_{c}")).mean().over(*keys).sqrt() for c in columns}
+    frame = frame.with_columns(*(nw.when(s > 0).then(nw.col(f"d_{c}") / s).alias(f"d_{c}") for c, s in spread.items()))
+    for column in columns:
+        z = nw.col(f"d_{column}")
+        aggregates |= {f"s_{column}": (z * z * z).mean(), f"k_{column}": (z * z * z * z).mean() - 3}
+    return frame, aggregates
+
+
+# Sums of powers of x − c, with one c for all groups, cost DuckDB less than its own variance, skewness and kurtosis:
+# beyond counts, means and variances 0.04 s in place of 0.14 s (10 M rows, 2,000 groups, one core). They are as exact as
+# long as a group's mean is not many of its standard deviations, r, from c: the relative error of the fourth moment is
+# about 2e-16 r⁴. Groups farther away than this, where it is 2e-10, are asked for again by the engine's own functions.
+_FARTHEST = 32.0
+_MOST_ASKED_AGAIN = 0.2  # of the rows, a guess; above it all groups are asked for again, without a filter
+_SAMPLE = 1024  # rows from which c is taken
+_POWERS = (1, 2, 3, 4)
+
+
+def choose_center(values: Column) -> float:
+    """The median of some values, in few bits beside their spread: distances of whole numbers from it are exact."""
+    finite = to_floats(values)
+    finite = finite[np.isfinite(finite) & (np.abs(finite) < _LARGEST)]
+    if not finite.size:
+        return 0.0
+    median = float(np.median(finite))
+    spread = float(np.median(np.abs(finite - median))) or float(finite.std())
+    step = 2.0 ** np.floor(np.log2(spread)) if spread > 0 else 0.0
+    return float(np.round(median / step) * step) if step > 0 else median
+
+
+def sum_powers(frame: nw.LazyFrame[Any], centers: Mapping[str, float]) -> tuple[nw.LazyFrame[Any], dict[str, Any]]:
+    """A frame with distances from the centers, and the sums of their powers: p1_… to p4_…."""
+    import narwhals as nw
+
+    frame = frame.with_columns(*((nw.col(column) - c).alias(f"d_{column}") for column, c in centers.items()))
+    sums: dict[str, Any] = {}
+    for column in centers:
+        d = power = nw.col(f"d_{column}")
+        for i in _POWERS:
+            sums[f"p{i}_{column}"] = power.sum()
+            power = power * d
+    return frame, sums
+
+
+def moments_from_powers(
+    table: Mapping[str, Column], centers: Mapping[str, float]
+) -> tuple[dict[str, Column], npt.NDArray[np.bool_]]:
+    """Means, variances and shapes from those sums; and which groups are too far from a center for them."""
+    moments = dict(table)
+    is_far = np.zeros(len(table["rows"]), dtype=bool)
+    for column, center in centers.items():
+        n = to_floats(table[f"n_{column}"])
+        with np.errstate(all="ignore"):
+            first, second, third, fourth = (to_floats(moments.pop(f"p{i}_{column}")) / n for i in _POWERS)
+            variance = second - first**2
+            # A group of one value, such as 0, has no rounding where the value is short.
+            is_constant = (variance == 0) & (np.ldexp(first, 20) == np.round(np.ldexp(first, 20)))
+            is_near = (first**2 <= _FARTHEST**2 * variance) & (fourth * n < _LARGEST**4)
+            is_far |= ~is_near & ~is_constant & (n > 1)
+            skewness = (third - 3 * first * second + 2 * first**3) / variance**1.5
+            kurtosis = (fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4) / variance**2
+            moments[f"m_{column}"] = center + first
+            moments[f"c_{column}"] = np.where(n > 1, variance * n / (n - 1), np.nan)
+            moments[f"s_{column}"] = np.where(n == 2, 0.0, np.where(n > 1, skewness, np.nan))  # two have none
+            moments[f"k_{column}"] = np.where(n > 1, kurtosis - 3, np.nan)
+    return moments, is_far
+
+
+# ----------------------------------------------------------------------------------------------------------- the query
 
 
 class _Used(NamedTuple):
@@ -68,81 +166,80 @@ class Query:
         self.columns: list[list[str]] = []  # for every request, the columns of its variables
 
     def _use(self, request: Request) -> dict[str, _Used]:
-        for role, wanted in request.inputs.items():
-            if wanted not in self.inputs:
-                self.inputs[wanted] = len(self.inputs)
-                self.parameters.append(wanted.parameter or role)
-        joined = frozenset(self.inputs[wanted] for wanted in request.inputs.values())
+        for role, source in request.inputs.items():
+            if source not in self.inputs:
+                self.inputs[source] = len(self.inputs)
+                self.parameters.append(source.parameter or role)
+        joined = frozenset(self.inputs[source] for source in request.inputs.values())
         number = self.together.setdefault(joined, len(self.together))
-        return {role: _Used(self.inputs[wanted], number) for role, wanted in request.inputs.items()}
+        return {role: _Used(self.inputs[source], number) for role, source in request.inputs.items()}
 
     def run(self) -> list[list[Grouped]]:
         """For every request, the groups with their moments; once for each part of the rows."""
         import narwhals as nw
 
-        prepared = self._prepared()
+        prepared = self._prepare()
         if self.unit is None:
-            counts = [nw.len().alias("rows"), *self._ends()]
-            if self._times == 1:
-                return self._results(self._moments(self._divided(prepared, 0), counts))
-            with kept(prepared) as rows:
-                return self._every_time(rows, counts)[0]
-        with kept(self._by_unit(prepared)) as units:
-            found, table = self._every_time(self._usable_units(units), self._unit_counts())
+            counts = [nw.len().alias("rows"), *self._extremes()]
+            if self._repetitions == 1:
+                frame = self._assign_parts(prepared, 0)
+                return self._results(self._fetch_from_powers(frame, counts) or self._fetch_moments(frame, counts))
+            with materialize(prepared) as rows:
+                return self._repeat(rows, counts)[0]
+        with materialize(self._sum_units(prepared)) as units:
+            results, table = self._repeat(self._usable_units(units), self._unit_counts())
             self._check_units(units, table)
-            return found
+            return results
 
-    def asked(self) -> nw.LazyFrame[Any]:
+    def build(self) -> nw.LazyFrame[Any]:
         """The query itself, of rows that are not divided, before it is run."""
         import narwhals as nw
 
-        prepared = self._prepared()
+        prepared = self._prepare()
         if self.unit is None:
-            return self._summed(prepared, [nw.len().alias("rows"), *self._ends()])
-        return self._summed(self._usable_units(self._by_unit(prepared)), self._unit_counts())
+            return self._aggregate(prepared, [nw.len().alias("rows"), *self._extremes()])
+        return self._aggregate(self._usable_units(self._sum_units(prepared)), self._unit_counts())
 
     @property
-    def _times(self) -> int:
+    def _repetitions(self) -> int:
         """How many times rows are divided into parts, or once where they are not."""
         return self.split.times if self.split else 1
 
-    def _every_time(
-        self, frame: nw.LazyFrame[Any], counts: list[Any]
-    ) -> tuple[list[list[Grouped]], Mapping[str, Column]]:
-        """The results of all times that rows are divided, one after the other, and the table behind the last."""
-        found: list[list[Grouped]] = [[] for _ in self.requests]
+    def _repeat(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> tuple[list[list[Grouped]], Mapping[str, Column]]:
+        """The results of all divisions of the rows, one after the other, and the table behind the last."""
+        results: list[list[Grouped]] = [[] for _ in self.requests]
         table: Mapping[str, Column] = {}
-        for time in range(self._times):
-            divided = self._divided(frame, time)
-            table = self._moments(divided, counts)
-            for k, (parts, more) in enumerate(zip(found, self._results(table), strict=True)):
-                parts.extend(more if self.requests[k].overlap == "error" else self._overlapping(k, divided, more))
-        return found, table
+        for repetition in range(self._repetitions):
+            divided = self._assign_parts(frame, repetition)
+            table = self._fetch_moments(divided, counts)
+            for k, (parts, more) in enumerate(zip(results, self._results(table), strict=True)):
+                parts.extend(more if self.requests[k].overlap == "error" else self._add_overlaps(k, divided, more))
+        return results, table
 
     # ------------------------------------------------------------------------------------------------------- columns
 
-    def _prepared(self) -> nw.LazyFrame[Any]:
+    def _prepare(self) -> nw.LazyFrame[Any]:
         """Keys, arm, unit, part and cleaned inputs under names of our own, null where others they go with are null."""
         import narwhals as nw
 
         schema, rows = self.by.schema, self.rows
         for request in self.requests:
             check_labels(rows, request.inputs)
-        picked = self.by.expressions()
+        expressions = self.by.expressions()
         if self.variant:
-            picked.append(not_nan(rows.keys[self.variant], schema[rows.keys[self.variant]]).alias("arm"))
+            expressions.append(not_nan(rows.keys[self.variant], schema[rows.keys[self.variant]]).alias("arm"))
         unit = self.unit or (self.split.unit if self.split else None)
         if unit:
-            picked.append(not_nan(rows.keys[unit], schema[rows.keys[unit]]).alias("unit"))
-        for wanted, place in self.inputs.items():
-            made = cleaned(rows, wanted, self.parameters[place])
-            picked.append(made.value.alias(f"i{place}"))
-            picked += [expression.alias(f"{kind}{place}") for kind, expression in made.checks.items()]
-            self.checks += [(place, kind) for kind in made.checks]
-        picked += [expression.alias(name) for name, expression in self.by.fractions().items()]
-        frame = rows.frame.select(*picked)
+            expressions.append(not_nan(rows.keys[unit], schema[rows.keys[unit]]).alias("unit"))
+        for source, place in self.inputs.items():
+            cleaned = clean_input(rows, source, self.parameters[place])
+            expressions.append(cleaned.value.alias(f"i{place}"))
+            expressions += [expression.alias(f"{kind}{place}") for kind, expression in cleaned.checks.items()]
+            self.checks += [(place, kind) for kind in cleaned.checks]
+        expressions += [expression.alias(name) for name, expression in self.by.fractions().items()]
+        frame = rows.frame.select(*expressions)
         if self.split and self.unit is None:
-            frame = chance.numbered(frame, self.split)
+            frame = hashing.hash_units(frame, self.split)
         nulled = []
         for joined, number in self.together.items():
             for place in joined:
@@ -152,9 +249,9 @@ class Query:
                 nulled.append(value.alias(_Used(place, number).name))
         return frame.with_columns(*nulled)
 
-    def _divided(self, frame: nw.LazyFrame[Any], time: int) -> nw.LazyFrame[Any]:
-        """With the number of the part a unit falls into that time."""
-        return frame if self.split is None else chance.divided(frame, self.split, time)
+    def _assign_parts(self, frame: nw.LazyFrame[Any], repetition: int) -> nw.LazyFrame[Any]:
+        """With the number of the part a unit falls into at that repetition."""
+        return frame if self.split is None else hashing.assign_parts(frame, self.split, repetition)
 
     def _counted(self, number: int) -> str:
         """An input whose values are the rows in which all inputs of a set have one."""
@@ -163,43 +260,44 @@ class Query:
 
     # -------------------------------------------------------------------------------------------------------- counts
 
-    def _ends(self, *, again: bool = False) -> list[Any]:
+    def _extremes(self, *, of_units: bool = False) -> list[Any]:
         """Smallest and largest of what inputs should not hold: enough to see it, and to name one.
 
         Args:
-            again: Of the ends by unit, not of the values.
+            of_units: Of the extremes by unit, not of the values.
         """
         import narwhals as nw
 
-        made = [
-            getattr(nw.col(f"{end}_{kind}{place}" if again else f"{kind}{place}"), end)().alias(f"{end}_{kind}{place}")
+        prefixes = {end: f"{end}_" if of_units else "" for end in ("min", "max")}
+        extremes = [
+            getattr(nw.col(f"{prefixes[end]}{kind}{place}"), end)().alias(f"{end}_{kind}{place}")
             for place, kind in self.checks
             for end in ("min", "max")
         ]
-        return made + [nw.col(name).max().alias(name) for name in self.by.fractions()]
+        return extremes + [nw.col(name).max().alias(name) for name in self.by.fractions()]
 
-    def _by_unit(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    def _sum_units(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Rows summed to the unit; what describes the unit (covariate, weight) is averaged."""
         import narwhals as nw
 
-        kinds = {place: wanted for wanted, place in self.inputs.items()}
+        sources = {place: source for source, place in self.inputs.items()}
         sums = []
         for used in dict.fromkeys(used for roles in self.used for used in roles.values()):
             column = nw.col(used.name)
-            sums.append((column.mean() if kinds[used.place].per_unit else column.sum()).alias(used.name))
+            sums.append((column.mean() if sources[used.place].per_unit else column.sum()).alias(used.name))
         keys = [key for key in self.keyed if key != "part"]
         counts = [nw.col(self._counted(n)).count().alias(f"ok{n}") for n in self.together.values()]
-        summed = frame.group_by(*keys, "unit").agg(nw.len().alias("rows"), *counts, *self._ends(), *sums)
-        return chance.numbered(summed, self.split) if self.split else summed
+        summed = frame.group_by(*keys, "unit").agg(nw.len().alias("rows"), *counts, *self._extremes(), *sums)
+        return hashing.hash_units(summed, self.split) if self.split else summed
 
     def _usable_units(self, units: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Values of units that have some; rows without a unit count for nothing."""
         import narwhals as nw
 
-        known = ~nw.col("unit").is_null()
+        has_unit = ~nw.col("unit").is_null()
         frame = units.with_columns(
             *(
-                nw.when(known).then(nw.col(f"ok{n}")).otherwise(nw.lit(0)).alias(f"ok{n}")
+                nw.when(has_unit).then(nw.col(f"ok{n}")).otherwise(nw.lit(0)).alias(f"ok{n}")
                 for n in self.together.values()
             )
         )
@@ -215,33 +313,83 @@ class Query:
 
         counts = [nw.col("rows").sum().alias("rows")]
         counts += [nw.col(f"ok{n}").sum().alias(f"ok{n}") for n in self.together.values()]
-        return counts + self._ends(again=True)
+        return counts + self._extremes(of_units=True)
 
     # ------------------------------------------------------------------------------------------------------- moments
 
-    def _moments(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> dict[str, Column]:
-        return fetch(self._summed(frame, counts))
+    def _fetch_moments(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> dict[str, Column]:
+        return fetch(self._aggregate(frame, counts))
 
-    def _summed(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> nw.LazyFrame[Any]:
-        """Counts, and the moments of all variables, by group, part and arm; what two requests share is taken once."""
+    def _fetch_from_powers(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> dict[str, Column] | None:
+        """The same from sums of powers; None where these would not do, or a look at some rows may take long."""
+        if not (self.rows.is_stored and engine_of(frame).sums_powers_fast):
+            return None
+        wide = self._with_variables(frame)
+        columns = self._shaped_columns()
+        if not columns or any(request.centred for request in self.requests):
+            return None
+        centers = {name: choose_center(v) for name, v in fetch(wide.select(*columns).head(_SAMPLE)).items()}
+        table, is_far = moments_from_powers(fetch(self._aggregate(frame, counts, centers)), centers)
+        rows = to_floats(table["rows"])
+        if rows[is_far].sum() > _MOST_ASKED_AGAIN * rows.sum():
+            return None
+        if is_far.any():
+            self._ask_again(frame, counts, table, is_far, [f"{kind}_{column}" for column in centers for kind in "mcsk"])
+        return table
+
+    def _ask_again(
+        self, frame: nw.LazyFrame[Any], counts: list[Any], table: dict[str, Column], is_far: Any, columns: list[str]
+    ) -> None:
+        """Replace the moments of some groups by what the engine's own functions say."""
         import narwhals as nw
 
-        wanted, shaped = dict[str, Any](), dict[str, None]()
+        keys = {name: to_list(table[name][is_far]) for name in self.keyed}
+        for name, values in keys.items():
+            present = [value for value in dict.fromkeys(values) if value is not None]
+            chosen = nw.col(name).is_in(present)
+            frame = frame.filter(chosen | nw.col(name).is_null() if None in values else chosen)
+        again = self._fetch_moments(frame, counts)
+        places_again = {
+            key: i for i, key in enumerate(zip(*(to_list(again[name]) for name in self.keyed), strict=True))
+        }
+        chosen_places = [places_again[key] for key in zip(*keys.values(), strict=True)]
+        for name in columns:
+            table[name][is_far] = to_floats(again[name])[chosen_places]
+
+    def _shaped_columns(self) -> list[str]:
+        """The variables of all requests whose skewness and kurtosis are needed."""
+        requests = zip(self.requests, self.columns, strict=True)
+        return list(dict.fromkeys(columns[i] for request, columns in requests for i in _shaped(request, len(columns))))
+
+    def _aggregate(
+        self, frame: nw.LazyFrame[Any], counts: list[Any], centers: Mapping[str, float] | None = None
+    ) -> nw.LazyFrame[Any]:
+        """Counts, and the moments of all variables, by group, part and arm; what two requests share is taken once.
+
+        With centers, sums of powers stand for the moments of these variables.
+        """
+        import narwhals as nw
+
+        aggregates: dict[str, Any] = {}
         frame = self._with_variables(frame)
         for request, columns in zip(self.requests, self.columns, strict=True):
             for column in columns:
                 value = nw.col(column)
-                wanted |= {f"n_{column}": value.count(), f"m_{column}": value.mean()}
-                wanted |= {f"c_{column}": value.var()} if request.needs_covariance else {}
+                aggregates[f"n_{column}"] = value.count()
+                if centers is None or column not in centers:
+                    aggregates[f"m_{column}"] = value.mean()
+                    aggregates |= {f"c_{column}": value.var()} if request.needs_covariance else {}
             for i, j in _pairs(request, len(columns)) if request.needs_covariance else []:
-                wanted[f"c_{columns[i]}_{columns[j]}"] = nw.cov(columns[i], columns[j])
-            shaped |= dict.fromkeys(columns[i] for i in _shaped(request, len(columns)))
-        frame, shapes = with_shapes(frame, list(shaped), self.keyed)
-        wanted |= shapes
+                aggregates[f"c_{columns[i]}_{columns[j]}"] = nw.cov(columns[i], columns[j])
+        if centers is None:
+            frame, shapes = aggregate_shapes(frame, self._shaped_columns(), self.keyed)
+        else:
+            frame, shapes = sum_powers(frame, centers)
+        aggregates |= shapes
         if self.unit is None:
-            wanted |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
-        aggregates = [expression.alias(name) for name, expression in wanted.items()]
-        return frame.group_by(*self.keyed).agg(*counts, *aggregates)
+            aggregates |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
+        named = [expression.alias(name) for name, expression in aggregates.items()]
+        return frame.group_by(*self.keyed).agg(*counts, *named)
 
     def _with_variables(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """With the variables of all requests, each under the name that `columns` has for it."""
@@ -255,7 +403,7 @@ class Query:
                 centres.append(nw.col(names[role]).mean().over(*self.keyed).alias(f"centre{k}_{centre}"))
             names |= {centre: f"centre{k}_{centre}" for centre in request.centred}
             columns = []
-            for i, (column, variable) in enumerate(formed(request, names, self._single(request))):
+            for i, (column, variable) in enumerate(form_variables(request, names, self._single(request))):
                 columns.append(column or f"v{k}_{i}")
                 variables += [] if column else [variable.alias(columns[-1])]
             self.columns.append(columns)
@@ -266,25 +414,25 @@ class Query:
         """The count of rows in which all inputs of a set have a value, among what is fetched."""
         return f"n_{self._counted(number)}" if self.unit is None else f"ok{number}"
 
-    def _overlapping(self, k: int, frame: nw.LazyFrame[Any], parts: list[Grouped]) -> list[Grouped]:
+    def _add_overlaps(self, k: int, frame: nw.LazyFrame[Any], parts: list[Grouped]) -> list[Grouped]:
         """The groups with what pairs of them have in common: one more scan, of units joined with themselves."""
         import narwhals as nw
 
         columns, keys = self.columns[k], [*self.by.names, *(["part"] if self.split else [])]
         on = ["unit", *(["part"] if self.split else []), *(["arm"] if self.variant else [])]
-        known = self._with_variables(frame).filter(~nw.any_horizontal(*self._absent(), ignore_nulls=True))
+        units = self._with_variables(frame).filter(~nw.any_horizontal(*self._absent(), ignore_nulls=True))
         away = [(nw.col(c) - nw.col(c).mean().over(*self.keyed)).alias(f"d{i}") for i, c in enumerate(columns)]
-        moved = known.select(*on, *self.by.names, *away).filter(~nw.col("d0").is_null())
+        centered = units.select(*on, *self.by.names, *away).filter(~nw.col("d0").is_null())
         names = {name: f"o_{name}" for name in self.by.names} | {f"d{i}": f"o_d{i}" for i in range(len(columns))}
-        other = moved.select(*on, *(nw.col(name).alias(new) for name, new in names.items()))
+        other = centered.select(*on, *(nw.col(name).alias(new) for name, new in names.items()))
         pairs = itertools.product(range(len(columns)), repeat=2)
-        both = moved.join(other, on=on, how="inner").with_columns(
+        both = centered.join(other, on=on, how="inner").with_columns(
             *((nw.col(f"d{i}") * nw.col(f"o_d{j}")).alias(f"x{i}_{j}") for i, j in pairs)
         )
         by = [*keys, *(names[name] for name in self.by.names), *(["arm"] if self.variant else [])]
         sums = [nw.col(f"x{i}_{j}").sum() for i, j in itertools.product(range(len(columns)), repeat=2)]
         table = fetch(both.group_by(*by).agg(nw.len().alias("both"), *sums))
-        return places.together(self.by, table, self.requests[k].arms, parts, len(columns), bool(self.split))
+        return places.add_overlaps(self.by, table, self.requests[k].arms, parts, len(columns), bool(self.split))
 
     def _single(self, request: Request) -> frozenset[str]:
         """Roles whose columns are of single precision; sums over units are not."""
@@ -293,102 +441,105 @@ class Query:
         if self.unit is not None:
             return frozenset()
         return frozenset(
-            role for role, wanted in request.inputs.items() if self.by.schema[source(self.rows, wanted)] == nw.Float32
+            role
+            for role, source in request.inputs.items()
+            if self.by.schema[source_column(self.rows, source)] == nw.Float32
         )
 
     # ------------------------------------------------------------------------------------------------------- results
 
     def _results(self, table: Mapping[str, Column]) -> list[list[Grouped]]:
-        rows = floats(table["rows"])
+        rows = to_floats(table["rows"])
         # A row that cannot belong to a part counts as one with a missing value, like a row without a unit.
-        divided = np.isnan(floats(table["part"])) if self.split else np.zeros(rows.size, dtype=bool)
+        divided = np.isnan(to_floats(table["part"])) if self.split else np.zeros(rows.size, dtype=bool)
         self._check_values(table, np.where(divided, 0.0, 1.0))
-        self.by.settle(table)
-        where = places.placed(self.by, table)
-        found = []
+        self.by.record_fractions(table)
+        group_places = places.place_groups(self.by, table)
+        results = []
         for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
             number = next(iter(roles.values())).together
-            usable = np.where(divided, 0.0, floats(table[self._usable(number)]))
-            arms = places.compared(table, request.arms, rows.size)
-            gone = places.dropped(rows, usable, arms, request.arms)
-            parts = places.in_part(table, len(self.split.shares) if self.split else 0)
-            of_parts = [self._grouped(k, request, table, where, arms, part, gone) for part in parts]
-            lost = [_placed(rows - usable, where, arms, part) for part in parts]
-            every = [_placed(rows, where, arms, part) for part in parts]
-            found.append([replace(o, rows=n, lost=m) for o, n, m in zip(of_parts, every, lost, strict=True)])
-        return found
+            usable = np.where(divided, 0.0, to_floats(table[self._usable(number)]))
+            arm_places = places.place_arms(table, request.arms, rows.size)
+            dropped = places.count_dropped(rows, usable, arm_places, request.arms)
+            parts = places.split_rows(table, len(self.split.shares) if self.split else 0)
+            of_parts = []
+            for part in parts:
+                grouped = self._group(k, table, group_places, arm_places, part)
+                every, lost = (_sum_by_group(c, group_places, arm_places, part) for c in (rows, rows - usable))
+                of_parts.append(replace(grouped, dropped=dropped, rows=every, lost=lost))
+            results.append(of_parts)
+        return results
 
-    def _grouped(
+    def _group(
         self,
         k: int,
-        request: Request,
         table: Mapping[str, Column],
-        where: places.Placed,
-        found: places.Compared,
+        group_places: places.GroupPlaces,
+        arm_places: places.ArmPlaces,
         part: Any,
-        gone: dict[str, int],
     ) -> Grouped:
-        kept_rows = (found.arms >= 0) & part
-        at = (where.groups[kept_rows], found.arms[kept_rows])
-        columns = self.columns[k]
+        """The moments of the k-th request in one part, by group and arm."""
+        used = (arm_places.arms >= 0) & part
+        at = (group_places.groups[used], arm_places.arms[used])
+        request, columns = self.requests[k], self.columns[k]
         count = len(columns)
-        shape = (len(where.keys), found.number)
+        shape = (len(group_places.keys), arm_places.number)
         n, mean = np.zeros((*shape, count)), np.full((*shape, count), np.nan)
         cov = np.full((*shape, count, count), np.nan)
         for i, column in enumerate(columns):
-            n[(*at, i)] = floats(table[f"n_{column}"])[kept_rows]
-            mean[(*at, i)] = floats(table[f"m_{column}"])[kept_rows]
+            n[(*at, i)] = to_floats(table[f"n_{column}"])[used]
+            mean[(*at, i)] = to_floats(table[f"m_{column}"])[used]
         if request.needs_covariance:
             for i, column in enumerate(columns):
-                cov[(*at, i, i)] = floats(table[f"c_{column}"])[kept_rows]
+                cov[(*at, i, i)] = to_floats(table[f"c_{column}"])[used]
             for i, j in _pairs(request, count):
-                cov[(*at, i, j)] = cov[(*at, j, i)] = floats(table[f"c_{columns[i]}_{columns[j]}"])[kept_rows]
+                cov[(*at, i, j)] = cov[(*at, j, i)] = to_floats(table[f"c_{columns[i]}_{columns[j]}"])[used]
         shapes = []
         for prefix in ("s", "k"):
             shape_of = np.full((*shape, count), np.nan)
             for i in _shaped(request, count):
-                shape_of[(*at, i)] = floats(table[f"{prefix}_{columns[i]}"])[kept_rows]
+                shape_of[(*at, i)] = to_floats(table[f"{prefix}_{columns[i]}"])[used]
             shapes.append(shape_of)
         moments = Moments(n, mean, cov, shapes[0], shapes[1] + 3)
-        return Grouped(where.keys, moments, gone, treatments=found.treatments)
+        return Grouped(group_places.keys, moments, {}, treatments=arm_places.treatments)
 
     def _check_values(self, table: Mapping[str, Column], counts: Any) -> None:
-        for wanted, place in self.inputs.items():
-            ends = {
+        for source, place in self.inputs.items():
+            extremes = {
                 kind: [table[f"{end}_{kind}{place}"] for end in ("min", "max")]
                 for checked, kind in self.checks
                 if checked == place
             }
             usable = max(
-                float((floats(table[self._usable(number)]) * counts).sum())
+                float((to_floats(table[self._usable(number)]) * counts).sum())
                 for joined, number in self.together.items()
                 if place in joined
             )
-            check(self.rows, wanted, self.parameters[place], ends, usable)
+            check_input(self.rows, source, self.parameters[place], extremes, usable)
 
     def _check_units(self, units: nw.LazyFrame[Any], table: Mapping[str, Column]) -> None:
         """Refuse units that are in several groups or arms: first all at once, then, if any, for each request."""
         import narwhals as nw
 
         some = nw.any_horizontal(*(nw.col(f"ok{n}") > 0 for n in self.together.values()), ignore_nulls=True)
-        known = units.filter(some & ~nw.any_horizontal(*self._absent(), ignore_nulls=True))
-        one = ["unit", *self.by.names[: self.by.separate]]
-        total = fetch(known.select(nw.len().alias("all"), nw.col("unit").n_unique().alias("distinct")))
-        if floats(total["all"])[0] == floats(total["distinct"])[0]:
+        usable = units.filter(some & ~nw.any_horizontal(*self._absent(), ignore_nulls=True))
+        unit = ["unit", *self.by.names[: self.by.separate]]
+        total = fetch(usable.select(nw.len().alias("all"), nw.col("unit").n_unique().alias("distinct")))
+        if to_floats(total["all"])[0] == to_floats(total["distinct"])[0]:
             return
-        rows = floats(table["rows"]).size
+        rows = to_floats(table["rows"]).size
         for request, roles in zip(self.requests, self.used, strict=True):
             if request.overlap != "error" and not request.arms:
                 continue
             number = next(iter(roles.values())).together
-            used = known.filter(nw.col(f"ok{number}") > 0)
+            used = usable.filter(nw.col(f"ok{number}") > 0)
             if request.arms:
-                used = used.filter(nw.col("arm").is_in(list(places.compared(table, request.arms, rows).values)))
+                used = used.filter(nw.col("arm").is_in(list(places.place_arms(table, request.arms, rows).values)))
             places_of = nw.len() if request.overlap == "error" or not self.variant else nw.col("arm").n_unique()
-            several = used.group_by(*one).agg(places_of.alias("places")).filter(nw.col("places") > 1)
-            count = int(floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
+            several = used.group_by(*unit).agg(places_of.alias("places")).filter(nw.col("places") > 1)
+            count = int(to_floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
             if count:
-                raise _in_several(self.unit, count, request)
+                raise _units_in_several_error(self.unit, count, request)
 
     def _absent(self) -> list[Any]:
         import narwhals as nw
@@ -396,7 +547,7 @@ class Query:
         return [nw.col(name).is_null() for name in ("unit", *(["arm"] if self.variant else []))]
 
 
-def _in_several(unit: str | None, count: int, request: Request) -> InputError:
+def _units_in_several_error(unit: str | None, count: int, request: Request) -> InputError:
     """The error of units in more than one place."""
     if request.overlap != "error":
         problem, remedy = "variant", "Leave such units out: they have had both."
@@ -404,9 +555,16 @@ def _in_several(unit: str | None, count: int, request: Request) -> InputError:
         problem = "variant or group" if request.arms else "group"
         remedy = (
             "A unit must be in one of each: leave such units out, group by what cannot change, or allow for units in "
-            "several groups with overlap='covariance'."
+            "several groups with {overlap}."
         )
-    return InputError(f"unit={shorten(unit)}", f"{count:,} units are in more than one {problem}", remedy)
+    return InputError.invalid_data(
+        "unit",
+        f"{count:,} units are in more than one {problem}",
+        remedy,
+        unit,
+        settings={"overlap": "covariance"},
+        form="clause",
+    )
 
 
 def _pairs(request: Request, count: int) -> list[tuple[int, int]]:
@@ -414,12 +572,12 @@ def _pairs(request: Request, count: int) -> list[tuple[int, int]]:
     return list(itertools.combinations(range(count), 2) if request.pairs is None else request.pairs)
 
 
-def _placed(counts: Any, where: places.Placed, found: places.Compared, part: Any) -> Any:
+def _sum_by_group(counts: Any, group_places: places.GroupPlaces, arm_places: places.ArmPlaces, part: Any) -> FloatArray:
     """Counts of fetched rows by group and arm."""
-    kept_rows = (found.arms >= 0) & part
-    made = np.zeros((len(where.keys), found.number))
-    np.add.at(made, (where.groups[kept_rows], found.arms[kept_rows]), counts[kept_rows])
-    return made
+    used = (arm_places.arms >= 0) & part
+    sums = np.zeros((len(group_places.keys), arm_places.number))
+    np.add.at(sums, (group_places.groups[used], arm_places.arms[used]), counts[used])
+    return sums
 
 
 def _shaped(request: Request, count: int) -> tuple[int, ...]:

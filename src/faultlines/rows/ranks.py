@@ -7,47 +7,48 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.rows import chance, places
-from faultlines.rows.inputs import check, cleaned
+from faultlines.engines.frames import fetch, materialize
+from faultlines.engines.protocol import to_floats
+from faultlines.rows import hashing
+from faultlines.rows import keys as places
+from faultlines.rows.inputs import check_input, clean_input
 from faultlines.rows.keys import not_nan
 from faultlines.rows.request import Grouped, Moments
-from faultlines.sources.fetch import fetch, floats
-from faultlines.sources.kept import kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import narwhals as nw
 
+    from faultlines.engines.frames import Rows
+    from faultlines.engines.protocol import Column
     from faultlines.rows.keys import Keys
     from faultlines.rows.request import Request, Split
-    from faultlines.sources.fetch import Column
-    from faultlines.sources.frames import Rows
 
 _POWERS = (2, 3, 4)
 _SUMMED = ("pos", "neg", "p1", *(f"{side}{power}" for side in "pn" for power in _POWERS))
 _WEIGHTED = (*_SUMMED, "rows_p", "rows_n", "squares_p", "squares_n")
 
 
-def ranked(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[Grouped]:
+def rank_scores(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[Grouped]:
     """Placements of positives among negatives and the other way round, by group; once for each part of the rows.
 
     The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). The moments have two variables: n are positives
     and negatives, the first mean is the area, and the variances are those of the placements. With weights, ``w``, they
     are those of w(a − A)/w̄, and two more variables are the weights themselves.
     """
-    frame, checks = prepared(rows, by, request, split)
+    frame, checks = prepare_inputs(rows, by, request, split)
     if split is None:
-        return _placed(rows, by, request, frame, checks, 0)
-    with kept(frame) if split.times > 1 else nullcontext(frame) as base:
-        found = []
-        for time in range(split.times):
-            divided = chance.divided(base, split, time)
-            found += _placed(rows, by, request, divided, checks, len(split.shares))
-        return found
+        return _group_placements(rows, by, request, frame, checks, 0)
+    with materialize(frame) if split.times > 1 else nullcontext(frame) as base:
+        grouped = []
+        for repetition in range(split.times):
+            parts = hashing.assign_parts(base, split, repetition)
+            grouped += _group_placements(rows, by, request, parts, checks, len(split.shares))
+        return grouped
 
 
-def _placed(
+def _group_placements(
     rows: Rows,
     by: Keys,
     request: Request,
@@ -60,48 +61,50 @@ def _placed(
 
     keyed = [*by.names, *(["part"] if count else [])]
     largest = [nw.col(name).max().alias(name) for name in by.fractions()]
-    totals = fetch(frame.group_by(*keyed).agg(*counts_of(checks), *largest))
-    by.settle(totals)
-    check_values(rows, request, totals, checks)
-    where = places.placed(by, totals)
-    everyone = places.compared(totals, None, len(where.groups))
-    gone = places.dropped(floats(totals["rows"]), floats(totals["ok"]), everyone, None)
+    totals = fetch(frame.group_by(*keyed).agg(*count_rows(checks), *largest))
+    by.record_fractions(totals)
+    check_inputs(rows, request, totals, checks)
+    group_places = places.place_groups(by, totals)
+    arms = places.place_arms(totals, None, len(group_places.groups))
+    dropped = places.count_dropped(to_floats(totals["rows"]), to_floats(totals["ok"]), arms, None)
     weighted = "w" in request.inputs
-    summed = fetch(placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0, weighted=weighted))
+    summed = fetch(sum_placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0, weighted=weighted))
     # The groups of both tables in one order: those of the totals, which are all.
-    both = {name: _joined(totals[name], summed[name]) for name in by.names}
-    groups = places.placed(by, both).groups[len(where.groups) :]
-    parts = places.in_part(summed, count)
+    both = {name: _concatenate(totals[name], summed[name]) for name in by.names}
+    groups = places.place_groups(by, both).groups[len(group_places.groups) :]
+    parts = places.split_rows(summed, count)
     moments = _weighted_moments if weighted else _moments
-    return [Grouped(where.keys, moments(summed, groups, part, len(where.keys)), gone) for part in parts]
+    return [
+        Grouped(group_places.keys, moments(summed, groups, part, len(group_places.keys)), dropped) for part in parts
+    ]
 
 
-def prepared(
+def prepare_inputs(
     rows: Rows, by: Keys, request: Request, split: Split | None = None
 ) -> tuple[nw.LazyFrame[Any], dict[str, tuple[str, str]]]:
     """Keys, number of the unit, inputs by role, whether a row can be used, and the checks: name → role and kind."""
     import narwhals as nw
 
-    picked, needed = by.expressions(), [*request.inputs]
+    expressions, needed = by.expressions(), [*request.inputs]
     checks: dict[str, tuple[str, str]] = {}
-    for role, wanted in request.inputs.items():
-        made = cleaned(rows, wanted, wanted.parameter or role)
-        picked.append(made.value.alias(role))
-        picked += [expression.alias(f"{kind}_{role}") for kind, expression in made.checks.items()]
-        checks |= {f"{kind}_{role}": (role, kind) for kind in made.checks}
+    for role, source in request.inputs.items():
+        cleaned = clean_input(rows, source, source.parameter or role)
+        expressions.append(cleaned.value.alias(role))
+        expressions += [expression.alias(f"{kind}_{role}") for kind, expression in cleaned.checks.items()]
+        checks |= {f"{kind}_{role}": (role, kind) for kind in cleaned.checks}
     if split:
         unit = rows.keys[split.unit]
-        picked.append(not_nan(unit, by.schema[unit]).alias("unit"))
+        expressions.append(not_nan(unit, by.schema[unit]).alias("unit"))
         needed.append("unit")
-    picked += [expression.alias(name) for name, expression in by.fractions().items()]
-    frame = rows.frame.select(*picked)
+    expressions += [expression.alias(name) for name, expression in by.fractions().items()]
+    frame = rows.frame.select(*expressions)
     if split:
-        frame = chance.numbered(frame, split)
+        frame = hashing.hash_units(frame, split)
     usable = ~nw.any_horizontal(*(nw.col(name).is_null() for name in needed), ignore_nulls=False)
     return frame.with_columns(usable.alias("ok")), checks
 
 
-def counts_of(checks: Mapping[str, tuple[str, str]]) -> list[Any]:
+def count_rows(checks: Mapping[str, tuple[str, str]]) -> list[Any]:
     """Aggregates of prepared rows: how many there are, how many can be used, and the ends of what is checked."""
     import narwhals as nw
 
@@ -109,20 +112,22 @@ def counts_of(checks: Mapping[str, tuple[str, str]]) -> list[Any]:
     return counts + [getattr(nw.col(name), end)().alias(f"{end}_{name}") for name in checks for end in ("min", "max")]
 
 
-def check_values(
+def check_inputs(
     rows: Rows, request: Request, totals: Mapping[str, Column], checks: Mapping[str, tuple[str, str]]
 ) -> None:
     """Refuse inputs that hold what they must not hold, by those aggregates."""
-    for role, wanted in request.inputs.items():
+    for role, source in request.inputs.items():
         ends = {
             kind: [totals[f"{end}_{name}"] for end in ("min", "max")]
             for name, (checked, kind) in checks.items()
             if checked == role
         }
-        check(rows, wanted, wanted.parameter or role, ends, float(floats(totals["ok"]).sum()))
+        check_input(rows, source, source.parameter or role, ends, float(to_floats(totals["ok"]).sum()))
 
 
-def placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted: bool = False) -> nw.LazyFrame[Any]:
+def sum_placements(
+    used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted: bool = False
+) -> nw.LazyFrame[Any]:
     """Sums of powers of placements by group, from the counts of positives and negatives at each score.
 
     With weights they are sums of powers of w(a − A), where A is the area.
@@ -148,7 +153,7 @@ def placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted
         nw.when(nw.col("all_neg") > 0).then(below / nw.col("all_neg")).alias("a"),
         nw.when(nw.col("all_pos") > 0).then(above / nw.col("all_pos")).alias("b"),
     )
-    placed = {"p1": pos * nw.col("a")}
+    powers = {"p1": pos * nw.col("a")}
     if weighted:
         counted = counted.with_columns((pos * nw.col("a")).sum().over(*keyed).alias("all_p1"))
         counted = counted.with_columns(
@@ -157,8 +162,8 @@ def placements(used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted
     for side, count, place in (("p", pos, nw.col("a")), ("n", neg, nw.col("b"))):
         for power in _POWERS:
             many, away = (nw.col(f"w{side}{power}"), place - nw.col("area")) if weighted else (count, place)
-            placed[f"{side}{power}"] = many * away**power
-    counted = counted.with_columns(*(expression.alias(name) for name, expression in placed.items()))
+            powers[f"{side}{power}"] = many * away**power
+    counted = counted.with_columns(*(expression.alias(name) for name, expression in powers.items()))
     return counted.group_by(*keyed).agg(*(nw.col(name).sum() for name in (_WEIGHTED if weighted else _SUMMED)))
 
 
@@ -166,32 +171,32 @@ def _sums_of_weights() -> list[Any]:
     """Weights of positives and negatives at a score: their number, their sum, and the sums of their powers."""
     import narwhals as nw
 
-    made: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
     for side, total, is_side in (("p", "pos", nw.col("t")), ("n", "neg", 1 - nw.col("t"))):
-        made |= {total: is_side * nw.col("w"), f"rows_{side}": is_side}
-        made |= {f"w{side}{power}": is_side * nw.col("w") ** power for power in _POWERS}
-        made[f"squares_{side}"] = is_side * nw.col("w") ** 2
-    return [expression.sum().alias(name) for name, expression in made.items()]
+        weights |= {total: is_side * nw.col("w"), f"rows_{side}": is_side}
+        weights |= {f"w{side}{power}": is_side * nw.col("w") ** power for power in _POWERS}
+        weights[f"squares_{side}"] = is_side * nw.col("w") ** 2
+    return [expression.sum().alias(name) for name, expression in weights.items()]
 
 
-def _joined(first: Column, second: Column) -> Column:
+def _concatenate(first: Column, second: Column) -> Column:
     """Two fetched columns, one after the other."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         masked = isinstance(first, np.ma.MaskedArray) or isinstance(second, np.ma.MaskedArray)
         if not masked:
             return np.concatenate([first, second])
-        gone = np.concatenate([np.ma.getmaskarray(first), np.ma.getmaskarray(second)])
-        return np.ma.MaskedArray(np.concatenate([np.ma.getdata(first), np.ma.getdata(second)]), gone)
-    return [*_listed(first), *_listed(second)]
+        nulls = np.concatenate([np.ma.getmaskarray(first), np.ma.getmaskarray(second)])
+        return np.ma.MaskedArray(np.concatenate([np.ma.getdata(first), np.ma.getdata(second)]), nulls)
+    return [*_to_list(first), *_to_list(second)]
 
 
-def _listed(column: Column) -> list[Any]:
+def _to_list(column: Column) -> list[Any]:
     return column.tolist() if isinstance(column, np.ndarray) else column
 
 
 def _moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) -> Moments:
     at = groups[part]
-    sums = {name: floats(summed[name])[part] for name in _SUMMED}
+    sums = {name: to_floats(summed[name])[part] for name in _SUMMED}
     n, mean, cov = np.zeros((size, 1, 2)), np.full((size, 1, 2), np.nan), np.full((size, 1, 2, 2), np.nan)
     skewness, kurtosis = np.full((size, 1, 2), np.nan), np.full((size, 1, 2), np.nan)
     with np.errstate(all="ignore"):
@@ -210,7 +215,7 @@ def _moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) ->
 def _weighted_moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) -> Moments:
     """The same of weighted placements: variances and shapes of w(a − A)/w̄, then mean and variance of w."""
     at = groups[part]
-    sums = {name: floats(summed[name])[part] for name in _WEIGHTED}
+    sums = {name: to_floats(summed[name])[part] for name in _WEIGHTED}
     n, mean, cov = np.zeros((size, 1, 4)), np.full((size, 1, 4), np.nan), np.full((size, 1, 4, 4), np.nan)
     skewness, kurtosis = np.full((size, 1, 4), np.nan), np.full((size, 1, 4), np.nan)
     with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from faultlines.checks import column as checked_column
 from faultlines.checks import flag, text
-from faultlines.errors import InputError, shorten
+from faultlines.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.estimates.labels import Key
+    from faultlines.estimates.reasons import DropCode
 
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
@@ -130,7 +131,7 @@ class Input:
         text("parameter", self.parameter)
         checked_column(self.parameter or "column", self.column)
         if not isinstance(self.kind, str) or self.kind not in KINDS:
-            raise InputError(f"kind={shorten(self.kind)}", "is not known", f"Use one of {', '.join(KINDS)}.")
+            raise InputError.unknown("kind", "is not known", f"Use one of {', '.join(KINDS)}.", self.kind)
         flag("per_unit", self.per_unit)
         flag("may_lack", self.may_lack)
         _check_value("positive", self.positive)
@@ -162,19 +163,21 @@ class Arms:
     def __post_init__(self) -> None:
         checked_column("variant", self.column)
         if self.control is None:
-            raise InputError("control=None", "the control variant is needed", "Name the value of the control.")
+            raise InputError.missing(
+                "control", "the control variant is needed", "Name the value of the control.", None, form="clause"
+            )
         _check_value("control", self.control)
         if isinstance(self.treatment, list):
             object.__setattr__(self, "treatment", tuple(self.treatment))
         if isinstance(self.treatment, tuple) and not self.treatment:
-            raise InputError("treatment=[]", "names no variant", "Name the treatments, or leave it out.")
-        for one in self.treatments:
-            _check_value("treatment", one)
-            if one is None or one == self.control:
-                problem = "is no variant" if one is None else "is the control as well"
-                raise InputError(f"treatment={shorten(one)}", problem, "Name two different variants.")
+            raise InputError.empty("treatment", "names no variant", "Name the treatments, or leave it out.", [])
+        for variant in self.treatments:
+            _check_value("treatment", variant)
+            if variant is None or variant == self.control:
+                problem = "is no variant" if variant is None else "is the control as well"
+                raise InputError.invalid("treatment", problem, "Name two different variants.", variant)
         if len(set(self.treatments)) < len(self.treatments):
-            raise InputError(f"treatment={shorten(self.treatment)}", "names a variant twice", "Name each once.")
+            raise InputError.duplicate("treatment", "names a variant twice", "Name each once.", self.treatment)
 
     @property
     def treatments(self) -> tuple[Any, ...]:
@@ -192,14 +195,14 @@ class Arms:
 def _check_value(parameter: str, value: object) -> None:
     """Refuse what cannot be a value of a column."""
     if isinstance(value, list | dict | set | tuple) or type(value).__hash__ is None:
-        raise InputError(f"{parameter}={shorten(value)}", "is not a single value", "Give one value of the column.")
+        raise InputError.wrong_type(parameter, "is not a single value", "Give one value of the column.", value)
     try:
         str(value)
     except Exception as error:
         problem = "cannot be written as text"
-        raise InputError(f"{parameter}={shorten(value)}", problem, "Give one value of the column.") from error
+        raise InputError.wrong_type(parameter, problem, "Give one value of the column.", value) from error
     if _is_missing(value):
-        raise InputError(f"{parameter}={shorten(value)}", "is a missing value", "Give one value of the column.")
+        raise InputError.invalid(parameter, "is a missing value", "Give one value of the column.", value)
 
 
 def _is_missing(value: object) -> bool:
@@ -364,7 +367,7 @@ class Grouped:
 
     keys: Sequence[Key]
     moments: Moments
-    dropped: dict[str, int]
+    dropped: dict[DropCode, int]
     rows: FloatArray | None = None  # of every group and arm, (K, A), where they were counted
     lost: FloatArray | None = None  # those of them without some input
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several

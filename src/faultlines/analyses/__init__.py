@@ -1,0 +1,1 @@
+"""The verbs: from data to a result."""

@@ -1,0 +1,357 @@
+"""What may be signed off: that no group is farther than a gap from the overall, from a reference, or from another.
+
+Two claims, each with an error of its own at most α. That *all* groups are within the gap is an intersection-union test:
+if one group is farther away, already its own one-sided test says otherwise with chance 1 − α, so that none of the tests
+needs a correction for their number, and the largest of the one-sided bounds bounds the farthest of all groups. What is
+said of single groups, that one is within the gap or differs by more, holds for all of them together: by intervals that
+are simultaneous under the true correlation of the comparisons.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from scipy.special import ndtr
+
+from faultlines import checks
+from faultlines.analyses.contrasts import Distances, critical_of, distances, effects_of, farthest
+from faultlines.analyses.groups import Groups, groups_from
+from faultlines.core.distributions import shrink_scales
+from faultlines.errors import InputError, NoGroupsError, did_you_mean
+from faultlines.estimates.estimates import plain
+from faultlines.estimates.labels import key_of, labels_of, match, name_of
+from faultlines.estimates.scales import LogRatio
+from faultlines.results.certificate import ALL_PAIRS, OVERALL, Certificate, CertifiedGroup
+from faultlines.results.clustering import Clustering, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from faultlines.analyses.contrasts import Interval, OneEffect
+    from faultlines.analyses.groups import By
+    from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
+    from faultlines.estimates.labels import Label
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.metrics.base import Metric
+    from faultlines.metrics.readout import Readout
+    from faultlines.results.certificate import Status, Verdict
+    from faultlines.results.clustering import Adverse
+
+_MOST_IN_PAIRS = 5_000  # groups that are compared with each other
+
+
+def certify(
+    data: object,
+    by: By | None = None,
+    metric: Metric | None = None,
+    *,
+    gap: float | Sequence[float],
+    against: Label = OVERALL,
+    ratio: bool = False,
+    adverse: Adverse | None = None,
+    alpha: float = 0.05,
+    min_size: float | None = None,
+    seed: int = 0,
+) -> Certificate:
+    """Can it be signed off that no group is farther than a gap from the overall, from a reference, or from another?
+
+    The overall is the effect on all people: the mean of the groups' effects weighted by their rows (by the sums of
+    their weights or denominators, where the metric has those; of a lift, by what the control makes). For means, rates
+    and ratios that is the plain value in all rows. Estimates without sizes are weighted by their precision, and a note
+    says so. The groups' sizes are taken as given.
+
+    Args:
+        data: As for `fl.cluster`; or what it returned.
+        by: As for `fl.cluster`.
+        metric: As for `fl.cluster`.
+        gap: How far is too far, in the units of the metric: 0.02 is two points of a rate. With ``ratio=True`` a ratio
+            below 1: 0.8 is the four-fifths rule. For several effects one for each, or one for all of several rates.
+        against: ``"overall"``; ``"all pairs"``: every group with every other; or the label of a reference group.
+        ratio: Compare ratios, not differences: effects must be above zero.
+        adverse: ``"low"`` where only groups below the overall (the reference) count, ``"high"`` for those above.
+        alpha: The accepted probability of passing wrongly, and that of failing wrongly.
+        min_size: As for `fl.cluster`.
+        seed: Of the draws behind the simultaneous intervals.
+
+    Returns:
+        The verdict, the gap that can be certified, and where every group is.
+
+    Raises:
+        InputError: If something given cannot be used; the message names the parameter, the value and the remedy.
+
+    Example:
+        >>> import faultlines as fl
+        >>> rates = fl.binomial([480, 500, 510], 1000, ["DE", "FR", "IT"])
+        >>> certificate = fl.certify(rates, gap=0.06)
+        >>> certificate.verdict, round(certificate.certifiable, 3)
+        ('passed', 0.038)
+    """
+    alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
+    adverse = checked_adverse(adverse)
+    groups = _groups(data, by, metric, min_size)
+    estimates = groups.comparison.estimates
+    if estimates is None:
+        raise InputError.unsupported("data", "is a comparison without estimates", "Give Similarity(…, estimate=…).")
+    gaps = _gaps(gap, estimates, ratio=ratio)
+    if len(estimates) < 2:
+        raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
+    question = _Question(_place(against, estimates, groups.excluded), gaps, ratio, adverse, alpha)
+    share, by_precision = shares_of(estimates, groups.readout)
+    if question.reference is not None:
+        share = np.zeros(share.shape)
+        share[question.reference] = 1.0
+    effects = effects_of(estimates, share)
+    if ratio:
+        _check_ratio(effects, question)
+    if question.is_pairs and adverse is not None:
+        raise InputError.conflict(
+            "adverse", "of two groups either is the lower one", "Leave it out.", adverse, form="clause"
+        )
+    if question.is_pairs and len(estimates) > _MOST_IN_PAIRS:
+        problem = f"of {len(estimates):,} groups are too many"
+        raise InputError.unsupported("against", problem, "Compare with the overall.", ALL_PAIRS, form="clause")
+    sides = 1 if adverse is not None else 2
+    critical = critical_of(estimates, None if question.is_pairs else share, alpha, seed, sides=sides)
+    contrasts = [question.contrast(effect, i, float(ndtr(-critical))) for i, effect in enumerate(effects)]
+    reference = [effect.overall for effect in effects]
+    return _certificate(groups, estimates, question, contrasts, critical, seed, reference, by_precision=by_precision)
+
+
+# ------------------------------------------------------------------------------------------------------ what is given
+
+
+def _groups(data: object, by: By | None, metric: Metric | None, min_size: float | None) -> Groups:
+    """The groups that are compared, with what was excluded."""
+    if isinstance(data, Clustering):
+        if by is not None or metric is not None or min_size is not None:
+            raise InputError.conflict("by, metric, min_size", "go with rows, but a result was given", "Leave them out.")
+        return Groups(data.groups, (), data.excluded, data.dropped, data.by, data.readout)
+    return groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
+
+
+def checked_adverse(adverse: Any) -> Adverse | None:
+    """The harmful direction, if one was given."""
+    if adverse is None:
+        return None
+    remedy = "Use 'low' where low values are harmful, or 'high'."
+    return cast("Adverse", checks.choice("adverse", adverse, ("low", "high"), remedy))
+
+
+def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
+    """A gap that can be asked about."""
+    if ratio:
+        problem, remedy = "must be a ratio between 0 and 1", "0.8 is the four-fifths rule; above the overall, 1/0.8."
+        return checks.number(name, gap, problem, remedy, low=0, high=1, ends="()")
+    remedy = "Give it in the units of the metric: 0.02 is two points of a rate."
+    return checks.number(name, gap, "must be a number, 0 or more", remedy, low=0)
+
+
+def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
+    """The gap of each effect."""
+    dims = estimates.dims
+    several = isinstance(gap, list | tuple) or (isinstance(gap, np.ndarray) and gap.ndim == 1)
+    if several and len(gap) != dims:
+        effects = f"there {'is one effect' if dims == 1 else f'are {dims} effects'}"
+        raise InputError.mismatch("gap", effects, "Give one gap for each.", gap, form="clause")
+    same_unit = len(set(estimates.scales)) == 1 and estimates.scales[0].is_percent
+    if not several and dims > 1 and not same_unit and not ratio:
+        problem = f"cannot mean the same for {' and '.join(estimates.parts)}"
+        raise InputError.mismatch("gap", problem, f"Give {dims} gaps, one for each.", gap)
+    gaps = [checked_gap("gap", size, ratio=ratio) for size in (list(gap) if several else [gap] * dims)]
+    for size, scale in zip(gaps, estimates.scales, strict=True):
+        if size >= scale.largest_gap(upwards=True):
+            raise InputError.out_of_range(
+                "gap", "rates differ by less than 1 in any case", "0.02 is two points.", size, form="clause"
+            )
+    return tuple(gaps)
+
+
+def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -> int | str:
+    """What groups are compared with: "overall", "all pairs", or the place of a reference group."""
+    if isinstance(against, str) and against in (OVERALL, ALL_PAIRS):
+        return against
+    names = [name_of(key) for key in estimates.keys]
+    place = -1
+    if isinstance(against, str | int | float | tuple) or hasattr(against, "lower"):
+        place = match([key_of(against)], estimates.keys, "against")[0]
+    if place < 0 and isinstance(against, str) and names.count(against) == 1:
+        place = names.index(against)
+    if place < 0:
+        for group in excluded:
+            if group.label == against or name_of(group.label) == against:
+                problem = f"was excluded ({group.reason})"
+                raise InputError.not_found(
+                    "against", problem, "Name another group, or give {min_size}.", against, settings={"min_size": ...}
+                )
+        remedy = did_you_mean(against, [OVERALL, ALL_PAIRS, *names])
+        raise InputError.not_found("against", "is no group, nor 'overall' or 'all pairs'", remedy, against)
+    return place
+
+
+def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
+    """Refuse ratios of effects that are not clearly above zero."""
+    remedy = "Leave ratio out: differences need no such thing."
+    for effect in effects:
+        if isinstance(effect.scale, LogRatio):
+            problem = "a lift is a ratio already, and one of lifts means nothing near zero"
+            raise InputError.unsupported("ratio", problem, remedy, True, form="clause")
+        lowest = float(effect.shown.min())
+        if lowest < 0 or (lowest == 0 and not effect.scale.is_share):
+            raise InputError.unsupported(
+                "ratio", f"needs effects above zero, and the lowest is {lowest:g}", remedy, True
+            )
+        if question.is_pairs:
+            continue
+        least = effect.of_all(question.alpha / 2).lower[0]
+        if not least > 0:
+            what = "the overall" if question.reference is None else "the reference"
+            problem = f"{what}, {effect.overall:g}, is not clearly above zero"
+            raise InputError.unsupported("ratio", problem, remedy, True, form="clause")
+
+
+def shares_of(estimates: Estimates, readout: Readout | None) -> tuple[FloatArray, bool]:
+    """The share of each group in the overall, (K, d), and whether it is that of its precision for want of sizes."""
+    columns, by_precision = [], False
+    known = None if readout is None or readout.mass is None else readout.mass.reshape(len(estimates), -1)
+    for i, scale in enumerate(estimates.scales):
+        errors = estimates.errors[:, i]
+        mass = None if known is None else known[:, i]
+        if mass is None or not np.all(np.isfinite(mass) & (mass > 0)):  # denominators can be negative
+            mass = scale.mass(errors) if scale.is_share else estimates.n
+        if mass is None:
+            own, dof = estimates.own[:, i], estimates.own_dof
+            mass, by_precision = (own.min() / shrink_scales(own, dof)) ** 2, True
+        columns.append(mass / mass.sum())
+    return np.column_stack(columns), by_precision
+
+
+# ----------------------------------------------------------------------------------------------------- what is asked
+
+
+class _Contrast(NamedTuple):
+    """One effect of the groups: distances with simultaneous intervals, one-sided bounds, and what follows."""
+
+    interval: Interval
+    bound: FloatArray
+    within: BoolArray
+    beyond: BoolArray
+    other: IntArray | None
+
+
+class _Question(NamedTuple):
+    """What is asked of the groups."""
+
+    against: int | str
+    gaps: tuple[float, ...]
+    ratio: bool
+    adverse: Adverse | None
+    alpha: float
+
+    @property
+    def reference(self) -> int | None:
+        """The place of the reference group, if there is one."""
+        return self.against if isinstance(self.against, int) else None
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether all pairs are compared."""
+        return self.against == ALL_PAIRS
+
+    def limit(self, part: int) -> float:
+        """The gap of an effect as a distance, which ratios count from 1 up."""
+        return 1 / self.gaps[part] if self.ratio else self.gaps[part]
+
+    def contrast(self, effect: OneEffect, part: int, tail: float) -> _Contrast:
+        """One effect of the groups, with the chance `tail` beyond each end of the simultaneous intervals."""
+        limit, other = self.limit(part), None
+        if self.is_pairs:
+            interval, apart, other = farthest(effect, tail, limit, as_ratio=self.ratio)
+            alone = farthest(effect, self.alpha, limit, as_ratio=self.ratio).distances
+        else:
+            interval, apart = self._against(effect, tail)
+            alone = self._against(effect, self.alpha)[1]
+        return _Contrast(interval, alone.far, apart.far <= limit, apart.near > limit, other)
+
+    def _against(self, effect: OneEffect, tail: float) -> tuple[Interval, Distances]:
+        if self.reference is None:
+            interval = effect.against_overall(tail, as_ratio=self.ratio)
+        else:
+            interval = effect.against_group(self.reference, tail, as_ratio=self.ratio)
+        return interval, distances(interval, self.adverse, as_ratio=self.ratio)
+
+    def as_gaps(self, distance: FloatArray) -> FloatArray:
+        """Distances as gaps: of ratios the one below 1."""
+        return np.asarray(1 / np.maximum(distance, 1.0) if self.ratio else np.maximum(distance, 0.0))
+
+
+def _certificate(
+    groups: Groups,
+    estimates: Estimates,
+    question: _Question,
+    contrasts: Sequence[_Contrast],
+    critical: float,
+    seed: int,
+    reference: Sequence[float],
+    *,
+    by_precision: bool,
+) -> Certificate:
+    """The certificate that follows from the comparisons of every effect."""
+    labels = labels_of(estimates.keys)
+    places = np.array([i for i in range(len(estimates)) if i != question.reference])
+    ends = [int(places[np.argmax(contrast.bound[places])]) for contrast in contrasts]
+    bounds = [float(contrast.bound[place]) for contrast, place in zip(contrasts, ends, strict=True)]
+    all_within = all(bound <= question.limit(i) for i, bound in enumerate(bounds))
+    certified = tuple(_certified_groups(estimates, question, contrasts, places, all_within=all_within))
+    verdict: Verdict = "passed" if all_within and not groups.excluded else "inconclusive"
+    if any(group.status == "beyond" for group in certified):
+        verdict = "failed"
+    return Certificate(
+        verdict=verdict,
+        gap=plain(question.gaps),
+        certifiable=plain(question.as_gaps(np.array(bounds)).tolist()),
+        farthest=plain([labels[place] for place in ends]),
+        against=question.against if isinstance(question.against, str) else name_of(labels[question.against]),
+        reference_value=None if question.is_pairs else plain(reference),
+        ratio=question.ratio,
+        adverse=question.adverse,
+        alpha=question.alpha,
+        critical=critical,
+        groups=certified,
+        comparison=groups.comparison,
+        excluded=groups.excluded,
+        percent=tuple(scale.is_percent for scale in estimates.scales),
+        seed=seed,
+        dropped=groups.dropped,
+        warnings=() if groups.readout is None else tuple(groups.readout.warnings),
+        counted=counted(groups.comparison, groups.readout),
+        by_precision=by_precision,
+    )
+
+
+def _certified_groups(
+    estimates: Estimates, question: _Question, contrasts: Sequence[_Contrast], places: IntArray, *, all_within: bool
+) -> Iterator[CertifiedGroup]:
+    """Where each group is."""
+    labels = labels_of(estimates.keys)
+    beyond = np.any([contrast.beyond for contrast in contrasts], axis=0)[places]
+    within = np.all([contrast.within for contrast in contrasts], axis=0)[places] | all_within
+    codes: list[Status] = ["inconclusive", "within", "beyond"]
+    status = [codes[i] for i in np.where(beyond, 2, np.where(within, 1, 0)).tolist()]
+    bounds = [question.as_gaps(contrast.bound) for contrast in contrasts]
+    columns = [list(estimates.shown.T), *([contrast.interval[i] for contrast in contrasts] for i in range(3)), bounds]
+    numbers = [_plain_rows(several, places) for several in columns]
+    others: list[Any] = [None] * places.size
+    if question.is_pairs:
+        partners = [[labels[i] for i in c.other[places].tolist()] for c in contrasts if c.other is not None]
+        others = [plain(row) for row in zip(*partners, strict=True)]
+    for place, *values in zip(places.tolist(), *numbers, status, others, strict=True):
+        yield CertifiedGroup(labels[place], *values)
+
+
+def _plain_rows(columns: Sequence[FloatArray], places: IntArray) -> list[Any]:
+    """A number for each of some groups, or a tuple of several effects."""
+    if len(columns) == 1:
+        numbers: list[Any] = columns[0][places].tolist()
+        return numbers
+    return list(zip(*(column[places].tolist() for column in columns), strict=True))

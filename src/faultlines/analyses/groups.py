@@ -1,0 +1,186 @@
+"""The one door through which every analysis gets its groups: from estimates, a comparison, or rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.core.choose import as_comparison, is_comparison
+from faultlines.errors import InputError, NoGroupsError
+from faultlines.estimates.estimates import Estimates, Excluded
+from faultlines.estimates.labels import labels_of
+from faultlines.estimates.reasons import Reason, ReasonCode
+from faultlines.metrics.measure import Split, measure_all
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from faultlines.core.comparison import Comparison
+    from faultlines.estimates.reasons import DropCode
+    from faultlines.guarantees.base import Guarantee, GuaranteedPath
+    from faultlines.metrics.base import Metric
+    from faultlines.metrics.measure import Measurement
+    from faultlines.metrics.readout import Readout
+    from faultlines.rows.keys import Bins
+
+    By = str | Bins | Sequence[str | Bins]
+
+
+class Groups(NamedTuple):
+    """Groups to be compared, with what was excluded.
+
+    Attributes:
+        comparison: All groups.
+        parts: The same in independent parts of the data, where rows were divided by unit.
+        excluded: Excluded groups.
+        dropped: Reason → number of dropped rows.
+        by: The attributes.
+        readout: The moments behind the estimates, where rows were given.
+        part_measurements: What was measured in each part.
+    """
+
+    comparison: Comparison
+    parts: tuple[Comparison, ...]
+    excluded: tuple[Excluded, ...]
+    dropped: Mapping[DropCode, int]
+    by: tuple[str | Bins, ...]
+    readout: Readout | None = None
+    part_measurements: tuple[Measurement, ...] = ()
+
+    def reported(self, judged: GuaranteedPath) -> Groups:
+        """The same with what was excluded from, and what is known about, the part of the data that is reported."""
+        if judged.part is None:
+            return self
+        part = self.part_measurements[judged.part]
+        return self._replace(excluded=part.excluded, dropped=part.dropped, readout=part.readout)
+
+
+def groups_from(
+    data: object,
+    by: By | None,
+    metrics: Sequence[Metric],
+    *,
+    min_size: float | None = None,
+    tolerance: float = 0.0,
+    guarantee: Guarantee | None = None,
+    seed: int = 0,
+) -> list[Groups]:
+    """Groups of whatever was given: one for estimates or a comparison, one for each metric of rows.
+
+    Args:
+        data: Estimates, a comparison, or rows.
+        by: For rows, the attributes.
+        metrics: For rows, what to measure; all in one scan.
+        min_size: Exclude smaller groups.
+        tolerance: Effects at most so far apart are similar.
+        guarantee: The error control, where that may divide rows by unit.
+        seed: Of that division.
+
+    Returns:
+        The groups.
+
+    Raises:
+        InputError: If something given cannot be used.
+    """
+    if is_rows(data):
+        return _from_rows(data, by, metrics, min_size, guarantee, tolerance, seed)
+    if by is not None or metrics:
+        raise InputError.conflict("by, metric", "go with rows, but estimates were given", "Leave them out.")
+    if guarantee is not None and guarantee.unit is not None:
+        raise InputError.conflict("unit", "goes with rows, but estimates were given", "Leave it out.", guarantee.unit)
+    comparison, excluded = _exclude_small(as_comparison(data, tolerance), 0 if min_size is None else min_size)
+    return [Groups(comparison, (), excluded, {}, comparison.attributes)]
+
+
+def is_rows(data: object) -> bool:
+    """Whether data are rows to be measured, not estimates or a comparison."""
+    return not isinstance(data, Estimates) and not is_comparison(data)
+
+
+def _from_rows(
+    data: object,
+    by: By | None,
+    metrics: Sequence[Metric],
+    min_size: float | None,
+    guarantee: Guarantee | None,
+    tolerance: float,
+    seed: int,
+) -> list[Groups]:
+    """Groups of rows by each of several metrics, in one scan; in parts where the error control divides them by unit."""
+    if type(data).__name__ == "MetricFrame":
+        remedy = "Take its estimates: fl.cluster(fl.from_metric_frame(frame)), or use fl.audit."
+        raise InputError.unsupported("data", "holds one value for each group, not rows", remedy, type(data))
+    if by is None or not metrics or any(metric is None for metric in metrics):
+        raise InputError.missing(
+            "data",
+            "rows need groups and a metric",
+            "Give {by} and {metric}, or make estimates with fl.Estimates(theta, se) or fl.Estimates.from_frame.",
+            type(data),
+            settings={"by": ..., "metric": ...},
+            form="clause",
+        )
+    unit = None if guarantee is None else guarantee.unit or getattr(metrics[0], "unit", None)
+    if guarantee is None or not guarantee.shares(1) or unit is None:
+        measured = measure_all(data, by, metrics, min_size=min_size)
+        return [_undivided(parts[0], tolerance) for parts in measured]
+    if not guarantee.reports_all_data:
+        split = Split(unit, guarantee.shares(0), seed, guarantee.splits)
+        divided = measure_all(data, by, metrics, min_size=min_size, split=split)
+        return [_divided(parts, None, tolerance) for parts in divided]
+    everything = [parts[0] for parts in measure_all(data, by, metrics, min_size=min_size)]
+    # As many folds as the metric with most groups needs, so that rows are divided in one scan for all metrics.
+    most = max(len(measurement.estimates) for measurement in everything)
+    split = Split(unit, guarantee.shares(most), seed)
+    divided = measure_all(data, by, metrics, min_size=min_size, split=split)
+    return [_divided(parts, all_rows, tolerance) for parts, all_rows in zip(divided, everything, strict=True)]
+
+
+def _undivided(measurement: Measurement, tolerance: float) -> Groups:
+    comparison = as_comparison(measurement.estimates, tolerance)
+    return Groups(comparison, (), measurement.excluded, measurement.dropped, measurement.by, measurement.readout)
+
+
+def _divided(measurements: Sequence[Measurement], all_rows: Measurement | None, tolerance: float) -> Groups:
+    first = measurements[0]
+    parts = tuple(as_comparison(part.estimates, tolerance) for part in measurements)
+    comparison, readout = parts[0], first.readout
+    if all_rows is not None:
+        in_parts = set(first.estimates.labels)
+        keep = np.array([label in in_parts for label in all_rows.estimates.labels])
+        comparison = as_comparison(all_rows.estimates, tolerance).subset(keep)
+        readout = None if all_rows.readout is None else all_rows.readout.subset(keep)
+    return Groups(comparison, parts, first.excluded, first.dropped, first.by, readout, tuple(measurements))
+
+
+def _exclude_small(comparison: Comparison, min_size: float) -> tuple[Comparison, tuple[Excluded, ...]]:
+    """Groups that are large enough, and the others with what is known of them."""
+    least = checks.size(min_size)
+    if least == 0:
+        return comparison, ()
+    if comparison.n is None:
+        raise InputError.missing(
+            "min_size", "the sizes of the groups are not known", "Give n as well.", least, form="clause"
+        )
+    keep = comparison.n >= least
+    if keep.all():
+        return comparison, ()
+    if not keep.any():
+        raise NoGroupsError(
+            "min_size",
+            f"all {len(comparison)} groups are smaller",
+            "Use {min_size} or less.",
+            value=least,
+            settings={"min_size": float(comparison.n.max())},
+            form="clause",
+        )
+    labels, estimates = labels_of(comparison.keys), comparison.estimates
+    excluded = []
+    for i in np.flatnonzero(~keep).tolist():
+        effect: tuple[float | None, float | None] = (None, None)
+        if estimates is not None and estimates.dims == 1:
+            error = estimates.readable_errors(estimates.given[i], estimates.errors[i])
+            effect = (float(estimates.shown[i, 0]), float(error[0]))
+        excluded.append(Excluded(labels[i], Reason(ReasonCode.TOO_SMALL, least=least), *effect, float(comparison.n[i])))
+    return comparison.subset(keep), tuple(excluded)

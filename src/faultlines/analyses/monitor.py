@@ -1,0 +1,764 @@
+"""Looks over time: a boundary from null paths for all data so far, or the paper's procedure batch by batch."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.core.choose import compare_one_effect
+from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
+from faultlines.core.tree import build_tree, count_clusters
+from faultlines.errors import InputError
+from faultlines.guarantees.boundaries import (
+    CUSTOM,
+    DEPENDENCE,
+    LookData,
+    LookRecord,
+    MonitorSubject,
+    Spending,
+    align_look,
+    check_one_effect,
+    compute_boundaries,
+    default_spending,
+    extend_history,
+    levels_alone,
+    pvalue_so_far,
+)
+from faultlines.guarantees.joint_test import JointTest, extract_effects
+from faultlines.guarantees.partitions import PartitionSearch
+from faultlines.guarantees.sequential import SequentialFolds
+from faultlines.guarantees.state import (
+    check_counts,
+    check_type,
+    dump_state,
+    label_key,
+    lock_state,
+    parse_state,
+    plain_label,
+    read_labels,
+    read_state,
+    refuse_unreadable,
+    write_state,
+)
+from faultlines.progress import progress
+from faultlines.results.monitor import IGNORED, Look, MonitorResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from os import PathLike
+
+    from faultlines.core.custom import Similarity
+    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.labels import Label
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.boundaries import Dependence, GroupHistory, MissingPolicy, NewPolicy
+    from faultlines.guarantees.joint_test import NullDistribution
+    from faultlines.results.monitor import Rule, Verdict
+
+_VERSION = 3  # of the state
+_RULES = ("boundary", "folds")
+_FIRST_STREAM = 1 << 21  # number of the random stream of the first look: apart from those of tests
+_SMALLEST = 5e-324  # the smallest p that a double can hold
+_USUAL_DRAWS = 10_000
+_FEWEST_DRAWS = 1_000
+_NUMBERS = 20_000_000  # of all paths together at one look: 160 MB
+_MOST_NUMBERS = 2**28
+_ENOUGH = 5  # draws that α must leave to stop
+_PACE = 5  # without a plan look t is t/(t + 5) of the way: about even-handed to ends after 5 and after 200 looks
+
+
+# --------------------------------------------------------------------------------------------------------- null paths
+
+
+class NullPaths:
+    """Draws of whole paths, kept at the last look.
+
+    Args:
+        draws: How many.
+        seed: Of the draws.
+    """
+
+    def __init__(self, draws: int, seed: int) -> None:
+        self.draws, self.seed, self.looks = draws, seed, 0
+        self._clock, self._dof = np.empty(0), np.empty(0)
+        self._score, self._squares = np.empty((draws, 0)), np.empty((draws, 0))
+
+    def advance(self, clock: FloatArray, dof: FloatArray) -> None:
+        """Go on to the next look.
+
+        Args:
+            clock: Information of every group seen so far, not falling; those that are new come last.
+            dof: Degrees of freedom behind their standard errors; infinite where they are known.
+        """
+        rng = generator(self.seed, _FIRST_STREAM + self.looks)
+        self.looks += 1
+        new_groups = clock.size - self._clock.size
+        before, dof = np.append(self._clock, np.zeros(new_groups)), np.minimum(dof, AS_GOOD_AS_KNOWN)
+        added = dof - np.append(self._dof, np.zeros(new_groups))
+        if new_groups:
+            room = np.zeros((self.draws, new_groups))
+            self._score, self._squares = np.hstack([self._score, room]), np.hstack([self._squares, room])
+        self._score += np.sqrt(clock - before) * rng.standard_normal(self._score.shape)
+        # Sums of squares add up in the same way, χ² with the degrees of freedom that are new; fewer are all new.
+        estimated = np.flatnonzero((dof < AS_GOOD_AS_KNOWN) & (added != 0))
+        fewer = added[estimated] < 0
+        self._squares[:, estimated[fewer]] = 0.0
+        half = np.where(fewer, dof[estimated], added[estimated]) / 2
+        self._squares[:, estimated] += 2 * rng.standard_gamma(half, (self.draws, estimated.size))
+        self._clock, self._dof = clock, dof
+
+    def statistics(self, null: NullDistribution, groups: IntArray) -> FloatArray:
+        """What the test looks at, in every path.
+
+        Args:
+            null: What noise does to the groups.
+            groups: Which they are, in its order.
+        """
+        normal = self._score[:, groups] / np.sqrt(self._clock[groups])
+        if null.dof is None:
+            return null.statistics_of_noise(normal)
+        known = self._dof[groups] >= AS_GOOD_AS_KNOWN
+        spread = np.where(known, 1.0, self._squares[:, groups] / self._dof[groups])
+        return null.statistics_of_noise(normal, spread)
+
+
+class LookHistory:
+    """What looks showed, and the paths at the last of them."""
+
+    __slots__ = ("paths", "record")
+
+    def __init__(self, record: LookRecord, paths: NullPaths | None) -> None:
+        self.record, self.paths = record, paths
+
+    @property
+    def looks(self) -> int:
+        """How many looks it holds, all of them wholly; −1 where an interrupt left one behind."""
+        counts = {len(self.record.own), len(self.record.log_p)}
+        if self.paths is not None:
+            counts |= {len(self.record.null), self.paths.looks}
+        return counts.pop() if len(counts) == 1 else -1
+
+    def take(self, history: GroupHistory, data: LookData, joint_test: JointTest) -> None:
+        """Add a look."""
+        effects = joint_test.effects
+        null, order = joint_test.null_distribution()
+        log_p = joint_test.test(np.arange(effects.theta.size)).log_p
+        self.record.own.append(float(null.statistics(effects.theta[None], effects.se[None])[0]))
+        # As a file will have it, so that it is the same after one.
+        self.record.log_p.append(float(np.log(max(np.exp(log_p), _SMALLEST))))
+        if self.paths is not None:
+            self.paths.advance(history.clock, history.dof)
+            self.record.null.append(self.paths.statistics(null, data.groups[order]))
+
+
+# ------------------------------------------------------------------------------------------------------- the monitor
+
+
+class Monitor:
+    """Look as often as you like: the probability of ever reporting a difference where there is none is at most α.
+
+    By the rule ``"boundary"`` every look is given estimates from all data so far. Its test is that of `fl.Calibrated`.
+    What it must show comes from draws of groups with equal effects, followed from look to look; α is spent little by
+    little on the way. Looks may come at any time that does not depend on the effects seen so far.
+
+    By the rule ``"folds"``, the paper's sequential form, every look is given a batch of new data and takes one step:
+    test all clusters at α/K, or merge the nearest two. It pays with nearly all of its power: it detects 1% of the
+    differences of which one look at all the data detects 80%; the rule ``"boundary"`` detects nearly as many as that
+    one look.
+
+    One monitor may be updated from several threads; `Monitor.open` keeps two processes from updating one file at once.
+
+    Args:
+        rule: ``"boundary"`` or ``"folds"``.
+        alpha: The significance level: the probability of ever reporting a difference where there is none.
+        looks: The planned number of looks.
+        information: Or the planned amount of information at the end: users in all groups together where estimates
+            have sizes `n`, else the sum of 1/se². Without either it never ends: look t is t/(t + 5) of the way.
+        spending: How α is spent on the way: ``"obrien-fleming"``, ``"pocock"``, ``"reserve"`` (O'Brien and Fleming's
+            with three tenths reserved for the end), ``"haybittle-peto"`` (with eight tenths), or a function from the
+            fraction of the way to the share of α that is spent by then. Default: ``"reserve"``; for
+            ``dependence="any"`` ``"haybittle-peto"``; without a planned end ``"obrien-fleming"``.
+        dependence: ``"independent"``: new data do not depend on the data before. ``"returning"``: users come back, and
+            what they add is not negatively related to what they did before. ``"any"``: nothing is assumed, at a price
+            (docs/monitoring.md). Default: ``"returning"`` where estimates have sizes, which costs nothing where all
+            users are new; ``"independent"`` where they have none.
+        draws: How many paths are drawn. Default: 10,000, fewer for more than 2,000 groups.
+        seed: Of the draws. The same seed gives the same result on any number of cores.
+        tolerance: For the rule ``"folds"``: see `fl.cluster`.
+
+    Raises:
+        InputError: If an argument cannot be used.
+
+    Example:
+        >>> import faultlines as fl
+        >>> monitor = fl.Monitor(looks=2, draws=1000)
+        >>> monitor.update(fl.Estimates([0.0, 1.0], [1.0, 1.0], ["DE", "IN"], n=[100, 100])).verdict
+        'continue'
+        >>> monitor.update(fl.Estimates([0.0, 1.0], [0.2, 0.2], ["DE", "IN"], n=[2500, 2500])).verdict
+        'differ'
+        >>> monitor.result.clusters, monitor.spending
+        ((('DE',), ('IN',)), 'reserve')
+        >>> daily = fl.Monitor(rule="folds")
+        >>> for _ in range(2):
+        ...     now = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> now.verdict, now.clusters
+        ('differ', (('DE', 'FR'), ('IN',)))
+    """
+
+    __slots__ = (
+        "_clusters", "_data", "_folds", "_groups", "_history", "_ignored", "_labels", "_lock", "_looks", "_spending",
+        "_subject", "alpha", "dependence", "draws", "information", "looks", "rule", "seed", "tolerance",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        rule: Rule = "boundary",
+        alpha: float = 0.05,
+        looks: int | None = None,
+        information: float | None = None,
+        spending: str | Callable[[float], float] | None = None,
+        dependence: Dependence | None = None,
+        draws: int | None = None,
+        seed: int = 0,
+        tolerance: float = 0.0,
+    ) -> None:
+        checks.choice("rule", rule, _RULES)
+        self.rule: Rule = rule
+        self.alpha = checks.alpha(alpha)
+        problem = "must be a number, 0 or more"
+        self.tolerance = checks.number(
+            "tolerance", tolerance, problem, "Use for example {tolerance}.", low=0, settings={"tolerance": 0.01}
+        )
+        settings = {"looks": looks, "information": information, "spending": spending, "dependence": dependence}
+        for name, value in (settings | {"draws": draws}).items() if rule == "folds" else ():
+            if value is not None:
+                raise InputError.conflict(
+                    name,
+                    "goes with the rule 'boundary'",
+                    "Leave it out, or use {rule}.",
+                    value,
+                    settings={"rule": "boundary"},
+                )
+        if rule == "boundary" and self.tolerance:
+            raise InputError.conflict(
+                "tolerance",
+                "goes with the rule 'folds'",
+                "Leave it out, or use {rule}.",
+                tolerance,
+                settings={"rule": "folds"},
+            )
+        if looks is not None and information is not None:
+            raise InputError.conflict(
+                "looks, information", "both say where it ends", "Leave one of them out.", form="clause"
+            )
+        problem, remedy = "must be a whole number from 1 to 100,000", "Use for example {looks}."
+        self.looks: int | None = None
+        if looks is not None:
+            example = {"looks": 20}
+            self.looks = int(
+                checks.number("looks", looks, problem, remedy, low=1, high=100_000, whole=True, settings=example)
+            )
+        self.information: float | None = None
+        if information is not None:
+            remedy = "Give the users, or the sum of 1/se², that the end will have."
+            self.information = checks.number("information", information, "must be above 0", remedy, low=0, ends="(]")
+        if dependence is not None:
+            checks.choice("dependence", dependence, DEPENDENCE)
+        self.dependence: Dependence | None = dependence
+        has_end = looks is not None or information is not None
+        usual = default_spending(has_end=has_end, any_dependence=dependence == "any")
+        self._spending = Spending.of(usual if spending is None else spending)
+        self.draws = None if draws is None else self._check_draws(draws)
+        self.seed = checks.seed(seed)
+        self._lock = RLock()
+        self._folds = SequentialFolds(self.alpha, self.tolerance)
+        self._labels: tuple[Label, ...] = ()
+        self._subject: MonitorSubject | None = None
+        self._groups: GroupHistory | None = None
+        self._data: list[LookData] = []
+        self._looks: list[Look] = []
+        self._clusters: tuple[tuple[Label, ...], ...] = ()
+        self._ignored: dict[str, int] = {}
+        self._history: LookHistory | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Its settings and data; draws come back from the seed."""
+        with self._lock:
+            return {name: getattr(self, name) for name in self.__slots__ if name != "_lock"} | {"_history": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._lock = RLock()
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"<Monitor: {self.result.headline}>"
+
+    def _check_draws(self, draws: Any) -> int:
+        problem = "must be a whole number from 1 to 100 million"
+        example = {"draws": 10_000}
+        count = int(
+            checks.number(
+                "draws", draws, problem, "Use {draws}.", low=1, high=100_000_000, whole=True, settings=example
+            )
+        )
+        if self.dependence != "any" and self.alpha * (count + 1) < _ENOUGH:
+            least = int(np.ceil(2 * _ENOUGH / self.alpha))
+            problem = f"are too few for α = {self.alpha:.3g}"
+            raise InputError.too_few(
+                "draws",
+                problem,
+                "Use {draws} or more, or {dependence}.",
+                count,
+                settings={"draws": least, "dependence": "any"},
+            )
+        return count
+
+    @property
+    def spending(self) -> str:
+        """How α is spent: the name of the function, ``"custom"`` for one's own."""
+        return self._spending.name
+
+    @property
+    def result(self) -> MonitorResult:
+        """The result after the last look."""
+        with self._lock:
+            return self._folds_result() if self.rule == "folds" else self._boundary_result()
+
+    def _boundary_result(self) -> MonitorResult:
+        pvalue = self._looks[-1].adjusted if self._looks else 1.0
+        verdict: Verdict = "continue"
+        if self._looks and pvalue <= self.alpha:
+            verdict = "differ"
+        elif self._looks and (self._looks[-1].fraction or 0) >= 1:
+            verdict = "ended"
+        all_groups = tuple(self._labels[i] for i in self._data[-1].groups.tolist()) if self._data else ()
+        return MonitorResult(
+            verdict=verdict,
+            rule=self.rule,
+            pvalue=pvalue,
+            alpha=self.alpha,
+            clusters=self._clusters if verdict == "differ" else (all_groups,) if all_groups else (),
+            looks=tuple(self._looks),
+            planned=self.looks,
+            dependence=self.dependence or "independent",
+            ignored=dict(self._ignored),
+        )
+
+    def _folds_result(self) -> MonitorResult:
+        folds, looks = self._folds, []
+        groups = max(len(folds.labels), 1)
+        adjusted = 1.0
+        for number, step in enumerate(folds.steps, start=1):
+            adjusted = min(adjusted, step.pvalue)
+            own = max(step.pvalue / groups, _SMALLEST) if step.pvalue < 1 else 1.0
+            looks.append(Look(number, own, self.alpha / groups, adjusted, merged=step.merged))
+        return MonitorResult(
+            verdict="differ" if folds.rejected else "ended" if folds.finished else "continue",
+            rule=self.rule,
+            pvalue=folds.pvalue,
+            alpha=self.alpha,
+            clusters=folds.clusters,
+            looks=tuple(looks),
+            planned=None,
+            dependence=None,
+            ignored=dict(folds.ignored),
+        )
+
+    def update(
+        self,
+        estimates: Estimates | Similarity,
+        *,
+        missing: MissingPolicy = "error",
+        new: NewPolicy = "error",
+        final: bool = False,
+    ) -> MonitorResult:
+        """Take a look. Once the verdict is not ``"continue"``, further looks change nothing.
+
+        Args:
+            estimates: By the rule ``"boundary"``: one effect per group, from all data so far; groups in any order.
+                With sizes `n` a look knows how much of its data the looks before had; without them it takes 1/se².
+                By the rule ``"folds"``: estimates (or a `Similarity`) from data that no look before has used.
+            missing: When groups of the looks before are missing: ``"error"``; ``"keep"`` for groups that have stopped,
+                whose last estimates stay in use; ``"ignore"`` to look at the others only. Batches cannot keep any.
+            new: When there are groups the looks before did not have: ``"error"``; ``"add"`` to take them in;
+                ``"ignore"`` to leave them out. Batches cannot add any.
+            final: Whether this is the last look, sooner than planned: all that is left of α is spent on it. To be
+                decided without regard to the effects seen so far. Only by the rule ``"boundary"``.
+
+        Returns:
+            The result after the look.
+
+        Raises:
+            InputError: If the estimates cannot be used, or do not grow out of those of the look before.
+
+        Example:
+            >>> import faultlines as fl
+            >>> daily = fl.Monitor(looks=5)
+            >>> now = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"], [90, 80, 85]))
+            >>> now.verdict, daily.result.clusters
+            ('differ', (('DE', 'FR'), ('IN',)))
+        """
+        checks.flag("final", final)
+        with self._lock:
+            if self.rule == "boundary":
+                return self._take_look(estimates, missing=missing, new=new, final=final)
+            for name, value in (("missing", missing), ("new", new)):
+                checks.choice(name, value, ("error", "ignore"), "Use 'error' or 'ignore'.")
+            if final:
+                raise InputError.conflict("final", "goes with the rule 'boundary'", "Leave it out.", True)
+            self._folds = self._folds.take(estimates, missing=missing, new=new)  # type: ignore[arg-type]
+            return self.result
+
+    # ------------------------------------------------------------------------------------------------------ one look
+
+    def _take_look(self, estimates: Any, *, missing: MissingPolicy, new: NewPolicy, final: bool) -> MonitorResult:
+        current = check_one_effect(estimates)
+        if self.result.finished:
+            return self.result
+        subject = MonitorSubject.of(current)
+        if self._subject is not None:
+            subject.check(self._subject)
+        data, labels, ignored = align_look(current, self._labels, self._groups, missing, new)
+        if self._data and data.is_same_data(self._data[-1]):
+            problem = f"were analyzed at look {len(self._data)}"
+            raise InputError.duplicate("estimates", problem, "Run again when there are new data.")
+        dependence = self.dependence or ("independent" if current.n is None else "returning")
+        groups = extend_history(self._groups, data, labels, dependence)
+        draws = self._limit_draws(len(labels))
+        joint_test = self._joint_test(data, labels)
+        history = self._so_far(draws)
+        history.take(groups, data, joint_test)
+        look = self._describe_look(groups, history.record, joint_test, final=final)
+        clusters = self._find_clusters(data, labels, joint_test, look) if look.adjusted <= self.alpha else ()
+        self._subject, self._labels, self._groups, self._ignored = subject, labels, groups, ignored
+        self.draws, self.dependence, self._history, self._clusters = draws, dependence, history, clusters
+        self._data, self._looks = [*self._data, data], [*self._looks, look]
+        return self.result
+
+    def _joint_test(self, data: LookData, labels: tuple[Label, ...]) -> JointTest:
+        return JointTest(extract_effects(compare_one_effect(data.estimates(labels))), None, self.seed)
+
+    def _limit_draws(self, groups: int) -> int:
+        """How many paths there are; more than memory should hold are refused."""
+        draws = self.draws
+        if draws is None:
+            draws = self._check_draws(int(np.clip(_NUMBERS // groups, _FEWEST_DRAWS, _USUAL_DRAWS)))
+        if self.dependence != "any" and draws * groups > _MOST_NUMBERS:
+            problem = f"of {groups:,} groups are too many to keep in memory"
+            raise InputError.out_of_range(
+                "draws",
+                problem,
+                "Use {draws} or fewer.",
+                draws,
+                settings={"draws": max(_MOST_NUMBERS // groups, 1)},
+                form="clause",
+            )
+        return draws
+
+    def _describe_look(self, groups: GroupHistory, record: LookRecord, joint_test: JointTest, *, final: bool) -> Look:
+        """What the last look of a record showed, and what it needed."""
+        fractions = np.append(self._fractions(), self._next_fraction(groups, final=final))
+        spent = self._spending.spent(self.alpha, fractions)
+        alone = float(levels_alone(record, spent)[-1])
+        log_p, boundary, level = record.log_p[-1], np.inf, alone
+        if record.null:
+            boundary = float(compute_boundaries(record, spent)[-1])
+            null = joint_test.null_distribution()[0]
+            if np.isfinite(boundary):
+                level = max(alone, float(np.exp(null.log_pvalue(boundary))))
+            if alone <= 0 or log_p > np.log(alone):
+                log_p = null.log_pvalue(record.own[-1])
+        adjusted = pvalue_so_far(record, self._spending, fractions, self.alpha)
+        if self._looks:
+            adjusted = min(adjusted, self._looks[-1].adjusted)
+        return Look(
+            number=len(self._looks) + 1,
+            pvalue=max(float(np.exp(log_p)), _SMALLEST),
+            level=level,
+            adjusted=max(adjusted, _SMALLEST),
+            information=float(groups.information.sum()),
+            fraction=float(fractions[-1]),
+            spent=float(spent[-1]),
+            statistic=record.own[-1],
+            boundary=boundary if np.isfinite(boundary) else None,
+        )
+
+    def _fractions(self) -> FloatArray:
+        """How far every look was on the way."""
+        return np.array([look.fraction for look in self._looks], dtype=float)
+
+    def _next_fraction(self, groups: GroupHistory, *, final: bool) -> float:
+        """How far the next look is on the way; never back."""
+        number = len(self._looks) + 1
+        fraction = number / (number + _PACE)
+        if self.looks is not None:
+            fraction = number / self.looks
+        elif self.information is not None:
+            fraction = float(groups.information.sum()) / self.information
+        return float(max([1.0 if final else min(fraction, 1.0), *self._fractions()[-1:]]))
+
+    def _find_clusters(
+        self, data: LookData, labels: tuple[Label, ...], joint_test: JointTest, look: Look
+    ) -> tuple[tuple[Label, ...], ...]:
+        """The clusters at the level of a look, from the lowest to the highest effect: at least two."""
+        comparison = compare_one_effect(data.estimates(labels))
+        log_p = joint_test.test(np.arange(len(comparison))).log_p
+        path = PartitionSearch(joint_test.effects, build_tree(comparison), joint_test, log_p, True)
+        count = max(2, count_clusters(path, float(np.log(max(look.level, look.pvalue)))))
+        numbers = path.labels(count)
+        weight = data.se**-2.0
+        means = [float(np.average(data.theta[numbers == i], weights=weight[numbers == i])) for i in range(1, count + 1)]
+        return tuple(
+            tuple(labels[g] for g in data.groups[numbers == i + 1].tolist()) for i in np.argsort(means, kind="stable")
+        )
+
+    def _so_far(self, draws: int) -> LookHistory:
+        """What the looks so far showed, and the paths at the last of them; drawn again where not in memory."""
+        if self._history is not None and self._history.looks == len(self._data):
+            return self._history
+        if self.dependence == "any":
+            statistics = [look.statistic or 0.0 for look in self._looks]
+            return LookHistory(LookRecord(statistics, [float(np.log(look.pvalue)) for look in self._looks], []), None)
+        history, groups = LookHistory(LookRecord([], [], []), NullPaths(draws, self.seed)), None
+        with progress("drawing the looks so far again", len(self._data)) as advance:
+            for data in self._data:
+                labels = self._labels_after(groups, data)
+                groups = extend_history(groups, data, labels, self.dependence or "independent", check=False)
+                history.take(groups, data, self._joint_test(data, labels))
+                advance(1)
+        again = compute_boundaries(history.record, self._spending.spent(self.alpha, self._fractions()))
+        again = np.nan_to_num(again, posinf=0.0, neginf=0.0)
+        for own, boundary, look in zip(history.record.own, again, self._looks, strict=True):
+            if not np.allclose((own, boundary), (look.statistic or 0.0, look.boundary or 0.0), rtol=1e-9):
+                problem = f"draws of look {look.number} do not come back: it was changed, or saved by another release"
+                raise InputError.invalid_data(
+                    "state", problem, "Go on with that release, or give all looks to a new fl.Monitor.", form="clause"
+                )
+        return history
+
+    def _labels_after(self, groups: GroupHistory | None, data: LookData) -> tuple[Label, ...]:
+        """All groups that were seen by the end of a look."""
+        return self._labels[: max(int(data.groups.max()) + 1, 0 if groups is None else groups.se.size)]
+
+    # --------------------------------------------------------------------------------------------------- between runs
+
+    def to_json(self) -> str:
+        """The state as text: settings and data. Draws come back from the seed.
+
+        Returns:
+            JSON, for `from_json`.
+
+        Example:
+            >>> import faultlines as fl
+            >>> len(fl.Monitor(looks=5).to_json()) > 50
+            True
+        """
+        with self._lock:
+            state: dict[str, Any] = {"faultlines_monitor": _VERSION, "rule": self.rule, "alpha": self.alpha}
+            if self.rule == "folds":
+                return dump_state(state | {"tolerance": self.tolerance} | self._folds.to_plain())
+            return dump_state(
+                state
+                | {
+                    "looks": self.looks,
+                    "information": self.information,
+                    "spending": self._spending.name,
+                    "dependence": self.dependence,
+                    "draws": self.draws,
+                    "seed": self.seed,
+                    "subject": None if self._subject is None else self._subject._asdict(),
+                    "labels": [plain_label(label) for label in self._labels],
+                    "data": [data.to_plain() for data in self._data],
+                    "results": [look.to_dict() for look in self._looks],
+                    "clusters": [[plain_label(label) for label in cluster] for cluster in self._clusters],
+                    "ignored": self._ignored,
+                }
+            )
+
+    @classmethod
+    def from_json(cls, state: str, *, spending: Callable[[float], float] | None = None) -> Monitor:
+        """The monitor from its state.
+
+        Args:
+            state: What `to_json` gave.
+            spending: The function by which α is spent, if it was one of your own: a file does not hold it.
+
+        Returns:
+            A monitor that goes on from there.
+
+        Raises:
+            InputError: If it is no such state, or was changed.
+
+        Example:
+            >>> import faultlines as fl
+            >>> daily = fl.Monitor(looks=5)
+            >>> fl.Monitor.from_json(daily.to_json()).result.verdict
+            'continue'
+        """
+        with refuse_unreadable("Monitor"):
+            saved = parse_state(state, "faultlines_monitor", _VERSION)
+            if saved["rule"] == "folds":
+                monitor = cls(rule="folds", alpha=saved["alpha"], tolerance=saved["tolerance"])
+                monitor._folds = SequentialFolds.from_plain(saved, monitor.alpha, monitor.tolerance)
+                return monitor
+            monitor = cls(
+                rule=saved["rule"],
+                spending=_saved_spending(check_type(saved["spending"], str), spending),
+                **{name: saved[name] for name in ("alpha", "looks", "information", "dependence", "draws", "seed")},
+            )
+            labels = monitor._labels = read_labels(saved["labels"])
+            monitor._subject = MonitorSubject.from_plain(saved["subject"], labels)
+            monitor._data = [LookData.from_plain(data, len(labels)) for data in check_type(saved["data"], list)]
+            monitor._looks = [Look.from_dict(look) for look in check_type(saved["results"], list)]
+            monitor._clusters = tuple(read_labels(cluster) for cluster in check_type(saved["clusters"], list))
+            monitor._ignored = check_counts(saved["ignored"], tuple(IGNORED))
+            monitor._check_parts()
+        return monitor
+
+    def _check_parts(self) -> None:
+        """Refuse a state whose parts do not fit each other; fill in what follows from them."""
+        keys = [label_key(label) for label in self._labels]
+        looks = self._looks
+        if len(set(keys)) < len(keys):
+            raise ValueError("labels are not those of different groups")
+        if (
+            len(looks) != len(self._data)
+            or (bool(looks) != bool(keys))
+            or (bool(looks) != (self._subject is not None))
+            or (looks and None in (self.draws, self.dependence))
+            or any(None in (look.information, look.fraction, look.spent, look.statistic) for look in looks)
+        ):
+            raise ValueError("results do not fit the data")
+        dependence, self._looks = self.dependence or "independent", []
+        for i, (data, look) in enumerate(zip(self._data, looks, strict=True)):
+            last = i == len(looks) - 1
+            try:
+                self._groups = extend_history(self._groups, data, self._labels_after(self._groups, data), dependence)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+            fraction = self._next_fraction(self._groups, final=last and look.fraction == 1)
+            stated = np.array([look.number, look.information, look.fraction], dtype=float)
+            if not np.allclose(stated, (i + 1, self._groups.information.sum(), fraction), rtol=1e-9, atol=0):
+                raise ValueError(f"look {i + 1} does not fit the data")
+            ends = look.adjusted <= self.alpha or stated[2] >= 1
+            if not last and (ends or look.adjusted < looks[i + 1].adjusted):
+                raise ValueError("a look after the end, or p that rises")
+            self._looks.append(look)
+        if self._groups is not None and self._groups.se.size < len(keys):
+            raise ValueError("groups that no look has seen")
+        spent = self._spending.spent(self.alpha, self._fractions())
+        if not np.allclose(spent, np.array([look.spent for look in looks], dtype=float), rtol=1e-9, atol=0):
+            raise ValueError("what is spent does not follow from the spending function")
+        clustered = sorted(label_key(label) for cluster in self._clusters for label in cluster)
+        rejected = bool(looks) and looks[-1].adjusted <= self.alpha
+        all_groups = sorted(keys[g] for g in self._data[-1].groups.tolist()) if rejected else []
+        if clustered != all_groups or (len(self._clusters) >= 2) != rejected or not all(self._clusters):
+            raise ValueError("clusters do not fit the groups")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was.
+
+        Args:
+            path: Where to.
+
+        Raises:
+            InputError: If it cannot be written.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.Monitor(looks=5).save("state.json")
+        """
+        write_state(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, spending: Callable[[float], float] | None = None) -> Monitor:
+        """Go on from a file; `spending` as in `from_json`.
+
+        Args:
+            path: A file that `save` wrote.
+            spending: See `from_json`.
+
+        Returns:
+            A monitor that goes on from there.
+
+        Raises:
+            InputError: If it cannot be read, or is no such file.
+
+        Example:
+            >>> import faultlines as fl
+            >>> fl.Monitor(looks=5).save("state.json")
+            >>> fl.Monitor.load("state.json").spending
+            'reserve'
+        """
+        return cls.from_json(read_state(path), spending=spending)
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: str | PathLike[str], **settings: Any) -> Iterator[Monitor]:
+        """Hold the file of a monitor, go on from it or begin, and save at the end: for jobs that may overlap.
+
+        Args:
+            path: The file; a new monitor begins where there is none.
+            settings: Those of a new monitor. They may be repeated later, but not changed.
+
+        Yields:
+            The monitor. It is saved when the block ends without an error.
+
+        Raises:
+            InputError: If another run holds the file, it cannot be read or written, or settings differ.
+
+        Example:
+            >>> import faultlines as fl
+            >>> with fl.Monitor.open("daily.json", looks=5) as monitor:
+            ...     now = monitor.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"], [90, 80, 85]))
+            >>> fl.Monitor.load("daily.json").result.verdict
+            'differ'
+        """
+        with lock_state(path) as target:
+            if os.path.lexists(target):
+                own = settings.get("spending")
+                monitor = cls.load(target, spending=own if callable(own) else None)
+                monitor.check_settings(str(path), settings)
+            else:
+                monitor = cls(**settings)
+                monitor.save(target)  # that it can be written is known before the look
+            yield monitor
+            monitor.save(target)
+
+    def check_settings(self, path: str, settings: dict[str, Any]) -> None:
+        """Refuse settings other than those the monitor was begun with.
+
+        Args:
+            path: Its file, for the message.
+            settings: Settings by name; None for those that were not given.
+
+        Raises:
+            InputError: If one of them differs.
+        """
+        for name, value in settings.items():
+            before = getattr(self, name)
+            if value is not None and before != (CUSTOM if callable(value) else value):
+                shown = "without" if before is None else f"with {before}"
+                raise InputError.conflict(
+                    name, f"{path!r} was begun {shown}", "Leave it out, or begin another.", value, form="clause"
+                )
+
+
+def _saved_spending(name: str, function: Callable[[float], float] | None) -> str | Callable[[float], float]:
+    """How a saved monitor spends α."""
+    if name == CUSTOM and function is None:
+        raise InputError.missing(
+            "spending", "was a function of your own, which no file holds", "Give it: load(path, spending=…)."
+        )
+    if name != CUSTOM and function is not None:
+        raise InputError.conflict(
+            "spending", f"the saved monitor spends by {name!r}", "Leave it out.", function, form="clause"
+        )
+    return name if function is None else function

@@ -1,0 +1,450 @@
+"""`fl.power`: what an experiment will be able to detect, or would have detected, by simulation."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.analyses.groups import groups_from
+from faultlines.core.choose import compare_effects
+from faultlines.core.line import CorrelatedNoise
+from faultlines.core.tree import count_clusters
+from faultlines.errors import InputError
+from faultlines.estimates.estimates import Estimates, plain
+from faultlines.estimates.labels import Range, name_of
+from faultlines.estimates.validation import numbers
+from faultlines.guarantees.calibrated import Calibrated
+from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.progress import progress
+from faultlines.results.clustering import Clustering
+from faultlines.results.clusters import numbered
+from faultlines.results.power import DetectableDifference, Power
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from faultlines.analyses.groups import By
+    from faultlines.core.line import Line
+    from faultlines.core.plane import Plane
+    from faultlines.estimates.estimates import IntArray
+    from faultlines.estimates.labels import Label
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.base import Guarantee
+    from faultlines.metrics.base import Metric
+    from faultlines.results.power import Direction
+
+_FOLLOWED = 200  # experiments that are followed to their clusters
+_HALVINGS = 12
+_DOUBLINGS = 40
+_ROUGHLY = 0.03  # of a gap: precise enough for a sentence
+
+_SIGNS: dict[Direction, float] = {"lower": -1.0, "higher": 1.0}  # harm first
+
+
+def power(
+    data: object,
+    by: By | None = None,
+    metric: Metric | None = None,
+    *,
+    gap: float | None = None,
+    split: float | Sequence[Label] | npt.ArrayLike = 0.5,
+    spread: float | None = None,
+    arms: int = 2,
+    alpha: float = 0.05,
+    guarantee: str | Guarantee = "calibrated",
+    tolerance: float = 0.0,
+    target: float = 0.8,
+    runs: int = 1000,
+    min_size: float | None = None,
+    seed: int = 0,
+) -> Power:
+    """The chance of detecting a planned split and of recovering it exactly, and the smallest gap one would detect.
+
+    Args:
+        data: Standard errors of the groups; with `spread`, sizes of the groups. Or the estimates, or the result, of an
+            experiment that is over: their standard errors count (with `spread`, their sizes). Or its rows, as for
+            `fl.cluster`, with `by` and `metric`.
+        by: For rows: as for `fl.cluster`.
+        metric: For rows: as for `fl.cluster`.
+        gap: The difference asked about, in the units of the metric. Left out, only the smallest detectable is found.
+            Of several effects, in each of them on its own.
+        split: Which groups differ: the share of the groups that are apart by `gap`, chosen anew in every simulated
+            experiment; or the labels of those groups; or one number per group, the planned effect in units of the gap
+            (0, 0, 1, 2).
+        spread: Standard deviation of the metric between units; the standard errors are then spread·√(arms²/size).
+        arms: With `spread`: 2 for an experiment whose sizes are shared evenly by two arms, 1 for a plain mean.
+        alpha: Level of significance.
+        guarantee: See `fl.cluster`.
+        tolerance: See `fl.cluster`.
+        target: The chance with which the smallest gap shall be detected.
+        runs: Simulated experiments behind each figure.
+        min_size: For rows: as for `fl.cluster`.
+        seed: Of the simulation.
+
+    Returns:
+        The figures, for groups that are lower and for groups that are higher.
+
+    Raises:
+        InputError: If the plan cannot be used, or no gap reaches the target.
+
+    Example:
+        >>> import faultlines as fl
+        >>> 2 < fl.power([1.0] * 10, runs=200).minimum_detectable < 4
+        True
+    """
+    alpha, seed, control = checks.alpha(alpha), checks.seed(seed), resolve_guarantee(guarantee)
+    estimates = _planned_estimates(_measure(data, by, metric, min_size), spread, arms)
+    groups = compare_effects(estimates, tolerance)
+    control.check(alpha, groups)
+    runs = checks.runs(runs, 20, 1000)
+    likely = (1 + alpha) / 2 if alpha >= 0.8 else 0.8
+    problem = f"must lie between alpha={alpha:g} and 1"
+    target = checks.number(
+        "target", target, problem, "Use {target}.", low=alpha, high=1, ends="()", settings={"target": likely}
+    )
+    if gap is not None:
+        problem = "must be a number above zero"
+        gap = checks.number("gap", gap, problem, "Give it in the units of the metric.", low=0, ends="()")
+        if gap >= min(scale.largest_gap(upwards=True) for scale in estimates.scales):
+            raise InputError.out_of_range(
+                "gap", "rates differ by less than 1 in any case", "0.01 is one point.", gap, form="clause"
+            )
+    pattern, planned = _pattern(split, estimates)
+    trial = Trial(groups, pattern, control, alpha, tolerance, seed)
+    steps = sum(1 if scale.is_straight else 2 for scale in estimates.scales)
+    with progress("simulating experiments", steps * (_HALVINGS + 8) * runs) as advance:
+        pairs = [_detectable(trial, part, gap, runs, target, advance) for part in range(estimates.dims)]
+    directions = tuple(row for pair in pairs for row in pair)
+    return Power(
+        gap=gap,
+        detected=None if gap is None else min(row.detected or 0.0 for row in directions),
+        recovered=None if gap is None else min(row.recovered or 0.0 for row in directions),
+        minimum_detectable=plain([max(row.minimum_detectable for row in pair) for pair in pairs]),
+        target=target,
+        alpha=alpha,
+        guarantee=control.name,
+        planned=planned,
+        runs=runs,
+        directions=directions,
+    )
+
+
+def _detectable(
+    trial: Trial, part: int, gap: float | None, runs: int, target: float, advance: Callable[[int], None]
+) -> list[DetectableDifference]:
+    """What can be detected of one effect, lower and higher."""
+    # On a straight scale a drop is a rise seen in a mirror.
+    straight = trial.estimates.scales[part].is_straight
+    name = trial.estimates.parts[part] if trial.estimates.parts else ""
+    rows = []
+    directions: list[Direction] = ["higher"] if straight else ["lower", "higher"]
+    for direction in directions:
+        sign = _SIGNS[direction]
+        detected, recovered = (None, None) if gap is None else trial.run(part, sign * gap, runs, advance)
+        smallest = smallest_gap(trial, part, runs, target, upwards=sign > 0, advance=advance)
+        if smallest is None:
+            raise InputError.out_of_range(
+                "target",
+                "is not reached by any gap, however large",
+                "Plan more groups that differ, or larger ones.",
+                target,
+            )
+        rows.append(DetectableDifference(direction, detected, recovered, smallest, name))
+    return [replace(rows[0], direction="lower"), *rows] if straight else rows
+
+
+# ------------------------------------------------------------------------------------------------------- the plan
+
+
+def _measure(data: object, by: By | None, metric: Metric | None, min_size: float | None) -> object:
+    """The estimates of rows; anything else as it is."""
+    if by is None and metric is None:
+        if min_size is not None:
+            raise InputError.conflict(
+                "min_size",
+                "goes with rows",
+                "Leave it out, or give {by} and {metric}.",
+                min_size,
+                settings={"by": ..., "metric": ...},
+            )
+        return data
+    return groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0].comparison.estimates
+
+
+def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
+    """Standard errors to plan with, as estimates whose effects do not matter."""
+    if isinstance(data, Clustering):
+        # A part held out is less precise than all of the data, which the next experiment will use.
+        share = float(data.judged.facts.get("fraction", 1.0))
+        data = data.estimates.replaced(data.estimates.values, spread=float(np.sqrt(share)))
+    known = data if isinstance(data, Estimates) else None
+    try:
+        flat = known is not None or np.ndim(data) == 1
+    except ValueError:
+        flat = False
+    if not flat:
+        raise InputError.wrong_type("data", "is not one number per group", "Give standard errors or estimates.", data)
+    if spread is not None:
+        planned = _from_sizes(known, data, spread, arms)
+    else:
+        planned = _estimates(np.ones(np.shape(data)), se=data) if known is None else known
+    if len(planned) < 2:
+        raise InputError.too_few("data", "has one group", "A split needs two groups.")
+    return planned
+
+
+def _from_sizes(known: Estimates | None, data: Any, spread: float, arms: int) -> Estimates:
+    """Standard errors that follow from group sizes."""
+    if known is not None and known.n is None:
+        raise InputError.conflict("spread", "goes with sizes, and these have none", "Give n as well.", spread)
+    if known is not None and known.dims > 1:
+        problem = f"means nothing for {known.dims} effects at once"
+        raise InputError.unsupported("spread", problem, "Leave it out: their standard errors count.", spread)
+    problem = "must be a number above zero"
+    spread = checks.number("spread", spread, problem, "Give a standard deviation.", low=0, ends="()")
+    arms = int(
+        checks.number(
+            "arms", arms, "must be 1 or 2", "2 for an experiment, 1 for a plain mean.", low=1, high=2, whole=True
+        )
+    )
+    if known is None:
+        known = _estimates(np.ones(np.shape(data)), n=data)
+    return Estimates(np.zeros(len(known)), spread * arms / np.sqrt(np.asarray(known.n)), known.labels, known.n)
+
+
+def _estimates(ones: FloatArray, **given: Any) -> Estimates:
+    """Estimates of zero with what was given as `data`, which is what errors shall name."""
+    try:
+        return Estimates(0 * ones, given.pop("se", ones), **given)
+    except InputError as error:
+        raise error.within("data") from error
+
+
+def _pattern(split: Any, estimates: Estimates) -> tuple[Callable[[np.random.Generator], FloatArray], tuple[int, ...]]:
+    """From the plan to effects in units of the gap, and how many groups there are at each level."""
+    groups = len(estimates)
+    if isinstance(split, int | float | np.number) and not isinstance(split, bool | np.bool_):
+        if not 0 < split < 1:
+            raise InputError.out_of_range(
+                "split", "must lie strictly between 0 and 1", "0.3 plans three groups in ten.", split, form="must"
+            )
+        apart = int(np.clip(round(float(split) * groups), 1, groups - 1))
+
+        def anew(rng: np.random.Generator) -> FloatArray:
+            levels = np.zeros(groups)
+            levels[rng.permutation(groups)[:apart]] = 1.0
+            return levels
+
+        return anew, (groups - apart, apart)
+    levels = _levels(split, estimates)
+    levels -= levels.min()
+    counts = tuple(np.unique(levels, return_counts=True)[1].tolist())
+    return lambda _: levels, counts
+
+
+def _levels(split: Any, estimates: Estimates) -> FloatArray:
+    """The planned effect of every group, from names of groups or one number per group."""
+    remedy = "Give a share, names of groups, or one number per group."
+    if not isinstance(split, list | tuple | np.ndarray):
+        raise InputError.wrong_type("split", "is not a valid split", remedy, split)
+    listed = split.tolist() if isinstance(split, np.ndarray) else list(split)
+    names = {name_of(key): i for i, key in enumerate(estimates.keys)}
+    if not all(isinstance(label, str | int | float | tuple | list | Range) for label in listed):
+        raise InputError.wrong_type("split", "is not a valid split", remedy, split)
+    wanted = [name_of(tuple(label) if isinstance(label, list) else label) for label in listed]
+    if len(listed) == len(estimates) and all(isinstance(value, int | float) for value in listed):
+        levels = numbers("split", listed)
+    elif listed and all(name in names for name in wanted):
+        levels = np.zeros(len(estimates))
+        levels[[names[name] for name in wanted]] = 1.0
+    else:
+        unknown = [name for name in wanted if name not in names]
+        problem = f"no such group {unknown[0]!r}" if unknown else "plans nothing"
+        raise InputError.not_found("split", problem, remedy, split, form="clause")
+    if not np.isfinite(levels).all() or np.abs(levels).max() > 1e12 or np.unique(levels).size < 2:
+        raise InputError.invalid("split", "plans the same effect everywhere", "Let some groups differ.", split)
+    return levels
+
+
+# ------------------------------------------------------------------------------------------------- the simulation
+
+
+def with_draws(guarantee: Guarantee, draws: int) -> Guarantee:
+    """The same error control with so many draws, where it draws and no number was asked for."""
+    if isinstance(guarantee, Calibrated) and guarantee.draws is None:
+        return replace(guarantee, draws=draws)
+    return guarantee
+
+
+class Trial:
+    """Simulated experiments with the same standard errors and, for every gap, the same noise: chances rise with it."""
+
+    def __init__(
+        self,
+        groups: Line | Plane,
+        pattern: Callable[[np.random.Generator], FloatArray],
+        guarantee: Guarantee,
+        alpha: float,
+        tolerance: float,
+        seed: int,
+    ) -> None:
+        self.pattern, self.guarantee = pattern, guarantee
+        self.alpha, self.tolerance, self.seed = alpha, tolerance, seed
+        self.estimates = groups.estimates
+        own, between = self.estimates.own, self.estimates.covariance
+        weights = (own.min(axis=0) / own) ** 2
+        self.centre = np.sum(weights * self.estimates.values, axis=0) / np.sum(weights, axis=0)
+        self.root = (
+            None if self.estimates.effect_covariance is None else np.linalg.cholesky(self.estimates.effect_covariance)
+        )
+        self.shared = None if between is None else CorrelatedNoise.from_covariance(between)
+        self.detects = guarantee.make_detector(groups, alpha, seed)
+
+    def with_share(self, share: float) -> Trial:
+        """The same experiments where another share of the groups differs, any of them."""
+        trial = copy(self)
+        trial.pattern = _pattern(share, self.estimates)[0]
+        return trial
+
+    def smallest(self, part: int, runs: int, target: float) -> float | None:
+        """The smallest gap of an effect that is detected with the target chance, roughly; None where none is."""
+        ways = [True] if self.estimates.scales[part].is_straight else [False, True]
+        sizes = []
+        for upwards in ways:
+            size = smallest_gap(self, part, runs, target, upwards=upwards, advance=lambda _: None, precise=_ROUGHLY)
+            if size is None:
+                return None
+            sizes.append(size)
+        return max(sizes)
+
+    def chance(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> float:
+        """Share of experiments in which the split of one effect is detected."""
+        if self.detects is None:
+            return self.run(part, gap, runs, advance)[0]
+        detected = 0
+        for levels, noise, seen in self._plans(runs):
+            errors = None if seen is None else seen * self.estimates.own
+            detected += int(np.sum(self.detects(self._effects(part, gap * levels, noise), errors)))
+            advance(len(levels))
+        return detected / runs
+
+    def run(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
+        """Shares of experiments in which the split is detected, and recovered exactly; this from the first ones."""
+        if self.detects is None:
+            return self._followed(part, gap, runs, advance)
+        return self.chance(part, gap, runs, advance), self._followed(part, gap, min(runs, _FOLLOWED), advance)[1]
+
+    def _followed(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
+        """The same, every experiment followed to its clusters."""
+        detected = recovered = number = 0
+        cov, errors, between = self.estimates.effect_covariance, self.estimates.errors, self.estimates.covariance
+        for all_levels, noise, all_seen in self._plans(runs):
+            effects = self._effects(part, gap * all_levels, noise)
+            for i, levels in enumerate(all_levels):
+                seen = np.ones((len(levels), 1)) if all_seen is None else all_seen[i]
+                errors_of: dict[str, Any] = (
+                    {"se": errors * seen} if cov is None else {"effect_covariance": cov * seen[:, :, None] ** 2}
+                )
+                if between is not None:
+                    errors_of = {"covariance": between * seen * seen.T}
+                labels = self._clustered(self.estimates.replaced(effects[i], **errors_of), number)
+                if labels is not None:
+                    detected += 1
+                    recovered += _same_partition(labels, np.unique(levels, return_inverse=True)[1])
+                number += 1
+                advance(1)
+        return detected / runs, recovered / runs
+
+    def _plans(self, runs: int) -> Iterator[tuple[FloatArray, FloatArray, FloatArray | None]]:
+        """Effects (r, K), noise (r, K, d) and standard errors as seen over the true ones, (r, K, 1), where estimated.
+
+        Some experiments at a time; every time the same.
+        """
+        rng, (groups, dims), dof = np.random.default_rng(self.seed), self.estimates.values.shape, self.estimates.dof
+        some = max(1, min(runs, 2**20 // (groups * dims)))
+        for start in range(0, runs, some):
+            count = min(some, runs - start)
+            levels = np.stack([self.pattern(rng) for _ in range(count)])
+            noise, seen = rng.standard_normal((count, groups, dims)), None
+            if dof is not None:
+                known = np.minimum(dof, 1e9)
+                seen = np.sqrt(rng.chisquare(known, size=(count, groups)) / known)[:, :, None]
+                if np.isfinite(self.estimates.dof_of_all):  # one factor for the whole covariance
+                    seen = np.broadcast_to(seen[:, :1], seen.shape)
+                if np.isfinite(shared := self.estimates.covariance_dof):  # by which Hotelling's T² is off
+                    factor = np.sqrt(rng.chisquare(shared - groups + 2, size=(count, 1, 1)) / shared)
+                    seen = np.broadcast_to(factor, seen.shape)
+            yield levels, noise, seen
+
+    def _effects(self, part: int, gaps: FloatArray, noise: FloatArray) -> FloatArray:
+        """Simulated estimates, (r, K, d): all at their centre but for the one effect that differs."""
+        if self.shared is not None:
+            effects = self.shared.noise(noise[:, :, 0])[:, :, None]
+        elif self.root is not None:
+            effects = np.einsum("kij,rkj->rki", self.root, noise)
+        else:
+            effects = noise * self.estimates.errors
+        for i, scale in enumerate(self.estimates.scales):
+            shown = float(scale.natural(np.array([self.centre[i]]))[0])
+            away = gaps if i == part else np.zeros(1)
+            room = scale.room(shown, float(away.min()), float(away.max()))
+            effects[:, :, i] += scale.place(room + away)
+        return np.asarray(effects)
+
+    def _clustered(self, estimates: Estimates, number: int) -> IntArray | None:
+        """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
+        # A simulation needs no more draws than distinguish p from α.
+        guarantee = with_draws(self.guarantee, max(499, int(5 / self.alpha)))
+        # The draws are the same for all: what they show follows from the standard errors, and is learnt once.
+        is_common = self.detects is not None and not guarantee.shares(1)
+        seed = self.seed if is_common else self.seed + number
+        judged = guarantee.find_path(compare_effects(estimates, self.tolerance), seed, refine=True)
+        clusters = count_clusters(judged.path, float(np.log(self.alpha)))
+        return numbered(judged.reported, judged.path.labels(clusters)) if clusters > 1 else None
+
+
+def _same_partition(labels: IntArray, other: IntArray) -> bool:
+    """Whether two labellings put the same groups together."""
+    pairs = len(set(zip(labels.tolist(), other.tolist(), strict=True)))
+    return pairs == np.unique(labels).size == np.unique(other).size
+
+
+def smallest_gap(
+    trial: Trial,
+    part: int,
+    runs: int,
+    target: float,
+    *,
+    upwards: bool,
+    advance: Callable[[int], None],
+    precise: float = 0.01,
+) -> float | None:
+    """The gap at which the chance of detection reaches the target: doubled until it does, then halved in."""
+    estimates, scale = trial.estimates, trial.estimates.scales[part]
+
+    def reaches(size: float) -> bool:
+        return trial.chance(part, size if upwards else -size, runs, advance) >= target
+
+    natural = estimates.readable_errors(estimates.given, estimates.errors)[:, part]
+    most = scale.largest_gap(upwards)
+    low = trial.tolerance
+    high = low + float(np.median(natural if natural.min() > 0 else estimates.errors[:, part]))
+    for _ in range(_DOUBLINGS):
+        high = min(high, (low + most) / 2)
+        if reaches(high):
+            break
+        low, high = high, high * 2
+    else:
+        return None
+    for _ in range(_HALVINGS):
+        if high - low < precise * high:
+            break
+        middle = (low + high) / 2
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    return high

@@ -1,0 +1,162 @@
+"""`fl.self_check`: the paper's A/A study on a user's own rows. Labels are shuffled, false positives counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.analyses.groups import groups_from, is_rows
+from faultlines.analyses.many import judge_all
+from faultlines.core.choose import as_comparison
+from faultlines.core.tree import count_clusters
+from faultlines.errors import InputError, NoGroupsError, shorten
+from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.metrics.base import Metric
+from faultlines.metrics.measure import measurements
+from faultlines.progress import progress
+from faultlines.results.self_check import SelfCheck
+from faultlines.rows.read import checked_by
+from faultlines.rows.request import Grouped
+from faultlines.rows.shuffling import Shuffles, shuffle_moments
+
+if TYPE_CHECKING:
+    from faultlines.analyses.groups import By
+    from faultlines.core.comparison import Comparison
+    from faultlines.guarantees.base import Guarantee
+
+_MOST_RUNS = 100_000
+
+
+def self_check(
+    data: object,
+    by: By,
+    metric: Metric,
+    *,
+    runs: int = 200,
+    arms: bool = False,
+    unit: str | None = None,
+    alpha: float = 0.05,
+    guarantee: str | Guarantee = "calibrated",
+    tolerance: float = 0.0,
+    min_size: float | None = None,
+    seed: int = 0,
+) -> SelfCheck:
+    """How often would differences be reported in these very rows if nothing differed? It should be at most α.
+
+    Labels of groups (or arms) are assigned to the units anew at random, many times over, inside the engine that holds
+    the rows; sizes of groups and shares of arms stay about as they are, and so does everything else: skewed values,
+    rare events, weights, ties. Whatever is reported then is a false positive. The rows are read twice, whatever the
+    number of shuffles.
+
+    Shuffled groups are all of one kind. Where spread differs from group to group, shuffling the groups does not show
+    it; shuffling the arms leaves groups as they are.
+
+    Args:
+        data: Rows, as for `fl.cluster`. Estimates and tables of aggregates have no labels that could be shuffled.
+        by: As for `fl.cluster`.
+        metric: As for `fl.cluster`.
+        runs: How many times labels are shuffled.
+        arms: Shuffle control and treatment within the groups, instead of the groups: nothing has an effect then.
+        unit: The column whose rows stay together. Default: the unit of the metric; without one every row is shuffled on
+            its own, by its place: engines whose rows have no order (Spark, Ibis) may shuffle otherwise each time.
+        alpha: As for `fl.cluster`.
+        guarantee: As for `fl.cluster`. Those that split rows by unit are refused; without a unit they split estimates.
+        tolerance: As for `fl.cluster`.
+        min_size: As for `fl.cluster`.
+        seed: Of shuffles and draws.
+
+    Returns:
+        The share of false positives with its interval, and what that says about the error control.
+
+    Raises:
+        InputError: If something given cannot be used, or fewer than two groups can be compared.
+
+    Example:
+        >>> import duckdb, faultlines as fl
+        >>> rows = duckdb.sql("SELECT i % 5 AS g, hash(i) % 2 AS x FROM range(2000) t(i)")
+        >>> fl.self_check(rows, "g", fl.rate("x"), runs=40).verdict
+        'holds'
+    """
+    alpha, seed, runs = checks.alpha(alpha), checks.seed(seed), checked_runs("runs", runs)
+    arms, control = checks.flag("arms", arms), resolve_guarantee(guarantee)
+    if not is_rows(data):
+        problem = "has no rows whose labels could be shuffled"
+        raise InputError.unsupported("data", problem, "Give the rows that the estimates come from.", type(data))
+    unit = unit_of_shuffles(metric, control, arms=arms, unit=unit)
+    groups = groups_from(data, by, [metric], min_size=min_size, tolerance=tolerance)[0]
+    if len(groups.comparison) < 2:
+        raise InputError.too_few(
+            "by", "only one group can be used, and nothing to compare it with", "Name finer groups.", by, form="clause"
+        )
+    control.check(alpha, groups.comparison)
+    shuffles = Shuffles(runs, arms, unit if metric.unit is None else None, seed)
+    comparisons = _shuffled_groups(data, by, metric, shuffles, min_size, tolerance)
+    names = [f"shuffle {i}" for i in range(len(comparisons))]
+    judged = judge_all(names, comparisons, control, False, seed, "clustering shuffled groups")
+    false_positives = sum(count_clusters(each.path, float(np.log(alpha))) > 1 for each in judged)
+    return SelfCheck(runs, false_positives, alpha, "arms" if arms else "groups", unit, metric.name, control.name, seed)
+
+
+def checked_runs(name: str, runs: int) -> int:
+    """A number of shuffles."""
+    problem = f"must be a whole number from 1 to {_MOST_RUNS:,}"
+    remedy, example = f"Use {{{name}}}.", {name: 200}
+    return int(checks.number(name, runs, problem, remedy, low=1, high=_MOST_RUNS, whole=True, settings=example))
+
+
+def unit_of_shuffles(metric: Metric, guarantee: Guarantee, *, arms: bool, unit: str | None = None) -> str | None:
+    """The column whose rows stay together; refuses what cannot be checked by shuffling."""
+    if not isinstance(metric, Metric):
+        raise InputError.wrong_type(
+            "metric", "is not a metric", 'Use for example fl.rate("converted") or fl.lift(...).', metric
+        )
+    if metric.aggregated is not None:
+        problem = "is measured in a table of aggregates, whose labels cannot be shuffled"
+        raise InputError.unsupported("metric", problem, "Give the rows that were aggregated.", metric.name)
+    if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
+        problem = "has groups that share data, whose labels cannot be shuffled one by one"
+        raise InputError.unsupported("metric", problem, "Check one treatment, and units of one group.", metric.name)
+    if metric.resampling is not None:
+        problem = "is resampled in every group, which is not repeated for every shuffle"
+        raise InputError.unsupported("metric", problem, "Check a metric that is a mean of rows instead.", metric.name)
+    if arms and metric.arms is None:
+        problem = f"the metric {shorten(metric.name)} has no arms"
+        raise InputError.conflict("arms", problem, "Leave it out: the groups are shuffled then.", True, form="clause")
+    if unit is not None:
+        checks.column("unit", unit)
+    if unit is not None and metric.unit is not None and unit != metric.unit:
+        problem = f"the metric has the unit {shorten(metric.unit)}"
+        raise InputError.conflict("unit", problem, "Leave it out.", unit, form="clause")
+    if guarantee.shares(1) and (guarantee.unit or metric.unit):
+        problem = "splits rows by unit, which is not done with shuffled rows"
+        raise InputError.unsupported(
+            "guarantee", problem, "Use {guarantee}.", guarantee.name, settings={"guarantee": "calibrated"}
+        )
+    return unit or metric.unit
+
+
+def _shuffled_groups(
+    data: object, by: By, metric: Metric, shuffles: Shuffles, min_size: float | None, tolerance: float
+) -> list[Comparison]:
+    """The groups of every shuffle that has some to compare, each measured on its own as the real ones are."""
+    relabelled = metric
+    if shuffles.arms and metric.arms is not None:
+        relabelled = replace(metric, arms=replace(metric.arms, control=0, treatment=1))
+    least = metric.min_size if min_size is None else checks.size(min_size)
+    comparisons = []
+    with (
+        shuffle_moments(data, checked_by(by), metric, relabelled, shuffles) as several,
+        progress("shuffling labels", shuffles.runs) as advance,
+    ):
+        for moments in several:
+            keys = [(i,) for i in range(len(moments.n))]
+            try:
+                measured = measurements([Grouped(keys, moments, {})], ("group",), relabelled, least, ("group",))
+                comparisons.append(as_comparison(measured[0].estimates, tolerance))
+            except NoGroupsError:  # nothing is reported of too few rows
+                pass
+            advance(1)
+    return comparisons

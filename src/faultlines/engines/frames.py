@@ -1,0 +1,363 @@
+"""Rows where they are: the engine of a frame, what it does for shared code, and data opened without being read."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from faultlines.engines import duckdb as duck
+from faultlines.engines import readers
+from faultlines.engines.duckdb import DuckDB
+from faultlines.engines.ibis import Ibis
+from faultlines.engines.polars import Polars
+from faultlines.engines.protocol import Selection, is_time, time_zone
+from faultlines.engines.spark import Spark
+from faultlines.errors import Argument, InputError, did_you_mean, first_line, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import narwhals as nw
+
+    from faultlines.engines.protocol import Column, Engine, FloatArray, IntArray
+
+ENGINES: tuple[Engine, ...] = (DuckDB(), Polars(), Spark(), Ibis())
+_ERROR_MODULES = frozenset({"narwhals"}).union(*(engine.error_modules for engine in ENGINES))
+_USABLE_DATA = "Give a pandas, Polars, PyArrow, DuckDB, Spark or Ibis frame, or csv or parquet files."
+
+
+def engine_of(frame: nw.LazyFrame[Any] | nw.DataFrame[Any]) -> Engine:
+    """Choose the engine that queries a frame.
+
+    Raises:
+        InputError: If no engine does.
+    """
+    for engine in ENGINES:
+        if engine.owns(frame.implementation):
+            return engine
+    raise InputError.wrong_type("data", "is not a frame faultlines can query", _USABLE_DATA, type(frame.to_native()))
+
+
+# ------------------------------------------------------------------------------------------ what engines do for rows
+
+
+def select_columns(frame: nw.LazyFrame[Any], selections: Sequence[Selection]) -> nw.LazyFrame[Any]:
+    """Take columns under other names; times become text where that is asked for."""
+    schema = frame.collect_schema()
+    names = schema.names()
+    resolved = [
+        s._replace(place=names.index(s.column), zone=time_zone(schema[s.column]) if s.as_text else None)
+        for s in selections
+    ]
+    return _lazy(engine_of(frame).select(frame.to_native(), resolved, len(names)))
+
+
+def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Column]:
+    """Run a query and bring its columns here by the engine's own way; nulls are masked, or None in a list."""
+    return engine_of(frame).fetch(frame.to_native())
+
+
+@contextmanager
+def materialize(frame: nw.LazyFrame[Any]) -> Iterator[nw.LazyFrame[Any]]:
+    """Compute a query once, to be read several times within the block."""
+    with engine_of(frame).materialize(frame.to_native()) as table:
+        yield _lazy(table)
+
+
+def create_table(frame: nw.LazyFrame[Any], columns: Mapping[str, IntArray]) -> nw.LazyFrame[Any]:
+    """Make a small table of whole numbers, under names of our own, that can be joined to a frame."""
+    return _lazy(engine_of(frame).create_table(frame.to_native(), columns))
+
+
+def join_values(
+    frame: nw.LazyFrame[Any], marks: Mapping[str, list[str]], values: FloatArray, column: str, *, integer: bool
+) -> nw.LazyFrame[Any]:
+    """Join a value to every row of a frame, in the order of its rows where it has one.
+
+    Args:
+        frame: The rows, with columns of marks.
+        marks: Column of marks → the mark of each group.
+        values: The value of each group; NaN for none.
+        column: The name of the new column.
+        integer: Whether values are whole numbers.
+    """
+    return _lazy(engine_of(frame).join_values(frame.to_native(), marks, values, column, integer=integer))
+
+
+def hash_column(frame: nw.LazyFrame[Any], column: str, seed: int, name: str) -> nw.LazyFrame[Any]:
+    """Add a random whole number below 2²⁸: the MD5 of a column's text and a seed; null for null.
+
+    Numbers have the text they have in a csv file, so that 5 and 5.0 are the same unit on every engine.
+
+    Args:
+        frame: Rows, under names of our own.
+        column: The column.
+        seed: The seed.
+        name: The name of the new column.
+    """
+    import narwhals as nw
+
+    text = _as_text(column, frame.collect_schema()[column])
+    frame = frame.with_columns(nw.concat_str(text, nw.lit(f":{seed}")).alias(name))
+    engine = engine_of(frame)
+    return _lazy(engine.parse_hash(engine.hash_text(frame.to_native(), name), name))
+
+
+def number_rows(frame: nw.LazyFrame[Any], name: str) -> nw.LazyFrame[Any]:
+    """Add a whole number of its own for every row: its place from 1 on, where rows have an order."""
+    return _lazy(engine_of(frame).number_rows(frame.to_native(), name))
+
+
+def _lazy(native: Any) -> nw.LazyFrame[Any]:
+    import narwhals as nw
+
+    frame: nw.LazyFrame[Any] = nw.from_native(native).lazy()
+    return frame
+
+
+def _as_text(column: str, dtype: Any) -> Any:
+    import narwhals as nw
+
+    value = nw.col(column)
+    if dtype == nw.String:
+        return value
+    if not dtype.is_float():
+        return value.cast(nw.String)
+    is_whole = (value == value.floor()) & (value.abs() < 2.0**53)
+    whole = nw.when(is_whole).then(value).cast(nw.Int64).cast(nw.String)
+    return nw.coalesce(whole, nw.when(~value.is_nan()).then(value).cast(nw.String))
+
+
+# ------------------------------------------------------------------------------------------------------ opening data
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnUse:
+    """A column that will be used, and as what: cells of csv have no types but these.
+
+    Args:
+        parameter: The parameter that named it, for messages.
+        column: Its name.
+        kind: ``"key"`` for names of things, ``"number"`` for numbers, ``"binary"`` for yes/no as 0/1 or true/false.
+    """
+
+    parameter: str
+    column: str
+    kind: Literal["key", "number", "binary"] = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that can be queried; their columns have names of our own.
+
+    Args:
+        frame: The rows, with the columns in use only.
+        from_text: Whether they come from csv, whose keys are text.
+        keys: Column → its name in the frame, as key.
+        numbers: Column → its name in the frame, as number.
+        times: The names in the frame under which there are times as text; see `protocol.format_time`.
+        is_stored: Whether they are read from files or memory, so that looking at the first few is cheap.
+    """
+
+    frame: nw.LazyFrame[Any]
+    from_text: bool
+    keys: Mapping[str, str]
+    numbers: Mapping[str, str]
+    times: frozenset[str]
+    is_stored: bool = False
+
+
+def open_frame(data: object, parameter: str = "data") -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
+    """See a frame through narwhals.
+
+    Raises:
+        InputError: If it is something else; says what.
+    """
+    import narwhals as nw
+    from narwhals.exceptions import NarwhalsError
+
+    try:
+        frame = nw.from_native(data)  # type: ignore[call-overload]
+    except (TypeError, NarwhalsError) as error:
+        problem = "is not a frame" if isinstance(error, TypeError) else f"cannot be read, {describe_unreadable(error)}"
+        raise InputError.wrong_type(parameter, problem, _USABLE_DATA, type(data)) from error
+    if isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        return frame
+    raise InputError.wrong_type(parameter, "is not a table", "Give the whole frame.", type(data))
+
+
+def describe_unreadable(error: Exception) -> str:
+    """Why narwhals does not take a frame."""
+    return f"is not a frame narwhals can read ({duck.describe_error(error)})"
+
+
+def index_names(frame: nw.LazyFrame[Any] | nw.DataFrame[Any]) -> Sequence[object]:
+    """What the levels of the index are called, in a frame that has one."""
+    return getattr(getattr(frame.to_native(), "index", None), "names", ()) if frame.implementation.is_pandas() else ()
+
+
+def check_columns(columns: Mapping[str, str], present: Sequence[str], index: Sequence[object] = ()) -> None:
+    """Refuse a column that is not there, or is there twice.
+
+    Args:
+        columns: Parameter → column.
+        present: The columns there are.
+        index: The names of an index beside them.
+    """
+    for parameter, column in columns.items():
+        if column not in present and column in index:
+            problem = "is in the index of the frame, not a column"
+            raise InputError.column_not_found(parameter, problem, "Make it a column: frame.reset_index().", column)
+        if column not in present:
+            bare = parameter.partition("[")[0]  # by[1] is the second column of by
+            raise InputError.column_not_found(
+                bare, f"column {shorten(column)} not found", did_you_mean(column, present), column, form="column"
+            )
+        if sum(name == column for name in present) > 1:
+            raise InputError.duplicate(parameter, "is the name of two columns", "Rename one of them.", column)
+
+
+def check_uses(uses: Sequence[ColumnUse], present: Sequence[str], index: Sequence[object] = ()) -> None:
+    """Refuse columns as `check_columns` does; one parameter may use several."""
+    for use in uses:
+        check_columns({use.parameter: use.column}, present, index)
+
+
+@contextmanager
+def scan(data: object, uses: Sequence[ColumnUse]) -> Iterator[Rows]:
+    """Open rows in the engine they are in, without reading them.
+
+    Args:
+        data: A frame, or the path, paths or glob of csv or parquet files.
+        uses: The columns that will be used.
+
+    Raises:
+        InputError: If they cannot be read, now or by a query within the block.
+    """
+    if readers.are_paths(data):
+        paths = [data] if isinstance(data, str | Path) else data
+        files = readers.find_files(paths)  # type: ignore[arg-type]
+        with _scan_files(files, uses) as rows:
+            yield rows
+        return
+    frame = open_frame(data)
+    with report_errors(data, frame), _scan_frame(frame, uses) as rows:
+        yield rows
+
+
+@contextmanager
+def report_errors(
+    data: object, frame: nw.LazyFrame[Any] | nw.DataFrame[Any], parameter: str = "data"
+) -> Iterator[None]:
+    """Report what an engine says about a frame as an error of ours, and an interrupt as the usual one."""
+    import narwhals as nw
+
+    engine = engine_of(frame)
+    try:
+        with engine.interruptible():
+            if isinstance(frame, nw.LazyFrame):
+                with engine.exclusive():
+                    yield
+            else:
+                yield
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in _ERROR_MODULES and not isinstance(error, OSError | MemoryError):
+            raise
+        argument = Argument(parameter, type(data))
+        problem = f"cannot be read ({first_line(error)})"
+        raise out_of_memory(argument, error, engine) or InputError.unreadable_file(
+            argument, problem, "Simplify its columns."
+        ) from error
+
+
+def out_of_memory(argument: Argument, error: Exception, engine: Engine = ENGINES[0]) -> InputError | None:
+    """The error to raise where memory ran out; None for other errors."""
+    if not engine.is_out_of_memory(error):
+        return None
+    problem = f"there is not enough memory ({duck.describe_error(error)})"
+    return InputError.out_of_memory(
+        argument, problem, "Use fewer or coarser groups, or a machine with more memory.", form="clause"
+    )
+
+
+@contextmanager
+def _scan_frame(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], uses: Sequence[ColumnUse]) -> Iterator[Rows]:
+    import narwhals as nw
+
+    check_uses(uses, frame.collect_schema().names(), index_names(frame))
+    columns = list(dict.fromkeys(use.column for use in uses))
+    if isinstance(frame, nw.LazyFrame):
+        yield _select_uses(frame, uses, {column: column for column in columns})
+    else:
+        with engine_of(frame).open_eager(frame, columns) as (native, names):
+            yield _select_uses(_lazy(native), uses, names, is_stored=True)
+
+
+def _select_uses(
+    frame: nw.LazyFrame[Any], uses: Sequence[ColumnUse], names: Mapping[str, str], *, is_stored: bool = False
+) -> Rows:
+    """Rows whose columns have types: each is taken once; times that are keys become text.
+
+    Args:
+        frame: The rows.
+        uses: The columns.
+        names: Column → its name in the frame.
+        is_stored: See `Rows`.
+    """
+    schema = frame.collect_schema()
+    selections: list[Selection] = []
+    keys: dict[str, str] = {}
+    numbers: dict[str, str] = {}
+    times: set[str] = set()
+    for use in uses:
+        is_key = use.kind == "key"
+        own, others = (keys, numbers) if is_key else (numbers, keys)
+        if use.column in own:
+            continue
+        becomes_text = is_key and is_time(schema[names[use.column]])
+        other = others.get(use.column)
+        if other is not None and not becomes_text and other not in times:
+            own[use.column] = other
+            continue
+        own[use.column] = name = f"c{len(selections)}"
+        selections.append(Selection(names[use.column], name, as_text=becomes_text))
+        times |= {name} if becomes_text else set()
+    return Rows(select_columns(frame, selections), False, keys, numbers, frozenset(times), is_stored)
+
+
+@contextmanager
+def _scan_files(files: Sequence[Path], uses: Sequence[ColumnUse]) -> Iterator[Rows]:
+    import duckdb
+
+    check = partial(check_uses, uses)
+    is_parquet = readers.is_parquet(files[0])
+    with duck.own_connection() as connection:
+        try:
+            if is_parquet:
+                columns = [use.column for use in uses]
+                keys = {use.column: use.parameter for use in uses if use.kind == "key"}
+                relation, names = readers.scan_parquet(connection, files, columns, keys, check)
+                yield _select_uses(_lazy(relation), uses, names, is_stored=True)
+            else:
+                yield _scan_csv(connection, files, uses)
+        except duckdb.Error as error:
+            argument = readers.show_files(files)
+            memory = out_of_memory(argument, error)
+            if memory is not None:
+                raise memory from error
+            if is_parquet:
+                problem = f"cannot be read ({duck.describe_error(error)})"
+                raise InputError.unreadable_file(argument, problem, "Check that it is intact.") from error
+            must_be_numeric = [(use.parameter, use.column, use.kind == "binary") for use in uses if use.kind != "key"]
+            raise readers.diagnose_csv(files, must_be_numeric, error) from error
+
+
+def _scan_csv(connection: Any, files: Sequence[Path], uses: Sequence[ColumnUse]) -> Rows:
+    """Rows of csv files; a column may be used as key and as number."""
+    keys = {column: f"t{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind == "key"))}
+    numbers = {column: f"n{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind != "key"))}
+    query = readers.write_csv_query(files, keys, numbers, partial(check_uses, uses))
+    return Rows(_lazy(connection.sql(query)), True, keys, numbers, frozenset(), is_stored=True)

@@ -1,0 +1,104 @@
+"""Ibis: tables of a database that stay there, and the SQL they are asked."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faultlines.engines.protocol import HASH_DIGITS, PREFIX, TIME_FORMAT, VALUE, Engine
+from faultlines.errors import InputError, did_you_mean, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import narwhals as nw
+
+    from faultlines.engines.protocol import Column, FloatArray, IntArray, Selection
+
+
+class Ibis(Engine):
+    """Ibis tables, connected to a database or not."""
+
+    error_modules = frozenset({"ibis"})
+    buffers_joins = True
+
+    def owns(self, implementation: nw.Implementation) -> bool:
+        """Ibis alone."""
+        return implementation.is_ibis()
+
+    @property
+    def has_exact_shapes(self) -> bool:
+        """Never: databases have no kurtosis, or one of powers of the values as they are."""
+        return False
+
+    def select(self, native: Any, selections: Sequence[Selection], width: int) -> Any:
+        """By name."""
+        return native.select(**{s.name: _select_column(native[s.column], s.zone) for s in selections})
+
+    def fetch(self, native: Any) -> dict[str, Column]:
+        """Lists, by way of PyArrow."""
+        table = native.to_pyarrow()
+        return {name: table[name].to_pylist() for name in table.column_names}
+
+    @contextmanager
+    def materialize(self, native: Any) -> Iterator[Any]:
+        """Computed again at each use: a warehouse may not let us keep tables."""
+        yield native
+
+    def create_table(self, native: Any, columns: Mapping[str, IntArray]) -> Any:
+        """A table in memory."""
+        return import_module("ibis").memtable({name: values.tolist() for name, values in columns.items()})
+
+    def join_values(
+        self, native: Any, marks: Mapping[str, list[str]], values: FloatArray, column: str, *, integer: bool
+    ) -> Any:
+        """By a left join; the marks of the groups have names of their own."""
+        renamed = {f"{PREFIX}{name}": texts for name, texts in marks.items()}
+        numbers = [None if np.isnan(value) else float(value) for value in values]
+        groups = import_module("ibis").memtable({**renamed, VALUE: numbers})
+        joined = native.left_join(groups, [native[name] == groups[f"{PREFIX}{name}"] for name in marks])
+        typed = joined.mutate(**{column: joined[VALUE].cast("int64" if integer else "float64")})
+        return typed.drop(*renamed, VALUE)
+
+    def hash_text(self, native: Any, column: str) -> Any:
+        """The database's own MD5."""
+        return native.mutate(**{column: native[column].hexdigest("md5")})
+
+    def parse_hash(self, native: Any, column: str) -> Any:
+        """Digit by digit, as databases have no common function for it."""
+        ibis = import_module("ibis")
+        digits, text = ibis.literal("0123456789abcdef"), native[column]
+        number = sum(digits.find(text.substr(i, 1)) * 16 ** (HASH_DIGITS - 1 - i) for i in range(HASH_DIGITS))
+        # A null is not found, which some engines take for a number.
+        return native.mutate(**{column: text.isnull().ifelse(ibis.null(), number).cast("int64")})
+
+    def number_rows(self, native: Any, name: str) -> Any:
+        """In whatever order the database has them."""
+        return native.mutate(**{name: import_module("ibis").row_number() + 1})
+
+    def to_sql(self, native: Any, dialect: str | None) -> str | None:
+        """In any dialect that Ibis writes."""
+        import ibis
+        from ibis.backends.sql import compilers
+        from ibis.common.exceptions import IbisError
+
+        names = [name for name in dir(compilers) if hasattr(getattr(compilers, name), "compiler")]
+        if dialect is not None and (not isinstance(dialect, str) or dialect not in names):
+            problem = "is not a dialect that Ibis writes"
+            raise InputError.unknown("dialect", problem, did_you_mean(dialect, names), dialect)
+        try:
+            return str(ibis.to_sql(native, dialect=dialect))
+        except (IbisError, NotImplementedError) as error:  # the latter of databases that have no NaN, such as MySQL
+            problem = f"cannot be written ({first_line(error)})"
+            raise InputError.unsupported("dialect", problem, "Use another metric or database.", dialect) from error
+
+
+def _select_column(column: Any, zone: str | None) -> Any:
+    if zone is None:
+        return column
+    if zone:
+        return column.cast("timestamp('UTC')").strftime(f"{TIME_FORMAT}.%f+00:00")
+    return column.strftime(f"{TIME_FORMAT}.%f")

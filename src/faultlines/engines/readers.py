@@ -1,0 +1,527 @@
+"""Paths, csv and parquet files, which DuckDB reads: nothing is guessed, and every trouble has a name.
+
+DuckDB's own csv detection, `store_rejects` and `union_by_name` are not used. Detection may take a decimal comma for a
+separator; rejected lines are missing from the answer until someone asks for them; and united files turn a missing
+column into nulls and join 1 with "1". Here a broken line ends the query, and is then looked for in Python.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import glob
+import gzip
+import io
+import itertools
+import os
+import sys
+import tempfile
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from faultlines.engines import duckdb as duck
+from faultlines.errors import Argument, InputError, first_line, shorten, shorten_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TextIO
+
+    import duckdb
+
+
+# ------------------------------------------------------------------------------------------------------------- paths
+
+
+CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+PARQUET = (".parquet", ".pq")
+
+
+def are_paths(data: object) -> bool:
+    """Whether data are named by a path, or by several."""
+    if isinstance(data, list | tuple):
+        return len(data) > 0 and all(isinstance(path, str | Path) for path in data)
+    return isinstance(data, str | Path)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is parquet, by its name."""
+    return path.name.lower().endswith(PARQUET)
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether a file is compressed, by its name."""
+    return path.name.lower().endswith(".gz")
+
+
+def show_file(path: Path) -> Argument:
+    """A file as messages name it."""
+    return Argument("file", path)
+
+
+def show_files(files: Sequence[Path]) -> Argument:
+    """Several files as messages name them."""
+    return show_file(files[0]) if len(files) == 1 else Argument("file", [str(path) for path in files])
+
+
+def check_file(path: Path) -> Argument:
+    """The path as messages name it, once it is known to be a file that holds something."""
+    name = show_file(path)
+    try:
+        _check_name(path, name)
+        if path.stat().st_size == 0:
+            raise InputError.empty(name, "is empty", "Give a table with a header and at least one row.")
+        with path.open("rb"):
+            pass
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError.unreadable_file(
+            name, f"cannot be read ({describe_os_error(error)})", "Check the path and who may read it."
+        ) from error
+    return name
+
+
+def _check_name(path: Path, name: Argument) -> None:
+    if path.is_dir():
+        raise InputError.unreadable_file(name, "is a folder", "Give a csv or parquet file.")
+    if not path.exists():
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, siblings, n=1, cutoff=0.7)
+        raise InputError.file_not_found(
+            name, "does not exist", f"Did you mean {near[0]!r}?" if near else "Check the path."
+        )
+    if not path.name.lower().endswith(CSV + PARQUET):
+        raise InputError.unreadable_file(
+            name, "is neither csv nor parquet by its name", f"Use one of {', '.join(CSV + PARQUET)}."
+        )
+
+
+def expand_path(path: str | Path) -> Path:
+    """A path with ``~`` as the home folder, expanded once: none that begins with ``~`` is left for DuckDB to expand."""
+    expanded = Path(os.path.expanduser(path))  # noqa: PTH111  # Path("./~/x") would lose its dot before
+    return expanded.absolute() if str(expanded).startswith("~") else expanded
+
+
+def find_files(paths: Sequence[str | Path]) -> list[Path]:
+    """The files behind paths and patterns.
+
+    Raises:
+        InputError: If one is missing or unreadable, if kinds are mixed, or if a file is there twice.
+    """
+    files = [path for pattern in paths for path in _match_files(pattern)]
+    for path in files:
+        check_file(path)
+    if len({is_parquet(path) for path in files}) > 1:
+        raise InputError.unsupported(
+            "file", "mixes csv and parquet", "Give files of one kind.", [str(path) for path in files]
+        )
+    _check_distinct(files)
+    return files
+
+
+def _match_files(pattern: str | Path) -> list[Path]:
+    """A file by its name; a pattern only where no file has that name."""
+    path = expand_path(pattern)
+    try:
+        if not glob.has_magic(str(path)) or path.exists():
+            return [path]
+        matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read ({describe_os_error(error)})"
+        raise InputError.unreadable_file(show_file(path), problem, "Check the path.") from error
+    if not matches:
+        raise InputError.file_not_found(show_file(path), "matches no file", "Check the pattern.")
+    return matches
+
+
+def _check_distinct(files: Sequence[Path]) -> None:
+    seen: dict[tuple[int, int] | str, Path] = {}
+    for path in files:
+        status = path.stat()
+        # Links of either kind have the number of the file they lead to; file systems without numbers say 0.
+        identity = (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
+        if identity in seen:
+            first = seen[identity]
+            again = "" if first == path else f" ({shorten(str(first), 80)} is the same file)"
+            raise InputError.duplicate(
+                show_file(path), f"is given twice{again}: its rows would count twice", "Give each file once."
+            )
+        seen[identity] = path
+
+
+def describe_os_error(error: Exception) -> str:
+    """Why the system could not do something, in a few words."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+
+
+# -------------------------------------------------------------------------------------------- how a csv file is written
+
+
+SEPARATORS = ",;\t|"
+_CHUNK = 1 << 20  # bytes of an archive at a time
+NOT_NUMERIC = "Name a column of plain numbers with a decimal point, without % or units."
+
+
+class Dialect(NamedTuple):
+    """How a csv file is written: what DuckDB has to be told."""
+
+    header: tuple[str, ...]
+    separator: str
+    blank: int  # empty lines before the header
+    gzipped: bool
+
+
+def find_separator(header: str) -> str:
+    """Whichever of comma, semicolon, tab and bar a header has most of, outside of quotes."""
+    plain = "".join(header.split('"')[::2])
+    return max(SEPARATORS, key=plain.count)
+
+
+def find_dialect(path: Path) -> Dialect:
+    """Header, separator and the lines before the header; a damaged archive is refused.
+
+    DuckDB does not compare the checksum of a gzip file: of 60 flipped bits, 13 changed what it read.
+    """
+    name = check_file(path)
+    with _open_text(path, name) as file:
+        dialect, _ = _read_start(path, name, file)
+        while is_gzip(path) and file.buffer.read(_CHUNK):
+            pass  # gzip compares checksum and length at the end
+    return dialect
+
+
+def diagnose_file(path: Path, columns: Sequence[tuple[str, str, bool]]) -> None:
+    """Raise what is wrong with a file that DuckDB could not read, if Python finds it.
+
+    Args:
+        path: The file.
+        columns: Parameter, column, and whether the column is yes/no, for the columns that must hold numbers.
+    """
+    name = check_file(path)
+    with _open_text(path, name) as file:
+        dialect, lines = _read_start(path, name, file)
+        places = [(parameter, dialect.header.index(column), yes_no) for parameter, column, yes_no in columns]
+        for row, fields in enumerate(_read_rows(name, dialect, lines), start=1):
+            for parameter, place, yes_no in places:
+                if fields[place] is not None and parse_number(fields[place], truth=True) is None:
+                    raise not_numeric_error(parameter, dialect.header[place], row, fields[place], yes_no=yes_no)
+        if isinstance(file.newlines, tuple):
+            raise _mixed_ends_error(name)
+
+
+def parse_number(cell: str | None, *, truth: bool = False) -> float | None:
+    """A cell as a number; None where it is none. With `truth`, true and false count as 1 and 0."""
+    if cell is None or not cell.isascii() or "_" in cell:
+        return None
+    if truth and cell.lower() in {"true", "false"}:
+        return float(cell.lower() == "true")
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def not_numeric_error(parameter: str, column: str, row: int, cell: object, *, yes_no: bool = False) -> InputError:
+    """The error for a cell that should have been a number."""
+    if yes_no:
+        return InputError.wrong_type(
+            parameter,
+            f"holds text, not 0/1 or booleans (row {row} holds {shorten(cell)})",
+            "Say which label counts: for example {positive}.",
+            column,
+            settings={"positive": cell},
+        )
+    problem = f"is not numeric (row {row} holds {shorten(cell)})"
+    return InputError.wrong_type(parameter, problem, NOT_NUMERIC, column)
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def _read_start(path: Path, name: Argument, file: TextIO) -> tuple[Dialect, Any]:
+    """What the beginning of a file says, and a reader of the csv module for the rest."""
+    blank, first, ends = 0, file.readline(), set[str]()
+    while first and not first.strip("\r\n"):
+        blank += 1
+        ends.add(first)
+        first = file.readline()
+    if blank and len(ends | ({first.lstrip(first.rstrip("\r\n"))} - {""})) > 1:
+        raise _mixed_ends_error(name)  # DuckDB would count the empty lines in another way
+    delimiter = find_separator(first)
+    lines = csv.reader(itertools.chain([first] if first else [], file), delimiter=delimiter, strict=True)
+    try:
+        header = next(lines, None)
+    except csv.Error as error:
+        raise _broken_line_error(name, blank + lines.line_num, error) from error
+    if header is None:
+        raise InputError.empty(name, "is empty", "Give a table with a header and at least one row.")
+    return Dialect(tuple(column.strip() for column in header), delimiter, blank, is_gzip(path)), lines
+
+
+def _read_rows(name: Argument, dialect: Dialect, lines: Any) -> Iterator[list[str | None]]:
+    while True:
+        try:
+            fields = next(lines, None)
+        except csv.Error as error:
+            raise _broken_line_error(name, dialect.blank + lines.line_num, error) from error
+        if fields is None:
+            return
+        if fields and len(fields) != len(dialect.header):
+            line = dialect.blank + lines.line_num
+            problem = f"line {line} has {len(fields)} fields, the header {len(dialect.header)}"
+            raise InputError.unreadable_file(name, problem, "Correct or quote that line.")
+        if fields:
+            yield [cell or None for cell in fields]
+
+
+@contextmanager
+def _open_text(path: Path, name: Argument) -> Iterator[TextIO]:
+    """A text file, compressed or not; a mark of byte order at its start is no part of it."""
+    try:
+        binary: Any = gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # noqa: SIM115
+        with binary, io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise _encoding_error(name, path) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError.unreadable_file(
+            name, f"cannot be read ({describe_os_error(error)})", "Check that the file is intact."
+        ) from error
+
+
+def _mixed_ends_error(name: Argument) -> InputError:
+    return InputError.unreadable_file(name, "mixes several kinds of line ends", "Save it with one kind of line ends.")
+
+
+def _broken_line_error(name: Argument, line: int, error: csv.Error) -> InputError:
+    return InputError.unreadable_file(
+        name, f"cannot be read at line {line} ({error})", "Check the quotes in and before it."
+    )
+
+
+def _encoding_error(name: Argument, path: Path) -> InputError:
+    """The error for bytes that are not UTF-8, with their place in the file; decoding in pieces does not know it."""
+    problem, raw = "is not UTF-8 text", b""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if is_gzip(path) else path.read_bytes()
+        raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8 text (byte {error.start + 1} is 0x{raw[error.start]:02x})"
+    except (OSError, EOFError, MemoryError):
+        pass
+    return InputError.unreadable_file(name, problem, "Save it as UTF-8.")
+
+
+# ----------------------------------------------------------------------------------------------------- csv in a query
+
+
+STDIN = "-"
+
+
+def write_csv_query(
+    files: Sequence[Path], keys: Mapping[str, str], numbers: Mapping[str, str], check: Callable[[Sequence[str]], None]
+) -> str:
+    """The rows of csv files as a query; files that are written in another way, or have other columns, are read apart.
+
+    Args:
+        files: The files.
+        keys: Column → name, for cells as text.
+        numbers: Column → name, for cells as numbers.
+        check: Refuses a header that lacks a column.
+    """
+    by_dialect: dict[Dialect, list[Path]] = {}
+    for path in files:
+        dialect = find_dialect(path)
+        _check_header(path, dialect.header, check)
+        by_dialect.setdefault(dialect, []).append(path)
+    return " UNION ALL ".join(_write_query(dialect, some, keys, numbers) for dialect, some in by_dialect.items())
+
+
+def _check_header(path: Path, header: Sequence[str], check: Callable[[Sequence[str]], None]) -> None:
+    """Refuse a header that lacks a column, and say which file's it is."""
+    try:
+        check(header)
+    except InputError as error:
+        raise error.changed(place=f"in {shorten_text(path.name)}") from error
+
+
+def _write_query(dialect: Dialect, files: Sequence[Path], keys: Mapping[str, str], numbers: Mapping[str, str]) -> str:
+    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(dialect.header)))
+    options = {
+        "auto_detect": "false",
+        "header": "true",
+        "skip": str(dialect.blank),
+        "delim": duck.quote_text(dialect.separator),
+        "quote": "'\"'",
+        "escape": "'\"'",
+        "nullstr": "''",
+        "compression": "'gzip'" if dialect.gzipped else "'none'",
+        "hive_partitioning": "false",
+        "columns": f"{{{columns}}}",
+    }
+    paths = duck.write_list([duck.quote_path(path) for path in files])
+    places = {column: f"c{dialect.header.index(column)}" for column in [*keys, *numbers]}
+    picks = [f"{places[column]} AS {name}" for column, name in keys.items()]
+    picks += [f"{_write_number(places[column])} AS {name}" for column, name in numbers.items()]
+    named = ", ".join(f"{option}={value}" for option, value in options.items())
+    return f"SELECT {', '.join(picks)} FROM read_csv({paths}, {named})"
+
+
+def _write_number(column: str) -> str:
+    """A cell as a number by the rules of `parse_number`; one that is none ends the query, and is looked for then."""
+    bad = f"error('not a number: ' || {column})"
+    other = f"CASE lower({column}) WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 ELSE {bad} END"
+    plain = f"CASE WHEN contains({column}, '_') THEN NULL ELSE try_cast({column} AS DOUBLE) END"
+    return f"CASE WHEN {column} IS NULL THEN NULL ELSE coalesce({plain}, {other}) END"
+
+
+def diagnose_csv(files: Sequence[Path], numbers: Sequence[tuple[str, str, bool]], error: duckdb.Error) -> InputError:
+    """What is wrong with csv files that DuckDB could not read: what Python finds, or else what DuckDB says.
+
+    Args:
+        files: The files.
+        numbers: Parameter, column, and whether it is yes/no, for the columns that must hold numbers.
+        error: The error of DuckDB.
+    """
+    for path in files:
+        try:
+            diagnose_file(path, numbers)
+        except InputError as diagnosis:
+            if len(files) == 1 or diagnosis.parameter == "file":
+                return diagnosis
+            return diagnosis.within(f"file {shorten(str(path), 200)}")
+    return InputError.unreadable_file(
+        show_files(files), f"cannot be read ({duck.describe_error(error)})", "Correct the file or the named line."
+    )
+
+
+@contextmanager
+def open_stdin(path: Path) -> Iterator[Path]:
+    """The path of a csv file; standard input, named ``-``, is written to a file for as long as it is read."""
+    if str(path) != STDIN:
+        yield path
+        return
+    name = Argument("file", STDIN)
+    with tempfile.TemporaryDirectory(prefix="faultlines-") as folder:
+        copy = Path(folder) / "stdin.csv"
+        try:
+            if sys.stdin is None:
+                raise ValueError("it is closed")
+            copy.write_bytes(sys.stdin.buffer.read())
+        except (OSError, ValueError, AttributeError) as error:
+            problem = f"standard input cannot be read ({first_line(error)})"
+            raise InputError.unreadable_file(
+                name, problem, "Pipe a csv table in, or name a file.", form="clause"
+            ) from error
+        try:
+            yield copy
+        except InputError as error:
+            if error.parameter != "file":
+                raise
+            raise error.changed(value=repr(STDIN)) from error
+
+
+# ------------------------------------------------------------------------------------------------------------ parquet
+
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+
+
+class _Layout(NamedTuple):
+    """The schema of a file."""
+
+    names: tuple[str, ...]
+    nulls: frozenset[str]  # columns without a type, of which every row is null
+    details: tuple[tuple[object, ...], ...]
+
+
+def scan_parquet(
+    engine: duckdb.DuckDBPyConnection,
+    files: Sequence[Path],
+    columns: Sequence[str],
+    keys: Mapping[str, str],
+    check: Callable[[Sequence[str]], None],
+) -> tuple[duckdb.DuckDBPyRelation, dict[str, str]]:
+    """Rows of parquet files; and the wanted columns by name, with what they are called in these rows.
+
+    Files with other schemas are read apart, so that a column is found in each of them by its own name.
+
+    Args:
+        engine: The connection.
+        files: The files.
+        columns: The columns that are wanted.
+        keys: Column → parameter, for those that name things: they must be of one kind in all files.
+        check: Refuses names of columns that lack one.
+
+    Raises:
+        InputError: If a file lacks a column, or has something of another kind in it.
+    """
+    by_layout: dict[_Layout, list[Path]] = {}
+    for path, layout in zip(files, _read_layouts(engine, files), strict=True):
+        by_layout.setdefault(layout, []).append(path)
+    names = {column: f"p{i}" for i, column in enumerate(dict.fromkeys(columns))}
+    queries, first_types = [], dict[str, str]()
+    for layout, some in by_layout.items():
+        _check_header(some[0], layout.names, check)
+        query = _write_parquet_query(engine, layout, some, names)
+        types = dict(zip(names, map(str, engine.sql(query).types), strict=True))
+        for column, parameter in keys.items():
+            if column in layout.nulls:
+                continue
+            first = first_types.setdefault(column, types[column])
+            if _kind(first) != _kind(types[column]):
+                problem = f"holds {types[column]}, but {first} in a file before it"
+                raise InputError.mismatch(
+                    parameter,
+                    problem,
+                    "Give files in which the column has one type.",
+                    column,
+                    place=f"in {shorten_text(some[0].name)}",
+                )
+        queries.append(query)
+    return engine.sql(" UNION ALL ".join(queries)), names
+
+
+def _write_parquet_query(
+    engine: duckdb.DuckDBPyConnection, layout: _Layout, files: Sequence[Path], names: Mapping[str, str]
+) -> str:
+    """The wanted columns of files with one schema, which is that of the first; folders (country=DE/) have no say."""
+    rows = f"read_parquet({duck.write_list([duck.quote_path(path) for path in files])}, hive_partitioning=false)"
+    # DuckDB renames one of two columns that differ in case only; their order stays.
+    columns = engine.sql(f"SELECT * FROM {rows}").columns
+    renamed = dict(zip(layout.names, columns, strict=True)) if len(layout.names) == len(columns) else {}
+    picks = [f"{duck.quote(renamed.get(column, column))} AS {name}" for column, name in names.items()]
+    return f"SELECT {', '.join(picks)} FROM {rows}"
+
+
+def _kind(dtype: str) -> str:
+    """What columns of a type hold; those of one kind name the same things."""
+    plain = dtype.removeprefix("U")
+    if plain.startswith(_NUMBERS) and not plain.endswith("]"):
+        return "number"
+    return "time" if dtype in _TIMES else dtype
+
+
+def _read_layouts(engine: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Iterator[_Layout]:
+    """The schemas as the files have them, in one query: with one for each, 3,000 files take 16 s in place of 3.4 s."""
+    columns = "name, num_children, type, converted_type, logical_type, scale, precision"
+    paths = duck.write_list([duck.quote_path(path) for path in files])
+    rows = engine.sql(f"SELECT file_name, {columns} FROM parquet_schema({paths})").fetchall()
+    for _, schema in itertools.groupby(rows, key=lambda row: row[0]):
+        yield _parse_layout([entry[1:] for entry in schema])
+
+
+def _parse_layout(schema: Sequence[tuple[Any, ...]]) -> _Layout:
+    """The first entry is the root, and only its children are columns."""
+    names, nulls, inside = [], set(), 0
+    for name, children, _, _, logical, *_ in schema[1:]:
+        if inside:
+            inside += (children or 0) - 1
+        else:
+            names.append(name)
+            nulls |= {name} if "NullType" in str(logical) else set()
+            inside = children or 0
+    return _Layout(tuple(names), frozenset(nulls), tuple(schema[1:]))

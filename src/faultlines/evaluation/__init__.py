@@ -1,1 +1,0 @@
-"""Where models are evaluated: estimators, tables of other libraries, model cards."""

@@ -1,0 +1,201 @@
+"""How numbers, intervals and tables look as text, Markdown and HTML: plain values in, strings out."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+_BAR = 20
+_UNSEEN = {"Cc", "Cs", "Cn", "Co", "Zl", "Zp"}
+_TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def pvalue(log_p: float) -> str:
+    """A p-value from its logarithm: two digits, and "< 1e-10" for what is below that."""
+    exponent = log_p / math.log(10)
+    if exponent < -10:
+        return "< 1e-10"
+    if exponent > -4:
+        shown = f"{math.exp(log_p):.2g}"
+        return shown if shown != "1" or log_p > math.log(0.999) else "0.99"
+    power = math.floor(exponent)
+    mantissa = f"{10 ** (exponent - power):.1f}"
+    return f"1e{power + 1}" if mantissa == "10.0" else f"{mantissa.removesuffix('.0')}e{power}"
+
+
+def p_is(log_p: float) -> str:
+    """The same as a statement: ``p = 0.031`` or ``p < 1e-10``."""
+    shown = pvalue(log_p)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def decimals(
+    errors: Sequence[float], values: Sequence[float], signed: bool = True, percent: bool = False
+) -> Callable[[float], str]:
+    """A number format for estimates whose standard errors are `errors`: two digits of the smallest one.
+
+    Args:
+        errors: Standard errors, above zero.
+        values: What will be shown.
+        signed: Whether a plus sign says something.
+        percent: Whether values are shares, to be shown in per cent.
+    """
+    factor, unit = (100.0, "%") if percent else (1.0, "")
+    smallest = factor * min(errors)
+    largest = max(smallest, *(abs(factor * value) for value in values))
+    places = 1 - math.floor(math.log10(smallest))
+    if largest < 1e15 and places <= 9:
+        sign = "+" if signed else ""
+        return lambda value: f"{factor * value:{sign},.{max(places, 0)}f}{unit}"
+    digits = math.floor(math.log10(largest)) + places + 1
+    return lambda value: f"{factor * value:+.{min(max(digits, 3), 17)}g}{unit}"
+
+
+def count(value: float) -> str:
+    """A size with separators: 12,345."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def amount(number: int, thing: str) -> str:
+    """A number of things: ``1 group``, ``1,200 groups``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def share(value: float, digits: int = 0) -> str:
+    """A share in per cent; what is not all and not nothing never reads as 100% or 0%."""
+    shown = f"{100 * value:.{digits}f}"
+    if 0 < value < 1 and float(shown) in (0.0, 100.0):
+        edge = 10.0**-digits
+        return f"under {edge:g}%" if value < 0.5 else f"over {100 - edge:.{digits}f}%"
+    return f"{shown}%"
+
+
+def level(alpha: float) -> str:
+    """The level of an interval: 95%, or 1 − α where percent would read as all."""
+    return f"{100 - float(f'{100 * alpha:.2g}'):.12g}%" if alpha >= 1e-10 else f"1 − {alpha:.2g}"
+
+
+def bar(low: float, middle: float, high: float, scale: tuple[float, float]) -> str:
+    """An interval as a small drawing on a common scale, with a mark at zero when that is on it."""
+    start, stop = scale
+    span = stop - start
+
+    def at(value: float) -> int:
+        return 0 if span <= 0 else min(_BAR - 1, max(0, round((value - start) / span * (_BAR - 1))))
+
+    cells = [" "] * _BAR
+    if start < 0 < stop:
+        cells[at(0.0)] = "┊"
+    for i in range(at(low), at(high) + 1):
+        cells[i] = "─"
+    if at(low) < at(middle):
+        cells[at(low)] = "├"
+    if at(high) > at(middle):
+        cells[at(high)] = "┤"
+    cells[at(middle)] = "●"
+    return "".join(cells)
+
+
+def printable(words: str) -> str:
+    """Text with control characters made visible, and those that reverse the order of what follows; joiners stay."""
+    if words.isprintable():
+        return words
+    return "".join("�" if unicodedata.category(c) in _UNSEEN or c in _TURNING else c for c in words)
+
+
+def printable_lines(words: str) -> str:
+    """The same for text of several lines."""
+    return "\n".join(printable(line) for line in words.split("\n"))
+
+
+def first_few(words: Sequence[str], most: int, total: int | None = None) -> list[str]:
+    """The first words, and how many more there are: ``["DE", "FR", "… +12"]``; `total` where not all are given."""
+    total = len(words) if total is None else total
+    return [*words[:most], *([_more(total - most)] if total > most else [])]
+
+
+def _more(count: int) -> str:
+    return f"… +{count:,}"
+
+
+class Listing(NamedTuple):
+    """Names in one line, and whether these are all of them."""
+
+    text: str
+    is_complete: bool
+
+
+def members(labels: Sequence[Any], name: Callable[[Any], str], width: int, apart: str = ", ") -> str:
+    """Names in one line of about `width` characters, the rest counted: ``DE, FR, … +12``."""
+    return list_members(labels, name, width, apart)[0]
+
+
+def list_members(labels: Sequence[Any], name: Callable[[Any], str], width: int, apart: str = ", ") -> tuple[str, int]:
+    """The same, and how many of them are named."""
+    shown: list[str] = []
+    used = 0
+    for i, label in enumerate(labels):
+        left = len(labels) - i - 1
+        full = printable(name(label))
+        clipped = full if len(full) <= width else f"{full[: width - 1]}…"
+        tail = len(f"{apart}{_more(left)}") if left else 0
+        if shown and used + len(clipped) + 2 + tail > width:
+            return apart.join(shown) + f"{apart}… +{len(labels) - len(shown):,}", len(shown)
+        shown.append(clipped)
+        used += len(clipped) + 2
+    return apart.join(shown), len(shown)
+
+
+def either(words: Sequence[str]) -> str:
+    """A choice in words: ``1``, ``1 or 2``, ``1, 2 or 3``."""
+    return " or ".join([", ".join(words[:-1]), *words[-1:]] if len(words) > 1 else words)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
+    """Columns padded to their widest cell; those in `right` are right-aligned."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), *(line(row) for row in rows)])
+
+
+def markdown(words: str) -> str:
+    """Text that Markdown shows as it is: nothing in it ends a cell, starts HTML or becomes a link."""
+    words = printable(words.replace("\n", " ")).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    words = re.sub(r"([\\`*\[\]|])", r"\\\1", words)
+    # GitHub makes links of bare addresses.
+    return re.sub(r"(?i)\b(www)\.", r"\1&#46;", words.replace("://", "&#58;//").replace("@", "&#64;"))
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
+    """A Markdown table; see `markdown`."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(markdown(cell) for cell in cells) + " |"
+
+    rule = "|" + "|".join("---:" if i in right else "---" for i in range(len(header))) + "|"
+    return "\n".join([line(header), rule, *(line(row) for row in rows)])
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
+    """An HTML table; everything is escaped."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        sides = ["right" if i in right else "left" for i in range(len(cells))]
+        styled = (
+            f'<{tag} style="text-align:{side};white-space:pre">{html.escape(cell)}</{tag}>'
+            for side, cell in zip(sides, cells, strict=True)
+        )
+        return f"<tr>{''.join(styled)}</tr>"
+
+    return f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"

@@ -1,0 +1,539 @@
+"""Looks at all data so far: estimates aligned by label and checked to grow, α spent, boundaries computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from faultlines import checks
+from faultlines.errors import InputError, shorten
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import name_of
+from faultlines.guarantees.state import check_number, check_type, label_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from faultlines.estimates.estimates import BoolArray, IntArray
+    from faultlines.estimates.labels import Label
+    from faultlines.estimates.scales import FloatArray
+
+
+MissingPolicy = Literal["error", "keep", "ignore"]
+NewPolicy = Literal["error", "add", "ignore"]
+Dependence = Literal["independent", "returning", "any"]
+DEPENDENCE = ("independent", "returning", "any")
+_ROUNDING = 1e-6
+_ESTIMATED = 0.1  # standard errors that are estimates may rise so far without any loss of data
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LookData:
+    """What one look saw of some groups.
+
+    Attributes:
+        groups: Their numbers, in the order in which groups were first seen.
+        theta: Their estimates, on the scale that is compared on.
+        se: Their standard errors.
+        n: Their sizes, where known.
+        dof: Degrees of freedom behind the standard errors, where those are estimated.
+    """
+
+    groups: IntArray
+    theta: FloatArray
+    se: FloatArray
+    n: FloatArray | None
+    dof: FloatArray | None
+
+    def estimates(self, labels: Sequence[Label]) -> Estimates:
+        """The same as estimates."""
+        return Estimates(self.theta, self.se, [labels[i] for i in self.groups.tolist()], self.n, self.dof)
+
+    def is_same_data(self, other: LookData) -> bool:
+        """Whether it is another look at the same data: engines that add up rows on several cores differ in digits."""
+        if not np.array_equal(self.groups, other.groups):
+            return False
+        far = np.abs(self.theta - other.theta) > _ROUNDING * self.se
+        sized = (self.n is None) == (other.n is None) and (self.n is None or np.array_equal(self.n, other.n))  # type: ignore[arg-type]
+        return sized and not far.any() and np.allclose(self.se, other.se, rtol=_ROUNDING, atol=0)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON has it; infinite degrees of freedom are null."""
+        freedom = None if self.dof is None else [d if np.isfinite(d) else None for d in self.dof.tolist()]
+        sizes = None if self.n is None else self.n.tolist()
+        groups, theta, se = (array.tolist() for array in (self.groups, self.theta, self.se))
+        return {"groups": groups, "theta": theta, "se": se, "n": sizes, "dof": freedom}
+
+    @classmethod
+    def from_plain(cls, value: Any, labels: int) -> LookData:
+        """From what JSON had, refused if it is not what a look can see of so many groups."""
+        groups = [check_type(i, int) for i in check_type(value["groups"], list)]
+        if len(groups) < 2 or len(set(groups)) < len(groups) or min(groups) < 0 or max(groups) >= labels:
+            raise ValueError("groups of a look are not different known ones")
+        columns: dict[str, FloatArray | None] = {}
+        for name, low in (("theta", -np.inf), ("se", 5e-324), ("n", 5e-324), ("dof", 1.0)):
+            column = value[name]
+            if column is None and name in {"n", "dof"}:
+                columns[name] = None
+                continue
+            numbers = [
+                np.inf if d is None and name == "dof" else check_number(d, low) for d in check_type(column, list)
+            ]
+            if len(numbers) != len(groups):
+                raise ValueError(f"{name} of a look has another length")
+            columns[name] = np.array(numbers, dtype=float)
+        return cls(np.array(groups, dtype=np.int64), **columns)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupHistory:
+    """What is known of all groups seen so far.
+
+    Attributes:
+        theta: Their last estimates.
+        se: Their last standard errors.
+        n: Their last sizes; none where sizes are not given.
+        dof: Degrees of freedom at their last look; infinite where standard errors are known.
+        information: How much is known of each: its size, or 1/se²; it never falls.
+        clock: The same as the paths see it.
+        first_n: Their first sizes.
+        first_se: Their first standard errors.
+    """
+
+    theta: FloatArray
+    se: FloatArray
+    n: FloatArray | None
+    dof: FloatArray
+    information: FloatArray
+    clock: FloatArray
+    first_n: FloatArray
+    first_se: FloatArray
+
+
+def check_one_effect(estimates: Any) -> Estimates:
+    """Estimates with one effect per group, or an error."""
+    if not isinstance(estimates, Estimates):
+        raise InputError.wrong_type("estimates", "is not an Estimates", "Make one with fl.Estimates.", type(estimates))
+    if estimates.dims > 1:
+        problem = f"has {estimates.dims} effects per group ({estimates.metric})"
+        raise InputError.unsupported(
+            "estimates", problem, "Monitor each of them on its own, at α divided by their number."
+        )
+    if estimates.covariance is not None:
+        problem = "has a covariance: looks at groups that share data are not followed"
+        remedy = "Look once, with fl.cluster; or monitor one treatment at a time, with every user in one group."
+        raise InputError.unsupported("estimates", problem, remedy)
+    return estimates
+
+
+class MonitorSubject(NamedTuple):
+    """What is looked at, which must be the same at every look.
+
+    Attributes:
+        metric: What is measured.
+        attributes: What the groups are values of.
+        scale: The scale of the estimates.
+        recipe: How rows were measured; "" where estimates were given.
+    """
+
+    metric: str
+    attributes: tuple[str, ...]
+    scale: str
+    recipe: str
+
+    @classmethod
+    def of(cls, estimates: Estimates) -> MonitorSubject:
+        """That of some estimates."""
+        return cls(estimates.metric, estimates.attributes, estimates.scale.name, estimates.recipe)
+
+    @classmethod
+    def from_plain(cls, value: Any, labels: Sequence[Label]) -> MonitorSubject | None:
+        """From what JSON had, refused if it does not fit the labels of the groups."""
+        if value is None:
+            return None
+        if set(check_type(value, dict)) != set(cls._fields):
+            raise ValueError("subject has other fields")
+        metric, scale, recipe = (check_type(value[name], str) for name in ("metric", "scale", "recipe"))
+        attributes = tuple(check_type(name, str) for name in check_type(value["attributes"], list))
+        lengths = {len(label) if isinstance(label, tuple) else 1 for label in labels}
+        if len(set(attributes)) < len(attributes) or lengths != {len(attributes)}:
+            raise ValueError("attributes do not fit the labels")
+        return cls(metric, attributes, scale, recipe)
+
+    def check(self, before: MonitorSubject) -> None:
+        """Refuse another one than at the looks before."""
+        for now, then, what, remedy in (
+            (self.metric, before.metric, "of", "Give the same metric at every look."),
+            (self.attributes, before.attributes, "by", "Give the same groups at every look."),
+            (self.scale, before.scale, "on the scale", "Give the same metric at every look."),
+            (self.recipe, before.recipe, "measured by", "Give the same metric, with the same arms and unit."),
+        ):
+            if now != then:
+                shown, earlier = (repr(value if isinstance(value, str) else " × ".join(value)) for value in (now, then))
+                raise InputError.mismatch(
+                    "estimates", f"the looks before had {earlier}", remedy, place=f"{what} {shown}", form="clause"
+                )
+
+
+def align_look(
+    estimates: Estimates, labels: Sequence[Label], history: GroupHistory | None, missing: MissingPolicy, new: NewPolicy
+) -> tuple[LookData, tuple[Label, ...], dict[str, int]]:
+    """A look in the order of the known groups, all labels after it, and what was left out or kept of it."""
+    checks.choice("missing", missing, ("error", "keep", "ignore"), "Use 'error', 'keep' or 'ignore'.")
+    checks.choice("new", new, ("error", "add", "ignore"), "Use 'error', 'add' or 'ignore'.")
+    places = {label_key(label): i for i, label in enumerate(labels)}
+    keys = [label_key(label) for label in estimates.labels]
+    if len(set(keys)) < len(keys):
+        raise InputError.duplicate(
+            "estimates", "has groups whose labels read the same", "Name every group differently."
+        )
+    unknown = [label for label, key in zip(estimates.labels, keys, strict=True) if key not in places]
+    absent = sorted(set(range(len(labels))) - {places[key] for key in keys if key in places})
+    _refuse(unknown if labels and new == "error" else [], "new", "add", "ignore")
+    _refuse([labels[i] for i in absent] if missing == "error" else [], "missing", "keep", "ignore")
+    ignored: dict[str, int] = {}
+    if unknown and labels and new == "ignore":
+        ignored["new"] = len(unknown)
+        unknown = []
+    after = (*labels, *unknown)
+    places |= {label_key(label): i for i, label in enumerate(unknown, start=len(labels))}
+    used = np.array([key in places for key in keys])
+    groups = np.array([places[key] for key in keys if key in places], dtype=np.int64)
+    if absent:
+        ignored["stopped" if missing == "keep" else "missing"] = len(absent)
+    look = _read_columns(estimates, used, groups)
+    if absent and missing == "keep" and history is not None:
+        look = _with_stopped(look, history, np.array(absent, dtype=np.int64))
+    if look.groups.size < 2:
+        raise InputError.too_few("estimates", "has one group that can be used", "There is nothing to compare.")
+    order = np.argsort(look.groups)
+    return _reorder(look, order), after, ignored
+
+
+def _refuse(names: Sequence[Label], what: str, policy: str, other: str) -> None:
+    if names:
+        shown = ", ".join(repr(name_of(name)) for name in names[:3]) + (", …" if len(names) > 3 else "")
+        problem = "the groups are not those of the looks before"
+        raise InputError.mismatch(
+            "estimates",
+            problem,
+            f"Correct them, or use {{{what}}} or {other!r}.",
+            settings={what: policy},
+            place=f"with {len(names)} {what} groups: {shown}",
+            form="clause",
+        )
+
+
+def _read_columns(estimates: Estimates, used: BoolArray, groups: IntArray) -> LookData:
+    columns = (estimates.values[:, 0], estimates.errors[:, 0], estimates.n, estimates.dof)
+    theta, se, n, dof = (None if column is None else np.array(column[used]) for column in columns)
+    return LookData(groups, theta, se, n, dof)  # type: ignore[arg-type]
+
+
+def _reorder(look: LookData, order: IntArray) -> LookData:
+    n, dof = (None if column is None else column[order] for column in (look.n, look.dof))
+    return LookData(look.groups[order], look.theta[order], look.se[order], n, dof)
+
+
+def _with_stopped(look: LookData, history: GroupHistory, absent: IntArray) -> LookData:
+    """A look together with groups that have stopped, as they were last seen."""
+    n = None if look.n is None or history.n is None else np.append(look.n, history.n[absent])
+    freedom = np.append(np.full(look.groups.size, np.inf) if look.dof is None else look.dof, history.dof[absent])
+    return LookData(
+        np.append(look.groups, absent),
+        np.append(look.theta, history.theta[absent]),
+        np.append(look.se, history.se[absent]),
+        n,
+        freedom if np.isfinite(freedom).any() else None,
+    )
+
+
+# -------------------------------------------------------------------------------------------------- growing information
+
+
+def extend_history(
+    history: GroupHistory | None, look: LookData, labels: Sequence[Label], dependence: Dependence, *, check: bool = True
+) -> GroupHistory:
+    """What is known after a look, refused where it does not grow out of what was known before.
+
+    Args:
+        history: What was known before.
+        look: The look.
+        labels: All groups, those that the look is first to see included.
+        dependence: What is assumed of new data.
+        check: Whether to refuse anything; what was saved has been checked before.
+    """
+    if check:
+        _check_sizes(history, look, dependence)
+    before, after = (_with_room(history, len(labels), sized=look.n is not None) for _ in range(2))
+    at = look.groups
+    for name, column in (("theta", look.theta), ("se", look.se), ("n", look.n)):
+        array = getattr(after, name)
+        if array is not None and column is not None:
+            array[at] = column
+    after.dof[at] = np.inf if look.dof is None else look.dof
+    first = np.isnan(after.first_se[at])
+    after.first_se[at[first]] = look.se[first]
+    information = look.se**-2.0 if look.n is None else look.n
+    if look.n is not None:
+        after.first_n[at[first]] = look.n[first]
+    if check:
+        _check_growth(before, look, labels, information, dependence)
+    after.information[at] = np.maximum(after.information[at], information)
+    after.clock[at] = np.maximum(after.clock[at], _clock(after, look, information, dependence))
+    return after
+
+
+def _clock(after: GroupHistory, look: LookData, information: FloatArray, dependence: Dependence) -> FloatArray:
+    """How far the paths of the groups have come.
+
+    Where users return, sizes say too little: the same people bring new data. If what a day adds to the total n·θ is
+    unrelated to the past, (n·se)² is the clock; of relative effects it is 1/se². Which of the clocks has run fastest
+    since the first look makes looks depend least on each other, and the boundary strictest.
+    """
+    if dependence != "returning" or look.n is None:
+        return information
+    n, se = look.n / after.first_n[look.groups], look.se / after.first_se[look.groups]
+    return np.asarray(after.first_n[look.groups] * np.max([n, (n * se) ** 2, se**-2.0], axis=0))
+
+
+def _with_room(history: GroupHistory | None, total: int, *, sized: bool) -> GroupHistory:
+    """A copy with room for groups that are seen for the first time."""
+
+    def room(name: str, filled: float) -> FloatArray:
+        array = np.empty(0) if history is None else getattr(history, name)
+        return np.append(array, np.full(total - array.size, filled))
+
+    return GroupHistory(
+        room("theta", np.nan),
+        room("se", np.nan),
+        room("n", 0.0) if sized else None,
+        room("dof", np.inf),
+        room("information", 0.0),
+        room("clock", 0.0),
+        room("first_n", np.nan),
+        room("first_se", np.nan),
+    )
+
+
+def _check_sizes(history: GroupHistory | None, look: LookData, dependence: Dependence) -> None:
+    """Sizes are given at every look or at none."""
+    if history is not None and (history.n is None) != (look.n is None):
+        at_first, now = ("without", "with") if history.n is None else ("with", "without")
+        raise InputError.mismatch(
+            "estimates",
+            f"the looks before were {at_first} sizes",
+            "Give sizes at every look, or at none.",
+            place=f"{now} n",
+            form="clause",
+        )
+    if dependence == "returning" and look.n is None:
+        remedy = "Give n, the people in every group so far."
+        raise InputError.missing("dependence", "needs the sizes of the groups", remedy, "returning")
+
+
+def _check_growth(
+    before: GroupHistory, look: LookData, labels: Sequence[Label], information: FloatArray, dependence: Dependence
+) -> None:
+    """Data so far hold those of the looks before, and more."""
+    earlier = before.information[look.groups]
+    slack = 0.0 if look.n is not None else _ROUNDING if look.dof is None else _ESTIMATED
+    fallen = np.flatnonzero(information < earlier * (1 - slack))
+    if fallen.size and (look.n is not None or dependence == "independent"):
+        at = int(fallen[0])
+        what = "n" if look.n is not None else "information 1/se²"
+        raise InputError.mismatch(
+            "estimates",
+            f"has fallen from {earlier[at]:.6g} to {information[at]:.6g}",
+            "Give estimates from all data so far, not from the last day alone."
+            + ("" if look.n is not None else " If it is all data: give n too, or use {dependence}."),
+            settings={"dependence": "any"},
+            place=f"{what} of group {name_of(labels[look.groups[at]])!r}",
+        )
+    if dependence == "any" or np.any(information > earlier * (1 + _ROUNDING)):
+        return
+    if dependence == "returning" and not np.allclose(before.se[look.groups], look.se, rtol=_ROUNDING, atol=0):
+        return
+    raise InputError.mismatch(
+        "estimates",
+        "no group has more data than at the look before, but estimates differ",
+        "Give data that have grown. If the same users bring more data: {dependence} or 'any'.",
+        settings={"dependence": "returning"},
+        form="clause",
+    )
+
+
+# ---------- How α is spent over looks, and what a look must show to report a difference.
+
+
+# Of what a look may spend, the share that goes by its own p alone: it reaches far below one in so many draws.
+BY_ITSELF = 0.01
+CUSTOM = "custom"
+_ROUNDS = 40
+_LEAST = -690.0  # log of the smallest level above zero
+
+
+def _obrien_fleming(alpha: float, fraction: float) -> float:
+    """Little early on, most of it at the end: the last look is nearly as sharp as a single one."""
+    if fraction >= 1:
+        return alpha
+    return float(2 * ndtr(ndtri(alpha / 2) / np.sqrt(fraction))) if fraction > 0 else 0.0
+
+
+def _pocock(alpha: float, fraction: float) -> float:
+    """About as much at every look: early ones are sharper, the last one is blunter."""
+    return float(alpha * np.log1p((np.e - 1) * fraction))
+
+
+def _with_reserve(reserve: float) -> Callable[[float, float], float]:
+    """A share of α is reserved for the end, the rest spent as by O'Brien and Fleming.
+
+    The more groups there are, the less what two looks show depends on each other, and the more early looks cost.
+    """
+    return lambda alpha, fraction: alpha if fraction >= 1 else (1 - reserve) * _obrien_fleming(alpha, fraction)
+
+
+SPENDING: dict[str, Callable[[float, float], float]] = {
+    "reserve": _with_reserve(0.3),
+    "obrien-fleming": _obrien_fleming,
+    "pocock": _pocock,
+    "haybittle-peto": _with_reserve(0.8),
+}
+
+
+def default_spending(*, has_end: bool, any_dependence: bool) -> str:
+    """What is spent where nothing is said: without an end there is nothing to keep for it."""
+    return "obrien-fleming" if not has_end else "haybittle-peto" if any_dependence else "reserve"
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A spending function.
+
+    Attributes:
+        name: Which one; ``"custom"`` for a user's own.
+        share: The user's own: from a fraction of the way to the share of α spent by then.
+    """
+
+    name: str
+    share: Callable[[float], float] | None = None
+
+    @classmethod
+    def of(cls, spending_of: Any) -> Spending:
+        """What was asked for."""
+        if callable(spending_of):
+            spending = cls(CUSTOM, spending_of)
+            spending._check()
+            return spending
+        words = ", ".join(map(repr, SPENDING))
+        remedy = f"Use {words}, or a function from the fraction of the way to the share of α."
+        return cls(checks.choice("spending", spending_of, SPENDING, remedy))
+
+    def spent(self, alpha: float, fractions: FloatArray) -> FloatArray:
+        """What of α is spent by each look, never falling."""
+        if self.share is None:
+            spent = [SPENDING[self.name](alpha, fraction) for fraction in fractions.tolist()]
+        else:
+            spent = [alpha * self._own(fraction) for fraction in fractions.tolist()]
+        return np.maximum.accumulate(np.minimum(spent, alpha)) if spent else np.empty(0)
+
+    def _check(self) -> None:
+        """Refuse a function that falls, or does not spend everything in the end: α would be spent early, or wasted."""
+        shares = [self._own(fraction) for fraction in np.linspace(0.02, 1.0, 50).tolist()]
+        falls = int(np.argmin(np.diff(shares)))
+        if np.diff(shares)[falls] < -1e-9:
+            problem = f"falls from {shares[falls]:.3g} to {shares[falls + 1]:.3g} on the way"
+            raise InputError.wrong_return(
+                "spending", problem, "Return the share of α that is spent by then, not falling."
+            )
+        if shares[-1] < 1 - 1e-9:
+            problem = f"gives {shares[-1]:.3g} at 1, the end, where all of α is spent"
+            raise InputError.wrong_return("spending", problem, "Return 1 at 1.")
+
+    def _own(self, fraction: float) -> float:
+        try:
+            share = self.share(fraction)  # type: ignore[misc]
+        except TypeError as error:
+            problem = f"cannot be called with a fraction of the way ({shorten(str(error))})"
+            raise InputError.wrong_return(
+                "spending", problem, "Use a function of one number, such as lambda t: t**2."
+            ) from error
+        problem = f"gives {shorten(share)} at {fraction:.3g}, which is not between 0 and 1"
+        remedy = "Return a number from 0 to 1, not falling."
+        try:
+            return checks.number("spending", share, problem, remedy, low=0, high=1)
+        except InputError as error:
+            raise InputError.wrong_return("spending", problem, remedy) from error
+
+
+class LookRecord(NamedTuple):
+    """What the looks so far showed.
+
+    Attributes:
+        own: The statistic of the data at every look.
+        log_p: Log p of every look, as if it had been the only one.
+        null: The statistics of draws of groups with equal effects, an array of one number per draw for every look;
+            none where nothing is assumed of how looks depend on each other.
+    """
+
+    own: list[float]
+    log_p: list[float]
+    null: list[FloatArray]
+
+
+def compute_boundaries(record: LookRecord, spent: FloatArray) -> FloatArray:
+    """What the statistic must exceed at every look to report a difference; infinite where draws are too few to say."""
+    boundary = np.full(len(record.null), np.inf)
+    if not record.null:
+        return boundary
+    draws, stopped = record.null[0].size, 0
+    going = np.arange(draws)
+    for look, values in enumerate(record.null):
+        allowed = int((1 - BY_ITSELF) * spent[look] * (draws + 1)) - stopped
+        if allowed <= 0:
+            continue
+        left = values[going]
+        if allowed > left.size:
+            boundary[look:] = -np.inf
+            return boundary
+        boundary[look] = np.partition(left, left.size - allowed)[left.size - allowed]
+        going = going[left < boundary[look]]
+        stopped = draws - going.size
+    return boundary
+
+
+def is_rejected(record: LookRecord, spent: FloatArray) -> bool:
+    """Whether a difference is reported at one of the looks."""
+    alone = levels_alone(record, spent)
+    with np.errstate(divide="ignore"):
+        if np.any((alone > 0) & (np.array(record.log_p) <= np.log(alone))):
+            return True
+    return bool(np.any(np.array(record.own)[: len(record.null)] > compute_boundaries(record, spent)))
+
+
+def levels_alone(record: LookRecord, spent: FloatArray) -> FloatArray:
+    """Levels that the looks' own p are compared with; they add up to the share of α that p alone may spend.
+
+    Where nothing is drawn that is everything.
+    """
+    return np.diff(spent, prepend=0.0) * (BY_ITSELF if record.null else 1.0)
+
+
+def pvalue_so_far(record: LookRecord, spending: Spending, fractions: FloatArray, alpha: float) -> float:
+    """The smallest level at which a difference would be reported by now; above α exactly where they are not at α."""
+
+    def rejects(log_alpha: float) -> bool:
+        return is_rejected(record, spending.spent(float(np.exp(log_alpha)), fractions))
+
+    low, high = (_LEAST, float(np.log(alpha))) if rejects(float(np.log(alpha))) else (float(np.log(alpha)), 0.0)
+    if high == 0 and not rejects(np.log1p(-1e-9)):
+        return 1.0
+    for _ in range(_ROUNDS):
+        if high - low < 1e-4:
+            break
+        middle = (low + high) / 2
+        low, high = (low, middle) if rejects(middle) else (middle, high)
+    return float(min(np.exp(high), 1.0))

@@ -1,0 +1,524 @@
+"""Attributes before cells: one p over all margins, the fewest attributes that are enough, and how much each explains.
+
+Every margin of crossed attributes consists of weighted means of the same K cells. Each is tested by the joint test of
+its own levels, at its share w of the significance level; u, the smallest p/w, is a valid p by Bonferroni. Margins
+overlap, so that the probability that some margin gets so far is smaller. With A_m the event that margin m has
+p ≤ w_m u, and N how many of these events happen,
+
+    P(A_1 ∪ A_2 ∪ …) = Σ_m P(A_m) E[1/N | A_m] = u Σ_m w_m E[1/N | A_m],
+
+so p is u times the average of 1/N over noise drawn *given* that one margin gets so far. The factor lies between 1/M and
+1 and needs a few hundred draws, however small p is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import chdtri, chndtr, ndtri
+
+from faultlines.core import kernels
+from faultlines.core.additive import LinearTest, WeightedCells, compare, compare_within
+from faultlines.core.comparison import NORMAL, generator
+from faultlines.core.distributions import log_chi_square_tail
+from faultlines.core.line import CorrelatedNoise, top_merges
+from faultlines.estimates.margins import number_levels, refines
+from faultlines.estimates.validation import is_independent, own_variances
+from faultlines.guarantees.joint_test import GroupEffects, JointTest, NullDistribution
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from faultlines.estimates.estimates import BoolArray, IntArray
+    from faultlines.estimates.margins import Margin
+    from faultlines.estimates.scales import FloatArray
+
+_STREAM = 1 << 21  # number of the first stream of conditional draws: apart from those of the tests
+_DRAWS = 128  # conditional draws: the average of 1/N is known to 4%
+_LEAST_DRAWS = 32
+_NUMBERS = 6_400_000  # cells times draws: 64 draws of 10⁵ cells
+_CANDIDATES = 4  # directions for each conditional draw, of which the likeliest to get so far are taken
+_TINY = float(np.log(1e-8))  # below it Bonferroni's p is taken as it is: margins rarely get so far together
+_LARGE = float(np.log(2.0))  # Bonferroni's sum above which p is 1: it would be above .7
+_SECANT_STEPS = 8
+_MOST = 0.99  # no margin is tested at a higher level
+_WELL_KNOWN = 1e4  # degrees of freedom from which on a standard error counts as known, as in `joint`
+_NOISE = float(np.log(0.05))  # log p above which what an attribute leaves is not counted as variation
+_MAIN, _FINER, _CHILD, _PARENT = 0.6, 0.1, 0.25, 0.05  # shares of the tests of "these attributes are enough"
+
+
+class MarginTest(NamedTuple):
+    """What all margins say together.
+
+    Attributes:
+        log_p: Log p of "no margin differs", calibrated.
+        log_bonferroni: The same by weighted Bonferroni, an upper bound.
+        log_p_of_margins: Log p of the joint test of each margin's own levels, not adjusted.
+        draws: How many draws the tests rest on at most.
+    """
+
+    log_p: float
+    log_bonferroni: float
+    log_p_of_margins: FloatArray
+    draws: int
+
+
+def aggregate_effects(effects: GroupEffects, codes: IntArray) -> GroupEffects:
+    """The effects of the levels of a partition, for the joint test.
+
+    Args:
+        effects: The cells.
+        codes: The level of each cell, numbered from 0.
+
+    Returns:
+        Precision-weighted means with their standard errors, degrees of freedom (Satterthwaite) and covariance.
+    """
+    if int(codes.max()) + 1 == codes.size:
+        return effects
+    return _effects_of(_cells_of(effects).aggregate(codes))
+
+
+def _cells_of(effects: GroupEffects) -> WeightedCells:
+    return WeightedCells.of(*effects[:5], whole=effects.full_covariance)
+
+
+def _effects_of(levels: WeightedCells) -> GroupEffects:
+    variance = 1 / levels.weight if levels.excess is None else levels.excess / levels.weight
+    covariance, dof = levels.covariance, levels.dof
+    if covariance is not None:
+        variance = own_variances(covariance)
+        covariance = None if is_independent(covariance, variance) else covariance
+    dof = None if dof is None or dof.min() >= _WELL_KNOWN else dof
+    return GroupEffects(levels.theta, np.sqrt(variance), dof, covariance, levels.dof_of_all, levels.whole)
+
+
+def compare_margins(
+    effects: GroupEffects, margins: Sequence[Margin], draws: int | None = None, seed: int = 0, cores: int | None = None
+) -> MarginTest:
+    """Test all margins of some cells at once.
+
+    Args:
+        effects: The cells.
+        margins: Their margins, as `margins_of` lists them.
+        draws: Directions that a test may use; the usual number if None.
+        seed: Of all draws.
+        cores: How many to use; all by default.
+
+    Returns:
+        One p for all margins, and that of each.
+
+    Example:
+        >>> from faultlines.estimates.margins import margins_of
+        >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]])
+        >>> effects = GroupEffects(np.array([0.0, 4.0, 0.0, 4.0, 0.0, 4.0]), np.ones(6), None)
+        >>> bool(compare_margins(effects, margins_of(codes)).log_p < np.log(1e-5))
+        True
+    """
+    if not margins:
+        return MarginTest(0.0, 0.0, np.zeros(0), 0)
+    cells = _cells_of(effects)
+    levels = [effects if margin.is_cells else _effects_of(cells.aggregate(margin.codes)) for margin in margins]
+    tests = [JointTest(each, draws, seed, cores) for each in levels]
+    tested = [test.test(np.arange(each.theta.size)) for test, each in zip(tests, levels, strict=True)]
+    log_p = np.array([each.log_p for each in tested])
+    shares = np.array([margin.share for margin in margins])
+    smallest = float(np.min(log_p - np.log(shares)))
+    drawn = max(each.draws for each in tested)
+    bonferroni = min(smallest, 0.0)
+    if len(margins) == 1 or smallest < _TINY or smallest > _LARGE:
+        return MarginTest(bonferroni, bonferroni, log_p, drawn)
+    reached = np.minimum(shares * np.exp(smallest), _MOST)
+    log_union = _log_probability_of_union(cells, margins, reached, draws, seed, cores)
+    return MarginTest(min(log_union, bonferroni), bonferroni, log_p, drawn)
+
+
+# ------------------------------------------------------------------------------------------------ calibration
+
+
+class _Statistic:
+    """The joint test of one margin on rows of noise: what it must exceed, and how long noise must be for that.
+
+    Standard errors count as known here, also where they are estimates: what matters is how margins depend on each
+    other at the levels at which they are tested.
+    """
+
+    def __init__(self, cells: WeightedCells, margin: Margin, tests: tuple[int | None, int, int | None]) -> None:
+        self.codes = margin.codes
+        self.order = np.argsort(margin.codes, kind="stable")
+        self.starts = np.searchsorted(margin.codes[self.order], np.arange(margin.levels))
+        levels = cells.aggregate(margin.codes)
+        self.weight, self.covariance = levels.weight, levels.covariance
+        self.freedom = margin.levels - 1
+        own = 1 / levels.weight
+        if self.covariance is not None:
+            own = own_variances(self.covariance)
+        self.se = np.sqrt(own)
+        self.critical = np.inf
+        self.null: NullDistribution | None = None
+        if self.freedom > 1:
+            effects = GroupEffects(np.zeros(self.se.size), self.se, None, self.covariance)
+            self.null, self.by_scale = JointTest(effects, *tests).null_distribution()
+            self.unit = float(np.exp(np.log(self.se).mean()))
+
+    def aggregate(self, noise: FloatArray, weight: FloatArray) -> FloatArray:
+        """Means of the levels in rows of cells."""
+        sums = np.add.reduceat((noise * weight)[:, self.order], self.starts, axis=1)
+        return np.asarray(sums / self.weight)
+
+    def exceeds(self, means: FloatArray) -> BoolArray:
+        """Whether the test gets so far, in rows of means."""
+        if self.null is None:
+            return self._lengths(means) >= self.critical
+        theta = (means - means[:, :1])[:, self.by_scale] / self.unit
+        values = self.null.statistics(np.ascontiguousarray(theta), self.se[None, self.by_scale] / self.unit)
+        return np.asarray(values >= self.critical)
+
+    def draw(self, level: float, count: int, rng: np.random.Generator) -> FloatArray:
+        """Find what noise exceeds at a level, and draw means of the levels that do: (count, levels).
+
+        Directions are drawn first; which of them are taken, and how long they are then, follows from how long each of
+        them must be.
+        """
+        size = self.se.size
+        candidates = max(count, min(_CANDIDATES * count, _NUMBERS // size))
+        normal = rng.standard_normal((candidates, size))
+        precision = self.se**-2.0
+        if self.covariance is None:
+            means = normal * self.se
+        else:
+            means = normal @ np.linalg.cholesky(self.covariance).T
+            precision = np.asarray(np.linalg.solve(self.covariance, np.ones(size)), dtype=np.float64)
+        center = (means @ precision / precision.sum())[:, None]
+        lengths = self._lengths(means)
+        needed = self._solve(means, lengths, level)
+        log_tail = log_chi_square_tail(needed, self.freedom)
+        probability = np.exp(log_tail - log_tail.max())
+        places = (np.arange(count) + rng.random()) / count * probability.sum()
+        chosen = np.minimum(np.searchsorted(np.cumsum(probability), places), candidates - 1)
+        tails = np.exp(log_tail[chosen]) * (1 - rng.random(count))
+        drawn = np.maximum(chdtri(self.freedom, np.maximum(tails, 1e-300)), needed[chosen])
+        stretch = np.sqrt(drawn / lengths[chosen])[:, None]
+        return np.asarray(center[chosen] + (means[chosen] - center[chosen]) * stretch)
+
+    def _lengths(self, means: FloatArray) -> FloatArray:
+        """Cochran's Q in rows of means."""
+        if self.covariance is not None:
+            return CorrelatedNoise.from_differences(self.covariance).heterogeneity(means - means[:, :1])
+        precision = self.se**-2.0
+        center = means @ precision / precision.sum()
+        return np.asarray((means - center[:, None]) ** 2 @ precision)
+
+    def _solve(self, means: FloatArray, lengths: FloatArray, level: float) -> FloatArray:
+        """The squared length that each direction needs for the value that noise exceeds at this level."""
+        null = self.null
+        if null is None:
+            self.critical = float(chdtri(1, level))
+            return np.full(len(means), self.critical)
+        theta = np.ascontiguousarray((means - means[:, :1])[:, self.by_scale] / self.unit)
+        weight = np.ascontiguousarray((self.se[None, self.by_scale] / self.unit) ** -2.0)
+        scores = np.empty(theta.shape)
+        kernels.pack_scores(theta, weight, scores)
+        scores.sort(axis=1)
+        tops = np.maximum(top_merges(theta, weight, NORMAL) / lengths, 1e-300)
+
+        def needed(critical: float) -> FloatArray:
+            reach = np.empty(len(theta))
+            kernels.scan_required_lengths(scores, weight, lengths, null.mean, null.spread, critical, reach)
+            top = max(null.top_mean + critical / null.stretch * null.top_spread, 0.0) ** 2
+            length = max(null.length_mean + critical / null.length_stretch * null.length_spread, 0.0) ** 2
+            return np.asarray(np.minimum(np.minimum(reach, top / tops), length))
+
+        def height(critical: float) -> float:
+            """The root of −log p, almost a line: a few steps of a secant find where it is as high as it should be."""
+            log_tail = log_chi_square_tail(needed(critical), self.freedom)
+            most = float(log_tail.max())
+            return float(np.sqrt(max(-most - np.log(np.mean(np.exp(log_tail - most))), 0.0)))
+
+        wanted, last, critical = float(np.sqrt(-np.log(level))), 0.0, 3.0
+        before, now = height(last), height(critical)
+        for _ in range(_SECANT_STEPS):
+            if abs(now - wanted) < 1e-3 or abs(now - before) < 1e-9:
+                break
+            step = float(np.clip((wanted - now) * (critical - last) / (now - before), -3.0, 6.0))
+            last, before, critical = critical, now, critical + step
+            now = height(critical)
+        self.critical = critical
+        return needed(critical)
+
+
+def _log_probability_of_union(
+    cells: WeightedCells,
+    margins: Sequence[Margin],
+    levels: FloatArray,
+    draws: int | None,
+    seed: int,
+    cores: int | None,
+) -> float:
+    """Log of the probability that noise takes some margin to its level."""
+    total = float(levels.sum())
+    wanted = int(np.clip(_NUMBERS // len(cells), _LEAST_DRAWS, _DRAWS))
+    counts = np.maximum(np.round(wanted * levels / total).astype(int), 2).tolist()
+    streams = [generator(seed, _STREAM + m) for m in range(len(margins))]
+    statistics = [_Statistic(cells, margin, (draws, seed, cores)) for margin in margins]
+    means = [
+        statistic.draw(float(level), count, rng)
+        for statistic, level, count, rng in zip(statistics, levels, counts, streams, strict=True)
+    ]
+    averages = []
+    for statistic, drawn, count, rng in zip(statistics, means, counts, streams, strict=True):
+        noise = rng.standard_normal((count, len(cells)))
+        noise = noise / np.sqrt(cells.weight) if cells.covariance is None else noise @ cells.root.T
+        noise = _with_means(cells, statistic, noise, drawn)
+        reached = np.ones(count)
+        for other in statistics:
+            if other is not statistic:
+                reached += other.exceeds(other.aggregate(noise, cells.weight))
+        averages.append(float(np.mean(1 / reached)))
+    return float(min(np.log(np.dot(levels, averages)), 0.0))
+
+
+def _with_means(cells: WeightedCells, statistic: _Statistic, noise: FloatArray, means: FloatArray) -> FloatArray:
+    """Rows of cells whose levels have these means; what is left of the noise is independent of them."""
+    gap = means - statistic.aggregate(noise, cells.weight)
+    if cells.covariance is None:
+        return np.asarray(noise + gap[:, statistic.codes])
+    share = np.zeros((len(cells), statistic.se.size))
+    share[np.arange(len(cells)), statistic.codes] = cells.weight / statistic.weight[statistic.codes]
+    beside = cells.root @ (cells.root.T @ share)
+    return np.asarray(noise + gap @ np.linalg.solve(share.T @ beside, beside.T))
+
+
+# ------------------------------------------------------------------------------------------ the fewest attributes
+
+
+@dataclass(eq=False)
+class AttributeChoice:
+    """The fewest attributes that are enough to describe the differences, at any significance level.
+
+    A set S of attributes is enough when nothing else shows: no main effect of another attribute beside the levels of
+    S, no finer margin as a whole, no single level of a finer margin within a level of S. Where S is all there is, more
+    attributes are named with probability at most α.
+
+    Attributes:
+        cells: The cells.
+        codes: The level of each attribute, (K, A).
+        margins: Their margins.
+        tested: What the margins say.
+    """
+
+    cells: WeightedCells
+    codes: IntArray
+    margins: tuple[Margin, ...]
+    tested: MarginTest
+    _enough: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, effects: GroupEffects, codes: IntArray, margins: tuple[Margin, ...], tested: MarginTest
+    ) -> AttributeChoice:
+        """The choice for some cells, after their margins were tested."""
+        return cls(_cells_of(effects), codes, margins, tested)
+
+    def at(self, alpha: float) -> tuple[int, ...]:
+        """The attributes at a significance level: places in the order of the columns; none where nothing differs.
+
+        Of sets of the same size the one whose margin has the smallest p is taken. A margin that only refines another
+        one that differs by itself and is enough is not taken: of region and state, region.
+
+        Args:
+            alpha: The significance level.
+
+        Returns:
+            Places of the attributes, in rising order.
+        """
+        place = self.margin_at(alpha)
+        return () if place is None else self.margins[place].attributes
+
+    def margin_at(self, alpha: float) -> int | None:
+        """The same as the place of a margin; None where nothing differs."""
+        if not self.margins or self.tested.log_p > np.log(alpha):
+            return None
+        log_p = self.tested.log_p_of_margins
+        for size in sorted({len(margin.attributes) for margin in self.margins}):
+            same = [m for m, margin in enumerate(self.margins) if len(margin.attributes) == size]
+            same.sort(key=lambda m: (log_p[m], self.margins[m].levels))
+            passing = [m for m in same if self.log_p_enough(m) > np.log(alpha)]
+            differing = [m for m in passing if log_p[m] <= np.log(alpha * self.margins[m].share)]
+            for m in passing:
+                if not any(self._is_finer(m, other) for other in differing):
+                    return m
+        return len(self.margins) - 1
+
+    def log_p_enough(self, place: int) -> float:
+        """Log p of "the attributes of this margin are enough".
+
+        Args:
+            place: Of the margin.
+
+        Returns:
+            The smallest p of the tests of everything else, each for its share; 0 for cells.
+        """
+        if place not in self._enough:
+            self._enough[place] = self._tested_enough(place)
+        return self._enough[place]
+
+    def _is_finer(self, place: int, other: int) -> bool:
+        finer, coarser = self.margins[place], self.margins[other]
+        return finer.levels > coarser.levels and refines(finer.codes, coarser.codes)
+
+    def _tested_enough(self, place: int) -> float:
+        chosen = self.margins[place]
+        if chosen.is_cells:
+            return 0.0
+        others = [a for a in range(self.codes.shape[1]) if a not in chosen.attributes]
+        columns = [number_levels(self.codes[:, a]) for a in others]
+        columns = [column for column in columns if not refines(chosen.codes, column)]
+        tests = [
+            (compare(self.cells, [chosen.codes], [chosen.codes, column]).log_p, _MAIN / len(columns))
+            for column in columns
+        ]
+        finer = [self.margins[m].codes for m in range(len(self.margins)) if self._is_finer(m, place)]
+        for codes in finer:
+            within = compare_within(self.cells, chosen.codes, codes)
+            tests += [
+                (compare(self.cells, [chosen.codes], [codes]).log_p, _FINER / len(finer)),
+                (within.log_p_child, _CHILD / len(finer)),
+                (within.log_p_parent, _PARENT / len(finer)),
+            ]
+        return min(0.0, *(log_p - float(np.log(share)) for log_p, share in tests))
+
+
+# ----------------------------------------------------------------------------------------------- what explains what
+
+
+class AttributeShare(NamedTuple):
+    """How much of the variation between groups goes with one attribute, noise taken off.
+
+    Attributes:
+        attribute: Its place; None for combinations, what additive effects of all attributes leave.
+        levels: How many it has; the number of cells for combinations.
+        alone: The test between its levels, nothing else looked at. For combinations, the same as `beside`.
+        beside: The test of what it adds to all attributes that do not refine it.
+        share: Of the variation between groups that its levels account for, 0 … 1.
+        interval: 95% interval of that share.
+        share_beside: The share that it adds to the others.
+    """
+
+    attribute: int | None
+    levels: int
+    alone: LinearTest
+    beside: LinearTest
+    share: float
+    interval: tuple[float, float]
+    share_beside: float
+
+
+def explain_variation(effects: GroupEffects, codes: IntArray, confidence: float = 0.95) -> tuple[AttributeShare, ...]:
+    """JointTest and shares of each attribute, and of combinations, with fixed effects.
+
+    Args:
+        effects: The cells.
+        codes: The level of each attribute, (K, A).
+        confidence: Of the intervals of shares.
+
+    Returns:
+        One entry for each attribute, in their order, and one for combinations; none for fewer than two cells.
+
+    Example:
+        >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        >>> rows = explain_variation(GroupEffects(np.array([0.0, 9.0, 0.5, 9.2]), np.ones(4), None), codes)
+        >>> [round(row.share, 2) for row in rows]
+        [0.0, 1.0, 0.0]
+    """
+    size, count = codes.shape
+    if size < 2:
+        return ()
+    cells = _cells_of(effects)
+    columns = [number_levels(codes[:, a]) for a in range(count)]
+    everyone = np.arange(size, dtype=np.int64)
+    additive, left = compare(cells, [], columns), compare(cells, columns, [everyone])
+    alone = [compare(cells, [], [column]) for column in columns]
+    variation = _variation(additive, left, alone)
+    rows = []
+    for a, column in enumerate(columns):
+        others = [other for b, other in enumerate(columns) if b != a and not refines(other, column)]
+        beside = compare(cells, others, [*others, column]) if others else alone[a]
+        share, share_beside = (_part_of(test, variation) for test in (alone[a], beside))
+        interval = _interval(alone[a], compare(cells, [column], [everyone]), share, confidence)
+        rows.append(AttributeShare(a, int(column.max()) + 1, alone[a], beside, share, interval, share_beside))
+    if count > 1:
+        share = _part_of(left, variation) if left.log_p <= _NOISE else 0.0
+        interval = _interval(left, additive, share, confidence)
+        rows.append(AttributeShare(None, size, left, left, share, interval, share))
+    return tuple(rows)
+
+
+def _variation(additive: LinearTest, left: LinearTest, alone: Sequence[LinearTest]) -> float:
+    """The variation between groups, noise taken off: of the attributes and of their combinations, where each shows.
+
+    What is like noise counts as none: of many cells with faint effects it would be the larger part as often as not.
+    """
+    shows = min(additive.log_p, *(test.log_p for test in alone)) <= _NOISE
+    of_attributes = max(additive.square - additive.effects, 0.0) if shows else 0.0
+    return of_attributes + (max(left.square - left.effects, 0.0) if left.log_p <= _NOISE else 0.0)
+
+
+def _part_of(test: LinearTest, variation: float) -> float:
+    """A debiased sum of squares as a share of the variation; 0 where there is none."""
+    return float(np.clip((test.square - test.effects) / variation, 0.0, 1.0)) if variation > 0 else 0.0
+
+
+def _interval(part: LinearTest, rest: LinearTest, share: float, confidence: float) -> tuple[float, float]:
+    """An interval of a part's share of two independent sums of squares, noise taken off.
+
+    The limits of both noncentralities are put together as in the MOVER method (Zou and Donner 2008): a share s is in
+    the interval where (1 − s) λ_part − s λ_rest may be zero. Degrees of freedom behind the standard errors are left
+    out: they stretch both sums alike.
+    """
+    if part.effects < 1:
+        return 0.0, 0.0
+    own, (low, high) = max(part.square - part.effects, 0.0), _noncentrality(part, confidence)
+    other, (rest_low, rest_high) = max(rest.square - rest.effects, 0.0), _noncentrality(rest, confidence)
+    low, high = min(low, own), max(high, own)
+    rest_low, rest_high = min(rest_low, other), max(rest_high, other)
+
+    def lower(s: float) -> float:
+        return (1 - s) * own - s * other - float(np.hypot((1 - s) * (own - low), s * (rest_high - other)))
+
+    def upper(s: float) -> float:
+        return (1 - s) * own - s * other + float(np.hypot((1 - s) * (high - own), s * (other - rest_low)))
+
+    return min(_zero_of(lower), share), max(_zero_of(upper), share)
+
+
+def _zero_of(function: Callable[[float], float]) -> float:
+    """Where a function that falls on 0 … 1 is zero; the nearer end where it is not."""
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if function(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def _noncentrality(test: LinearTest, confidence: float) -> tuple[float, float]:
+    """Limits of what a sum of squares has beyond noise: those of a noncentral χ²."""
+    square, effects, tail = test.square, test.effects, (1 - confidence) / 2
+    if effects < 1:
+        return 0.0, 0.0
+    if square > 2000:  # X ~ N(r + λ, 2(r + 2λ)), which a quadratic equation inverts
+        z = float(ndtri(1 - tail))
+        root = np.sqrt(4 * z**4 + z**2 * max(4 * square - 2 * effects, 0.0))
+        return max(square - effects + 2 * z**2 - root, 0.0), max(square - effects + 2 * z**2 + root, 0.0)
+
+    def limit(probability: float) -> float:
+        low, high = 0.0, 4 * square + 40 + 4 * effects
+        if chndtr(square, effects, 0.0) <= probability:
+            return 0.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if chndtr(square, effects, middle) > probability else (low, middle)
+        return high
+
+    return limit(1 - tail), limit(tail)

@@ -1,0 +1,174 @@
+"""Two models, or two versions of one, on the same rows: how much a metric changes from the first to the second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from faultlines.errors import Argument, InputError
+from faultlines.metrics.base import Metric, recorded
+from faultlines.metrics.forms import mean_of, weight_input
+from faultlines.metrics.moments import of_paired
+from faultlines.metrics.table import METRICS
+from faultlines.rows.inputs import form_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from faultlines.metrics.base import Measured
+    from faultlines.rows.request import Columns, Input, Moments
+
+_FIRST, _SECOND = "first__", "second__"
+# The two models make these of different rows: of their own denominators, or of what each predicts.
+_OF_DIFFERENT_ROWS = frozenset({"ratio", "precision", "negative_predictive_value"})
+_SAME = ("y_true", "positive", "weight")  # what both must be told alike
+
+
+@recorded
+def paired(first: Metric, second: Metric) -> Metric:
+    """How much a metric changes from one model to another on the same rows: that of the second less that of the first.
+
+    Both models are right or wrong in the same rows, so their estimates go together, and their difference is known
+    better than from two tables. Where the two are shares of the same rows (accuracy, true positive rate, losses), it is
+    the mean of what changes in each row; shares of different rows (precision) and ratios go by the delta method.
+
+    Args:
+        first: The metric of the first model, such as ``fl.accuracy("outcome", "old")``.
+        second: The same metric of the second, such as ``fl.accuracy("outcome", "new")``.
+
+    Returns:
+        The metric, for `fl.cluster` and `fl.measure`: groups are similar when it changes alike in them.
+
+    Raises:
+        InputError: If the two are not the same metric, with the same truth and weights; or if it is no mean, share or
+            ratio of rows: the area under the curve, F1, balanced accuracy, a calibration slope, Atkinson's index,
+            equalized odds, an effect of an experiment, or what `fl.bootstrapped` makes.
+
+    Example:
+        >>> import faultlines as fl
+        >>> fl.paired(fl.accuracy("outcome", "old"), fl.accuracy("outcome", "new")).name
+        'change in accuracy from old to new'
+    """
+    before, after = _plain(first, "first"), _plain(second, "second")
+    _check_alike(first, second)
+    kind, weight = _recipe(first), _arguments(first).get("weight")
+    columns = [_told_apart(one, other) for one, other in ((first, second), (second, first))]
+    name = f"change in {kind.replace('_', ' ')} from {columns[0]} to {columns[1]}"
+    inputs = {f"{_FIRST}{role}": one for role, one in before.inputs.items()}
+    inputs |= {f"{_SECOND}{role}": one for role, one in after.inputs.items()}
+    if kind in _OF_DIFFERENT_ROWS:
+        return _of_ratios(name, inputs, (before, after), weight)
+    metric = mean_of(name, inputs, partial(_changed, before=before, after=after), weight)
+    return replace(metric, size_unit=before.size_unit)
+
+
+def _changed(c: Columns, before: Metric, after: Metric) -> Any:
+    return _value(c.under(_SECOND), after) - _value(c.under(_FIRST), before)
+
+
+def _value(c: Columns, metric: Metric) -> Any:
+    """What a metric is the mean of, row by row; null where a row does not count."""
+    return metric.variables(c)["x"]
+
+
+# ------------------------------------------------------------------------------------------------- different rows
+
+
+def _of_ratios(name: str, inputs: dict[str, Input], both: tuple[Metric, Metric], weight: str | None) -> Metric:
+    """The difference of two ratios: numerators and denominators of both, and how many rows count in each."""
+    inputs = inputs if weight is None else {**inputs, "w": weight_input(weight)}
+    counted = () if "y" in both[0].inputs else (5, 6) if weight else (4, 5)
+    return Metric(
+        name,
+        inputs,
+        partial(_parts, before=both[0], after=both[1]),
+        partial(_difference_of_ratios, weighted=weight is not None, counted=counted),
+        size_unit=both[0].size_unit,
+        pairs=tuple((i, j) for j in range(4) for i in range(j)),
+        shaped=(0, 1, 2, 3),
+        size_variables=counted or None,
+    )
+
+
+def _difference_of_ratios(m: Moments, *, weighted: bool, counted: tuple[int, ...]) -> Measured:
+    """The difference; a group is as large as the rows that count in it, of the model that has fewer."""
+    change = of_paired(m, weighted=weighted)
+    return change._replace(n=m.n[:, 0, list(counted)].min(axis=1)) if counted else change
+
+
+def _parts(c: Columns, before: Metric, after: Metric) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    counted: dict[str, Any] = {}
+    # Null where some input is: a row that does not count for one model must not be taken for one that is missing.
+    here: Any = 0.0
+    for prefix, metric in ((_SECOND, after), (_FIRST, before)):
+        for role in metric.inputs:
+            here = here + 0 * c.under(prefix)[role]
+    for prefix, metric in ((_SECOND, after), (_FIRST, before)):
+        columns = c.under(prefix)
+        if "y" in metric.inputs:
+            numer, denom = columns["x"] + here, columns["y"] + here
+        else:
+            value = _value(columns, metric)
+            numer = c.where(value.is_null(), 0.0, value) + here
+            denom = c.where(value.is_null(), 0.0, 1.0) + here
+            counted[f"{prefix}n"] = value
+        made |= {f"{prefix}x": numer, f"{prefix}y": denom}
+    if "w" in c:
+        made = {role: c["w"] * value for role, value in made.items()} | {"w": c["w"] + here}
+    return made | counted
+
+
+# ------------------------------------------------------------------------------------------------- what may be given
+
+
+def _recipe(metric: Metric) -> str:
+    return "" if metric.recipe is None else metric.recipe.name
+
+
+def _arguments(metric: Metric) -> dict[str, Any]:
+    given = {} if metric.recipe is None else dict(metric.recipe.arguments)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _plain(metric: Metric, parameter: str) -> Metric:
+    """The same metric without weights, which the pair has itself; an error where no pair can be made of it."""
+    shown = Argument(parameter, metric.name if isinstance(metric, Metric) else metric)
+    if not isinstance(metric, Metric):
+        remedy = 'Use for example fl.paired(fl.accuracy("y", "old"), fl.accuracy("y", "new")).'
+        raise InputError.wrong_type(shown, "is not a metric", remedy)
+    arguments = _arguments(metric)
+    arguments.pop("weight", None)
+    entry = METRICS.get(_recipe(metric))
+    problem = "cannot be compared in pairs: it is not a mean, share or ratio of rows of one population"
+    remedy = "Use a rate of a model, a loss, or fl.mean, fl.rate or fl.ratio of rows."
+    if entry is None or metric.arms is not None or metric.ranking is not None or metric.aggregated or metric.parts:
+        raise InputError.unsupported(shown, problem, remedy)
+    made = entry.function(**arguments)
+    # A calibration gap has more variables, for what scores expect; what it is the mean of is the first.
+    expects = _recipe(metric) == "calibration_gap"
+    if not expects and len(form_variables(made)) != len(entry.columns if "y" in made.inputs else "x"):
+        raise InputError.unsupported(shown, problem, remedy)
+    return made
+
+
+def _check_alike(first: Metric, second: Metric) -> None:
+    shown = Argument("first, second", (first.name, second.name))
+    if _recipe(first) != _recipe(second):
+        raise InputError.mismatch(shown, "are different metrics", "Give the same metric of two models.")
+    before, after = _arguments(first), _arguments(second)
+    if before == after:
+        raise InputError.duplicate(shown, "are the same", "Name the columns of two models, or two thresholds.")
+    for name in _SAME:
+        one, other = before.get(name), after.get(name)
+        if one != other:
+            given = Argument(name, (one, other))
+            raise InputError.mismatch(given, "must be the same for both", f"Give both metrics the same {name}.")
+
+
+def _told_apart(metric: Metric, other: Metric) -> str:
+    """What one of the two was told that the other was not, for the name of the pair."""
+    theirs: dict[str, Hashable] = _arguments(other)
+    own = {name: value for name, value in _arguments(metric).items() if theirs.get(name) != value}
+    return ", ".join(f"{name} {value}" if name == "threshold" else str(value) for name, value in own.items())

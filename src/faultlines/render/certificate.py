@@ -1,0 +1,291 @@
+"""Every sentence about a certificate."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from faultlines import formats
+from faultlines.estimates.labels import name_of
+from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
+from faultlines.render.text import Document, TextTable
+from faultlines.results.certificate import ALL_PAIRS, OVERALL
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from faultlines.results.certificate import Certificate, CertifiedGroup, Status
+
+_ROWS = 40  # groups in a table of text output
+_LISTED = 56  # characters of a list of groups
+_NAME = 30  # characters of a group in a table
+_DIGITS = 17  # significant digits of a double: no two of them read the same
+_ORDER: dict[Status, int] = {"beyond": 0, "inconclusive": 1, "within": 2}
+
+
+# ------------------------------------------------------------------------------------------------------- the headline
+
+
+def headline(result: Certificate) -> str:
+    """The result in one line, which begins with the verdict."""
+    sentence = {"passed": _passed, "failed": _failed, "inconclusive": _inconclusive}[result.verdict](result)
+    return formats.printable(f"{result.verdict.upper()}  {sentence}")
+
+
+def _passed(result: Certificate) -> str:
+    return f"{_all_groups(result)} are {_within(result)} {_confidence(result)}. Certifiable: {_certifiable(result)}."
+
+
+def _failed(result: Certificate) -> str:
+    beyond = [group for group in result.groups if group.status == "beyond"]
+    if len(beyond) == 1 and not result.parts:
+        group = beyond[0]
+        number = _distance_format([group], result, 0)
+        what = "ratio" if result.ratio else "difference"
+        unit = " points" if result.percent[0] and not result.ratio else ""
+        kind = "bounds" if result.adverse else "interval"
+        interval = f"simultaneous {formats.level(result.alpha)} {kind} {number(group.lower)} … {number(group.upper)}"
+        values = f"{what} {number(group.distance)}{unit} ({interval}{unit})"
+        other = f" {name_of(group.other)}" if result.against == ALL_PAIRS else ""
+        return f"{name_of(group.label)} is {_beyond(result, other)}: {values}."
+    names = formats.members(result.beyond, name_of, _LISTED)
+    some = f"{formats.count(len(beyond))} of {_groups(result)} {'is' if len(beyond) == 1 else 'are'}"
+    return f"{some} {_beyond(result)} {_confidence(result)}: {names}."
+
+
+def _inconclusive(result: Certificate) -> str:
+    certifiable = f"Certifiable: {_certifiable(result)}"
+    if not result.inconclusive:
+        excluded = formats.amount(len(result.excluded), "group")
+        was = "was" if len(result.excluded) == 1 else "were"
+        measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
+        return f"{excluded} {was} excluded. {measured}. {certifiable}."
+    names = result.farthest if result.parts else (result.farthest,)
+    farthest = formats.members(list(dict.fromkeys(names)), name_of, _LISTED)
+    cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
+    return f"{cannot}. {certifiable} ({farthest})."
+
+
+def _groups(result: Certificate) -> str:
+    by = " × ".join(result.attributes)
+    return formats.amount(len(result.groups), "group") + ("" if by == "group" else f" by {by}")
+
+
+def _all_groups(result: Certificate) -> str:
+    count, _, rest = _groups(result).partition(" ")
+    return {"1": "The", "2": "Both"}.get(count, f"All {count}") + f" {rest}"
+
+
+def _confidence(result: Certificate) -> str:
+    return f"({formats.level(result.alpha)} confidence)"
+
+
+def _gaps(result: Certificate) -> tuple[float, ...]:
+    return tuple(result.gap) if result.parts else (result.gap,)
+
+
+def _within(result: Certificate) -> str:
+    """Within the gap, in words."""
+    gaps, (start, end) = _gaps(result), _reference(result, "each other")
+    if result.ratio:
+        low, high = _each(result, [f"{gap:.3g}" for gap in gaps]), _each(result, [f"{1 / gap:.3g}" for gap in gaps])
+        limits = {None: f"between {low} and {high}", "low": f"at least {low}", "high": f"at most {high}"}
+        return f"{limits[result.adverse]} × {start}{end}"
+    size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)])
+    if result.adverse is None:
+        return f"within {size} of {start}{end}"
+    return f"at most {size} {'below' if result.adverse == 'low' else 'above'} {start}{end}"
+
+
+def _beyond(result: Certificate, other: str = " another group") -> str:
+    """Farther away than the gap, in words."""
+    gaps, (start, end) = _gaps(result), _reference(result, other.strip())
+    if result.ratio:
+        low, high = (
+            _each(result, [f"{end:.3g}" for end in ends], " or ") for ends in (gaps, [1 / gap for gap in gaps])
+        )
+        limits = {None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}
+        return f"{limits[result.adverse]} × {start}{end}"
+    size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)], " or ")
+    where = {None: "from", "low": "below", "high": "above"}[result.adverse]
+    return f"more than {size} {where} {start}{end}"
+
+
+def _reference(result: Certificate, pair: str) -> tuple[str, str]:
+    """What groups are compared with, and in what: the overall selection rate; A in selection rate."""
+    if result.against == OVERALL:
+        return f"the overall {result.metric}", ""
+    of_metric = "" if result.metric == "effect" else f" in {result.metric}"
+    return pair if result.against == ALL_PAIRS else result.against, of_metric
+
+
+def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> str:
+    """One for all effects, or one for each."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    return joined.join(f"{text} ({part})" for text, part in zip(texts, result.parts, strict=True))
+
+
+def _size(result: Certificate, gap: float, part: int, text: str | None = None) -> str:
+    """A gap with its unit."""
+    if not result.percent[part]:
+        return f"{gap:.3g}" if text is None else text
+    points = f"{100 * gap:.3g}" if text is None else text
+    return f"{points} {'point' if points == '1' else 'points'}"
+
+
+def _certifiable(result: Certificate) -> str:
+    """The gap that can be certified, rounded so that it never contradicts the verdict."""
+    values = result.certifiable if result.parts else (result.certifiable,)
+    texts = []
+    for i, (value, gap) in enumerate(zip(values, _gaps(result), strict=True)):
+        if result.ratio:
+            texts.append(f"ratio {rounded_like(value, gap, up=False)}")
+        else:
+            factor = 100.0 if result.percent[i] else 1.0
+            texts.append(_size(result, value, i, rounded_like(factor * value, factor * gap, up=True)))
+    return _each(result, texts)
+
+
+def rounded_like(value: float, limit: float, *, up: bool) -> str:
+    """A bound with three significant digits, rounded to the safe side; with more, where these would cross the limit.
+
+    A bound of 10.002 against a limit of 10 must not read "10.0", and one of 4.956 against 4.958 not "4.96". What is
+    printed can be asked for as a gap, and passes.
+
+    Args:
+        value: The bound.
+        limit: What it is compared with.
+        up: Whether larger is the safe side.
+    """
+    if not math.isfinite(value) or value == 0:
+        return "∞" if value > 0 else f"{value:.2g}"
+    for digits in range(3, _DIGITS + 1):
+        places = digits - 1 - math.floor(math.log10(abs(value)))
+        scaled = value * 10.0**places
+        whole = math.ceil(scaled - 1e-9) if up else math.floor(scaled + 1e-9)
+        text = f"{whole / 10.0**places:.{max(places, 0)}f}"
+        if (float(text) > limit) == (value > limit) and (float(text) < limit) <= (value < limit):
+            return text
+    return repr(value)
+
+
+# -------------------------------------------------------------------------------------------------------------- notes
+
+
+def notes(result: Certificate) -> tuple[Note, ...]:
+    """What a reader must know beside the table."""
+    return tuple(_notes(result))
+
+
+def _notes(result: Certificate) -> Iterator[Note]:
+    if result.reference_value is not None:
+        values = result.reference_value if result.parts else (result.reference_value,)
+        yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
+    if undecided := result.inconclusive:
+        some = f"{formats.count(len(undecided))} of {formats.amount(len(result.groups), 'group')}"
+        names = formats.members(undecided, name_of, _LISTED)
+        yield Note("inconclusive groups", f"Inconclusive: {some}: {names}.", fields={"groups": len(undecided)})
+    yield Note(
+        "method",
+        "The overall verdict is an intersection–union test at level α; per-group intervals are simultaneous.",
+    )
+    if result.by_precision and result.against == OVERALL:
+        yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
+    yield from warning_notes(result.warnings)
+    yield from dropped_notes(result.dropped)
+    yield from excluded_notes(result.comparison, result.excluded, result.counted)
+
+
+def _reference_text(result: Certificate, values: Sequence[float]) -> str:
+    """The value that groups are compared with: ``Overall selection rate: 24.9%``."""
+    estimates = result.comparison.estimates
+    texts = []
+    for i, value in enumerate(values):
+        errors = (
+            [] if estimates is None else estimates.readable_errors(estimates.given, estimates.errors)[:, i].tolist()
+        )
+        number = formats.decimals(
+            [error for error in errors if error > 0] or [1.0], [value], value < 0, result.percent[i]
+        )
+        texts.append(f"{result.parts[i]} {number(value)}" if result.parts else number(value))
+    name = f"Overall {result.metric}" if result.against == OVERALL else f"{result.against} (reference)"
+    return formats.printable(f"{name}: {', '.join(texts)}")
+
+
+# ------------------------------------------------------------------------------------------------------------ as text
+
+
+def document(result: Certificate, *, complete: bool = False) -> Document:
+    """The parts of a certificate as text; `complete` is with all groups."""
+    return Document([headline(result)], [group_table(result, complete=complete)], [note.text for note in result.notes])
+
+
+def group_table(result: Certificate, *, complete: bool = False) -> TextTable:
+    """The table of groups, from the farthest to the surest to be within the gap."""
+    ranked = sorted(result.groups, key=lambda group: (_ORDER[group.status], -_relative_bound(result, group)))
+    shown = ranked if complete else ranked[:_ROWS]
+    header, columns = ["group"], [[formats.members([group.label], name_of, _NAME) for group in shown]]
+    for i in range(len(result.percent)):
+        for name, cells in _effect_columns(result, shown, i):
+            header.append(name)
+            columns.append(cells)
+    header.append("status")
+    columns.append([group.status for group in shown])
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    if len(ranked) > len(shown):
+        rows.append(["…", *[""] * (len(header) - 2), f"{formats.count(len(ranked) - len(shown))} more groups"])
+    right = set(range(1, len(header) - 1)) - {i for i, name in enumerate(header) if name == "against"}
+    return TextTable(header, rows, right)
+
+
+def _relative_bound(result: Certificate, group: CertifiedGroup) -> float:
+    """How far a group may be away, for the order of the table: of several effects, the farthest relative to its gap."""
+    bounds = group.bound if result.parts else (group.bound,)
+    if result.ratio:
+        return float(max(1 / bound if bound > 0 else math.inf for bound in bounds))
+    return float(max(bound / gap if gap else bound for bound, gap in zip(bounds, _gaps(result), strict=True)))
+
+
+def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int) -> list[tuple[str, list[str]]]:
+    """Columns of one effect: estimate, distance, its interval, and the other group of a pair."""
+    values, distances, lower, upper = (
+        _numbers(result, shown, i, field) for field in ("estimate", "distance", "lower", "upper")
+    )
+    number = _distance_format(shown, result, i)
+    estimate = formats.decimals(
+        [_smallest_width(lower, upper) / 4], values, any(value < 0 for value in values), result.percent[i]
+    )
+    points = ", points" if result.percent[i] and not result.ratio else ""
+    interval = f"{formats.level(result.alpha)} {'bounds' if result.adverse else 'interval'}{points}"
+    columns = [
+        (result.parts[i] if result.parts else "effect", [estimate(value) for value in values]),
+        ("ratio" if result.ratio else "difference", [number(value) for value in distances]),
+        (interval, [f"{number(low)} … {number(high)}" for low, high in zip(lower, upper, strict=True)]),
+    ]
+    if result.against == ALL_PAIRS:
+        others = [group.other[i] if result.parts else group.other for group in shown]
+        columns.append(("against", [formats.members([other], name_of, _NAME) for other in others]))
+    return columns
+
+
+def _numbers(result: Certificate, shown: Sequence[CertifiedGroup], i: int, field: str) -> list[float]:
+    return [getattr(group, field)[i] if result.parts else getattr(group, field) for group in shown]
+
+
+def _smallest_width(lower: Sequence[float], upper: Sequence[float]) -> float:
+    return min((high - low for low, high in zip(lower, upper, strict=True) if 0 < high - low < math.inf), default=1.0)
+
+
+def _distance_format(shown: Sequence[CertifiedGroup], result: Certificate, i: int) -> Callable[[float], str]:
+    """A format for distances; infinite ones are shown as such."""
+    distances, lower, upper = (_numbers(result, shown, i, field) for field in ("distance", "lower", "upper"))
+    factor = 100.0 if result.percent[i] and not result.ratio else 1.0
+    finite = [factor * value for value in (*distances, *lower, *upper) if math.isfinite(value)] or [1.0]
+    number = formats.decimals([factor * _smallest_width(lower, upper) / 4], finite, not result.ratio)
+
+    def text(value: Any) -> str:
+        return number(factor * value) if math.isfinite(value) else ("∞" if value > 0 else "−∞")
+
+    return text

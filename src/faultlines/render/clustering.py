@@ -1,0 +1,713 @@
+"""Every sentence about a clustering: headline, contrast of clusters, notes, and what a reader decides by.
+
+Nothing here decides anything: values come from the result, and no code reads the sentences again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faultlines import checks, formats
+from faultlines.estimates.labels import name_of, named_by
+from faultlines.estimates.reasons import DropCode
+from faultlines.guarantees.attributes import nested_attributes
+from faultlines.render.naming import GroupText, name_groups
+from faultlines.render.text import Document, TextTable
+from faultlines.results.explained import COMBINATIONS
+from faultlines.results.multiplicity import CORRECTIONS
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from faultlines.core.comparison import Comparison
+    from faultlines.estimates.estimates import Excluded
+    from faultlines.estimates.labels import Label
+    from faultlines.results.clustering import Adverse, Clustering
+    from faultlines.results.clusters import Cluster
+    from faultlines.results.detection import DetectionLimit
+    from faultlines.results.effects import Effect
+    from faultlines.results.explained import Explained
+
+AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
+DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
+
+# Names of attributes that have a plural people would write; others are "groups by schid".
+_NOUNS = frozenset(
+    "account age app brand browser campaign category channel cell city class cohort continent country county customer "
+    "day department device district domain education gender group hospital hour industry job lab land language market "
+    "model month occupation page plan platform product project prompt provider race region school segment sex shop "
+    "site source state store study subject task team tier topic type user variant version week year zip".split()
+)
+_NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
+_OUTLIER_FROM = 6  # groups from which on one of them can be called an outlier
+_FEW_GROUPS = 0.25  # share of the groups up to which a cluster is the exception and the other is "elsewhere"
+_MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
+_CONDITION, _NAMES = 80, 40  # characters in which a cluster is named: by conditions, or as a list of names
+_SENTENCES = 6  # clusters described one by one
+_EFFECTS = 3  # of several effects measured together that are described
+_LISTED = 56  # characters of a list of groups
+_LEVELS = 4  # levels of an attribute that are named
+_MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
+_LINE = 112  # characters in a line of text output
+_ROWS = 40  # clusters in a table of text output
+_WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
+
+
+# ------------------------------------------------------------------------------------------------------- the headline
+
+
+def headline(c: Clustering) -> str:
+    """The result in one sentence, with the number of clusters."""
+    return formats.printable(_headline(c))
+
+
+def _headline(c: Clustering) -> str:
+    groups, basis = c.groups, p_and_alpha(c)
+    if len(groups) == 1:
+        return f"There is only one group, so there is nothing to compare (p = 1, α = {c.alpha:.3g})."
+    metric = "" if groups.metric == "effect" else f" in {groups.metric}"
+    beyond = f" by more than {c.tolerance:g}" if c.tolerance else ""
+    if (outlier := outlier_group(c)) is not None:
+        name = name_groups(c.population, np.array([outlier]), 80).text
+        remaining = f"{formats.count(len(groups) - 1)} {plural(groups.attributes)}"
+        return f"{name} differs from the other {remaining}{metric}{beyond} ({basis})."
+    if c.rejected:
+        between = between_levels(c)
+        others = [name for name in groups.attributes if name not in c.attributes]
+        rest = ""
+        if others:
+            names = listed(others)
+            rest = f" {names[0].upper()}{names[1:]} {'adds' if len(others) == 1 else 'add'} nothing detectable."
+        if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
+            return f"The {groups.metric} differs{beyond} between {between} ({basis}).{rest}"
+        return (
+            f"The {groups.metric} differs{beyond} between {between} ({basis}). "
+            f"Best description: {c.n_clusters} clusters.{rest}"
+        )
+    between = f"{formats.count(len(groups))} {plural(groups.attributes)}"
+    return f"No difference found{metric}{beyond} between {between} ({basis})."
+
+
+def between_levels(c: Clustering) -> str:
+    """What the differences are between: few levels by name, many by their number."""
+    levels = c.by_attributes.groups
+    if len(levels.attributes) == 1 and len(levels) <= _NAMED_LEVELS and len(c.groups.attributes) > 1:
+        column = c.by_attributes.population.columns[0]
+        return f"{levels.attributes[0]} {listed([str(value) for value in column.values])}"
+    return f"{formats.count(len(levels))} {plural(levels.attributes)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 1 else names)
+
+
+def outlier_group(c: Clustering) -> int | None:
+    """The place of the one group that differs from all the others, if that is the result."""
+    if c.by_attributes is not c:
+        return None
+    alone = [cluster for cluster in c.clusters if len(cluster.members) == 1]
+    if c.n_clusters != 2 or not alone or len(c.groups) < _OUTLIER_FROM:
+        return None
+    return int(np.flatnonzero(c.labels == alone[0].number)[0])
+
+
+def p_and_alpha(c: Clustering) -> str:
+    """The p of the result, adjusted too where several were corrected, and α."""
+    adjusted = "" if c.adjustment is None else f", adjusted {formats.p_is(c.log_pvalue_adj)}"
+    return f"{formats.p_is(c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
+
+
+def plural(attributes: Sequence[str]) -> str:
+    """Groups by some attributes in words: ``countries``, ``groups by zip_code``, ``groups by country × device``."""
+    name = attributes[0] if len(attributes) == 1 else ""
+    if name not in _NOUNS:
+        by = " × ".join(attributes)
+        return f"groups by {by}" if by != "group" else "groups"
+    if name.endswith("y") and name[-2:-1] not in set("aeiou"):
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("s", "x", "z", "ch", "sh")) else f"{name}s"
+
+
+def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
+    """Which clusters differ and by how much: the outermost in each effect; nothing where none differ."""
+    if not c.rejected or c.groups.estimates is None:
+        return ""
+    if (small := _small_cluster(c)) is not None:
+        return _affected(c, small)
+    harmful, neutral, parts = list[str](), list[str](), c.groups.estimates.parts
+    for i in range(min(len(c.effect_names), _EFFECTS)):
+        values = [cluster.effects[i].estimate for cluster in c.clusters]
+        low, high = (c.clusters[int(place(values))] for place in (np.argmin, np.argmax))
+        metric = formats.printable(parts[i] if parts else c.groups.metric)
+        side = adverse[i] if adverse else None
+        (harmful if side else neutral).append(_difference(c, i, metric, low, high, side))
+    neutral += [f"{len(parts) - _EFFECTS} more effects are below"] if len(parts) > _EFFECTS else []
+    first, rest = "; ".join(harmful), "; ".join(neutral)
+    return " ".join([f"Worse off: {first}."] * bool(harmful) + [f"{rest[:1].upper()}{rest[1:]}."] * bool(neutral))
+
+
+def _small_cluster(c: Clustering) -> int | None:
+    """Of two clusters with one effect, the place of one that holds few of the groups."""
+    if c.n_clusters != 2 or len(c.effect_names) != 1:
+        return None
+    counts = [len(cluster.members) for cluster in c.clusters]
+    place = int(np.argmin(counts))
+    return place if counts[place] <= _FEW_GROUPS * sum(counts) else None
+
+
+def _affected(c: Clustering, place: int) -> str:
+    """The few groups that differ, with their own effect, and the effect elsewhere."""
+    cluster, rest = c.clusters[place], c.clusters[1 - place]
+    number = c.number_formats[0]
+    units = "" if cluster.n is None else f", {formats.count(cluster.n)} {c.counted}"
+    size = f"{formats.count(len(cluster.members))} of {formats.count(len(c.groups))} groups{units}"
+    honest = honest_effects(c)
+    if honest is None:
+        effect, elsewhere = (number(one.effects[0].estimate) for one in (cluster, rest))
+    else:
+        effect, elsewhere = number(honest[place]), number(honest[1 - place])
+    names = describe_cluster(c, cluster).text
+    return f"The {formats.printable(c.groups.metric)} is {effect} for {names} ({size}); elsewhere {elsewhere}."
+
+
+def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Cluster, adverse: Adverse | None) -> str:
+    """How far two clusters are apart; it begins with those who are worse off, if that is known."""
+    pair = (low, high)
+    names = [describe_cluster(c, cluster) for cluster in pair]
+    sizes = [f" ({_size(c, cluster)})" if len(c.effect_names) == 1 else "" for cluster in pair]
+    texts = [f"{name.text}{size}" for name, size in zip(names, sizes, strict=True)]
+    if c.n_clusters == 2:  # of two, one is whatever the other is not
+        for i, (name, other) in enumerate(zip(names, names[::-1], strict=True)):
+            if other.is_complete and other.is_one and not (name.is_complete and name.is_one):
+                texts[i] = f"the other {formats.count(len(pair[i].members))} groups" + (sizes[i] if pair[i].n else "")
+    # The distance that the data chose is exaggerated: where there is one effect, that of the groups named is shown.
+    honest = honest_effects(c) if len(c.effect_names) == 1 else None
+    ends = honest or (low.effects[part].estimate, high.effects[part].estimate)
+    gap = _gap_with_ratio(c, part, *ends)
+    if adverse == "low":
+        return f"the {metric} is {gap} lower for {texts[0]} than for {texts[1]}"
+    return f"the {metric} is {gap} higher for {texts[1]} than for {texts[0]}"
+
+
+def honest_effects(c: Clustering) -> tuple[float, float] | None:
+    """The mean effects of the groups in the lowest and in the highest cluster, as people read them."""
+    means, estimates = c.member_means, c.groups.estimates
+    if means is None or estimates is None:
+        return None
+    low, high = (float(estimates.scale.natural(np.array([end]))[0]) for end in (means.estimate[0], means.estimate[-1]))
+    # A correction of exaggeration never makes the distance larger.
+    widest = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
+    return (low, high) if 0 < high - low <= widest else None
+
+
+def difference_text(c: Clustering, part: int, size: float) -> str:
+    """A difference of one of the effects: percentages in points, to three digits; others as the table shows them."""
+    if c.groups.estimates is not None and c.groups.estimates.scales[part].is_percent:
+        return f"{100 * size:.3g} points"
+    return c.number_formats[part](size).removeprefix("+")
+
+
+def _gap_with_ratio(c: Clustering, part: int, low: float, high: float) -> str:
+    """How far apart two effects are; of amounts, in percent too."""
+    estimates = c.groups.estimates
+    text = difference_text(c, part, high - low)
+    is_percent = estimates is not None and estimates.scales[part].is_percent
+    is_amount = c.readout is not None and c.readout.metric.arms is None and not is_percent
+    return f"{text} ({high / low - 1:.0%})" if is_amount and low > 0 and high < 10 * low else text
+
+
+def _size(c: Clustering, cluster: Cluster) -> str:
+    """How many units a cluster has; how many groups, where that is not known."""
+    if cluster.n is None:
+        return formats.amount(len(cluster.members), "group")
+    return f"{formats.count(cluster.n)} {c.counted}"
+
+
+def describe_cluster(c: Clustering, cluster: Cluster) -> GroupText:
+    """A cluster in few words: all its groups where that is short, a rule that mostly fits, else the largest of them."""
+    places = np.flatnonzero(c.labels == cluster.number)
+    room = _CONDITION if len(c.groups.attributes) > 1 else _NAMES
+    named = name_groups(c.population, places, room)
+    if named.is_complete and len(named.text) <= room:
+        return named
+    rule = c.rules[cluster.number - 1] if c.has_rules else None
+    if rule is not None and rule.fits and not rule.is_rest:
+        good = 2 * rule.matches * rule.covers >= _MOSTLY * (rule.matches + rule.covers)
+        if good and len(rule.condition) <= _CONDITION:
+            return GroupText(rule.condition if rule.exact else f"mostly {rule.condition}", rule.exact, True)
+    return GroupText(named.text, False, named.is_one)
+
+
+# -------------------------------------------------------------------------------------------------------------- notes
+
+
+def notes(c: Clustering) -> tuple[Note, ...]:
+    """What a reader must know beside the table, in the order in which it is read."""
+    about_groups: list[Note] = []
+    if c.groups.estimates is not None:
+        about_groups = [*attribute_notes(c), *interval_notes(c), *membership_notes(c, c.alpha), *detection_notes(c)]
+    return (*about_groups, *quick_notes(c))
+
+
+def quick_notes(c: Clustering) -> tuple[Note, ...]:
+    """Notes that need nothing else to be computed: about the data, the method, and what was excluded."""
+    return (*data_notes(c), *_evidence_notes(c), *_method_notes(c), *exclusion_notes(c))
+
+
+def _evidence_notes(c: Clustering) -> Iterator[Note]:
+    """The p of each number of clusters: that of the headline belongs to "more than one" alone."""
+    if not c.rejected:
+        return
+    log_p = c.claims.log_pvalues
+    counts = ("one cluster", "two", "three", "four")
+    texts = [
+        f"{formats.p_is(float(log_p[i]))} for more than {counts[i]}" for i in range(min(c.n_clusters - 1, len(counts)))
+    ]
+    bound = f"At least {c.at_least} clusters ({formats.level(c.alpha)} confidence)."
+    yield Note("evidence", f"{', '.join(texts)} (α = {c.alpha:.3g}). {bound}", fields={"at_least": c.at_least})
+
+
+def _method_notes(c: Clustering) -> Iterator[Note]:
+    for text in c.guarantee.notes(c.groups, c.judged.facts):
+        yield Note("method", text)
+    if c.adjustment is not None:
+        how = CORRECTIONS[c.adjustment.correction]
+        yield Note("correction", f"The adjusted p allows for {c.adjustment.results:,} results ({how}).")
+    if c.rejected and _clusters_overlap(c):
+        yield Note(
+            "overlap",
+            "Clusters overlap: a precisely estimated group can be distinguished where an imprecise one with the same "
+            "estimate cannot.",
+        )
+
+
+def data_notes(c: Clustering) -> Iterator[Note]:
+    """Warnings about the rows."""
+    if c.readout is not None:
+        yield from warning_notes(c.readout.warnings)
+
+
+def warning_notes(warnings: Iterable[Note | str]) -> Iterator[Note]:
+    """What was noticed in rows."""
+    for warning in warnings:
+        yield warning if isinstance(warning, Note) else Note("data", warning, "warning")
+
+
+def interval_notes(c: Clustering) -> Iterator[Note]:
+    """What the effects and intervals of the clusters are, where there are several."""
+    if not c.rejected or c.groups.estimates is None:
+        return
+    if c.guarantee.intervals_hold:
+        yield Note("intervals", "Effects are those of the held-out data, which did not choose the clusters.")
+    elif c.tolerance > 0:
+        yield Note("intervals", "Intervals are descriptive: the same data chose the clusters.")
+    else:
+        yield Note("intervals", f"Intervals assume that {c.n_clusters} is the right number of clusters.")
+    if c.is_continuum:
+        yield Note("continuum", "The effects look like a continuum; read the clusters as a summary.", "warning")
+
+
+def membership_notes(c: Clustering, alpha: float) -> Iterator[Note]:
+    """Which groups could belong to another cluster than the one they are shown in, at the level 1 − α."""
+    c = c.by_attributes
+    if not c.rejected or c.clusters[0].pooled.possible is None:
+        return
+    uncertain = np.flatnonzero(~c.certain_at(alpha))
+    if not uncertain.size:
+        text = f"Membership probability is at least {formats.level(alpha)} for every group."
+        yield Note("membership", text, fields={"uncertain": 0})
+        return
+    room = _LISTED if len(c.groups.attributes) == 1 else 2 * _LISTED
+    names = name_groups(c.population, uncertain, room).text  # the largest first: a decision is about them
+    of_all = f"{formats.count(uncertain.size)} of {formats.count(len(c.groups))} {plural(c.groups.attributes)}"
+    yield Note("membership", f"Uncertain membership ({of_all}): {names}.", fields={"uncertain": int(uncertain.size)})
+
+
+def detection_notes(c: Clustering) -> Iterator[Note]:
+    """What a result without clusters does not rule out."""
+    for i, limit in enumerate(c.detection_limits):
+        for code, text in _detection_texts(c, i, limit):
+            yield Note(code, formats.printable(text))
+
+
+def _detection_texts(c: Clustering, part: int, limit: DetectionLimit) -> Iterator[tuple[str, str]]:
+    of_effect = f" in {limit.effect}" if limit.effect else ""
+    where, name = "above" if limit.is_above else "below", named_by(limit.group, c.groups.attributes)
+    largest = difference_text(c, part, limit.largest_difference)
+    yield (
+        "largest difference",
+        f"Largest difference not ruled out{of_effect}: {largest} {where} the overall "
+        f"({formats.level(limit.alpha)} confidence; widest: {name}).",
+    )
+    if not limit.simulated:
+        yield "minimum detectable", f"Minimum detectable difference{of_effect}: not simulated here; fl.power does it."
+        return
+    texts = []
+    for size, share in ((limit.half_of_groups, "half the groups differ"), (limit.one_group, "one does")):
+        texts.append(f"{'none' if size is None else difference_text(c, part, size)} if {share}")
+    text = f"Minimum detectable difference{of_effect}: {', '.join(texts)} ({limit.power:.0%} power)."
+    yield "minimum detectable", text
+
+
+# --------------------------------------------------------------------------------------------------------- attributes
+
+
+def attribute_notes(c: Clustering) -> Iterator[Note]:
+    """Which attributes add nothing, what each accounts for, and which are nested."""
+    if len(c.groups.attributes) < 2 or c.groups.estimates is None:
+        return
+    for finer, coarser in nested_attributes(c.groups):
+        yield Note("nested attributes", f"{finer} is nested in {coarser}.", fields={"finer": finer, "coarser": coarser})
+    if not c.rejected:
+        return
+    for text in explained_texts(c.explained()):
+        yield Note("explained", text)
+    if c.judged.along is None and "margins" not in c.judged.facts:
+        yield Note("margins", "Single attributes were not tested: the groups were compared as unordered combinations.")
+
+
+def explained_texts(rows: Sequence[Explained]) -> list[str]:
+    """What the attributes account for, in one sentence for each effect."""
+    texts = []
+    for part in dict.fromkeys(row.part for row in rows):
+        ranked = sorted((row for row in rows if row.part == part), key=lambda row: -row.share)
+        named = [f"{row.attribute} {_share_and_p(row)}" for row in ranked if row.attribute != COMBINATIONS]
+        named += [
+            f"combinations {_share_and_p(row)}"
+            for row in ranked
+            if row.attribute == COMBINATIONS and row.share >= _WORTH_NAMING
+        ]
+        of_part = f" in {part}" if part else ""
+        texts.append(f"Share of the variation between groups{of_part}: {', '.join(named)}.")
+    return texts
+
+
+def _share_and_p(row: Explained) -> str:
+    return f"{row.share:.0%} ({formats.p_is(math.log(row.pvalue))})"
+
+
+# ----------------------------------------------------------------------------------------------------------- excluded
+
+
+def exclusion_notes(c: Clustering) -> Iterator[Note]:
+    """Dropped rows and excluded groups."""
+    yield from dropped_notes(c.dropped)
+    yield from excluded_notes(c.groups, c.excluded, c.counted)
+
+
+def dropped_notes(dropped: Mapping[DropCode, int]) -> Iterator[Note]:
+    """Rows that were not used, by reason."""
+    for reason, count in dropped.items():
+        yield Note("dropped rows", f"Dropped rows: {count:,} {DropCode(reason).text}.", fields={"rows": count})
+
+
+def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:
+    """Excluded groups by reason with their numbers, and their share by the levels of each attribute."""
+    from faultlines.results.exclusions import excluded_by_value
+
+    reasons: dict[str, list[Excluded]] = {}
+    for group in excluded:
+        reasons.setdefault(str(group.reason), []).append(group)
+    for reason, several in reasons.items():
+        by_label = {group.label: group for group in several}
+
+        def name(label: Label, known: dict[Label, Excluded] = by_label) -> str:
+            group = known[label]
+            events = (
+                f" ({formats.count(group.events)} of {formats.count(group.n or 0)})" if group.events is not None else ""
+            )
+            return named_by(label, groups.attributes) + events
+
+        separator = "; " if len(groups.attributes) > 1 else ", "
+        names = formats.members([group.label for group in several], name, _LISTED, separator)
+        text = f"Excluded groups ({formats.count(len(several))}, {reason}): {names}."
+        yield Note("excluded groups", text, "warning", {"groups": len(several)})
+    shares = excluded_by_value(groups, excluded)
+    if not shares or groups.n is None:
+        return
+    total = sum(group.n or 0.0 for group in excluded)
+    share = total / (total + float(groups.n.sum()))
+    text = f"{formats.share(share, 1)} of {unit} are in excluded groups"
+    if len(groups.attributes) > 1:
+        texts = []
+        for attribute in groups.attributes:
+            worst = [
+                row for row in shares if row.attribute == attribute and row.share >= max(_MANY_EXCLUDED, 2 * share)
+            ]
+            named = [f"{_excluded_share(row.n, row.total)} of {attribute} {row.value}" for row in worst[:_LEVELS]]
+            named += [f"… +{len(worst) - _LEVELS}"] if len(worst) > _LEVELS else []
+            texts.append(", ".join(named))
+        text += ", but " * any(texts) + "; ".join(filter(None, texts))
+    yield Note("excluded share", f"{text[0].upper()}{text[1:]}.", fields={"share": share})
+
+
+def _excluded_share(n: float, total: float) -> str:
+    return "all" if n == total else formats.share(n / total if total else 0.0, 1)
+
+
+def _clusters_overlap(c: Clustering) -> bool:
+    """Whether some cluster is no interval of estimates."""
+    c = c.by_attributes
+    estimates = c.groups.estimates
+    if estimates is None or estimates.dims > 1:
+        return False
+    along = c.labels[np.argsort(estimates.values[:, 0], kind="stable")]
+    return bool(np.any(np.diff(along) < 0))
+
+
+# ---------------------------------------------------------------------------------------------- what is decided by it
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSentence:
+    """One cluster: its groups, its size and effect, and whether it is worse off, if that can be said."""
+
+    cluster: int
+    groups: str
+    size: str
+    effect: str
+    standing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The result in the order in which it is decided by.
+
+    Attributes:
+        lead: Which clusters differ and by how much; the headline where nothing differs.
+        clusters: The clusters by rising effect; of many, the outermost.
+        between: How many clusters between them are not described.
+        evidence: How sure that is.
+        uncertain: What is uncertain: groups that could be in another cluster, and excluded groups.
+    """
+
+    lead: str
+    clusters: tuple[ClusterSentence, ...]
+    between: int
+    evidence: tuple[str, ...]
+    uncertain: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {
+            "lead": self.lead,
+            "clusters": [
+                {"cluster": row.cluster, "groups": row.groups, "size": row.size, "effect": row.effect}
+                | ({"standing": row.standing} if row.standing else {})
+                for row in self.clusters
+            ],
+            "evidence": list(self.evidence),
+            "uncertain": list(self.uncertain),
+        }
+
+
+def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None) -> Decision:
+    """What a reader decides by.
+
+    Args:
+        c: The result.
+        adverse: For each effect, the harmful direction.
+        level: α at which groups could be in another cluster; by default that of the result.
+    """
+    level = c.alpha if level is None else level
+    standing = standings(c, adverse)
+    described = list(range(c.n_clusters))
+    if len(described) > _SENTENCES:
+        described = [*described[: _SENTENCES // 2], *described[-_SENTENCES // 2 :]]
+    membership = [note.text for note in membership_notes(c, level)]
+    is_uncertain = not c.certain_at(level).all()
+    lead = contrast(c, adverse)
+    evidence = [headline(c)] if lead else []
+    evidence += [] if is_uncertain else membership
+    evidence += [note.text for some in (interval_notes(c), data_notes(c)) for note in some]
+    # Detection limits take a moment to compute: they are told of the result's own level alone.
+    limits = [note.text for note in detection_notes(c)] if level == c.alpha else []
+    uncertain = [*limits, *(membership if is_uncertain else []), *(note.text for note in exclusion_notes(c))]
+    uncertain += [] if c.excluded or c.dropped else ["No group was excluded and no row was dropped."]
+    sentences = [_cluster_sentence(c, i, standing[i]) for i in described] if c.rejected else []
+    return Decision(
+        lead or headline(c),
+        tuple(sentences),
+        len(standing) - len(described),
+        tuple(map(formats.printable, evidence)),
+        tuple(uncertain),
+    )
+
+
+def _cluster_sentence(c: Clustering, place: int, standing: str) -> ClusterSentence:
+    cluster = c.clusters[place]
+    effects = list(zip(c.number_formats, cluster.effects, strict=bool(cluster.effects)))
+    texts = [f"{number(e.estimate)} ({number(e.lower)} … {number(e.upper)})" for number, e in effects]
+    if len(texts) > 1:  # several are too long with their intervals, which are in the table
+        names = map(formats.printable, c.effect_names)
+        texts = [f"{name} {number(e.estimate)}" for name, (number, e) in zip(names, effects, strict=True)]
+    groups = formats.amount(len(cluster.members), "group")
+    size = groups if cluster.n is None else f"{groups}, {_size(c, cluster)}"
+    return ClusterSentence(cluster.number, describe_cluster(c, cluster).text, size, ", ".join(texts), standing)
+
+
+def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
+    """For each cluster whether it is worse or better off than all groups together; nothing where that is not clear.
+
+    A cluster is worse off where the whole interval of its effect lies on the harmful side of the overall effect.
+    """
+    texts = []
+    for cluster in c.clusters:
+        worse, better = [], []
+        for i, side in enumerate(adverse):
+            if side is None or not c.rejected or not cluster.effects:
+                continue
+            effect, overall = cluster.effects[i], c.overall.effects[i].estimate
+            below, above = effect.upper < overall, effect.lower > overall
+            name = f" in {formats.printable(c.effect_names[i])}" if len(adverse) > 1 else ""
+            worse += [name] * (below if side == "low" else above)
+            better += [name] * (above if side == "low" else below)
+        standing = [f"worse off{' and'.join(worse)}"] if worse else []
+        standing += [f"better off{' and'.join(better)}"] if better else []
+        texts.append(", ".join(standing))
+    return texts
+
+
+def adverse_sides(
+    adverse: Adverse | Mapping[str, Adverse] | None, results: Sequence[Clustering], names: Sequence[str]
+) -> list[AdverseSides]:
+    """For each effect of each result, the harmful direction.
+
+    Args:
+        adverse: One direction for all effects, or one by the name of an effect, of the metric or of the result.
+        results: The results.
+        names: What they are called.
+
+    Raises:
+        InputError: If it is neither a direction nor directions by names that there are.
+    """
+    sides: Mapping[str, Adverse] = {}
+    if isinstance(adverse, Mapping):
+        sides = adverse
+    elif adverse is not None:
+        checks.choice("adverse", adverse, DIRECTIONS, "Use 'low' or 'high'.")
+        sides = dict.fromkeys(names, adverse)
+    parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
+    known = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
+    for name, side in sides.items():
+        checks.choice("adverse: name", name, sorted(known))
+        checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")
+    return [
+        tuple(sides.get(effect, sides.get(name, sides.get(c.groups.metric))) for effect in c.effect_names)
+        for c, name in zip(results, names, strict=False)
+    ]
+
+
+# --------------------------------------------------------------------------------------------------- the table of text
+
+
+def document(c: Clustering, *, complete: bool = False) -> Document:
+    """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
+    opening = [headline(c), *filter(None, [contrast(c)])]
+    return Document(opening, [_cluster_table(c, complete=complete)], [note.text for note in c.notes])
+
+
+def interval_name(c: Clustering) -> str:
+    """Header of intervals."""
+    return f"{formats.level(c.alpha)} interval"
+
+
+def effect_cells(c: Clustering, cluster: Cluster) -> list[str]:
+    """Estimate and interval of each effect, as text."""
+    return _cells(c, cluster.effects)
+
+
+def _cells(c: Clustering, effects: Sequence[Effect]) -> list[str]:
+    cells = []
+    for number, effect in zip(c.number_formats, effects, strict=bool(effects)):
+        cells += [number(effect.estimate), f"{number(effect.lower)} … {number(effect.upper)}"]
+    return cells
+
+
+def observed_cells(c: Clustering, cluster: Cluster) -> list[str]:
+    """The effect on the people of a cluster and its interval, as text; dashes where it is not known."""
+    if not observed_headers(c):
+        return []
+    return _cells(c, cluster.observed_effects) or ["–", "–"] * len(c.effect_names)
+
+
+def observed_headers(c: Clustering) -> list[str]:
+    """Their headers; none where effects on people are not known."""
+    if not any(cluster.observed_effects for cluster in c.clusters):
+        return []
+    several = len(c.effect_names) > 1
+    return [h for name in c.effect_names for h in (f"observed {name}" if several else "observed", interval_name(c))]
+
+
+def effect_headers(c: Clustering) -> list[str]:
+    """Their headers."""
+    return [header for name in c.effect_names for header in (name, interval_name(c))]
+
+
+def _cluster_table(c: Clustering, *, complete: bool = False) -> TextTable:
+    """The table of clusters; `complete` is without bars but with all clusters and members."""
+    shown = list(range(len(c.clusters)))
+    if len(shown) > _ROWS and not complete:
+        shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
+    bars = _bars(c) if not complete and len(c.effect_names) == 1 else None
+    header = [
+        "cluster",
+        *effect_headers(c),
+        *([""] if bars else []),
+        "groups",
+        *(["n"] if c.groups.n is not None else []),
+    ]
+    rows = []
+    for i in shown:
+        cluster = c.clusters[i]
+        row = [str(i + 1), *effect_cells(c, cluster), *([bars[i]] if bars else []), formats.count(len(cluster.members))]
+        rows.append(row + ([formats.count(cluster.n or 0)] if c.groups.n is not None else []))
+    width = len(header)
+    header += _described(c, rows, shown, header, complete=complete)
+    if len(rows) < len(c.clusters):
+        more = f"{len(c.clusters) - len(rows):,} more clusters"
+        rows.insert(_ROWS // 2, ["…", *[""] * (width - 1), more, *[""] * (len(header) - width - 1)])
+    return TextTable(header, rows, set(range(width)) - ({3} if bars else set()))
+
+
+def rule_or_members(c: Clustering, i: int, room: int) -> str:
+    """The rule of a cluster; its largest groups where no short rule fits it, or names say as much."""
+    if not c.has_rules:
+        return members(c, i, room)
+    rule = c.rules[i]
+    return str(rule) if rule.fits else f"{rule}: {members(c, i, max(room - len(rule) - 2, 30))}"
+
+
+def members(c: Clustering, i: int, room: int) -> str:
+    """The largest groups of a cluster, in about so many characters."""
+    return name_groups(c.population, np.flatnonzero(c.labels == i + 1), room).text
+
+
+def _bars(c: Clustering) -> list[str]:
+    """Intervals of the clusters as small drawings on one scale."""
+    effects = [cluster.effects[0] for cluster in c.clusters]
+    ends = [end for effect in effects for end in (effect.lower, effect.upper)]
+    return [formats.bar(e.lower, e.estimate, e.upper, (min(ends), max(ends))) for e in effects]
+
+
+def _described(
+    c: Clustering, rows: list[list[str]], shown: list[int], header: list[str], *, complete: bool
+) -> list[str]:
+    """Add rules or members to the rows, as far as there is room; their headers."""
+    used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header)))
+    columns = ["rule"] if c.rejected and c.has_rules else []
+    columns += ["members"] if complete or not columns else []
+    room = 10**9 if complete else max(_LINE - used, 30)
+    for row, i in zip(rows, shown, strict=True):
+        if "rule" in columns:
+            row.append(str(c.rules[i]) if complete else rule_or_members(c, i, room))
+        if "members" in columns:
+            row.append(formats.members(c.clusters[i].members, name_of, room) if complete else members(c, i, room))
+    return columns

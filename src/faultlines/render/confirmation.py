@@ -1,0 +1,151 @@
+"""Every sentence about a confirmation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from faultlines import formats
+from faultlines.estimates.labels import name_of
+from faultlines.render.clustering import dropped_notes, warning_notes
+from faultlines.render.text import Document, TextTable
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from faultlines.estimates.labels import Label
+    from faultlines.results.confirmation import Confirmation, ConfirmedPair
+    from faultlines.results.effects import Effect
+
+_LISTED = 56  # characters of a list of groups
+_MEMBERS = 40  # characters of members in the table
+
+
+def headline(result: Confirmation) -> str:
+    """The result in one sentence."""
+    metric = "" if result.metric == "effect" else f" in {result.metric}"
+    metric += f" by more than {result.tolerance:g}" if result.tolerance else ""
+    basis = f"{formats.p_is(result.log_pvalue)}, α = {result.alpha:g}"
+    confirmed = sum(pair.verdict == "confirmed" for pair in result.pairs)
+    share = f"{confirmed} of {len(result.pairs)} differences between neighbouring clusters"
+    if result.verdict == "confirmed":
+        text = f"Confirmed: the {len(result.clusters)} clusters differ again{metric} on new data ({basis})."
+    elif result.verdict == "not confirmed" and len(result.pairs) > 1:
+        text = f"Not confirmed: {share} were confirmed{metric} on new data ({basis})."
+    elif result.verdict == "not confirmed":
+        text = f"Not confirmed: the clusters do not differ again{metric} on new data ({basis})."
+    else:
+        some = f" {share} were confirmed." if confirmed else ""
+        text = f"Inconclusive: the new data are too few to show whether the clusters differ{metric} ({basis}).{some}"
+    return formats.printable(text)
+
+
+def notes(result: Confirmation) -> tuple[Note, ...]:
+    """Each pair of neighbouring clusters in a sentence, and what a reader must know beside it."""
+    return tuple(_notes(result))
+
+
+def _notes(result: Confirmation) -> Iterator[Note]:
+    for pair in result.pairs:
+        fields = {"first": pair.first, "second": pair.second, "verdict": pair.verdict}
+        yield Note("pair", formats.printable(_pair_text(result, pair)), fields=fields)
+    for cluster in result.clusters:
+        if cluster.log_pvalue_equal < math.log(result.alpha):
+            p = formats.p_is(cluster.log_pvalue_equal)
+            text = f"The groups of cluster {cluster.number} differ from each other ({p}): its effect is an average."
+            yield Note("differences within", text, fields={"cluster": cluster.number})
+    yield from warning_notes(result.warnings)
+    yield from dropped_notes(result.dropped)
+    if result.new:
+        names = formats.members(result.new, name_of, _LISTED)
+        text = f"New groups, in no cluster ({formats.count(len(result.new))}): {names}."
+        yield Note("new groups", text, fields={"groups": len(result.new)})
+    reasons: dict[str, list[Label]] = {}
+    for group in result.missing:
+        reasons.setdefault(str(group.reason), []).append(group.label)
+    for reason, labels in reasons.items():
+        names = formats.members(labels, name_of, _LISTED)
+        text = f"Missing groups ({formats.count(len(labels))}, {reason}): {names}."
+        yield Note("missing groups", text, fields={"groups": len(labels)})
+
+
+def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:
+    """Two neighbouring clusters in a sentence."""
+    start = f"Clusters {pair.first} and {pair.second}:"
+    if not pair.differences:
+        both = (result.clusters[pair.first - 1], result.clusters[pair.second - 1])
+        absent = formats.either([str(cluster.number) for cluster in both if not cluster.members])
+        return f"{start} no group of cluster {absent} is in the new data: inconclusive."
+    texts = []
+    parts = [f"{part} " for part in result.estimates.parts] or [""]
+    for part, scale, old, new in zip(
+        parts, result.estimates.scales, pair.original_differences, pair.differences, strict=True
+    ):
+        number = _gap_format(new, old, is_percent=scale.is_percent)
+        unit = " points" if scale.is_percent else ""
+        interval = f"{formats.level(result.alpha)} interval {number(new.lower)} … {number(new.upper)}{unit}"
+        share = f"{_percent(new.estimate / old)} of it, " if old else ""
+        texts.append(
+            f"{part}difference {number(new.estimate)}{unit}, {number(old)}{unit} originally ({share}{interval})"
+        )
+    power = ""
+    if pair.verdict == "inconclusive":
+        power = f"; half of it would have been detected with a probability of {formats.share(pair.power)}"
+    return f"{start} {'; '.join(texts)}, {formats.p_is(pair.log_pvalue)}: {pair.verdict}{power}."
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def document(result: Confirmation, *, complete: bool = False) -> Document:
+    """The parts of a confirmation as text; `complete` is with all members."""
+    table = _cluster_table(result, 10**9 if complete else _MEMBERS)
+    return Document([headline(result)], [table], [note.text for note in result.notes])
+
+
+def _cluster_table(result: Confirmation, room: int) -> TextTable:
+    formatters, names = _number_formats(result), result.estimates.parts or ("effect",)
+    interval = f"{formats.level(result.alpha)} interval"
+    has_observed = len(names) == 1 and any(cluster.observed_effects for cluster in result.clusters)
+    has_sizes = result.estimates.n is not None
+    header = ["cluster"]
+    for name in names:
+        header += ["original", name, interval]
+    header += [*["observed"] * has_observed, "groups", *["n"] * has_sizes, "equal effects", "members"]
+    rows = []
+    for cluster in result.clusters:
+        row = [str(cluster.number)]
+        for i, number in enumerate(formatters):
+            row += [number(cluster.original_effects[i]), *_effect_cells(cluster.effects[i : i + 1], number)]
+        row += [_effect_cells(cluster.observed_effects, formatters[0])[0]] * has_observed
+        row += [formats.count(len(cluster.members)), *[formats.count(cluster.n or 0)] * has_sizes]
+        equal = formats.p_is(cluster.log_pvalue_equal) if len(cluster.members) > 1 else "–"
+        rows.append([*row, equal, formats.members(cluster.members, name_of, room) or "–"])
+    return TextTable(header, rows, set(range(len(header) - 1)))
+
+
+def _number_formats(result: Confirmation) -> list[Callable[[float], str]]:
+    """How each effect is written."""
+    chosen = []
+    for i, scale in enumerate(result.estimates.scales):
+        effects = [cluster.effects[i] for cluster in result.clusters if cluster.effects]
+        values = [end for effect in effects for end in (effect.lower, effect.upper)]
+        values += [cluster.original_effects[i] for cluster in result.clusters]
+        errors = [effect.se for effect in effects if effect.se > 0] or [1.0]
+        chosen.append(formats.decimals(errors, values, any(value < 0 for value in values), scale.is_percent))
+    return chosen
+
+
+def _effect_cells(effects: Sequence[Effect], number: Callable[[float], str]) -> list[str]:
+    """Estimate and interval as text; dashes where there is none."""
+    if not effects:
+        return ["–", "–"]
+    return [number(effects[0].estimate), f"{number(effects[0].lower)} … {number(effects[0].upper)}"]
+
+
+def _gap_format(new: Effect, old: float, *, is_percent: bool) -> Callable[[float], str]:
+    """How a difference is written: those of effects in percent in points, which are said behind it."""
+    number = formats.decimals([new.se if new.se > 0 else 1.0], [old, new.lower, new.upper], False, is_percent)
+    return lambda value: number(value).removesuffix("%")

@@ -1,0 +1,96 @@
+"""A clustering as plain data, for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faultlines.estimates.estimates import plain
+from faultlines.estimates.labels import name_of
+from faultlines.metrics.recipe import plain_recipe
+from faultlines.render.clustering import decide
+from faultlines.results.protocol import probability
+from faultlines.results.saved import plain_attributes, plain_by
+from faultlines.results.tables import named_attributes, path_of
+
+if TYPE_CHECKING:
+    from faultlines.results.clustering import Clustering
+
+
+def clustering_data(c: Clustering) -> dict[str, Any]:
+    """The whole result as plain data, for JSON."""
+    estimates = c.groups.estimates
+    return {
+        "faultlines": version("faultlines"),
+        "verdict": c.verdict,
+        "headline": c.headline,
+        "decision": decide(c).to_dict(),
+        "rejected": c.rejected,
+        "pvalue": probability(c.log_pvalue),
+        "log10_pvalue": c.log_pvalue / np.log(10),
+        "pvalue_adj": probability(c.claims.log_pvalue),
+        "correction": None if c.adjustment is None else c.adjustment.correction,
+        "alpha": c.alpha,
+        "n_clusters": len(c.clusters),
+        "n_groups": len(c.groups),
+        "metric": c.groups.metric,
+        "parts": list(estimates.parts) if estimates is not None else [],
+        "tolerance": c.groups.tolerance,
+        "scale": estimates.scale.name if estimates is not None else None,
+        "guarantee": {"name": c.guarantee.name, **c.judged.facts},
+        "refine": c.refine,
+        "clusters": [
+            {**row, "members": [name_of(label) for label in cluster.members]}
+            for row, cluster in zip(c.to_dicts("clusters"), c.clusters, strict=True)
+        ],
+        "at_least": c.at_least,
+        "is_continuum": c.is_continuum,
+        "spread": None if c.spread is None else asdict(c.spread),
+        "attributes_needed": list(c.attributes),
+        "explained": [asdict(row) for row in c.explained()],
+        "groups": c.to_dicts("groups"),
+        "excluded": [
+            {"group": name_of(left.label), "reason": str(left.reason), "n": left.n, "estimate": left.estimate}
+            | {"events": left.events, "lower": left.lower, "upper": left.upper}
+            for left in c.excluded
+        ],
+        "excluded_shares": [
+            {"attribute": row.attribute, "value": row.value, "n": row.n, "total": row.total, "share": row.share}
+            for row in c.excluded_shares
+        ],
+        "notes": [note.to_dict() for note in c.notes],
+        "overall": _overall_effect(c),
+        "detection_limits": [limit.to_dict(c.group_labels) for limit in c.detection_limits],
+        "columns": measured_columns(c),
+        "recipe": None if c.readout is None else plain_recipe(c.readout.metric),
+        "by": plain_by(c.by),
+        "attributes": plain_attributes(c.groups.attributes, named_attributes(c), c.groups.keys),
+        "dropped": dict(c.dropped),
+        "path": path_of(c.judged.path_at(c.alpha).log_pvalues.tolist(), c.claims.log_pvalues.tolist()),
+    }
+
+
+def _overall_effect(c: Clustering) -> dict[str, Any] | None:
+    """The plain effect in all rows."""
+    effects = c.overall.effects
+    if not effects:
+        return None
+    return {
+        name: plain([getattr(effect, field) for effect in effects])
+        for name, field in (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper"))
+    }
+
+
+def measured_columns(c: Clustering) -> dict[str, str]:
+    """The columns that were measured, by the parameter that named them, with control and treatment."""
+    if c.readout is None:
+        return {}
+    metric = c.readout.metric
+    columns = metric.columns()
+    if metric.arms is not None:
+        columns["control"] = str(metric.arms.control)
+        columns |= {} if metric.arms.treatment is None else {"treatment": str(metric.arms.treatment)}
+    return columns

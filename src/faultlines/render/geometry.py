@@ -1,0 +1,191 @@
+"""Pictures of a result as geometry: plain rows in data units, read from its summary.
+
+A `Picture` is layers of rectangles, segments, polygons, points and texts. What depends on the cut is in layers of its
+own, so that a page can draw another cut into the same frame without drawing groups again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from faultlines import formats
+from faultlines.estimates.labels import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faultlines.estimates.estimates import IntArray
+    from faultlines.render.clustering import AdverseSides
+    from faultlines.results.clustering import Clustering
+
+Kind = Literal["groups", "tree"]
+Row = dict[str, Any]
+
+WIDTH = 620
+ROWS = 400  # groups up to which each has a row of its own
+NAMED_ROW = 10.0  # pixels a row needs for a name
+_SMALL_ROW, SMALL_NAME = 9.0, 8.5  # the same for a name in small letters, and their size
+_NAMED_ROWS = 150  # rows up to which they are made high enough for that
+_SIZES = (2.2, 16.0, 900.0)  # the lowest row, the highest, and all together, in pixels
+
+
+class Style(NamedTuple):
+    """How the rows of a layer look; whether they follow the cut, and how: drawn anew, or coloured anew."""
+
+    mark: Literal["rect", "rule", "line", "circle", "text"]
+    look: dict[str, Any]
+    cut: Literal["drawn", "coloured", "fixed"] = "fixed"
+
+
+# From the back to the front. Points and ellipses are filled or hollow, by the row.
+LAYERS: dict[str, Style] = {
+    "bands": Style("rect", {"opacity": 0.16}, "drawn"),
+    "ellipses": Style("line", {"strokeWidth": 1, "strokeOpacity": 0.6}, "coloured"),
+    "ridges": Style("line", {"strokeWidth": 1, "fillOpacity": 0.35}, "drawn"),
+    "branches": Style("rule", {"strokeWidth": 1.3}, "coloured"),
+    "overall": Style("rule", {"strokeDash": [2, 3], "strokeWidth": 1.2}),
+    "faults": Style("rule", {"strokeDash": [7, 4], "strokeWidth": 1.2}, "drawn"),
+    "means": Style("rule", {"strokeWidth": 2.5}, "drawn"),
+    "intervals": Style("rule", {"strokeWidth": 1.3, "opacity": 0.75}, "coloured"),
+    "points": Style("circle", {"size": 26, "opacity": 1, "strokeWidth": 1.4}, "coloured"),
+    "centres": Style("line", {"strokeWidth": 2.5, "fillOpacity": 0.2}, "drawn"),
+    "names": Style("text", {"fontSize": 10, "align": "right"}),
+    "sides": Style("text", {"fontSize": 11, "align": "left"}, "drawn"),
+    "labels": Style("text", {"fontSize": 12, "align": "center", "fontWeight": "bold"}, "drawn"),
+    "notes": Style("text", {"fontSize": 11, "align": "left"}),
+}
+FILLED = 0.07  # opacity of the ellipse of a group whose cluster is sure
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis shows; it is wide enough that rounding does not matter."""
+
+    title: str
+    low: float
+    high: float
+    is_shown: bool = True
+    is_percent: bool = False
+
+    def __post_init__(self) -> None:
+        least = 1e-12 * max(abs(self.low), abs(self.high))
+        if not self.high - self.low > least:
+            pad = least or 1.0
+            object.__setattr__(self, "low", self.low - pad)
+            object.__setattr__(self, "high", self.high + pad)
+
+    def beyond(self, pixels: float, size: float) -> float:
+        """The value that stands so many pixels after the low end of an axis of this size."""
+        return self.low + pixels / size * (self.high - self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is drawn, in data units.
+
+    Attributes:
+        about: What it shows, in a sentence.
+        layers: Rows of each layer of `LAYERS`: x, y, perhaps x2 and y2, the cluster whose colour it has (0 for ink,
+            −1 for grey), whether it is hollow, and what stands there as text.
+    """
+
+    about: str
+    width: int
+    height: int
+    x: Axis
+    y: Axis
+    layers: Mapping[str, list[Row]]
+
+
+class Frame(NamedTuple):
+    """What stays when the level changes: the order of the groups, the level of the intervals, the axes of each picture.
+
+    Attributes:
+        order: The group at each place.
+        follows_tree: Whether that is the order of the tree, in which clusters are runs.
+        level: α of the intervals that are drawn, and of what is said of single groups.
+        axes: Those of pictures that others are drawn into; their own where left out.
+        adverse: For each effect, on which side people are worse off, if that was said.
+    """
+
+    order: IntArray
+    follows_tree: bool
+    level: float
+    axes: tuple[tuple[Axis, Axis], ...] = ()
+    adverse: AdverseSides = ()
+
+    @classmethod
+    def of(cls, c: Clustering, adverse: AdverseSides = ()) -> Frame:
+        """Groups as they stand in the tree, which is by effect on a line; else by cluster and effect."""
+        order = c.judged.hierarchy.order
+        if np.count_nonzero(np.diff(c.labels[order])) == len(c.clusters) - 1:
+            return cls(order, True, c.alpha, adverse=adverse)
+        by = np.zeros(len(c.labels)) if c.groups.estimates is None else c.groups.estimates.shown[:, 0]
+        return cls(np.lexsort((by, c.labels)).astype(np.int64), False, c.alpha, adverse=adverse)
+
+
+class GroupNames:
+    """Names of the groups in the order of a frame, made when asked for: few of very many are."""
+
+    def __init__(self, c: Clustering, frame: Frame) -> None:
+        self._labels, self._order = c.group_labels, frame.order
+
+    def __getitem__(self, place: int) -> str:
+        return formats.printable(name_of(self._labels[int(self._order[place])]))
+
+
+def row_height(rows: int, *, small: bool = False) -> float:
+    """Pixels of each of so many rows; with `small`, room for names in small letters where they are not too many."""
+    low, high, all_rows = _SIZES
+    return float(np.clip(all_rows / rows, _SMALL_ROW if small and rows <= _NAMED_ROWS else low, high))
+
+
+def row_name(x: Axis, y: float, name: str, height: float) -> list[Row]:
+    """The name beside a row, if the row is high enough for it."""
+    if height < _SMALL_ROW:
+        return []
+    small = {} if height >= NAMED_ROW else {"size": SMALL_NAME}
+    return [{"x": x.beyond(-8, WIDTH), "y": y, "text": short(name), "cluster": 0, **small}]
+
+
+def row_heading(c: Clustering, x: Axis, height: float) -> list[Row]:
+    """What the names beside the rows are made of, above them."""
+    words = " · ".join(c.groups.attributes)
+    if height < _SMALL_ROW or words == "group":
+        return []
+    where = {"x": x.beyond(-8, WIDTH), "y": -9 / height, "align": "right"}
+    return [{"text": short(words), "cluster": -1, **where}]
+
+
+def short(name: str, width: int = 44) -> str:
+    """A name that is cut where it is long."""
+    name = formats.printable(name)
+    return name if len(name) <= width else f"{name[: width - 1]}…"
+
+
+# ---------- Colours of pictures and pages, for light and for dark paper.
+
+
+Theme = Literal["light", "dark"]
+
+# Neighbours stay apart in the three kinds of colour blindness and stand out from white and from black alike (tested).
+PALETTE = ("#2178c4", "#c98500", "#0f9d74", "#d5541a", "#b8609a")
+INK, MUTED, GRID, PAPER = (
+    {"light": light, "dark": dark}
+    for light, dark in (
+        ("#2b3036", "#d9dee4"),
+        ("#6b737c", "#98a1ab"),
+        ("#e4e7ea", "#2c333b"),
+        ("#ffffff", "#14181d"),
+    )
+)
+
+
+def colour(cluster: int, theme: Theme) -> str:
+    """The colour of a cluster; 0 is ink, −1 grey."""
+    if cluster < 1:
+        return INK[theme] if cluster == 0 else MUTED[theme]
+    return PALETTE[(cluster - 1) % len(PALETTE)]

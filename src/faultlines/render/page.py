@@ -1,0 +1,581 @@
+"""One page to hand over: verdict, picture, clusters at every level, tree, what was left out, how it was computed.
+
+The page is plain data first, read from summaries, and rendered then. It is one file without any address in it: it opens
+from disk, prints, reads without JavaScript, and is the same to the byte for the same result. With JavaScript a slider
+shows the result at another level; every level it stops at was cut and summarised before.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from importlib.metadata import version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from faultlines import checks, formats
+from faultlines import files as file_writer
+from faultlines.estimates.labels import name_of
+from faultlines.estimates.reasons import DropCode
+from faultlines.progress import progress
+from faultlines.render.certificate import group_table as group_rows
+from faultlines.render.clustering import adverse_sides as sides_of
+from faultlines.render.clustering import (
+    attribute_notes,
+    between_levels,
+    contrast,
+    decide,
+    effect_cells,
+    interval_name,
+    observed_cells,
+    observed_headers,
+    rule_or_members,
+    standings,
+)
+from faultlines.render.data import measured_columns
+from faultlines.render.geometry import PALETTE, Frame
+from faultlines.render.pictures import pictures
+from faultlines.render.redraw import group_table, listed, live, members_heading
+from faultlines.render.text import document
+from faultlines.render.vega import caption, script_json, svg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from faultlines.estimates.estimates import Excluded
+    from faultlines.render.clustering import AdverseSides
+    from faultlines.results.certificate import Certificate
+    from faultlines.results.clustering import Adverse, Clustering
+    from faultlines.results.clusters import Cluster
+    from faultlines.results.confirmation import Confirmation
+    from faultlines.results.protocol import Result
+    from faultlines.results.self_check import SelfCheck
+
+# ---------- How to read a page, and what must not be concluded from it.
+
+
+def reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
+    """How to read the page, and what must not be concluded from it."""
+    chance = f"{100 * c.alpha:g}%"
+    if not c.guarantee.holds:
+        sure = "The rule behind these clusters does not control the error: on pure noise it claims clusters too often."
+    else:
+        sure = f"If all groups were alike, two or more clusters would still be shown in at most {chance} of cases."
+    apart = "Clusters differ as a whole; of two single groups on either side of a line this is not claimed."
+    if note:
+        sure = f"This is one of several results: {note}"
+    read = [
+        "Groups in one cluster could not be told apart." + (f" {apart}" if c.rejected else ""),
+        sure,
+        "p is the smallest level α at which there is more than one cluster. Each fault line has a p of its own.",
+    ]
+    read.append(_about_rules(c))
+    dont = [
+        "That groups in one cluster are equal. A difference may be there and be too small to be seen in these data.",
+        "That every group is where it belongs. Hollow points are groups that could as well be in another cluster.",
+        "That an attribute in a rule is the cause. It says where the difference is, not why.",
+        f"That another level is as good. The claim is made at α = {c.alpha:g}; to move the slider until something "
+        "shows is to choose the claim after the data.",
+    ]
+    if not c.rejected:
+        dont.insert(
+            0,
+            "That there is no difference. None can be claimed; how large a one is not excluded is said at the top.",
+        )
+    return {"read": read, "dont": dont}
+
+
+def about_effects(c: Clustering, adverse: AdverseSides = ()) -> str:
+    """Which effect of a cluster is what, in a line."""
+    if c.groups.estimates is None:
+        return ""
+    told = "Level: what the groups of a cluster have in common, their mean weighted by precision."
+    if c.clusters[0].pooled.mixed:
+        told = (
+            "Level: what the groups of a cluster have in common; a group that could be in two clusters counts for "
+            "both, so that they are not pushed apart."
+        )
+    if c.guarantee.intervals_hold:
+        told += " It is from data that did not choose the cluster."
+    if c.rejected and any(adverse):
+        told += " Worse off: its whole interval is on the adverse side of the effect on all people together."
+    return f"{told} {_about_observed(c)}".strip()
+
+
+def _about_observed(c: Clustering) -> str:
+    if not observed_headers(c):
+        return ""
+    how = "all their rows together, as a dashboard shows it"
+    if c.readout is None or not c.readout.metric.adds_up:
+        how = "its groups, weighted by their sizes"
+    told = f"Observed: the effect on the people of a cluster, that of {how}"
+    if c.rejected and not c.guarantee.intervals_hold:
+        return f"{told}; the distance between clusters is exaggerated in it, because the same data chose them."
+    return f"{told}."
+
+
+def _about_rules(c: Clustering) -> str:
+    counted = c.population.counted
+    rules = (
+        "A rule says in short which groups a cluster holds; no group is in two rules. Where it is not exact, it "
+        f"matches a share of its {counted}: of the {counted} it describes, so many are in the cluster. And it covers a "
+        f"share of the cluster: of the {counted} in the cluster, so many are described. Where either is less than "
+        "half, no rule is shown."
+    )
+    return rules + (" It does not speak of groups that were left out." if c.excluded else "")
+
+
+# --------------------
+
+
+TABS = 20  # results with a part of their own on one page
+_LISTED = 5_000  # groups up to which all are listed
+_NAMED = 160  # characters of members beside a cluster without a rule
+_MEMBERS = 200  # members named in a cluster where not all are
+_HIGH = 720  # pixels of a picture from which on it has a sheet of its own in print
+_HEAT_ROWS, _HEAT_COLUMNS = 60, 12  # levels up to which two attributes are shown as a table of cells
+_MATRIX = 300  # groups up to which results are laid beside each other group by group
+_LETTERS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
+_RIGHT_TO_LEFT = re.compile(f"[{_LETTERS}]+(?:[\\s\\d'’\\\"״׳.&/–-]+[{_LETTERS}]+)*")
+
+
+class Part(NamedTuple):
+    """One result on the page.
+
+    Attributes:
+        name: What it is called.
+        levels: Its summaries at the levels of the slider, from the strictest.
+        now: Which of them is the result itself.
+        skipped: How many levels were left out.
+        self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
+        certificate: Whether all groups are within a gap, if that was asked.
+        confirmed: What became of its clusters on fresh data, if there were some.
+        adverse: For each effect, on which side people are worse off, if that was said.
+    """
+
+    name: str
+    levels: Sequence[Clustering]
+    now: int
+    skipped: int
+    self_check: str = ""
+    certificate: Certificate | None = None
+    confirmed: Sequence[str] = ()
+    adverse: AdverseSides = ()
+
+
+def page(
+    results: Sequence[Clustering],
+    names: Sequence[str],
+    shown: Sequence[Part],
+    *,
+    title: str | None = None,
+    note: str | None = None,
+    command: str | None = None,
+    left: int = 0,
+    rejected: int | None = None,
+) -> str:
+    """The page of one result, or of several with an overview of them.
+
+    Args:
+        results: All results of the overview.
+        names: What they are called.
+        shown: Those with a part of their own, the first of them.
+        title: What stands at the head.
+        note: How they were corrected for their number.
+        command: What reproduces them.
+        left: How many others are not on the page.
+        rejected: How many of all have clusters that differ.
+    """
+    named = [
+        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)
+    ]
+    with progress("drawing the page", len(shown)) as advance:
+        parts = []
+        for i, one in enumerate(shown):
+            parts.append(_part(one._replace(name=named[i]), f"r{i}", note, command))
+            advance(1)
+    script = _file("page.js")
+    return rendered(
+        "page.html",
+        title=escape(formats.printable(title or _titled(results, left))),
+        head=title or "",
+        parts=parts,
+        overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
+        note=note or "",
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def write_page(results: Sequence[Clustering], names: Sequence[str], path: str | PathLike[str], **options: Any) -> None:
+    """Write the page of some results; for the options see `page_text`."""
+    target = file_writer.target("report", path, (".html", ".htm"))
+    file_writer.write("report", target, page_text(results, names, **options))
+
+
+def page_text(
+    results: Sequence[Clustering],
+    names: Sequence[str],
+    *,
+    title: str | None = None,
+    note: str | None = None,
+    command: str | None = None,
+    left: int = 0,
+    rejected: int | None = None,
+    self_checks: Sequence[SelfCheck] = (),
+    certificates: Sequence[Certificate | None] = (),
+    confirmations: Sequence[Confirmation] = (),
+    adverse: Adverse | Mapping[str, Adverse] | None = None,
+) -> str:
+    """The page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
+    sides = sides_of(adverse, results[:TABS], names)
+    padding = [None] * len(results)
+    beside = zip(
+        results[:TABS],
+        names,
+        [*self_checks, *padding],
+        [*certificates, *padding],
+        [*confirmations, *padding],
+        sides,
+        strict=False,
+    )
+    parts = [_page_part(*columns) for columns in beside]
+    return page(results, names, parts, title=title, note=note, command=command, left=left, rejected=rejected)
+
+
+def _page_part(
+    result: Clustering,
+    name: str,
+    self_check: SelfCheck | None,
+    certificate: Certificate | None,
+    confirmation: Confirmation | None,
+    adverse: AdverseSides,
+) -> Part:
+    """What the page needs of a result: the result at every level its slider stops at."""
+    levels, now, skipped = result.slider_levels()
+    checked = "" if self_check is None else self_check.headline
+    confirmed: tuple[str, ...] = ()
+    if confirmation is not None:
+        pairs = (note.text for note in confirmation.notes if note.code == "pair")
+        confirmed = (confirmation.headline, *pairs)
+    return Part(name, levels, now, skipped, checked, certificate, confirmed, adverse)
+
+
+def write_report(result: Result, path: str | PathLike[str], *, title: str | None, command: str | None) -> None:
+    """Write the page of a result that has no page of its own: its text with its tables."""
+    checks.need_report("report()")
+    parts = document(result, complete=True)
+    target = file_writer.target("report", path, (".html", ".htm"))
+    text = rendered(
+        "result.html",
+        title=title or result.headline,
+        head=title or "",
+        opening=parts.opening,
+        tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
+        closing=parts.closing,
+        command=command or "",
+    )
+    file_writer.write("report", target, text)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of its parts, with the one style sheet of all pages; whatever is put into it is escaped."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
+    environment.filters["bdi"] = _apart
+    style = Markup(_file("page.css").replace("/* palette */", _palette()))
+    return environment.from_string(_file(template)).render(style=style, version=version("faultlines"), **values)
+
+
+def _titled(results: Sequence[Clustering], left: int) -> str:
+    return results[0].headline if len(results) == 1 else f"{len(results) + left:,} results"
+
+
+def _apart(name: str) -> str:
+    """The name of a group; kept apart from what stands beside it, if it runs from right to left."""
+    words = formats.printable(name)
+    return words if not _RIGHT_TO_LEFT.search(words) else Markup("<bdi>{}</bdi>").format(words)
+
+
+def _shown(value: object) -> object:
+    """Whatever is put into the page: what no reader can see made visible, and names from right to left kept apart."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    words = formats.printable(value)
+    if words.isascii() or not _RIGHT_TO_LEFT.search(words):
+        return words
+    found = _RIGHT_TO_LEFT.split(words)
+    names = [Markup("<bdi>{}</bdi>").format(name) for name in _RIGHT_TO_LEFT.findall(words)]
+    return Markup("").join(part for pair in zip(found, [*names, ""], strict=True) for part in pair)
+
+
+def _file(name: str) -> str:
+    return files("faultlines.render").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _palette() -> str:
+    return "".join(f"--c{i + 1}:{colour};" for i, colour in enumerate(PALETTE))
+
+
+# ------------------------------------------------------------------------------------------------------- one result
+
+
+def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[str, Any]:
+    """Everything the page says about one result."""
+    c, several = part.levels[part.now], any(level.rejected for level in part.levels)
+    frame = Frame.of(c, part.adverse)
+    drawn = {"groups": pictures(c, "groups", frame), "tree": pictures(c, "tree", frame)}
+    whole = len(c.groups) <= _LISTED
+    order = listed(frame.order, whole=whole)
+    tables = [level_table(level, part.adverse, whole=whole) for level in part.levels]
+    return {
+        "key": key,
+        "name": part.name,
+        "decision": decide(c, part.adverse),
+        "alpha": alpha_text(c.alpha),
+        "certificate": _certificate(part.certificate),
+        "confirmed": part.confirmed,
+        "pictures": [
+            {
+                "kind": kind,
+                "caption": caption(c, kind, several=several),  # type: ignore[arg-type]
+                "svg": Markup(svg(one)),
+                "is_high": one.height > _HIGH,
+            }
+            for kind, pictured in drawn.items()
+            for one in pictured
+        ],
+        "along": _along_attributes(c),
+        "columns": tables[part.now]["header"],
+        "overall": tables[part.now]["overall"],
+        "about_effects": about_effects(c, part.adverse),
+        "attributes": " · ".join(c.groups.attributes),
+        "members": members_heading(c),
+        "clusters": _clusters(c, tables[part.now]),
+        "levels": [
+            {"alpha": alpha_text(one.alpha), "n": len(one.clusters), "is_this": i == part.now}
+            for i, one in enumerate(part.levels)
+        ],
+        "skipped": part.skipped,
+        "groups": group_table(c, order, whole=whole, several=several),
+        "explained": c.explained(),
+        "explained_p": [formats.pvalue(math.log(row.pvalue)) for row in c.explained()],
+        "explained_words": [note.text for note in attribute_notes(c)],
+        "excluded": [_left_out(c, left) for left in c.excluded[:_LISTED]],
+        "left_out": [
+            (row.attribute, row.value, formats.count(row.n), formats.share(row.share, 1))
+            for row in c.excluded_shares[:_MEMBERS]
+        ],
+        "n_excluded": len(c.excluded),
+        "dropped": [(DropCode(code).text, count) for code, count in c.dropped.items()],
+        "facts": _facts(c, command, part.self_check),
+        "reading": reading(c, note),
+        "data": Markup(script_json(live(part.levels, part.now, tables, frame, drawn, order, whole=whole))),
+    }
+
+
+def _along_attributes(c: Clustering) -> dict[str, Any] | None:
+    """The levels of the attributes that are enough: their picture, and a table of two attributes crossed."""
+    result = c.by_attributes
+    names = result.groups.attributes
+    if len(c.groups.attributes) < 2 or not c.rejected or result.groups.estimates is None:
+        return None
+    drawn = pictures(result, "groups") if result is not c else ()
+    columns = result.population.columns
+    rows: list[dict[str, Any]] = []
+    if len(names) == 2 and len(columns[1].values) <= _HEAT_COLUMNS and len(columns[0].values) <= _HEAT_ROWS:
+        number, shown = result.number_formats[0], result.groups.estimates.shown[:, 0].tolist()
+        cells = {
+            pair: {"cluster": int(cluster), "text": number(value)}
+            for pair, cluster, value in zip(
+                zip(columns[0].codes.tolist(), columns[1].codes.tolist(), strict=True),
+                result.labels.tolist(),
+                shown,
+                strict=True,
+            )
+        }
+        rows = [
+            {"name": str(value), "cells": [cells.get((i, j)) for j in range(len(columns[1].values))]}
+            for i, value in enumerate(columns[0].values)
+        ]
+    return {
+        "names": list(names),
+        "svg": Markup(svg(drawn[0])) if len(drawn) == 1 else "",
+        "caption": f"{between_levels(c)[:1].upper()}{between_levels(c)[1:]}: {caption(result, 'groups')}",
+        "columns": [str(value) for value in columns[1].values] if rows else [],
+        "rows": rows,
+        "levels": [str(value) for value in columns[0].values] if len(columns[0].values) <= _HEAT_ROWS else [],
+    }
+
+
+def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:
+    """A certificate as a sentence and a table."""
+    if certificate is None:
+        return None
+    header, rows, right = group_rows(certificate)
+    return {
+        "sentence": certificate.headline,
+        "header": [{"name": name, "is_number": i in right, "key": ""} for i, name in enumerate(header)],
+        "rows": rows,
+        "notes": [note.text for note in certificate.notes if note.code in {"reference", "method"}],
+    }
+
+
+def _clusters(c: Clustering, table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the table of clusters, each with what is told below it."""
+    below = zip(table["rows"], table["rules"], table["standings"], map(_members, c.clusters), strict=True)
+    return [
+        {"cells": cells, "rule": rule, "standing": standing, "members": members, "more": more}
+        for cells, rule, standing, (members, more) in below
+    ]
+
+
+def _left_out(c: Clustering, left: Excluded) -> tuple[str, str, str]:
+    """A group that was left out: its name, why, and what is known of it."""
+    told = ""
+    if left.events is not None and left.n is not None:
+        told = f"{formats.count(left.events)} of {formats.count(left.n)}"
+    elif left.n is not None:
+        told = f"n = {formats.count(left.n)}"
+    if left.estimate is not None and left.lower is not None and left.upper is not None and len(c.number_formats) == 1:
+        number = c.number_format([max((left.upper - left.lower) / 4, 1e-300)], [left.lower, left.upper], 0)
+        told += f": {number(left.estimate)} ({number(left.lower)} … {number(left.upper)})"
+    return name_of(left.label), str(left.reason), told
+
+
+def alpha_text(alpha: float) -> str:
+    """A level as it stands on the page."""
+    return f"{alpha:.3g}"
+
+
+def level_table(c: Clustering, adverse: AdverseSides, *, whole: bool) -> dict[str, Any]:
+    """The table of clusters at one level; members as text only where the groups are not all on the page."""
+    several = len(c.effect_names) > 1
+    levels = [f"{name}: level" if several else "level" for name in c.effect_names]
+    header = [
+        "cluster",
+        *(told for name in levels for told in (name, interval_name(c))),
+        *observed_headers(c),
+        "groups",
+        "share",
+        *(["n", "share of n"] if c.groups.n is not None else []),
+    ]
+    return {
+        "header": header,
+        "rows": [[str(i + 1), *_cells(c, cluster)] for i, cluster in enumerate(c.clusters)],
+        "overall": ["all", *_cells(c, c.overall)],
+        "rules": [rule_or_members(c, i, _NAMED) for i in range(len(c.clusters))],
+        "standings": standings(c, adverse),
+        "members": [] if whole else [formats.members(one.members, name_of, 80) for one in c.clusters],
+    }
+
+
+def _cells(c: Clustering, cluster: Cluster) -> list[str]:
+    cells = [*effect_cells(c, cluster), *observed_cells(c, cluster)]
+    cells += [formats.count(len(cluster.members)), f"{len(cluster.members) / len(c.groups):.1%}"]
+    if cluster.n is not None and c.groups.n is not None:
+        cells += [formats.count(cluster.n), f"{cluster.n / float(np.sum(c.groups.n)):.1%}"]
+    return cells
+
+
+def _members(cluster: Cluster) -> tuple[str, int]:
+    """The members' names and how many are not named."""
+    shown = cluster.members if len(cluster.members) <= _LISTED else cluster.members[:_MEMBERS]
+    return ", ".join(formats.printable(name_of(label)) for label in shown), len(cluster.members) - len(shown)
+
+
+# ----------------------------------------------------------------------------------------------- words of the page
+
+
+def _facts(c: Clustering, command: str | None, self_check: str = "") -> list[tuple[str, str]]:
+    """How it was computed."""
+    facts, tolerance = c.judged.facts, c.groups.tolerance
+    told = [("Measured", c.groups.metric), ("Groups by", " × ".join(c.groups.attributes))]
+    told += [(name.replace("_", " ").capitalize(), column) for name, column in measured_columns(c).items()]
+    if c.groups.estimates is not None and c.groups.estimates.scale.name != "identity":
+        told.append(("Compared on the scale", c.groups.estimates.scale.name))
+    told += [("Level α", f"{c.alpha:g}"), ("Guarantee", c.guarantee.explanation)]
+    told += [
+        (str(name).capitalize(), f"{value:,}" if isinstance(value, int) else str(value))
+        for name, value in facts.items()
+    ]
+    told += [("Note", words) for words in c.guarantee.notes(c.groups, c.judged.facts)]
+    told += [("Border groups", "moved to the nearest cluster" if c.refine else "left where the merges put them")]
+    told += [("Tolerance", f"{tolerance:g}")] if tolerance else []
+    told += [("Self-check", self_check)] if self_check else []
+    told += [("faultlines", version("faultlines")), ("Fingerprint of data and settings", c.fingerprint)]
+    return [*told, ("Reproduce with", command or f"{_call(c)}.report(…)")]
+
+
+def _call(c: Clustering) -> str:
+    """The call that gives the result again."""
+    seed = f", seed={c.judged.facts['seed']}" if "seed" in c.judged.facts else ""
+    allowed = f", tolerance={c.groups.tolerance:g}" if c.groups.tolerance else ""
+    rest = f"guarantee=fl.{c.guarantee!r}{allowed}, refine={c.refine}{seed})"
+    if c.adjustment is None:
+        return f"fl.cluster(…, alpha={c.alpha!r}, {rest}"
+    if c.adjustment.correction == "holm":
+        return f"fl.holm([fl.cluster(…, {rest}, …], alpha={c.alpha!r})[…]"
+    return f"fl.cluster_many(…, alpha={c.alpha!r}, correction={c.adjustment.correction!r}, {rest}[…]"
+
+
+# --------------------------------------------------------------------------------------------------- several results
+
+
+def _overview(
+    results: Sequence[Clustering], names: Sequence[str], parts: Sequence[Part], left: int, rejected: int | None
+) -> dict[str, Any]:
+    """All results in one table, and group by group where they are few and the same."""
+    adverse_sides = [*(part.adverse for part in parts), *[()] * len(results)]
+    table = [
+        {
+            "key": f"r{i}" if i < len(parts) else "",
+            "name": names[i],
+            "p": formats.pvalue(c.log_pvalue),
+            "adjusted": formats.pvalue(c.claims.log_pvalue),
+            "alpha": alpha_text(c.alpha),
+            "clusters": len(c.clusters),
+            "groups": formats.count(len(c.groups)),
+            "contrast": contrast(c, adverse) or ("Clusters differ." if c.rejected else "No difference found."),
+        }
+        for i, (c, adverse) in enumerate(zip(results, adverse_sides, strict=False))
+    ]
+    shown = results[: len(parts)]
+    same = {c.groups.attributes for c in shown}
+    labels = list(dict.fromkeys(label for c in shown for label in c.group_labels))
+    return {
+        "summary": table,
+        "total": formats.count(len(results) + left),
+        "rejected": formats.count(sum(c.rejected for c in results) if rejected is None else rejected),
+        "only": len(results) - len(parts),
+        "left": left,
+        "is_adjusted": any(c.adjustment is not None for c in results),
+        "attributes": " · ".join(*same) if len(same) == 1 else "group",
+        "names": names[: len(parts)],
+        "rows": list(_matrix(shown, labels)) if len(labels) <= _MATRIX else [],
+        "groups": formats.count(len(labels)),
+    }
+
+
+def _matrix(shown: Sequence[Clustering], labels: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """For every group, its cluster and estimate in each result."""
+    places = [{label: i for i, label in enumerate(c.group_labels)} for c in shown]
+    for label in labels:
+        cells = []
+        for c, place in zip(shown, places, strict=True):
+            i = place.get(label)
+            if i is None:
+                cells.append({"cluster": 0, "of": 1, "text": "–"})
+                continue
+            values = [] if c.groups.estimates is None else c.groups.estimates.shown[i].tolist()
+            told = ", ".join(number(value) for number, value in zip(c.number_formats, values, strict=True))
+            cells.append({"cluster": int(c.labels[i]), "of": len(c.clusters), "text": told})
+        yield {"name": formats.printable(name_of(label)), "cells": cells}

@@ -1,0 +1,47 @@
+"""Every sentence about a self-check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faultlines import formats
+from faultlines.render.text import Document
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from faultlines.results.self_check import SelfCheck, Shuffled
+
+_SHUFFLES: dict[Shuffled, str] = {
+    "groups": "shuffles of the group labels, where nothing differs",
+    "arms": "shuffles of the arms, where nothing has an effect",
+}
+
+
+def headline(result: SelfCheck) -> str:
+    """The result in one sentence."""
+    rate, lower, upper = (f"{share:.1%}" for share in (result.rate, result.lower, result.upper))
+    level = f"α = {result.alpha:g}"
+    comparison = {
+        "holds": f"consistent with {level}",
+        "inconclusive": f"more than {level}, which the interval includes",
+        "violated": f"more than {level}",
+    }[result.verdict]
+    shuffles = (
+        f"In {result.runs:,} {_SHUFFLES[result.shuffled]}, a difference was reported in {result.false_positives:,}"
+    )
+    return formats.printable(f"{shuffles} ({rate}, 95% interval {lower} … {upper}): {comparison}.")
+
+
+def notes(result: SelfCheck) -> tuple[Note, ...]:
+    """What to do about it."""
+    if result.verdict == "violated":
+        text = "The error rate is not controlled on data like these; check the unit and the number of events."
+        return (Note("error rate", text, "warning"),)
+    if result.verdict == "inconclusive":
+        return (Note("more shuffles", "Use more shuffles to distinguish the share from α."),)
+    return ()
+
+
+def document(result: SelfCheck, *, complete: bool = False) -> Document:
+    """The parts of a self-check as text."""
+    return Document([headline(result)], [], [note.text for note in result.notes])

@@ -1,0 +1,66 @@
+"""Results as text: for the terminal, as Markdown and for a notebook."""
+
+from __future__ import annotations
+
+import html
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from faultlines import checks, formats
+from faultlines.results.clustering import Clustering
+
+if TYPE_CHECKING:
+    from faultlines.results.protocol import Result
+
+
+class TextTable(NamedTuple):
+    """Header, rows and the columns that are right-aligned."""
+
+    header: list[str]
+    rows: list[list[str]]
+    right: set[int]
+
+
+class Document(NamedTuple):
+    """What a result is as text: opening sentences, tables, closing lines."""
+
+    opening: list[str]
+    tables: list[TextTable]
+    closing: list[str]
+
+
+def document(result: Result, *, complete: bool = False) -> Document:
+    """The parts of a result as text; `complete` is without bars but with all rows and members."""
+    parts: Document = import_module(f"faultlines.render.{result.wording}").document(result, complete=complete)
+    return parts
+
+
+def to_text(result: Result) -> str:
+    """A result for the terminal."""
+    parts = document(result)
+    blocks = ["\n".join(parts.opening), *(formats.table(*table) for table in parts.tables), "\n".join(parts.closing)]
+    return formats.printable_lines("\n\n".join(filter(None, blocks)))
+
+
+def to_markdown(result: Result) -> str:
+    """A result as Markdown, with all rows."""
+    parts = document(result, complete=True)
+    opening = [formats.markdown(text) for text in parts.opening]
+    tables = [formats.markdown_table(*table) for table in parts.tables]
+    closing = ["\n".join(formats.markdown(text) for text in parts.closing)] if parts.closing else []
+    return "\n\n".join([*opening, *tables, *closing]) + "\n"
+
+
+def to_html(result: Result) -> str:
+    """A result for a notebook; a clustering with its picture."""
+    parts = document(result)
+    picture = ""
+    if isinstance(result, Clustering) and not checks.missing_for_report() and result.groups.estimates is not None:
+        from faultlines.render.vega import figure
+
+        picture = figure(result)
+    first, *more = (html.escape(formats.printable(text)) for text in parts.opening)
+    opening = f"<p><strong>{first}</strong></p>" + "".join(f"<p>{text}</p>" for text in more)
+    tables = "".join(formats.html_table(*table) for table in parts.tables)
+    closing = "".join(f"<p>{html.escape(text)}</p>" for text in parts.closing)
+    return f"<div>{opening}{picture}{tables}{closing}</div>"

@@ -1,1 +1,0 @@
-"""What was found: the clusters, how sure that is, and one summary of it that every output reads."""

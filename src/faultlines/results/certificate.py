@@ -1,0 +1,237 @@
+"""The result of `fl.certify`: whether all groups are within a gap, and where each of them is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from faultlines.estimates.labels import key_of, name_of
+from faultlines.results.protocol import TabularResult, dicts_of
+from faultlines.results.tables import attribute_columns, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faultlines.core.comparison import Comparison
+    from faultlines.estimates.estimates import Excluded
+    from faultlines.estimates.labels import Label
+    from faultlines.estimates.reasons import DropCode
+    from faultlines.results.clustering import Adverse
+    from faultlines.results.protocol import Columns, Note, Rows
+
+Status = Literal["within", "beyond", "inconclusive"]
+Verdict = Literal["passed", "failed", "inconclusive"]
+
+OVERALL, ALL_PAIRS = "overall", "all pairs"
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedGroup:
+    """Where one group is; of several effects measured together, numbers are tuples.
+
+    Attributes:
+        label: The group.
+        estimate: Its effect.
+        distance: Its effect less that of what it is compared with; with ``ratio=True``, over it.
+        lower: Lower end of the interval of that, at the level 1 − α for all groups together; with `adverse`, as a bound
+            of its own.
+        upper: Upper end.
+        bound: How far from it the group may be at most, as a statement about this group alone (one-sided, at 1 − α):
+            the largest of all groups is `Certificate.certifiable`.
+        status: ``"within"`` the gap, ``"beyond"`` it, or ``"inconclusive"``.
+        other: Of all pairs, the group it is compared with here: one it differs from, else the one it may be farthest
+            from; None otherwise.
+
+    Example:
+        >>> import faultlines as fl
+        >>> rates = fl.Estimates([0.10, 0.11, 0.19], [0.005, 0.005, 0.005], ["DE", "FR", "IN"], [3600, 3900, 6100])
+        >>> worst = fl.certify(rates, gap=0.03).groups[2]
+        >>> worst.label, worst.status, round(worst.distance, 3)
+        ('IN', 'beyond', 0.047)
+    """
+
+    label: Label
+    estimate: Any
+    distance: Any
+    lower: Any
+    upper: Any
+    bound: Any
+    status: Status
+    other: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Certificate(TabularResult):
+    """Whether all groups are within a gap, and where each of them is: what `fl.certify` returns.
+
+    Attributes:
+        verdict: ``"passed"``: no group is farther away than the gap. ``"failed"``: some group is. ``"inconclusive"``:
+            neither can be said with confidence 1 − α, or groups were excluded.
+        gap: The gap; a tuple for several effects.
+        certifiable: The gap that can be certified for the groups that were measured: with confidence 1 − α none is
+            farther away. With ``ratio=True`` the ratio that can be: every `gap` up to it passes.
+        farthest: The group that decides about `certifiable`; a tuple for several effects.
+        against: ``"overall"``, ``"all pairs"`` or the name of the reference group.
+        reference_value: The effect of the overall or the reference; None for all pairs.
+        ratio: Whether ratios are compared, and not differences.
+        adverse: The harmful direction, if only one counts.
+        alpha: One less the confidence.
+        critical: How many standard errors the simultaneous intervals reach: the critical value of the largest of all
+            comparisons.
+        groups: Where every group is, in the order of the estimates; without the reference.
+        comparison: The groups that were measured.
+        excluded: Excluded groups, each with its reason.
+        dropped: Reason → number of dropped rows.
+        warnings: What was noticed in the rows.
+        counted: What the sizes of groups count.
+        by_precision: Whether the overall weighs groups by their precision, for want of sizes.
+        percent: Which of the effects people read in percent.
+        seed: Of the draws behind `critical`.
+
+    Example:
+        >>> import faultlines as fl
+        >>> rates = fl.Estimates([0.10, 0.11, 0.19], [0.005, 0.005, 0.005], ["DE", "FR", "IN"], [3600, 3900, 6100])
+        >>> certificate = fl.certify(rates, gap=0.03)
+        >>> certificate.verdict, certificate.within, certificate.beyond, certificate.inconclusive
+        ('failed', (), ('DE', 'IN'), ('FR',))
+        >>> certificate.metric, certificate.attributes, certificate.parts, [note.code for note in certificate.notes]
+        ('effect', ('group',), (), ['reference', 'inconclusive groups', 'method'])
+        >>> print(certificate.headline)
+        FAILED  2 of 3 groups are more than 0.03 from the overall effect (95% confidence): DE, IN.
+        >>> certificate.to_dict()["verdict"], certificate.to_dicts()[0]["status"]
+        ('failed', 'beyond')
+    """
+
+    row_kinds: ClassVar[tuple[Rows, ...]] = ("groups",)
+    wording: ClassVar[str] = "certificate"
+
+    verdict: Verdict
+    gap: Any
+    certifiable: Any
+    farthest: Any
+    against: str
+    reference_value: Any
+    ratio: bool
+    adverse: Adverse | None
+    alpha: float
+    critical: float
+    groups: tuple[CertifiedGroup, ...]
+    comparison: Comparison
+    excluded: tuple[Excluded, ...]
+    percent: tuple[bool, ...]
+    seed: int
+    dropped: Mapping[DropCode, int] = field(default_factory=dict)
+    warnings: tuple[Note | str, ...] = ()
+    counted: str = "rows"
+    by_precision: bool = False
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
+        gaps = f"gap={self.gap}, certifiable={self.certifiable}"
+        return f"<Certificate: {self.verdict}, {gaps}, {counts}, α = {self.alpha:g}>"
+
+    @property
+    def metric(self) -> str:
+        """What was measured."""
+        return self.comparison.metric
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of the groups."""
+        return tuple(self.comparison.attributes)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of several effects; none for one."""
+        return () if self.comparison.estimates is None else self.comparison.estimates.parts
+
+    @property
+    def within(self) -> tuple[Label, ...]:
+        """Groups that are within the gap."""
+        return self._labels("within")
+
+    @property
+    def beyond(self) -> tuple[Label, ...]:
+        """Groups that are farther away than the gap."""
+        return self._labels("beyond")
+
+    @property
+    def inconclusive(self) -> tuple[Label, ...]:
+        """Groups of which neither can be said."""
+        return self._labels("inconclusive")
+
+    def _labels(self, status: Status) -> tuple[Label, ...]:
+        return tuple(group.label for group in self.groups if group.status == status)
+
+    # ------------------------------------------------------------------------------------------------------ as data
+
+    def columns(self, rows: Rows) -> Columns:
+        """The columns of its groups; excluded ones have no status, and the reason beside them.
+
+        Args:
+            rows: ``"groups"``.
+
+        Returns:
+            Column → values.
+        """
+        blank: list[Any] = [None] * len(self.excluded)
+        columns: Columns = {}
+        distance = "ratio" if self.ratio else "difference"
+        for name in ("estimate", "distance", "lower", "upper", "bound"):
+            values = [getattr(group, name) for group in self.groups]
+            columns |= spread(self.parts, distance if name == "distance" else name, values + blank)
+        columns["status"] = [group.status for group in self.groups] + blank
+        if self.against == ALL_PAIRS:
+            others = [_name(group.other, several=bool(self.parts)) for group in self.groups]
+            columns |= spread(self.parts, "other", others + blank)
+        columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
+        labels = [*(group.label for group in self.groups), *(group.label for group in self.excluded)]
+        keys = [key_of(label) for label in labels]
+        return attribute_columns(self.attributes, keys, set(columns)) | columns
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data; an end that is not bounded is None.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
+        rows = [{name: _finite(value) for name, value in row.items()} for row in dicts_of(self.columns("groups"))]
+        return {
+            "faultlines": version("faultlines"),
+            "verdict": self.verdict,
+            "headline": self.headline,
+            "gap": _finite(self.gap),
+            "certifiable": _finite(self.certifiable),
+            "farthest": _finite(_name(self.farthest, several=bool(self.parts))),
+            "against": self.against,
+            "reference_value": _finite(self.reference_value),
+            "ratio": self.ratio,
+            "adverse": self.adverse,
+            "alpha": self.alpha,
+            "critical": self.critical,
+            "seed": self.seed,
+            "metric": self.metric,
+            "parts": list(self.parts),
+            "within": [name_of(label) for label in self.within],
+            "beyond": [name_of(label) for label in self.beyond],
+            "inconclusive": [name_of(label) for label in self.inconclusive],
+            "excluded": [{"group": name_of(group.label), "reason": str(group.reason)} for group in self.excluded],
+            "dropped": dict(self.dropped),
+            "notes": [note.to_dict() for note in self.notes],
+            "groups": rows,
+        }
+
+
+def _finite(value: Any) -> Any:
+    """A number, or a list of them, without infinities, which JSON has none of."""
+    if isinstance(value, tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _name(label: Any, *, several: bool) -> Any:
+    """The name of a group, or one for each of several effects."""
+    return tuple(name_of(part) for part in label) if several else name_of(label)

@@ -1,0 +1,908 @@
+"""The result of `fl.cluster`: the clusters that differ, and how sure that is."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+
+from faultlines import checks, formats
+from faultlines.core.lower_bound import at_least
+from faultlines.core.member_means import member_means
+from faultlines.core.spread import Spread, between_spread, prefers_continuum
+from faultlines.core.tree import count_clusters
+from faultlines.errors import InputError
+from faultlines.estimates.labels import labels_of, match, name_of, reading
+from faultlines.estimates.scales import Scale
+from faultlines.results.clusters import clusters_of, numbered
+from faultlines.results.exclusions import excluded_by_value
+from faultlines.results.explained import explain_attributes
+from faultlines.results.multiplicity import AdjustedPath, adjustments
+from faultlines.results.posterior import is_certain
+from faultlines.results.protocol import TabularResult, probability
+from faultlines.results.rest import against_rest, compare_with_rest
+from faultlines.results.tables import cluster_columns, group_columns
+from faultlines.rows.attach import attach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
+
+    from faultlines.core.comparison import Comparison
+    from faultlines.core.member_means import MemberMeans
+    from faultlines.core.tree import Hierarchy, PartitionPath
+    from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
+    from faultlines.estimates.labels import Key, Label
+    from faultlines.estimates.reasons import DropCode
+    from faultlines.guarantees.base import Guarantee, GuaranteedPath
+    from faultlines.metrics.readout import Readout
+    from faultlines.render.chart import Chart, Charts
+    from faultlines.render.geometry import Kind, Theme
+    from faultlines.results.certificate import Certificate
+    from faultlines.results.clusters import Cluster
+    from faultlines.results.confirmation import Confirmation
+    from faultlines.results.detection import DetectionLimit
+    from faultlines.results.exclusions import ExcludedShare
+    from faultlines.results.explained import Explained
+    from faultlines.results.multiplicity import Adjustment, Correction
+    from faultlines.results.posterior import GroupPosterior
+    from faultlines.results.protocol import Columns, Note, Rows
+    from faultlines.results.rest import AgainstRest, RestComparison
+    from faultlines.results.rules import Population, Rule
+    from faultlines.results.self_check import SelfCheck
+    from faultlines.rows.keys import Bins
+
+Frame = TypeVar("Frame")
+Verdict = Literal["differ", "no difference", "not testable"]
+Adverse = Literal["low", "high"]
+
+_FEWEST, _MOST = 20, 20_000  # groups from which on a continuum can be recognized, and up to which it takes a moment
+_MOST_CLUSTERS = 40  # clusters that a partition of the slider may have, unless the result itself has more
+_USUAL_LEVELS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+_SMALL_LEVELS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-15, 1e-20, 1e-30, 1e-50, 1e-100, 1e-200, 1e-300)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathStep:
+    """One partition on the way from a single cluster to K.
+
+    Attributes:
+        n_clusters: How many clusters it has.
+        pvalue: The smallest significance level α above which at least so many clusters are reported. Zero for the
+            single cluster, which needs no evidence.
+        pvalue_adj: The same, adjusted for the number of results where several were corrected.
+
+    Example:
+        >>> import faultlines as fl
+        >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> two = c.path()[1]
+        >>> two.n_clusters, two.pvalue < 0.001, two.labels.tolist()
+        (2, True, [1, 1, 2])
+    """
+
+    n_clusters: int
+    pvalue: float
+    pvalue_adj: float
+    _path: PartitionPath
+    _groups: Comparison
+
+    def __repr__(self) -> str:
+        return f"PathStep(n_clusters={self.n_clusters}, pvalue={self.pvalue:.3g})"
+
+    @property
+    def labels(self) -> IntArray:
+        """Cluster numbers of the groups in this partition."""
+        return numbered(self._groups, self._path.labels(self.n_clusters))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Clustering(TabularResult):
+    """The clusters that differ, and how sure that is: what `fl.cluster` returns.
+
+    It prints itself, shows itself in a notebook, and leaves as data, chart or page.
+
+    Attributes:
+        judged: What the error control says about the groups: a path of partitions, each with its p.
+        guarantee: The error control.
+        alpha: Significance level: the accepted probability of a false positive.
+        refine: Whether groups at a border were moved to the cluster of nearest estimate.
+        excluded: Excluded groups, each with its reason.
+        dropped: Reason → number of dropped rows.
+        by: The attributes, for other rows.
+        labels: Cluster number of each group, 1 … m from the lowest to the highest effect, in the order of `estimates`.
+        clusters: The clusters, in that same order; each a `Cluster`.
+        readout: The moments behind the estimates, where rows were given.
+        adjustment: How p are adjusted, where this is one of several results that were corrected for their number.
+
+    Example:
+        >>> import faultlines as fl
+        >>> c = fl.cluster(fl.simulate.onboarding().estimates)
+        >>> c.verdict, c.rejected, c.n_clusters, c.pvalue < 1e-10, c.labels[:4].tolist()
+        ('differ', True, 3, True, [1, 1, 1, 1])
+        >>> [round(cluster.estimate, 3) for cluster in c.clusters], round(c.overall.observed, 3)
+        ([-0.066, 0.019, 0.079], 0.011)
+        >>> c.pvalue == c.pvalue_adj, bool(c.log_pvalue == c.log_pvalue_adj < -20)
+        (True, True)
+        >>> c.tolerance, c.detection_limits
+        (0.0, ())
+        >>> len(c.estimates.theta), len(c.groups), len(c.hierarchy.heights), len(c.population.keys)
+        (40, 40, 39, 40)
+        >>> bool(c.claims.log_pvalue == c.log_pvalue), len(c.fingerprint), c.posterior.membership.shape
+        (True, 16, (40,))
+        >>> c.to_dict()["alpha"], len(c.to_json()) > 1000, len(c.to_markdown()) > 100
+        (0.05, True, True)
+    """
+
+    row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters")
+    wording: ClassVar[str] = "clustering"
+
+    judged: GuaranteedPath
+    guarantee: Guarantee
+    alpha: float
+    refine: bool
+    excluded: tuple[Excluded, ...]
+    dropped: Mapping[DropCode, int]
+    by: tuple[str | Bins, ...]
+    labels: IntArray
+    clusters: tuple[Cluster, ...]
+    readout: Readout | None = None
+    adjustment: Adjustment | None = None
+
+    @classmethod
+    def of(
+        cls,
+        judged: GuaranteedPath,
+        guarantee: Guarantee,
+        alpha: float,
+        refine: bool,
+        excluded: tuple[Excluded, ...] = (),
+        dropped: Mapping[DropCode, int] | None = None,
+        by: tuple[str | Bins, ...] | None = None,
+        readout: Readout | None = None,
+        adjustment: Adjustment | None = None,
+    ) -> Self:
+        """The result that follows from a path of partitions, cut at a significance level.
+
+        Args:
+            judged: What an error control says about groups.
+            guarantee: The error control.
+            alpha: The significance level.
+            refine: Whether border groups were moved.
+            excluded: Excluded groups.
+            dropped: Reason → number of dropped rows.
+            by: The attributes; by default those of the groups.
+            readout: The moments behind the estimates.
+            adjustment: How p are adjusted, if several results are corrected.
+
+        Returns:
+            The result.
+
+        Example:
+            >>> import faultlines as fl
+            >>> from faultlines.results import Clustering
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> Clustering.of(c.judged, c.guarantee, 0.01, True).n_clusters
+            2
+        """
+        names = judged.reported.attributes if by is None else by
+        no_labels = np.empty(0, dtype=np.int64)
+        moments = readout if readout is not None and len(readout.moments.n) == len(judged.reported) else None
+        uncut = cls(
+            judged, guarantee, alpha, refine, excluded, dropped or {}, names, no_labels, (), moments, adjustment
+        )
+        return uncut.cut(alpha)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Its fields; what was computed from them is computed again when it is asked for."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __repr__(self) -> str:
+        p = formats.p_is(self.log_pvalue_adj)
+        return f"<Clustering: {self.n_clusters} of {len(self.groups)} groups, {p}, α = {self.alpha:g}>"
+
+    # -------------------------------------------------------------------------------------------------- the outcome
+
+    @property
+    def verdict(self) -> Verdict:
+        """``"differ"``, ``"no difference"`` (none was found), or ``"not testable"`` with a single group."""
+        if len(self.groups) < 2:
+            return "not testable"
+        return "differ" if self.rejected else "no difference"
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """What a reader must know beside the table."""
+        return super().notes
+
+    @property
+    def n_clusters(self) -> int:
+        """How many clusters differ; 1 when no difference is reported."""
+        return len(self.clusters)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether "all groups are equal" is rejected."""
+        return self.n_clusters > 1
+
+    @property
+    def log_pvalue(self) -> float:
+        """Natural logarithm of `pvalue`, right also where that is below the smallest double."""
+        return self.judged.log_pvalue
+
+    @property
+    def pvalue(self) -> float:
+        """The p of "all groups are equal"; never zero."""
+        return probability(self.log_pvalue)
+
+    @property
+    def log_pvalue_adj(self) -> float:
+        """Natural logarithm of `pvalue_adj`."""
+        return self.claims.log_pvalue
+
+    @property
+    def pvalue_adj(self) -> float:
+        """The same adjusted for the number of results, where several were corrected: below α where clusters differ."""
+        return probability(self.log_pvalue_adj)
+
+    @property
+    def claims(self) -> PartitionPath:
+        """The path of partitions by adjusted p, where several results were corrected."""
+        return self._path_at(self.alpha)
+
+    def _path_at(self, alpha: float) -> PartitionPath:
+        path = self.judged.path_at(alpha)
+        return path if self.adjustment is None else AdjustedPath(path, self.adjustment)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The fewest attributes that are enough to describe the differences; none where nothing differs.
+
+        All attributes where margins were not tested.
+        """
+        if not self.rejected:
+            return ()
+        along = self.judged.along
+        return self.groups.attributes if along is None else along.attributes_at(self.alpha)
+
+    @cached_property
+    def by_attributes(self) -> Clustering:
+        """The same result with the levels of `attributes` as groups; the result itself where those are its groups."""
+        levels = self.judged.levels_at(self.alpha) if self.rejected else None
+        if levels is None:
+            return self
+        facts = self.judged.facts
+        path = replace(
+            self.judged,
+            path=levels.path,
+            hierarchy=levels.hierarchy,
+            reported=levels.comparison,
+            explored=levels.comparison,
+            facts=facts,
+            along=None,
+        )
+        return Clustering.of(path, self.guarantee, self.alpha, self.refine, adjustment=self.adjustment)
+
+    # --------------------------------------------------------------------------------------------------- the groups
+
+    @property
+    def groups(self) -> Comparison:
+        """The groups that were clustered, with what makes them similar; those held out, if some were."""
+        return self.judged.reported
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Their tree of merges."""
+        return self.judged.hierarchy
+
+    @property
+    def estimates(self) -> Estimates:
+        """The estimates of the groups; those of the held-out part, if there is one."""
+        if self.groups.estimates is None:
+            raise InputError.unsupported(
+                "estimates", "this comparison has none", "Give Similarity(…, estimate=…).", form="clause"
+            )
+        return self.groups.estimates
+
+    @property
+    def group_labels(self) -> Sequence[Label]:
+        """Names of the groups."""
+        return labels_of(self.groups.keys)
+
+    @property
+    def population(self) -> Population:
+        """The groups by the levels of their attributes."""
+        return self.clusters[0].population
+
+    @property
+    def tolerance(self) -> float:
+        """How far apart effects may be and still count as similar."""
+        return self.groups.tolerance
+
+    @property
+    def counted(self) -> str:
+        """What the sizes of groups count."""
+        return counted(self.groups, self.readout)
+
+    @cached_property
+    def overall(self) -> Cluster:
+        """All groups as one cluster: the observed effect in all their rows with its interval.
+
+        Without rows or sizes it is the groups' effects weighted by their precision.
+        """
+        single = np.ones_like(self.labels)
+        return clusters_of(self.groups, single, self.alpha, self.population, self.readout, all_people=True)[1][0]
+
+    @property
+    def posterior(self) -> GroupPosterior | None:
+        """Membership probabilities and shrunken estimates of the groups; none without estimates."""
+        return self.clusters[0].pooled.posterior
+
+    def certain_at(self, alpha: float) -> BoolArray:
+        """Whether each group can be in no other cluster than its own, at the level 1 − α; all are, without estimates.
+
+        Args:
+            alpha: The significance level.
+
+        Returns:
+            One truth value per group.
+        """
+        possible = self.clusters[0].pooled.at(alpha).possible
+        return np.ones(len(self.groups), dtype=bool) if possible is None else is_certain(possible)
+
+    @cached_property
+    def spread(self) -> Spread | None:
+        """The standard deviation of the effects between groups, noise taken off, with its interval at 1 − α.
+
+        It is in the units of the metric, comparable over time, and None without estimates of a single effect.
+        """
+        estimates = self.groups.estimates
+        if estimates is None or estimates.dims > 1 or len(estimates) < 2:
+            return None
+        values, variance = estimates.values[:, 0], estimates.own[:, 0] ** 2
+        spread = between_spread(values, variance, self.alpha, dof=estimates.own_dof, covariance=estimates.covariance)
+        # On the scale people read, by the slope of that scale at the common effect.
+        slope = abs(float(estimates.scale.slope(np.array([np.average(values, weights=variance.min() / variance)]))[0]))
+        return Spread(*(slope * end for end in (spread.estimate, spread.lower, spread.upper)))
+
+    @cached_property
+    def at_least(self) -> int:
+        """A lower confidence bound of the number of clusters: the true number is smaller with probability at most α.
+
+        It is proved, unlike the number of clusters, which is the best description. Clusters along attributes are
+        counted among the levels of those.
+        """
+        if not self.rejected:
+            return 1
+        estimates = self.by_attributes.groups.estimates
+        if estimates is None or estimates.dims > 1 or self.tolerance > 0:
+            return 2
+        bound = at_least(
+            estimates.values[:, 0],
+            estimates.own[:, 0],
+            self.alpha,
+            dof=estimates.own_dof,
+            covariance=estimates.covariance,
+            dof_of_all=estimates.dof_of_all,
+        )
+        return min(max(2, bound), self.n_clusters)  # an error control that merges more must not seem to contradict it
+
+    @cached_property
+    def is_continuum(self) -> bool:
+        """Whether a smooth distribution of effects describes the groups better than the clusters do (BIC)."""
+        result = self.by_attributes
+        estimates = result.groups.estimates
+        if not self.rejected or estimates is None or estimates.dims > 1 or not _FEWEST <= len(estimates) <= _MOST:
+            return False
+        return prefers_continuum(estimates.values[:, 0], estimates.own[:, 0] ** 2, result.labels)[0]
+
+    @cached_property
+    def member_means(self) -> MemberMeans | None:
+        """The mean true effect of the groups that each cluster names, on the compared scale.
+
+        The data that chose the clusters exaggerate the distance between them; these means allow for that.
+        """
+        result = self.by_attributes
+        estimates = result.groups.estimates
+        if estimates is None or estimates.dims > 1 or not self.rejected or self.tolerance > 0:
+            return None
+        if self.guarantee.intervals_hold or len(estimates) > _MOST:
+            return None
+        return member_means(
+            estimates.values[:, 0],
+            estimates.own[:, 0] ** 2,
+            result.labels - 1,
+            self.alpha,
+            sizes=estimates.n,
+            dof=estimates.own_dof,
+            covariance=estimates.covariance,
+        )
+
+    @cached_property
+    def rest(self) -> RestComparison | None:
+        """Every group against all the others together, where there are several groups with estimates."""
+        if self.groups.estimates is None or len(self.groups) < 2:
+            return None
+        return compare_with_rest(self.groups.estimates, self.alpha)
+
+    def against_rest(self, correction: Correction = "holm") -> tuple[AgainstRest, ...]:
+        """Every group against all the others together, with p adjusted for the number of groups.
+
+        Args:
+            correction: ``"holm"`` bounds the probability of any false positive, ``"bh"`` (Benjamini and Hochberg) the
+                share of false positives among the reported differences.
+
+        Returns:
+            For each group its difference from the others, a simultaneous interval, and its p.
+
+        Raises:
+            InputError: If the correction is not known, or there are no estimates.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> [group.label for group in c.against_rest("bh") if group.pvalue < 0.05]
+            ['DE', 'FR', 'IN']
+        """
+        return against_rest(self.estimates, self.alpha, correction)
+
+    @cached_property
+    def excluded_shares(self) -> tuple[ExcludedShare, ...]:
+        """How much of each level of the attributes is in excluded groups."""
+        return excluded_by_value(self.groups, self.excluded)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rule of every cluster."""
+        return tuple(cluster.rule for cluster in self.clusters)
+
+    @cached_property
+    def has_rules(self) -> bool:
+        """Whether rules say more than lists of names."""
+        return self.population.reads_better_as_rules(self.labels)
+
+    @cached_property
+    def _explained(self) -> tuple[Explained, ...]:
+        return explain_attributes(self.groups)
+
+    def explained(self) -> tuple[Explained, ...]:
+        """How much of the variation between groups goes with each attribute; nothing where there is only one.
+
+        Returns:
+            A row for each attribute, the combinations of them last.
+
+        Example:
+            >>> import faultlines as fl
+            >>> labels = [(country, device) for country in ("DE", "FR", "IN") for device in ("app", "web")]
+            >>> both = fl.Estimates([0.0, 1.0, 0.1, 1.2, 5.0, 6.1], [0.1] * 6, labels, attributes=["country", "device"])
+            >>> [row.attribute for row in fl.cluster(both).explained()]
+            ['country', 'device', '(combinations)']
+        """
+        return self._explained
+
+    @cached_property
+    def detection_limits(self) -> tuple[DetectionLimit, ...]:
+        """What a result without clusters does not rule out, effect by effect; nothing where clusters differ.
+
+        It takes a moment, and is computed when it is first asked for.
+        """
+        from faultlines.analyses.detection import detection_limits
+
+        return detection_limits(self)
+
+    # ------------------------------------------------------------------------------------------ other levels of α
+
+    def at(self, alpha: float) -> Self:
+        """The clusters at another significance level, without computing anything again: O(K).
+
+        Args:
+            alpha: The significance level.
+
+        Returns:
+            The result at that level.
+
+        Raises:
+            InputError: If it does not lie between 0 and 1, or counted draws cannot get below it.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 2.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> c.n_clusters, c.at(0.001).n_clusters
+            (2, 1)
+        """
+        alpha = checks.alpha(alpha)
+        self.guarantee.check(alpha, self.groups)
+        return self.cut(alpha)
+
+    def cut(self, alpha: float) -> Self:
+        """The same for a significance level that was checked before.
+
+        Args:
+            alpha: The significance level.
+
+        Returns:
+            The result at that level.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 2.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> c.cut(0.001).n_clusters
+            1
+        """
+        path = self._path_at(alpha)
+        count = count_clusters(path, float(np.log(alpha)))
+        partition = path.labels(count)
+        levels = self.judged.levels_at(alpha) if count > 1 else None
+        population = self.population if self.clusters else None
+        fixed = self.guarantee.intervals_hold
+        labels, clusters = clusters_of(
+            self.groups, partition, alpha, population, self.readout, fixed=fixed, levels=levels
+        )
+        if self.clusters and np.array_equal(labels, self.labels):  # the same clusters: nothing is estimated again
+            clusters[0].pooled.share(self.clusters[0].pooled)
+        return replace(self, alpha=alpha, labels=labels, clusters=clusters)
+
+    def path(self) -> tuple[PathStep, ...]:
+        """Every partition from one cluster to K, each with the p at which it appears.
+
+        Returns:
+            The partitions, from the coarsest to the finest.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> [(step.n_clusters, f"{step.pvalue:.3g}") for step in c.path()]
+            [(1, '0'), (2, '4.22e-15'), (3, '1')]
+        """
+        path = self.judged.path_at(self.alpha)
+        own, adjusted = ([0.0, *map(probability, p.log_pvalues.tolist())] for p in (path, self.claims))
+        return tuple(PathStep(i + 1, *p, path, self.groups) for i, p in enumerate(zip(own, adjusted, strict=True)))
+
+    def slider_levels(self) -> tuple[list[Self], int, int]:
+        """The result at many significance levels, from the strictest.
+
+        They are the usual ones, the result's own, and one just above the p of each number of clusters, so that every
+        partition of the path can be seen. Levels that show the same clusters share what was computed of them. Levels
+        with too many clusters, or out of reach of the draws, are skipped.
+
+        Returns:
+            The results, the place of this one among them, and how many levels were skipped.
+        """
+        results: list[Self] = []
+        by_partition: dict[tuple[tuple[str, ...], int], Self] = {
+            (self.attributes if self.judged.along is not None else (), self.n_clusters): self
+        }
+        skipped = 0
+        for alpha in self._levels_of_interest():
+            if alpha == self.alpha:
+                results.append(self)
+                continue
+            try:
+                self.guarantee.check(alpha, self.groups)
+            except InputError:  # out of reach of the draws there are
+                skipped += 1
+                continue
+            count = count_clusters(self._path_at(alpha), math.log(alpha))
+            if count > _MOST_CLUSTERS:
+                skipped += 1
+                continue
+            along = () if self.judged.along is None else self.judged.along.attributes_at(alpha)
+            partition = (along if count > 1 else (), count)
+            if partition not in by_partition:
+                by_partition[partition] = self.cut(alpha)
+            results.append(by_partition[partition].at_level(alpha))
+        return results, next(i for i, result in enumerate(results) if result is self), skipped
+
+    def at_level(self, alpha: float) -> Self:
+        """The same clusters with the intervals of another significance level.
+
+        Args:
+            alpha: The significance level.
+
+        Returns:
+            The result, with the same partition.
+        """
+        if alpha == self.alpha:
+            return self
+        pooled = self.clusters[0].pooled.at(alpha)
+        return replace(self, alpha=alpha, clusters=tuple(replace(cluster, pooled=pooled) for cluster in self.clusters))
+
+    def _levels_of_interest(self) -> list[float]:
+        log_p = self.claims.log_pvalues
+        evident = log_p[log_p < math.log(0.5)]
+        strictest = max(float(evident[0]), math.log(1e-300)) if evident.size else math.log(1e-3)
+        levels = {*_USUAL_LEVELS, self.alpha}
+        levels |= {alpha for alpha in _SMALL_LEVELS if math.log(alpha) > strictest}
+        levels |= set([alpha for alpha in _SMALL_LEVELS if math.log(alpha) <= strictest][:1])
+        for p in evident[: _MOST_CLUSTERS - 1].tolist():
+            if p > math.log(1e-300):
+                above = 10 ** (math.floor(p / math.log(10)) - 1)
+                levels.add(float(f"{(math.floor(math.exp(p) / above) + 1) * above:.2g}"))
+        return sorted(level for level in levels if level < 1)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that change when the data do, or anything else the result was computed from.
+
+        Numbers count with nine digits: engines that add up rows on several cores differ in the last ones.
+        """
+        digest = hashlib.sha256()
+        for groups in {id(g): g for g in (self.judged.reported, self.judged.explored)}.values():
+            digest.update("\x1e".join(map(reading, groups.keys)).encode("utf-8", "surrogatepass"))
+            for array in groups.data:
+                digest.update(b"-" if array is None else _nine_digits(array))
+        settings = (self.guarantee, self.alpha, self.tolerance, self.refine, self.judged.facts.get("seed"))
+        digest.update(repr(settings).encode())
+        if self.adjustment is not None:
+            digest.update(repr((self.adjustment.correction, self.adjustment.results)).encode())
+            digest.update(_nine_digits(np.array([self.log_pvalue_adj])))
+        return digest.hexdigest()[:16]
+
+    # ------------------------------------------------------------------------------------------------- as text looks
+
+    @property
+    def effect_names(self) -> tuple[str, ...]:
+        """Headers of the effects: none without estimates, "effect" for one, or the names of several."""
+        return () if self.groups.estimates is None else self.groups.estimates.parts or ("effect",)
+
+    @cached_property
+    def number_formats(self) -> tuple[Callable[[float], str], ...]:
+        """How each effect is written: with two digits of the smallest standard error of a cluster."""
+        chosen = []
+        for part in range(len(self.effect_names)):
+            effects = [cluster.effects[part] for cluster in self.clusters]
+            ends = [end for effect in effects for end in (effect.lower, effect.upper)]
+            chosen.append(self.number_format([effect.se for effect in effects if effect.se > 0] or [1.0], ends, part))
+        return tuple(chosen)
+
+    def number_format(self, errors: Sequence[float], values: Sequence[float], part: int) -> Callable[[float], str]:
+        """A format for other numbers of an effect; a plus sign only where some values are negative.
+
+        Args:
+            errors: Standard errors that decide about the number of digits.
+            values: Numbers that will be written.
+            part: Which effect.
+
+        Returns:
+            A function from a number to text.
+        """
+        estimates = self.groups.estimates
+        signed = estimates is not None and bool(np.any(estimates.shown[:, part] < 0))
+        percent = estimates is not None and estimates.scales[part].is_percent
+        return formats.decimals(errors, values, signed, percent)
+
+    # ------------------------------------------------------------------------------------------------------- as data
+
+    def columns(self, rows: Rows) -> Columns:
+        """The columns of its groups or clusters.
+
+        Args:
+            rows: ``"groups"`` or ``"clusters"``.
+
+        Returns:
+            Column → values.
+        """
+        return cluster_columns(self) if rows == "clusters" else group_columns(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
+        from faultlines.render.data import clustering_data
+
+        return clustering_data(self)
+
+    # ------------------------------------------------------------------------------------------------- back to rows
+
+    def cluster_of(self, groups: Sequence[Key]) -> IntArray:
+        """The cluster of each group of other rows; 0 where it has none.
+
+        Args:
+            groups: Keys of the groups of a frame.
+
+        Returns:
+            Cluster numbers.
+
+        Raises:
+            InputError: If none of the groups was clustered.
+        """
+        places = match(groups, self.groups.keys)
+        if all(place < 0 for place in places):
+            few = ", ".join(repr(name_of(key)) for key in list(groups)[:3])
+            problem = f"none of its groups was clustered ({few}, …)"
+            raise InputError.not_found("frame", problem, "Give a frame with the same groups.", form="clause")
+        return np.append(self.labels, 0)[places]
+
+    @property
+    def row_attributes(self) -> tuple[str | Bins, ...]:
+        """The columns that say which group a row is in; with several treatments, the treatment is one of them."""
+        arms = None if self.readout is None else self.readout.metric.arms
+        return (*self.by, arms.column) if arms is not None and arms.several else self.by
+
+    def assign(self, frame: Frame, column: str = "cluster") -> Frame:
+        """The frame with the cluster of each row as a new column, in the frame's own type.
+
+        Rows of excluded groups, or of groups that were not there before, have none. The order of the rows is kept where
+        frames have one (pandas, Polars, PyArrow).
+
+        Args:
+            frame: A frame with the columns the groups were made of.
+            column: The name of the new column.
+
+        Returns:
+            The frame with one column more.
+
+        Raises:
+            InputError: If none of its groups was clustered, or a key is ambiguous.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> c = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+            >>> c.assign(pl.DataFrame({"group": ["b", "a", "new"]}))["cluster"].to_list()
+            [2, 1, None]
+        """
+
+        def clusters(groups: Sequence[Key], _: Sequence[float]) -> list[float]:
+            return [float(number) if number else np.nan for number in self.cluster_of(groups).tolist()]
+
+        assigned: Frame = attach(frame, self.row_attributes, clusters, column, integer=True)
+        return assigned
+
+    def weights(self, frame: Frame, column: str = "weight", *, label: str | None = None) -> Frame:
+        """The frame with training weights as a new column, in the frame's own type.
+
+        With `label`, outcomes are independent of clusters among the weighted rows (reweighing, Kamiran and Calders): a
+        row weighs P(cluster) P(label) / P(cluster, label), so that a model learns from each cluster the same share of
+        every outcome. Without it only the sizes of clusters are evened out: with N_j of the N rows in m clusters a row
+        weighs N/(m N_j). That does not reduce differences between clusters; docs/mitigation.md has figures.
+
+        Rows have an average weight of 1. Rows without a cluster weigh 1, rows without an outcome have no weight.
+
+        Args:
+            frame: A frame with the columns the groups were made of.
+            column: The name of the new column.
+            label: The column of outcomes, with two values or more.
+
+        Returns:
+            The frame with one column more.
+
+        Raises:
+            InputError: If none of its groups was clustered, a key is ambiguous, or some cluster lacks one of the
+                outcomes.
+
+        Example:
+            >>> import faultlines as fl, polars as pl
+            >>> c = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["group"]))
+            >>> rows = pl.DataFrame({"group": ["a", "a", "a", "b"] * 2, "hired": [0, 0, 1, 1, 0, 0, 1, 0]})
+            >>> c.weights(rows, label="hired")["weight"].to_list()[:4]
+            [0.9375, 0.9375, 1.125, 0.75]
+        """
+        from faultlines.analyses.mitigate import add_weights
+
+        return add_weights(self, frame, column, label)
+
+    # ---------------------------------------------------------------------------------------------------- to look at
+
+    def plot(self, kind: Kind = "groups", *, theme: Theme = "light") -> Chart | Charts:
+        """The result as an Altair chart, which `save` writes as SVG, PNG or HTML.
+
+        Args:
+            kind: ``"groups"``: groups by effect with their intervals, coloured by cluster, with the lines between them;
+                two effects measured together as ellipses in the plane; many groups as densities. ``"tree"``: merges.
+            theme: ``"light"`` or ``"dark"``.
+
+        Returns:
+            The chart.
+
+        Raises:
+            InputError: If the extra ``report`` is not installed, or there is nothing to draw.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> c.plot().save("lifts.svg")
+        """
+        checks.need_report("plot()")
+        from faultlines.render.chart import plot
+
+        return plot(self, kind, theme)
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str | None = None,
+        command: str | None = None,
+        also: Sequence[Clustering] = (),
+        names: Sequence[str] | None = None,
+        note: str | None = None,
+        self_check: SelfCheck | None = None,
+        certificate: Certificate | None = None,
+        confirmation: Confirmation | None = None,
+        adverse: Adverse | Mapping[str, Adverse] | None = None,
+    ) -> None:
+        """Write one page to hand over: a file that needs no network and nothing beside it.
+
+        Args:
+            path: Where to, such as ``"out.html"``.
+            title: What stands at its head: the experiment, the model, the date.
+            command: What reproduces it, to be said on the page. Default: the call of `fl.cluster`.
+            also: Results of other metrics, for tabs and an overview on the same page.
+            names: What to call the results there; by default what each of them measures.
+            note: How they were corrected for their number, if they were.
+            self_check: What `fl.self_check` found in the same rows, to be said beside this result.
+            certificate: What `fl.certify` says about the same groups, to stand beside this result.
+            confirmation: What `fl.confirm` found on new data, to be said beside this result.
+            adverse: The harmful direction: ``"low"`` (a lift, a true positive rate) or ``"high"`` (an error rate). The
+                page then begins with the clusters that are worse off than all groups together. Several effects have a
+                direction each: ``{"true positive rate": "low", "false positive rate": "high"}``, by the name of the
+                effect or of the result; those not named have none.
+
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> c.report("lifts.html", title="Onboarding, March", adverse="low")
+        """
+        from faultlines.render.page import write_page
+
+        checks.need_report("report()")
+        if not isinstance(also, list | tuple) or not all(isinstance(result, Clustering) for result in also):
+            raise InputError.wrong_type("also", "is not a list of results", "Give what fl.cluster returns.", also)
+        results = [self, *also]
+        result_names = [result.groups.metric for result in results] if names is None else names
+        if not isinstance(result_names, list | tuple) or len(result_names) != len(results):
+            raise InputError.mismatch("names", f"is not a list of {len(results)}", "Give one for each result.", names)
+        for name, value in {"title": title, "note": note, "command": command}.items():
+            checks.text(name, value)
+        if not all(isinstance(name, str) for name in result_names):
+            raise InputError.wrong_type("names", "is not a list of text", "Give one name for each result.", names)
+        _check_kind("self_check", self_check, "SelfCheck", "fl.self_check")
+        _check_kind("certificate", certificate, "Certificate", "fl.certify")
+        _check_kind("confirmation", confirmation, "Confirmation", "fl.confirm")
+        write_page(
+            results,
+            result_names,
+            path,
+            title=title,
+            note=note,
+            command=command,
+            self_checks=() if self_check is None else (self_check,),
+            certificates=() if certificate is None else (certificate,),
+            confirmations=() if confirmation is None else (confirmation,),
+            adverse=adverse,
+        )
+
+
+def _check_kind(parameter: str, value: object, class_name: str, source: str) -> None:
+    """Refuse what is not the result of another analysis."""
+    if value is not None and type(value).__name__ != class_name:
+        raise InputError.wrong_type(parameter, f"is not a {class_name}", f"Give what {source} returns.", value)
+
+
+def _nine_digits(array: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> bytes:
+    """Numbers rounded to nine digits, as bytes."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        digits = 10.0 ** (9 - np.ceil(np.log10(np.abs(array))))
+        rounded = np.where(np.isfinite(digits) & (digits > 0), np.round(array * digits), array)
+    return np.ascontiguousarray(np.stack([rounded, np.nan_to_num(digits)]), dtype="<f8").tobytes()
+
+
+def counted(groups: Comparison, readout: Readout | None) -> str:
+    """What the sizes of groups count."""
+    if readout is not None:
+        return readout.metric.size_unit.replace(" or ", " and ")
+    return Scale.counted if groups.estimates is None else groups.estimates.scale.counted
+
+
+def adjust_for_number(results: Sequence[Clustering], alpha: float, correction: Correction) -> list[Clustering]:
+    """Several results with adjusted p, each with the clusters that are reported at α."""
+    each = adjustments(np.array([result.log_pvalue for result in results]), correction)
+    return [replace(result, adjustment=adjustment).cut(alpha) for result, adjustment in zip(results, each, strict=True)]

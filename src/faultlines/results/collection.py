@@ -1,0 +1,498 @@
+"""Several clusterings with one correction for their number: what `fl.cluster_many` and `fl.audit` return."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.core.tree import count_clusters
+from faultlines.errors import InputError, did_you_mean
+from faultlines.estimates.labels import MISSING, name_of
+from faultlines.results.clustering import Clustering
+from faultlines.results.multiplicity import AdjustedPath
+from faultlines.results.protocol import TabularResult, dicts_of, probability, stack_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from faultlines.estimates.estimates import Excluded
+    from faultlines.estimates.reasons import DropCode
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.base import Guarantee, GuaranteedPath
+    from faultlines.metrics.readout import Readout
+    from faultlines.results.clustering import Adverse
+    from faultlines.results.multiplicity import Adjustment, Correction
+    from faultlines.results.protocol import Columns, Rows
+    from faultlines.rows.keys import Bins
+
+Verdict = Literal["differ", "no difference", "not testable"]
+
+_ON_A_PAGE = 1_000  # results in the overview of a page
+_CROSSED = " × "
+
+
+class Collection(TabularResult):
+    """Named clusterings, corrected for their number; ``collection["name"]`` is one of them."""
+
+    wording: ClassVar[str] = "collection"
+    noun: ClassVar[str]  # what its results are called
+
+    if TYPE_CHECKING:  # fields in some collections, properties in others
+
+        @property
+        def names(self) -> tuple[str, ...]:
+            """What the results are called; no two are called the same."""
+
+        @property
+        def alpha(self) -> float:
+            """The significance level over all of them."""
+
+        @property
+        def correction(self) -> Correction:
+            """How p are adjusted for their number."""
+
+        @property
+        def log_pvalues(self) -> FloatArray:
+            """Natural logarithm of each one's own p of "all groups are equal"."""
+
+        @property
+        def log_pvalues_adj(self) -> FloatArray:
+            """The same, adjusted for their number."""
+
+    @abstractmethod
+    def result_at(self, place: int) -> Clustering:
+        """The result at a place.
+
+        Args:
+            place: Its place among the names.
+
+        Returns:
+            The result, with adjusted p and the clusters that are reported.
+        """
+
+    @property
+    @abstractmethod
+    def group_counts(self) -> list[int]:
+        """How many groups each result compares."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __getitem__(self, name: str) -> Clustering:
+        """The whole result of a name."""
+        place = self._places.get(name) if isinstance(name, str) else None
+        if place is None:
+            raise InputError.not_found(
+                "name", f"no such {self.noun}", did_you_mean(name, self.names), name, form="clause"
+            )
+        return self.result_at(place)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.rejected)} of {len(self)} {self.noun}s differ"
+        return f"<{type(self).__name__}: {counts}, {self.correction}, α = {self.alpha:g}>"
+
+    @property
+    def verdict(self) -> Verdict:
+        """``"differ"`` where groups differ in one result or more; ``"not testable"`` where none has two groups."""
+        if max(self.group_counts) < 2:
+            return "not testable"
+        return "differ" if self.rejected else "no difference"
+
+    @property
+    def rejected(self) -> tuple[str, ...]:
+        """The results in which clusters differ, the surest first."""
+        return tuple(self.names[i] for i in self._surest_first() if self.log_pvalues_adj[i] < np.log(self.alpha))
+
+    def _surest_first(self) -> list[int]:
+        places: list[int] = np.argsort(self.log_pvalues, kind="stable").tolist()
+        return places
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
+        return {
+            "faultlines": version("faultlines"),
+            "verdict": self.verdict,
+            "headline": self.headline,
+            "alpha": self.alpha,
+            "correction": self.correction,
+            "rejected": list(self.rejected),
+            "notes": [note.to_dict() for note in self.notes],
+        }
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str | None = None,
+        command: str | None = None,
+        adverse: Adverse | Mapping[str, Adverse] | None = None,
+    ) -> None:
+        """Write one page over all results, with a part for each of the twenty surest; see `Clustering.report`.
+
+        Args:
+            path: Where to, such as ``"audit.html"``.
+            title: What stands at its head.
+            command: What reproduces it, to be said on the page.
+            adverse: The harmful direction, for all or by name; see `Clustering.report`.
+
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
+        """
+        from faultlines.render.collection import correction_text
+        from faultlines.render.page import write_page
+
+        checks.need_report("report()")
+        for name, value in {"title": title, "command": command}.items():
+            checks.text(name, value)
+        shown = self._surest_first()[:_ON_A_PAGE]
+        write_page(
+            [self.result_at(place) for place in shown],
+            [self.names[place] for place in shown],
+            path,
+            title=title,
+            note=correction_text(self),
+            command=command,
+            left=len(self) - len(shown),
+            rejected=len(self.rejected),
+            adverse=adverse,
+        )
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The names, those that occur again with a number behind them, so that each is a key of its own."""
+    taken, unique = set(names), list[str]()
+    seen: set[str] = set()
+    for name in names:
+        candidate, number = name, 1
+        while candidate in seen or (number > 1 and candidate in taken):
+            number += 1
+            candidate = f"{name} ({number})"
+        seen.add(candidate)
+        unique.append(candidate)
+    return unique
+
+
+def feature_names(by: Sequence[str]) -> str:
+    """Features that are crossed: ``sex × race``; a name that reads like several is put in quotes."""
+    return _CROSSED.join(repr(name) if _CROSSED.strip() in name else name for name in by)
+
+
+def stratum_text(stratum: Sequence[tuple[str, Any]]) -> str:
+    """The values of control features: ``region = north``; text that reads like a missing value is put in quotes."""
+    return ", ".join(f"{name} = {_value_text(value)}" for name, value in stratum)
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return MISSING
+    return repr(value) if value == MISSING else str(value)
+
+
+# -------------------------------------------------------------------------------------------------- many experiments
+
+
+class Experiment(NamedTuple):
+    """What is kept of one of many experiments; its clustering follows from it.
+
+    Attributes:
+        judged: What the error control says about its groups.
+        adjustment: How its p are adjusted for the number of experiments.
+        excluded: Its excluded groups.
+        dropped: Reason → number of its dropped rows.
+        by: The attributes.
+        readout: The moments behind its estimates, where rows were given.
+    """
+
+    judged: GuaranteedPath
+    adjustment: Adjustment
+    excluded: tuple[Excluded, ...] = ()
+    dropped: Mapping[DropCode, int] | None = None
+    by: tuple[str | Bins, ...] | None = None
+    readout: Readout | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Experiments(Collection):
+    """Results of many experiments, corrected for their number: what `fl.cluster_many` returns.
+
+    ``experiments["name"]`` is the `Clustering` of one of them, computed when it is asked for.
+
+    Attributes:
+        names: The experiments.
+        log_pvalues: Natural logarithm of each one's own p of "all groups are equal".
+        log_pvalues_adj: The same, adjusted for the number of experiments.
+        levels: The significance level that each one's own p is compared with.
+        alpha: The significance level over all of them, of adjusted p and of intervals.
+        correction: ``"holm"``: the probability of any false positive is α. ``"bh"``: of the experiments with reported
+            differences, a share of α is false on average (for independent experiments).
+        guarantee: The error control.
+        refine: Whether groups at a border were moved to the cluster of nearest estimate.
+        experiments: What is kept of each of them.
+        excluded: Experiments excluded because none of their groups can be used, each with its reason. Excluded groups
+            of the others are in ``experiments["name"].excluded``.
+        dropped: Reason → number of dropped rows, of all experiments.
+
+    Example:
+        >>> import faultlines as fl
+        >>> button, font = fl.simulate.planted([0, 4], [5, 5]), fl.simulate.null(10)
+        >>> experiments = fl.cluster_many({"button": button.estimates, "font": font.estimates})
+        >>> experiments.verdict, experiments.rejected, experiments["button"].n_clusters
+        ('differ', ('button',), 2)
+        >>> [(row["name"], row["n_groups"], row["rejected"]) for row in experiments.to_dicts()]
+        [('button', 10, True), ('font', 10, False)]
+        >>> experiments.report("experiments.html")
+    """
+
+    row_kinds: ClassVar[tuple[Rows, ...]] = ("experiments", "groups", "clusters")
+    noun: ClassVar[str] = "experiment"
+
+    names: tuple[str, ...]
+    log_pvalues: FloatArray
+    log_pvalues_adj: FloatArray
+    levels: FloatArray
+    alpha: float
+    correction: Correction
+    guarantee: Guarantee
+    refine: bool
+    experiments: tuple[Experiment, ...]
+    excluded: tuple[Excluded, ...] = ()
+    dropped: Mapping[DropCode, int] = field(default_factory=dict)
+
+    def result_at(self, place: int) -> Clustering:
+        """The result at a place.
+
+        Args:
+            place: Its place among the names.
+
+        Returns:
+            The result, with adjusted p and the clusters that are reported.
+        """
+        kept = self.experiments[place]
+        return Clustering.of(
+            kept.judged,
+            self.guarantee,
+            self.alpha,
+            self.refine,
+            kept.excluded,
+            kept.dropped,
+            kept.by,
+            kept.readout,
+            kept.adjustment,
+        )
+
+    @property
+    def group_counts(self) -> list[int]:
+        """How many groups each experiment compares."""
+        return [len(experiment.judged.reported) for experiment in self.experiments]
+
+    def columns(self, rows: Rows) -> Columns:
+        """The columns of its experiments, or of the groups or clusters of all of them.
+
+        Args:
+            rows: ``"experiments"``, ``"groups"`` or ``"clusters"``.
+
+        Returns:
+            Column → values.
+        """
+        if rows != "experiments":
+            return stack_columns(
+                "experiment", [(name, self.result_at(i).columns(rows)) for i, name in enumerate(self.names)]
+            )
+        log_alpha = float(np.log(self.alpha))
+        paths = [
+            AdjustedPath(experiment.judged.path_at(self.alpha), experiment.adjustment)
+            for experiment in self.experiments
+        ]
+        return {
+            "name": list(self.names),
+            "n_groups": self.group_counts,
+            "pvalue": [probability(p) for p in self.log_pvalues],
+            "pvalue_adj": [probability(p) for p in self.log_pvalues_adj],
+            "rejected": (self.log_pvalues_adj < log_alpha).tolist(),
+            "n_clusters": [count_clusters(path, log_alpha) for path in paths],
+            "level": self.levels.tolist(),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+
+        Example:
+            >>> import faultlines as fl
+            >>> experiments = fl.cluster_many({"font": fl.Estimates([0.0, 9.0], [1.0, 1.0], ["DE", "IN"])})
+            >>> [(row["experiment"], row["group"], row["cluster"]) for row in experiments.to_dict()["groups"]]
+            [('font', 'DE', 1), ('font', 'IN', 2)]
+        """
+        return {
+            **super().to_dict(),
+            "guarantee": self.guarantee.name,
+            "n_experiments": len(self),
+            "experiments": dicts_of(self.columns("experiments")),
+            "groups": dicts_of(self.columns("groups")),
+            "clusters": dicts_of(self.columns("clusters")),
+            "excluded": [
+                {"experiment": name_of(experiment.label), "reason": str(experiment.reason)}
+                for experiment in self.excluded
+            ],
+            "dropped": dict(self.dropped),
+        }
+
+
+# ------------------------------------------------------------------------------------------------------------- audits
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedComparison:
+    """One comparison of an audit.
+
+    Attributes:
+        name: How it is called: ``"false positive rate by sex × race"``.
+        metric: What was measured.
+        by: The sensitive features whose combinations are the groups.
+        stratum: Which values the control features have; empty without them.
+        result: The clusters, with p adjusted for the number of comparisons.
+
+    Example:
+        >>> import faultlines as fl
+        >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
+        >>> predicted = [0, 1] * 100 + [0, 0] * 100
+        >>> audit = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall"])
+        >>> comparison = audit.comparisons[0]
+        >>> comparison.name, comparison.metric, comparison.by, comparison.result.n_clusters
+        ('true positive rate by sex', 'true positive rate', ('sex',), 2)
+    """
+
+    name: str
+    metric: str
+    by: tuple[str, ...]
+    stratum: tuple[tuple[str, Any], ...]
+    result: Clustering
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(Collection):
+    """Every comparison of an audit, corrected for their number: what `fl.audit` returns.
+
+    It prints an overview; ``audit["false positive rate by sex"]`` is the `Clustering` of one comparison.
+
+    Attributes:
+        comparisons: The comparisons, in the order of features and metrics.
+        skipped: Names of those that could not be made, with the reason.
+        alpha: The accepted probability of any false positive among them.
+
+    Example:
+        >>> import faultlines as fl
+        >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
+        >>> predicted = [0, 1] * 100 + [0, 0] * 100
+        >>> audit = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall", "fpr"])
+        >>> audit.names, audit.rejected
+        (('true positive rate by sex', 'false positive rate by sex'), ('true positive rate by sex',))
+        >>> audit.verdict, audit["true positive rate by sex"].n_clusters, audit.to_dict()["rejected"]
+        ('differ', 2, ['true positive rate by sex'])
+        >>> audit.report("audit.html")
+    """
+
+    row_kinds: ClassVar[tuple[Rows, ...]] = ("comparisons",)
+    noun: ClassVar[str] = "comparison"
+    correction: ClassVar[Correction] = "holm"
+
+    comparisons: tuple[AuditedComparison, ...]
+    skipped: Mapping[str, str]
+    alpha: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the comparisons are called."""
+        return tuple(comparison.name for comparison in self.comparisons)
+
+    @property
+    def log_pvalues(self) -> FloatArray:
+        """Natural logarithm of each one's own p of "all groups are equal"."""
+        return np.array([comparison.result.log_pvalue for comparison in self.comparisons])
+
+    @property
+    def log_pvalues_adj(self) -> FloatArray:
+        """The same, adjusted for the number of comparisons."""
+        return np.array([comparison.result.log_pvalue_adj for comparison in self.comparisons])
+
+    def result_at(self, place: int) -> Clustering:
+        """The result at a place.
+
+        Args:
+            place: Its place among the names.
+
+        Returns:
+            The result, with adjusted p and the clusters that are reported.
+        """
+        return self.comparisons[place].result
+
+    @property
+    def group_counts(self) -> list[int]:
+        """How many groups each comparison has."""
+        return [len(comparison.result.groups) for comparison in self.comparisons]
+
+    def columns(self, rows: Rows) -> Columns:
+        """The columns of its comparisons.
+
+        Args:
+            rows: ``"comparisons"``.
+
+        Returns:
+            Column → values.
+        """
+        from faultlines.render.collection import contrast_text, exclusion_text
+
+        results = [comparison.result for comparison in self.comparisons]
+        effects = [[c.effects[0].estimate for c in r.clusters if len(c.effects) == 1] for r in results]
+        overall = [result.overall.effects for result in results]
+        return {
+            "name": list(self.names),
+            "metric": [comparison.metric for comparison in self.comparisons],
+            "by": [feature_names(comparison.by) for comparison in self.comparisons],
+            "stratum": [stratum_text(comparison.stratum) or None for comparison in self.comparisons],
+            "n_groups": self.group_counts,
+            "n_clusters": [result.n_clusters for result in results],
+            "overall": [several[0].estimate if len(several) == 1 else None for several in overall],
+            "lowest": [min(several) if several else None for several in effects],
+            "highest": [max(several) if several else None for several in effects],
+            "pvalue": [result.pvalue for result in results],
+            "pvalue_adj": [result.pvalue_adj for result in results],
+            "rejected": [result.rejected for result in results],
+            "verdict": [result.verdict for result in results],
+            "headline": [contrast_text(result) for result in results],
+            "n_excluded": [len(result.excluded) for result in results],
+            "n_dropped": [sum(result.dropped.values()) for result in results],
+            "excluded": [exclusion_text(result) or None for result in results],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data: the overview, what was not compared, and every result.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
+        return super().to_dict() | {
+            "comparisons": dicts_of(self.columns("comparisons")),
+            "skipped": dict(self.skipped),
+            "results": {comparison.name: comparison.result.to_dict() for comparison in self.comparisons},
+        }

@@ -1,0 +1,409 @@
+"""What is known of the clusters of a partition: their effects in several readings, and what to believe of groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
+from faultlines.core.distributions import shrink_scales
+from faultlines.core.line import CorrelatedNoise, covariance_of_means
+from faultlines.core.mixture import fit_posterior
+from faultlines.core.shrinkage import shrink
+from faultlines.guarantees.attributes import attribute_codes
+from faultlines.results.posterior import group_posterior, possible_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faultlines.core.comparison import Comparison, PooledEffects
+    from faultlines.core.mixture import MixturePosterior
+    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
+    from faultlines.estimates.scales import FloatArray, Scale
+    from faultlines.guarantees.base import MarginLevels
+    from faultlines.metrics.base import Measured
+    from faultlines.metrics.readout import Readout
+    from faultlines.results.posterior import GroupPosterior
+
+# ---------- One effect as people read it.
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One effect of a cluster as people read it: estimate, standard error, interval.
+
+    Attributes:
+        estimate: The effect.
+        se: Its standard error.
+        lower: Lower end of its interval.
+        upper: Upper end.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> one = found.clusters[1].effects[0]
+        >>> one.estimate, one.se, round(one.lower, 2), round(one.upper, 2)
+        (5.0, 0.5, 4.02, 5.98)
+    """
+
+    estimate: float
+    se: float
+    lower: float
+    upper: float
+
+
+# ---------- The effect on the people of a cluster, as a plain readout of their rows would give it.
+
+
+def observed_effects(
+    estimates: Estimates | None, clusters: IntArray, count: int, alpha: float, readout: Readout | None
+) -> list[tuple[Effect, ...]]:
+    """Every effect of every cluster; none of a cluster for which it is not known.
+
+    Args:
+        estimates: Estimates of the groups.
+        clusters: The cluster of each group, from 0 on.
+        count: How many there are.
+        alpha: One less the level of the intervals.
+        readout: The moments behind the estimates. Without them, effects are weighted by the sizes of the groups.
+    """
+    if estimates is None:
+        return [()] * count
+    together = None if readout is None else readout.together(clusters, count)
+    if together is not None:
+        return _read(estimates, together, alpha)
+    if estimates.n is None:
+        return [()] * count
+    return _weighted(estimates, clusters, count, alpha)
+
+
+def _read(estimates: Estimates, together: Measured, alpha: float) -> list[tuple[Effect, ...]]:
+    """What the metric is in the rows of each cluster."""
+    theta, se, natural = (np.reshape(a, (len(together.n), -1)) for a in (together.theta, together.se, together.natural))
+    reach = np.asarray(-ndtri(alpha / 2) if together.dof is None else -stdtrit(together.dof, alpha / 2))
+    columns = []
+    for i, scale in enumerate(estimates.scales):
+        with np.errstate(all="ignore"):
+            ends = [scale.natural(theta[:, i] + side * reach * se[:, i]) for side in (-1, 1)]
+            errors = se[:, i] * scale.slope(theta[:, i])
+        columns.append((natural[:, i], errors, np.fmin(ends[0], natural[:, i]), np.fmax(ends[1], natural[:, i])))
+    return _effects(columns)
+
+
+def _weighted(estimates: Estimates, clusters: IntArray, count: int, alpha: float) -> list[tuple[Effect, ...]]:
+    """Effects of the groups, weighted by their sizes."""
+    sizes = np.ones(len(estimates)) if estimates.n is None else estimates.n
+    share = sizes / np.bincount(clusters, sizes, count)[clusters]
+    errors = estimates.readable_errors(estimates.given, estimates.errors)
+    columns = []
+    for i in range(estimates.dims):
+        value = np.asarray(np.bincount(clusters, share * estimates.shown[:, i], count), dtype=np.float64)
+        error = np.sqrt(np.bincount(clusters, (share * errors[:, i]) ** 2, count))
+        if estimates.covariance is not None:
+            slope = errors[:, i] / estimates.errors[:, i]
+            error = np.sqrt(
+                np.diagonal(covariance_of_means(estimates.covariance * slope[:, None] * slope, sizes, clusters))
+            )
+        reach = -ndtri(alpha / 2) * error
+        columns.append((value, error, value - reach, value + reach))
+    return _effects(columns)
+
+
+def _effects(columns: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]) -> list[tuple[Effect, ...]]:
+    """Effects of every cluster, (estimate, se, lower, upper) of each; none where one is not a number."""
+    made = []
+    for rows in zip(*(zip(*(part.tolist() for part in column), strict=True) for column in columns), strict=True):
+        known = all(np.isfinite(row).all() for row in rows)
+        made.append(tuple(Effect(*row) for row in rows) if known else ())
+    return made
+
+
+# ---------- Intervals that hold for clusters chosen in any way from the same data.
+
+
+_NUMBERS, _MOST, _LEAST = 4_000_000, 4000, 40  # numbers to be drawn; draws at most and at least
+_COUNTED = 400  # draws from which on the quantile is one of them
+
+
+def any_cluster(
+    errors: FloatArray, dof: FloatArray | None, alpha: float, covariance: FloatArray | None = None
+) -> float:
+    """How many standard errors the mean of any set of groups is off at most, with a chance of 1 − α.
+
+    The largest |Σ w ε|/√(Σ w) of noise over all sets of groups, w = 1/se². Of any noise the best set is a run from one
+    end in the order of the noise, so each draw takes one sort. Whatever chose a cluster chose one of these sets.
+
+    Args:
+        errors: Standard errors of the groups.
+        dof: The degrees of freedom behind them, where they are estimates.
+        alpha: One less the level.
+        covariance: That of groups that share data; `errors` are then what each mean is measured in.
+    """
+    scaled = errors / errors.min()
+    freedom = b"" if dof is None else np.minimum(dof, AS_GOOD_AS_KNOWN).tobytes()
+    drawn = _largest(
+        scaled.tobytes(), freedom, b"" if covariance is None else (covariance / errors.min() ** 2).tobytes()
+    )
+    if len(drawn) < _COUNTED:  # of very many groups the largest hardly varies
+        return float(drawn.mean() + (0.5 - ndtri(alpha)) * drawn.std(ddof=1))
+    place = int(np.ceil((len(drawn) + 1) * (1 - alpha))) - 1
+    if place >= len(drawn):
+        return float(drawn[-1] + (0.5 - ndtri(alpha) + ndtri(1 / len(drawn))) * drawn.std(ddof=1))
+    return float(drawn[place])
+
+
+@lru_cache(maxsize=8)
+def _largest(errors: bytes, dof: bytes, covariance: bytes) -> FloatArray:
+    """Draws of the largest distance, sorted."""
+    scales = np.frombuffer(errors)
+    freedom = np.frombuffer(dof) if dof else None
+    shared = CorrelatedNoise.from_covariance(np.frombuffer(covariance).reshape(scales.size, -1)) if covariance else None
+    of_all = shared is not None and freedom is not None and np.ptp(freedom) == 0
+    truth = shrink_scales(scales, None if of_all else freedom)
+    draws = int(np.clip(_NUMBERS // scales.size, _LEAST, _MOST))
+    rows = max(1, min(draws, 2**20 // scales.size))
+    made: list[FloatArray] = []
+    for number in range(-(-draws // rows)):
+        rng = generator(0, number)
+        normal = rng.standard_normal((rows, scales.size))
+        noise = truth * normal if shared is None else shared.noise(normal) * (truth / scales)
+        weight = np.broadcast_to(truth**-2.0, noise.shape)
+        if freedom is not None and not of_all:
+            weight = weight / (rng.standard_gamma(freedom / 2, size=noise.shape) / (freedom / 2))
+        farthest = _farthest(noise, weight)
+        if freedom is not None and of_all:
+            farthest /= np.sqrt(rng.standard_gamma(freedom[0] / 2, size=rows) / (freedom[0] / 2))
+        made.append(farthest)
+    drawn = np.sort(np.concatenate(made)[:draws])
+    drawn.setflags(write=False)
+    return drawn
+
+
+def _farthest(noise: FloatArray, weight: FloatArray) -> FloatArray:
+    """The largest |Σ w ε|/√(Σ w) over all sets of groups, of every row."""
+    order = np.argsort(noise, axis=1)
+    weight = np.take_along_axis(weight, order, axis=1)
+    pulled = weight * np.take_along_axis(noise, order, axis=1)
+    sides = [
+        np.abs(np.cumsum(p, axis=1)) / np.sqrt(np.cumsum(w, axis=1))
+        for p, w in ((pulled, weight), (pulled[:, ::-1], weight[:, ::-1]))
+    ]
+    return np.asarray(np.maximum(*(side.max(axis=1) for side in sides)))
+
+
+# --------------------
+
+
+_MOST_MEMBERSHIPS = 2 * 10**7  # groups times clusters beyond which no membership is computed
+
+Effects = list[tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterEffects:
+    """Effects of clusters, each reading computed when first asked for and once.
+
+    Attributes:
+        groups: The groups.
+        clusters: The cluster of each, from 0 on by rising effect.
+        alpha: One less the level of intervals.
+        readout: The moments behind the estimates, where rows were given.
+        fixed: Whether the clusters were chosen by other data, so that plain means and their intervals hold.
+        all_people: Whether these are all groups as one, whose effect is that on all their people.
+        levels: The levels of some attributes, where clusters are unions of these.
+    """
+
+    groups: Comparison
+    clusters: IntArray
+    alpha: float
+    readout: Readout | None = None
+    fixed: bool = False
+    all_people: bool = False
+    levels: MarginLevels | None = None
+
+    @cached_property
+    def by_levels(self) -> ClusterEffects | None:
+        """The same clusters of levels, where clusters are unions of levels of some attributes."""
+        if self.levels is None:
+            return None
+        first = np.unique(self.levels.codes, return_index=True)[1]
+        return ClusterEffects(self.levels.comparison, self.clusters[first], self.alpha, fixed=self.fixed)
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are."""
+        return int(self.clusters.max()) + 1
+
+    @property
+    def estimates(self) -> Estimates | None:
+        """Estimates of the groups, where there are some."""
+        return self.groups.estimates
+
+    @property
+    def mixed(self) -> bool:
+        """Whether effects are levels of a mixture; plain means where that is the same, or other data chose."""
+        if self.by_levels is not None:
+            return self.by_levels.mixed
+        if self.count == 1 or self.fixed or self.groups.tolerance > 0:
+            return False
+        return self.mixture is not None and not self.mixture.certain
+
+    def at(self, alpha: float) -> ClusterEffects:
+        """The same with intervals at another level."""
+        if alpha == self.alpha:
+            return self
+        effects = replace(self, alpha=alpha)
+        effects.share(self)
+        return effects
+
+    def share(self, other: ClusterEffects) -> None:
+        """Take what does not depend on α from the same clusters at another significance level, if it is known there."""
+        self.__dict__.update({name: other.__dict__[name] for name in ("mixture", "means") if name in other.__dict__})
+        if self.by_levels is not None and other.by_levels is not None:
+            self.by_levels.share(other.by_levels)
+
+    @cached_property
+    def means(self) -> PooledEffects | None:
+        """Precision-weighted means of the clusters."""
+        return self.groups.pool(self.clusters)
+
+    @cached_property
+    def mixture(self) -> MixturePosterior | None:
+        """Effects of the clusters as a mixture, and where each group belongs; none of too many clusters."""
+        if self.estimates is None or self.means is None or self.count * self.clusters.size > _MOST_MEMBERSHIPS:
+            return None
+        return fit_posterior(self.estimates, self.clusters)
+
+    @cached_property
+    def possible(self) -> BoolArray | None:
+        """Which clusters every group may belong to at 1 − α, (K, m); the part of `posterior` that is quick."""
+        if self.by_levels is not None and self.levels is not None:
+            possible = self.by_levels.possible
+            return None if possible is None else possible[self.levels.codes]
+        return None if self.mixture is None else possible_of(self.mixture.membership, self.clusters, self.alpha)
+
+    @cached_property
+    def posterior(self) -> GroupPosterior | None:
+        """Membership probabilities and shrunken estimates of every group."""
+        if self.estimates is None:
+            return None
+        is_crossed = self.estimates.dims == 1 and len(self.groups.attributes) > 1 and len(self.estimates) > 2
+        if self.by_levels is not None and self.levels is not None:
+            of_levels = self.by_levels.posterior
+            return None if of_levels is None else self._along_attributes(of_levels.select(self.levels.codes))
+        if self.mixture is None:
+            return None
+        posterior = group_posterior(self.estimates, self.mixture, self.clusters, self.alpha)
+        return self._along_attributes(posterior) if is_crossed else posterior
+
+    def _along_attributes(self, posterior: GroupPosterior) -> GroupPosterior:
+        """The posterior with estimates that are shrunken along the attributes."""
+        estimates = self.groups.estimates
+        if estimates is None:
+            return posterior
+        variance = estimates.own[:, 0] ** 2
+        if estimates.dof is not None:  # a standard error that is an estimate is less certain
+            dof = np.clip(estimates.dof, 3.0, AS_GOOD_AS_KNOWN)
+            variance = variance * dof / (dof - 2)
+        codes = attribute_codes(self.groups.keys, len(self.groups.attributes))
+        shrunken = shrink(estimates.values[:, 0], variance, codes, self.clusters, self.alpha)
+        ends = [estimates.scale.natural(part)[:, None] for part in (shrunken.mean, shrunken.lower, shrunken.upper)]
+        return replace(posterior, shrunken=ends[0], lower=ends[1], upper=ends[2])
+
+    @cached_property
+    def effects(self) -> Effects:
+        """Every effect of every cluster: levels of the mixture, or means; none without estimates."""
+        if self.all_people and any(self.observed):
+            return self.observed
+        if self.by_levels is not None:
+            return self.by_levels.effects
+        if self.estimates is None or self.means is None:
+            return [()] * self.count
+        if not self.mixed or self.mixture is None:
+            levels = self.means
+            reach = -ndtri(self.alpha / 2) if levels.dof is None else -stdtrit(levels.dof, self.alpha / 2)
+            return self._plain(np.asarray(reach))
+        ends = self.mixture.intervals(self.alpha)
+        columns, chances = [], self.mixture.membership
+        for i, scale in enumerate(self.estimates.scales):
+            level, error = self.mixture.effects[:, i], self.mixture.errors[:, i]
+            shift = shown = np.zeros(level.size)
+            if scale.is_share:
+                middle, pooled, share = self._shares(i, scale, lambda each: each @ chances)
+                shift, shown = pooled - middle, scale.place(share) - middle
+            lower, upper = (scale.natural(end[:, i] + shift) for end in ends)
+            columns.append((scale.natural(level + shown), error * scale.slope(level + shift), lower, upper))
+        return _listed(columns)
+
+    @cached_property
+    def simultaneous(self) -> Effects:
+        """Intervals that hold for clusters chosen in any way from the same data; about the plain means."""
+        if self.estimates is None or self.means is None:
+            return [()] * self.count
+        estimates, dims = self.estimates, self.estimates.dims
+        each = self.alpha / dims
+        if self.fixed:  # only for how many clusters there are
+            one = -np.expm1(np.log1p(-each) / self.count) / 2
+            reach = -ndtri(one) if self.means.dof is None else -stdtrit(self.means.dof, one)
+            return self._plain(np.asarray(reach))
+        widths = [any_cluster(estimates.own[:, i], estimates.dof, each, estimates.covariance) for i in range(dims)]
+        if estimates.covariance is None:
+            return self._plain(np.array(widths)[:, None])
+        # Means are measured in their groups' own noise, whatever they share, so that one width holds for any cluster.
+        own = self._sums((estimates.own[:, 0].min() / estimates.own[:, 0]) ** 2) ** -0.5 * estimates.own[:, 0].min()
+        return self._plain(np.asarray(widths[0] * own / self.means.errors[:, 0]))
+
+    @cached_property
+    def observed(self) -> Effects:
+        """Every effect on the people of every cluster, as a plain readout of their rows gives it."""
+        return observed_effects(self.estimates, self.clusters, self.count, self.alpha, self.readout)
+
+    def _plain(self, reach: FloatArray) -> Effects:
+        """Precision-weighted means, with intervals of so many standard errors: for all, by cluster, or effects × 1."""
+        estimates, levels = self.estimates, self.means
+        if estimates is None or levels is None:
+            return [()] * self.count
+        columns = []
+        for i, scale in enumerate(estimates.scales):
+            values, shown = levels.values[:, i], scale.natural(levels.values[:, i])
+            if scale.is_share:
+                _, values, shown = self._shares(i, scale, self._sums)
+            errors = levels.errors[:, i]
+            wide = (reach[i] if reach.ndim > 1 else reach) * errors
+            # Where there are no events at all, the interval of the scale begins a little above their share of zero.
+            ends = (np.minimum(scale.natural(values - wide), shown), np.maximum(scale.natural(values + wide), shown))
+            columns.append((shown, errors * scale.slope(values), *ends))
+        return _listed(columns)
+
+    def _sums(self, each: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(self.clusters, each, self.count), dtype=np.float64)
+
+    def _shares(
+        self, effect: int, scale: Scale, total: Callable[[FloatArray], FloatArray]
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Of each cluster the mean on the scale, the place of its events over trials there, and these as people read.
+
+        The mean on the scale is not the scale's value of the pooled share, so intervals are laid around the latter.
+        """
+        estimates = self.estimates
+        if estimates is None:
+            raise TypeError("shares need estimates")
+        own = estimates.own[:, effect]
+        trials, weight = scale.mass(estimates.errors[:, effect]), np.asarray((own.min() / own) ** 2)
+        mass = np.maximum(total(trials), 1e-12)
+        shown = total(trials * estimates.shown[:, effect]) / mass
+        middle = total(weight * estimates.values[:, effect]) / np.maximum(total(weight), 1e-300)
+        return np.asarray(middle), scale.pooled(shown, mass), np.asarray(shown)
+
+
+def _listed(columns: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]) -> Effects:
+    """Effects of every cluster from (estimate, se, lower, upper) of each effect."""
+    made = []
+    for estimate, error, lower, upper in columns:
+        ends = (np.minimum(lower, estimate), np.maximum(upper, estimate))
+        made.append([Effect(*row) for row in zip(*(a.tolist() for a in (estimate, error, *ends)), strict=True)])
+    return list(zip(*made, strict=True))

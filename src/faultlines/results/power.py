@@ -1,0 +1,107 @@
+"""The result of `fl.power`: what an experiment can detect, by simulation."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from faultlines.results.protocol import Result
+
+Direction = Literal["lower", "higher"]
+Verdict = Literal["enough", "not enough", "no gap given"]
+
+
+@dataclass(frozen=True, slots=True)
+class DetectableDifference:
+    """What can be detected of one effect in one direction.
+
+    Attributes:
+        direction: Whether the groups that differ are lower or higher than the others.
+        detected: The probability that the gap asked about is detected; None if none was.
+        recovered: The probability that the clusters are exactly the planned ones.
+        minimum_detectable: The smallest difference that is detected with the target probability.
+        effect: The effect that differs, where several are measured together; the others are equal.
+
+    Example:
+        >>> import faultlines as fl
+        >>> power = fl.power([5000] * 20, spread=1.2, gap=0.1, runs=200)
+        >>> [(row.direction, row.detected) for row in power.directions]
+        [('lower', 1.0), ('higher', 1.0)]
+    """
+
+    direction: Direction
+    detected: float | None
+    recovered: float | None
+    minimum_detectable: float
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Power(Result):
+    """What an experiment can detect, by simulation: what `fl.power` returns.
+
+    Rates and lifts have more room on one side than on the other, so a drop is not detected as easily as a rise of the
+    same size. `detected`, `recovered` and `minimum_detectable` hold in both directions: they are those of the harder
+    one. Of several effects measured together one differs at a time: the two probabilities are those of the hardest,
+    and `minimum_detectable` has a number for each.
+
+    Attributes:
+        gap: The difference that was asked about; None if only the smallest was wanted.
+        detected: The probability that it is detected: that "all groups are equal" is rejected.
+        recovered: The probability that the clusters are exactly the planned ones.
+        minimum_detectable: The smallest difference detected with probability `target`; a tuple for several effects.
+        target: That probability.
+        alpha: Significance level.
+        guarantee: The error control.
+        planned: How many groups are planned at each effect, the lowest first.
+        runs: Simulated experiments behind each figure.
+        directions: The same figures for groups that are lower and for groups that are higher, in this order; for each
+            of several effects.
+
+    Example:
+        >>> import faultlines as fl
+        >>> power = fl.power([5000] * 20, spread=1.2, gap=0.1, runs=200)
+        >>> power.verdict, power.detected, power.minimum_detectable < 0.1, power.error < 0.04
+        ('enough', 1.0, True, True)
+    """
+
+    wording: ClassVar[str] = "power"
+
+    gap: float | None
+    detected: float | None
+    recovered: float | None
+    minimum_detectable: Any
+    target: float
+    alpha: float
+    guarantee: str
+    planned: tuple[int, ...]
+    runs: int
+    directions: tuple[DetectableDifference, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """``"enough"`` where the gap is detected with the target probability, else ``"not enough"``."""
+        if self.detected is None:
+            return "no gap given"
+        return "enough" if self.detected >= self.target else "not enough"
+
+    @property
+    def error(self) -> float:
+        """Standard error of the two probabilities at most, from the number of runs."""
+        return 0.5 / float(np.sqrt(self.runs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
+        first = {"faultlines": version("faultlines"), "verdict": self.verdict, "headline": self.headline}
+        several = isinstance(self.minimum_detectable, tuple)
+        smallest = list(self.minimum_detectable) if several else self.minimum_detectable
+        rest = {"planned": list(self.planned), "minimum_detectable": smallest}
+        rest |= {"directions": [asdict(row) for row in self.directions]}
+        return first | asdict(self) | rest | {"notes": [note.to_dict() for note in self.notes]}

@@ -1,0 +1,303 @@
+"""What every result offers: a verdict as a code, a headline, notes, and the same ways out as data, text and page.
+
+A result is a frozen value. What it says in words is made last, in `faultlines.render`; a result opens the doors to it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from faultlines import checks
+from faultlines.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+Columns = dict[str, list[Any]]
+Rows = Literal["groups", "clusters", "pairs", "experiments", "comparisons", "metrics"]
+Severity = Literal["info", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a reader must know beside the headline.
+
+    Attributes:
+        code: What it is about, for programs: ``"few events"``, ``"sample ratio"``, ``"excluded groups"``, …
+        text: The same as a sentence.
+        severity: ``"warning"`` where the result may mislead without it, else ``"info"``.
+        fields: The numbers behind the sentence.
+
+    Example:
+        >>> from faultlines.results import Note
+        >>> Note("excluded groups", "1 group is excluded: PL.", "warning", {"groups": 1}).to_dict()
+        {'code': 'excluded groups', 'severity': 'warning', 'text': '1 group is excluded: PL.'}
+    """
+
+    code: str
+    text: str
+    severity: Severity = "info"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The note as plain data.
+
+        Returns:
+            Its code, severity and text.
+        """
+        return {"code": self.code, "severity": self.severity, "text": self.text}
+
+
+class Result(ABC):
+    """What a public function returns.
+
+    Every result has a `verdict` (a short code), a `headline` (one sentence) and `notes`; it prints itself, shows itself
+    in a notebook, and leaves as plain data, JSON, Markdown or a page.
+
+    Example:
+        >>> import faultlines as fl
+        >>> result = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> result.verdict, len(result.headline) > 0, all(note.code for note in result.notes)
+        ('differ', True, True)
+        >>> result.to_dict()["verdict"], result.to_json()[0], len(result.to_markdown()) > 100
+        ('differ', '{', True)
+        >>> result.report("page.html")
+    """
+
+    __slots__ = ()
+    wording: ClassVar[str]  # the module of `faultlines.render` with its headline, notes and document
+
+    if TYPE_CHECKING:  # frozen fields in some results, properties in others
+
+        @property
+        def verdict(self) -> str:
+            """The outcome as a short code."""
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one sentence."""
+        return str(self._wording().headline(self))
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What a reader must know beside the headline."""
+        return tuple(self._wording().notes(self))
+
+    def _wording(self) -> Any:
+        """The module that says it in words."""
+        return import_module(f"faultlines.render.{self.wording}")
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
+        """
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """The whole result as JSON.
+
+        Args:
+            indent: How many spaces a level is indented by; None for one line.
+
+        Returns:
+            The text of the JSON.
+        """
+        return json_text(self.to_dict(), indent)
+
+    def to_markdown(self) -> str:
+        """Headline, table and notes as Markdown.
+
+        Returns:
+            The text, for an issue, a wiki or a chat.
+        """
+        from faultlines.render import text
+
+        return text.to_markdown(self)
+
+    def __str__(self) -> str:
+        from faultlines.render import text
+
+        return text.to_text(self)
+
+    def _repr_html_(self) -> str:
+        from faultlines.render import text
+
+        return text.to_html(self)
+
+    def report(self, path: str | PathLike[str], *, title: str | None = None, command: str | None = None) -> None:
+        """Write one page to hand over: a file that needs no network and nothing beside it.
+
+        Args:
+            path: Where to, such as ``"out.html"``.
+            title: What stands at its head: the experiment, the model, the date.
+            command: What reproduces it, to be said on the page.
+
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
+        """
+        from faultlines.render.page import write_report
+
+        write_report(self, path, title=title, command=command)
+
+
+class TabularResult(Result):
+    """A result whose rows can be had as dictionaries and frames."""
+
+    __slots__ = ()
+    row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters")  # the first is what rows are where nothing is said
+
+    @abstractmethod
+    def columns(self, rows: Rows) -> Columns:
+        """The columns of its rows.
+
+        Args:
+            rows: What a row is.
+
+        Returns:
+            The columns by name.
+        """
+
+    def _columns(self, rows: Rows | None) -> Columns:
+        kind = self.row_kinds[0] if rows is None else rows
+        checks.choice("rows", kind, self.row_kinds, f"Use {' or '.join(map(repr, self.row_kinds))}.")
+        return self.columns(kind)
+
+    def to_dicts(self, rows: Rows | None = None) -> list[dict[str, Any]]:
+        """One dictionary per row: by default per group; of several results, per result.
+
+        Excluded groups have no cluster, and the reason beside them.
+
+        Args:
+            rows: ``"groups"``, ``"clusters"``, ``"pairs"`` where a result has pairs of clusters, or ``"experiments"``
+                or ``"comparisons"`` where it has several.
+
+        Returns:
+            The rows, each from column to value.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> [(row["group"], row["cluster"]) for row in c.to_dicts()]
+            [('DE', 1), ('FR', 1), ('IN', 2)]
+        """
+        return dicts_of(self._columns(rows))
+
+    def to_pandas(self, rows: Rows | None = None) -> pd.DataFrame:
+        """The same rows as a pandas frame.
+
+        Args:
+            rows: See `to_dicts`.
+
+        Returns:
+            The frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> c.to_pandas("clusters")["estimate"].round(2).to_list()
+            [0.05, 5.0]
+        """
+        frame: pd.DataFrame = _frame_library("pandas").DataFrame(self._columns(rows))
+        by_group = (self.row_kinds[0] if rows is None else rows) == "groups"
+        return frame.astype({"cluster": "Int64"}) if "cluster" in frame and by_group else frame
+
+    def to_polars(self, rows: Rows | None = None) -> pl.DataFrame:
+        """The same rows as a Polars frame.
+
+        Args:
+            rows: See `to_dicts`.
+
+        Returns:
+            The frame.
+
+        Raises:
+            InputError: If Polars is not installed.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> c.to_polars()["cluster"].to_list()
+            [1, 1, 2]
+        """
+        frame: pl.DataFrame = _frame_library("polars").DataFrame(self._columns(rows), strict=False)
+        return frame
+
+    def to_arrow(self, rows: Rows | None = None) -> pa.Table:
+        """The same rows as an Arrow table.
+
+        Args:
+            rows: See `to_dicts`.
+
+        Returns:
+            The table.
+
+        Raises:
+            InputError: If PyArrow is not installed.
+
+        Example:
+            >>> import faultlines as fl
+            >>> c = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+            >>> c.to_arrow()["cluster"].to_pylist()
+            [1, 1, 2]
+        """
+        table: pa.Table = _frame_library("pyarrow").table(self._columns(rows))
+        return table
+
+
+def _frame_library(name: str) -> Any:
+    """A library of frames, if it is installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        method = f"to_{'arrow' if name == 'pyarrow' else name}()"
+        raise InputError.not_installed(method, f"needs {name}", f"Run: pip install {name}") from error
+
+
+def probability(log_p: float) -> float:
+    """A probability from its logarithm, at least the smallest positive double."""
+    return float(max(np.exp(log_p), np.nextafter(0.0, 1.0)))
+
+
+def dicts_of(columns: Columns) -> list[dict[str, Any]]:
+    """Columns as one dictionary per row."""
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def json_text(data: dict[str, Any], indent: int | None) -> str:
+    """Plain data as JSON."""
+    if indent is not None:
+        problem = "must be a whole number from 0 to 100, or None"
+        checks.number("indent", indent, problem, "Use {indent}.", low=0, high=100, whole=True, settings={"indent": 2})
+    text = json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+    return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)  # half a character, escaped
+
+
+def stack_columns(column: str, parts: Sequence[tuple[str, Columns]]) -> Columns:
+    """The columns of several results below each other, with a first column that names the result.
+
+    A result that lacks one of the columns has nothing in it.
+    """
+    names = list(dict.fromkeys(name for _, columns in parts for name in columns))
+    sizes = [len(next(iter(columns.values()))) for _, columns in parts]
+    stacked: Columns = {column: [name for (name, _), size in zip(parts, sizes, strict=True) for _ in range(size)]}
+    for name in names:
+        values = [columns.get(name, [None] * size) for (_, columns), size in zip(parts, sizes, strict=True)]
+        stacked[name if name != column else f"{name}_"] = [value for part in values for value in part]
+    return stacked

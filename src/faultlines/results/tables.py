@@ -1,0 +1,194 @@
+"""A clustering as columns of plain values."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from faultlines.estimates.estimates import plain
+from faultlines.estimates.labels import key_of
+from faultlines.results.protocol import probability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+    from faultlines.estimates.labels import Key
+    from faultlines.results.clustering import Clustering
+    from faultlines.results.protocol import Columns
+
+ARMS = ("control", "treatment")
+_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible", "excluded")
+_POSTERIOR_COLUMNS = ("shrunken", "shrunken_lower", "shrunken_upper")
+_REST_COLUMNS = ("pvalue_rest", "rest_difference", "rest_lower", "rest_upper")
+_ARM_COLUMNS = tuple(f"{of}_{arm}" for of in ("n", "mean") for arm in ARMS)
+
+
+def cluster_columns(c: Clustering) -> Columns:
+    """One row per cluster: effects, sizes and rule."""
+    clusters, rules = c.clusters, c.rules
+    columns: Columns = {"cluster": list(range(1, len(clusters) + 1))}
+    for whose, names in (
+        ("effects", (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper"))),
+        ("observed_effects", (("observed", "estimate"), ("observed_lower", "lower"), ("observed_upper", "upper"))),
+        ("simultaneous_effects", (("simultaneous_lower", "lower"), ("simultaneous_upper", "upper"))),
+    ):
+        for name, field in names:
+            effects = [getattr(cluster, whose) for cluster in clusters]
+            values = [plain([getattr(one, field) for one in several]) if several else None for several in effects]
+            columns |= _spread(c, name, values)
+    return columns | {
+        "groups": [len(c.members) for c in clusters],
+        "n": [_whole(c.n) for c in clusters],
+        "rule": [str(rule) if rule.fits else None for rule in rules],
+        "rule_matches": [rule.matches for rule in rules],
+        "rule_covers": [rule.covers for rule in rules],
+    }
+
+
+def group_columns(c: Clustering) -> Columns:
+    """One row per group: estimates, cluster, membership and shrunken estimate; excluded groups last."""
+    kept, out, estimates = c.groups, c.excluded, c.groups.estimates
+    count, labels = len(kept), c.labels.tolist()
+    blank: list[Any] = [None] * len(out)
+    values: list[Any] = [None] * count
+    errors: list[Any] = [None] * count
+    if estimates is not None:
+        values = [plain(row) for row in estimates.shown.tolist()]
+        errors = [plain(row) for row in estimates.readable_errors(estimates.given, estimates.errors).tolist()]
+    sizes = [None] * count if kept.n is None else kept.n.tolist()
+    of_cluster = [cluster.estimate for cluster in c.clusters]
+    return {
+        **_of_attributes(c),
+        **_spread(c, "estimate", values + [left.estimate for left in out]),
+        **_spread(c, "se", errors + [left.se for left in out]),
+        "n": [_whole(n) for n in [*sizes, *(left.n for left in out)]],
+        **_of_arms(c),
+        **_of_rest(c),
+        "cluster": labels + blank,
+        **_spread(c, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
+        **_posterior_columns(c),
+        "excluded": [None] * count + [str(left.reason) for left in out],
+    }
+
+
+def _posterior_columns(c: Clustering) -> Columns:
+    """Membership probabilities, the clusters every group may belong to, and its shrunken estimate."""
+    posterior = c.posterior
+    if posterior is None:
+        return {}
+    blank: list[Any] = [None] * len(c.excluded)
+    clusters = range(1, len(c.clusters) + 1)
+    possible = [[c for c, may in zip(clusters, row, strict=True) if may] for row in posterior.possible.tolist()]
+    columns: Columns = {"membership": posterior.membership.tolist() + blank, "possible": possible + blank}
+    for name in _POSTERIOR_COLUMNS:
+        values = getattr(posterior, name.removeprefix("shrunken_"))
+        columns |= _spread(c, name, [plain(row) for row in values.tolist()] + blank)
+    return columns
+
+
+def _of_rest(c: Clustering) -> Columns:
+    """Every group against all the others together."""
+    rest = c.rest
+    if rest is None:
+        return {}
+    blank: list[Any] = [None] * len(c.excluded)
+    columns: Columns = {"pvalue_rest": [probability(p) for p in rest.log_pvalues.tolist()] + blank}
+    for name in ("difference", "lower", "upper"):
+        values = [plain(row) for row in getattr(rest, name).tolist()]
+        columns |= _spread(c, f"rest_{name}", values + blank)
+    return columns
+
+
+def _of_arms(c: Clustering) -> Columns:
+    """Sizes and plain values of control and treatment, where they are compared."""
+    readout = c.readout
+    if readout is None or readout.by_arm is None or readout.arm_sizes is None:
+        return {}
+    blank: list[Any] = [None] * len(c.excluded)
+    columns: Columns = {}
+    for i, arm in enumerate(ARMS):
+        columns[f"n_{arm}"] = [_whole(n) for n in readout.arm_sizes[:, i].tolist()] + blank
+    for i, arm in enumerate(ARMS):
+        columns[f"mean_{arm}"] = readout.by_arm[:, i].tolist() + blank
+    return columns
+
+
+def named_attributes(c: Clustering) -> list[str]:
+    """The column of each attribute; one that is called like a column of ours gets a longer name."""
+    taken = {
+        name
+        for column in (*_GROUP_COLUMNS, *_POSTERIOR_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
+        for name in (column, *_spread(c, column, []))
+    }
+    return _not_taken(c.groups.attributes, taken)
+
+
+def _of_attributes(c: Clustering) -> Columns:
+    """A column for each attribute."""
+    keys = [*c.groups.keys, *(key_of(left.label) for left in c.excluded)]
+    return _by_attribute(named_attributes(c), keys)
+
+
+def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], taken: Set[str]) -> Columns:
+    """A column for each attribute of some keys; one whose name is taken gets a longer one."""
+    return _by_attribute(_not_taken(attributes, taken), keys)
+
+
+def _not_taken(attributes: Sequence[str], taken: Set[str]) -> list[str]:
+    named: list[str] = []
+    for attribute in attributes:
+        column = _encodable(attribute)
+        while column in taken or column in named:
+            column += "_"
+        named.append(column)
+    return named
+
+
+def _by_attribute(names: Sequence[str], keys: Sequence[Key]) -> Columns:
+    return {name: one_type([key[i] for key in keys]) for i, name in enumerate(names)}
+
+
+def _spread(c: Clustering, name: str, values: list[Any]) -> Columns:
+    return spread(c.groups.estimates.parts if c.groups.estimates is not None else (), name, values)
+
+
+def spread(parts: Sequence[str], name: str, values: list[Any]) -> Columns:
+    """One column, or one for each of several effects: ``estimate_true_positive_rate``."""
+    if not parts:
+        return {name: values}
+    slugs = [re.sub(r"\W+", "_", part).strip("_") or "part" for part in parts]
+    slugs = [slug if slugs.count(slug) == 1 else f"{slug}_{i + 1}" for i, slug in enumerate(slugs)]
+    return {
+        f"{name}_{slug}": [value[i] if isinstance(value, tuple) else None for value in values]
+        for i, slug in enumerate(slugs)
+    }
+
+
+def path_of(log_pvalues: Sequence[float], adjusted: Sequence[float]) -> list[dict[str, float]]:
+    """Partitions with the p at which they appear, their own and adjusted, as far as there is evidence for them."""
+    levels = [{"n_clusters": 1, "pvalue": 0.0, "pvalue_adj": 0.0}]
+    for i, (log_p, log_adjusted) in enumerate(zip(log_pvalues, adjusted, strict=True)):
+        if probability(log_p) < 1:
+            p, p_adj = probability(log_p), probability(log_adjusted)
+            levels.append({"n_clusters": i + 2, "pvalue": p, "pvalue_adj": p_adj})
+    return levels
+
+
+def one_type(values: list[Any]) -> list[Any]:
+    """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
+    kinds = {type(value) for value in values}
+    if kinds == {str}:
+        return [_encodable(value) for value in values]
+    if kinds == {float} or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
+        return values
+    return [str(value) for value in values]
+
+
+def _encodable(words: str) -> str:
+    """Text with half characters, which no frame takes, made visible."""
+    return words if words.isascii() else words.encode("utf-8", "replace").decode()
+
+
+def _whole(size: float | None) -> float | int | None:
+    """A size as a whole number, where it is one."""
+    return int(size) if size is not None and size == int(size) else size

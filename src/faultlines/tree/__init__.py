@@ -1,1 +1,0 @@
-"""The tree of merges, and the partitions one can cut from it."""

@@ -1,0 +1,439 @@
+"""An audit from arrays: the same as clustering by hand and correcting, for every kind of array there is."""
+
+# ruff: noqa: E501 - tables of names and of bad inputs read better in long rows
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from fairlearn.metrics import MetricFrame, count, selection_rate
+from sklearn.metrics import accuracy_score, matthews_corrcoef, recall_score
+
+import faultlines as fl
+from faultlines.metrics.table import METRICS, own_name, remedy_for
+from faultlines.results.collection import unique_names
+from tests.refused import refused
+
+if TYPE_CHECKING:
+    from faultlines.results import Audit
+
+RNG = np.random.default_rng(0)
+SIZE = 4000
+PEOPLE = pd.DataFrame({"sex": RNG.choice(["f", "m"], SIZE), "race": RNG.choice(list("ABC"), SIZE)})
+TRUTH = pd.Series((RNG.random(SIZE) < 0.4).astype(int), name="hired")
+SCORE = pd.Series(np.clip(0.3 + 0.3 * TRUTH + 0.2 * RNG.standard_normal(SIZE) + 0.15 * (PEOPLE.race == "C"), 0, 1))
+PREDICTED = (SCORE >= 0.5).astype(int)
+PLACE = RNG.choice(["north", "south"], SIZE)
+RATES = ["selection_rate", "fpr"]
+
+
+def audit(truth: Any = TRUTH, predicted: Any = PREDICTED, **options: Any) -> Audit:
+    options = {"sensitive_features": PEOPLE, "metrics": RATES} | options
+    return fl.audit(truth, predicted, **options)
+
+
+def informedness(truth: Any, predicted: Any) -> float:
+    return float(predicted[truth == 1].mean() - predicted[truth == 0].mean())
+
+
+def figures(found: Audit) -> dict[str, list[float]]:
+    return {
+        name: [found[name].pvalue_adj, found[name].n_clusters, *found[name].estimates.theta.ravel()] for name in found
+    }
+
+
+def test_it_is_holm_over_marginals_and_intersections() -> None:
+    found = audit(metrics=["selection_rate", "recall", "fpr", "equalized_odds"])
+    rows = PEOPLE.assign(y=TRUTH, p=PREDICTED)
+    metrics = [
+        fl.selection_rate("p"),
+        fl.true_positive_rate("y", "p"),
+        fl.false_positive_rate("y", "p"),
+        fl.equalized_odds("y", "p"),
+    ]
+    by = [["sex"], ["race"], ["sex", "race"]]
+    expected = fl.holm([fl.cluster(rows, columns, metric) for columns in by for metric in metrics], 0.05)
+    assert len(found) == 12
+    for name, one in zip(found, expected, strict=True):
+        assert found[name].pvalue_adj == pytest.approx(one.pvalue_adj, rel=1e-9)
+        assert [c.members for c in found[name].clusters] == [c.members for c in one.clusters]
+    assert list(found)[:2] == ["selection rate by sex", "true positive rate by sex"]
+    assert list(found)[-1] == "equalized odds by sex × race"
+    assert set(found.rejected) == {name for name in found if found[name].rejected}
+    assert found.rejected[0] == min(found, key=lambda name: found[name].log_pvalue)
+    assert list(audit(intersections=False))[-1] == "false positive rate by race"
+
+
+@pytest.mark.parametrize("kind", ["list", "numpy", "polars", "pyarrow", "nullable", "dict"])
+def test_every_kind_of_array_gives_the_same(kind: str) -> None:
+    expected = figures(audit())
+    made: dict[str, Any] = {
+        "list": lambda: (TRUTH.tolist(), PREDICTED.tolist(), {name: PEOPLE[name].tolist() for name in PEOPLE}),
+        "numpy": lambda: (
+            TRUTH.to_numpy(),
+            PREDICTED.to_numpy() > 0,
+            {name: PEOPLE[name].to_numpy() for name in PEOPLE},
+        ),
+        "polars": lambda: (pl.Series(TRUTH), pl.Series(PREDICTED), pl.from_pandas(PEOPLE)),
+        "pyarrow": lambda: (pa.chunked_array([TRUTH]), pa.chunked_array([PREDICTED]), pa.Table.from_pandas(PEOPLE)),
+        "nullable": lambda: (TRUTH.astype("Int64"), PREDICTED.astype("boolean"), PEOPLE.astype("category")),
+        "dict": lambda: (TRUTH, PREDICTED, {"sex": PEOPLE.sex, "race": pl.Series(PEOPLE.race)}),
+    }
+    truth, predicted, features = made[kind]()
+    found = figures(audit(truth, predicted, sensitive_features=features))
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-9)
+
+
+def test_arrays_of_features_are_named_as_in_fairlearn() -> None:
+    found = audit(sensitive_features=PEOPLE.to_numpy(), metrics="selection_rate")
+    assert list(found)[-1] == "selection rate by sensitive_feature_0 × sensitive_feature_1"
+    assert list(audit(sensitive_features=PEOPLE.race.to_numpy(), metrics="fpr")) == [
+        "false positive rate by sensitive_feature"
+    ]
+
+
+def test_an_index_says_which_rows_belong_together() -> None:
+    order = np.random.default_rng(1).permutation(SIZE)
+    assert figures(audit(TRUTH, PREDICTED.iloc[order], sensitive_features=PEOPLE.iloc[order])) == figures(audit())
+    with refused("mismatch: y_pred"):
+        audit(TRUTH, PREDICTED.set_axis(np.arange(SIZE) + 1))
+    twice = np.zeros(SIZE)
+    with refused("mismatch: sensitive_features"):
+        audit(TRUTH.set_axis(twice), PREDICTED.set_axis(twice))
+    equal = audit(TRUTH.set_axis(twice), PREDICTED.set_axis(twice), sensitive_features=PEOPLE.set_axis(twice))
+    assert figures(equal) == figures(audit())
+
+
+def test_a_column_without_an_index_beside_indexes_in_different_orders() -> None:
+    """Nobody can tell which of the two an array goes with."""
+    order = np.random.default_rng(1).permutation(SIZE)
+    with refused("mismatch: y_pred"):
+        audit(TRUTH, PREDICTED.to_numpy()[order], sensitive_features=PEOPLE.iloc[order])
+    moved = [one.iloc[order] for one in (TRUTH, PEOPLE)]
+    assert figures(audit(moved[0], PREDICTED.to_numpy()[order], sensitive_features=moved[1])) == figures(audit())
+
+
+def test_which_features_are_crossed() -> None:
+    features = {name: RNG.choice(list("xy"), SIZE) for name in "ABCD"}
+
+    def looked_at(**options: Any) -> list[str]:
+        found = audit(sensitive_features=features, metrics="selection_rate", guarantee="bonferroni", **options)
+        return [" × ".join(one.by) for one in found.comparisons]
+
+    assert looked_at() == [*"ABCD", "A × B × C × D"]
+    assert looked_at(intersections=False) == [*"ABCD"]
+    pairs = ["A × B", "A × C", "A × D", "B × C", "B × D", "C × D"]
+    assert looked_at(intersections=2) == [*"ABCD", *pairs]
+    assert looked_at(intersections=9)[-6:] == [
+        "C × D",
+        "A × B × C",
+        "A × B × D",
+        "A × C × D",
+        "B × C × D",
+        "A × B × C × D",
+    ]
+    found = audit(intersections=2, metrics="selection_rate")
+    assert {found[name].adjustment.results for name in found} == {3}  # type: ignore[union-attr]
+
+
+def test_a_function_is_what_it_does_and_not_what_it_is_called() -> None:
+    def recall(_: Any, predicted: Any) -> float:
+        return float(predicted.mean())
+
+    found = audit(metrics={"own": recall, "theirs": recall_score}, sensitive_features=PEOPLE.sex)
+    assert found.to_dicts()[0]["overall"] == pytest.approx(PREDICTED.mean(), abs=0.01)
+    np.testing.assert_allclose(
+        found["own by sex"].estimates.natural, [PREDICTED[PEOPLE.sex == sex].mean() for sex in "fm"]
+    )
+    each = [recall_score(TRUTH[PEOPLE.sex == sex], PREDICTED[PEOPLE.sex == sex]) for sex in "fm"]
+    np.testing.assert_allclose(found["theirs by sex"].estimates.natural, each)
+    assert found["theirs by sex"].readout.metric.resampling is None  # type: ignore[union-attr]
+    assert list(audit(metrics=matthews_corrcoef, sensitive_features=PEOPLE.sex)) == [
+        "matthews_corrcoef of y_true, y_pred by sex"
+    ]
+
+
+def test_groups_are_those_of_fairlearn() -> None:
+    frame = MetricFrame(
+        metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score},
+        y_true=TRUTH, y_pred=PREDICTED, sensitive_features=PEOPLE,
+    )  # fmt: skip
+    found = audit(metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score})
+    for name in ("rec", "sel", "acc"):
+        result = found[f"{name} by sex × race"]
+        theirs = [frame.by_group.loc[label, name] for label in result.estimates.labels]
+        np.testing.assert_allclose(result.estimates.natural, theirs)
+
+
+def test_scores_weights_and_functions() -> None:
+    weight = np.random.default_rng(2).uniform(0.5, 2, SIZE)
+    found = audit(TRUTH, None, score=SCORE, threshold=0.5, sample_weight=weight, metrics=["ppr", "f1", "auc", "brier"])
+    rows = PEOPLE.assign(y=TRUTH, s=SCORE, w=weight)
+    for name, metric in (
+        ("selection rate", fl.selection_rate(score="s", threshold=0.5, weight="w")),
+        ("F1", fl.f1("y", score="s", threshold=0.5, weight="w")),
+        ("auc", fl.auc("y", "s", weight="w")),
+        ("Brier score", fl.brier("y", "s", weight="w")),
+    ):
+        expected = fl.measure(rows, "race", metric).estimates
+        np.testing.assert_allclose(found[f"{name} by race"].estimates.theta, expected.theta)
+    assert [one.metric for one in fl.audit(TRUTH, score=SCORE, sensitive_features=PEOPLE.sex).comparisons] == [
+        "auc", "calibration gap", "Brier score"
+    ]  # fmt: skip
+    given = audit(metrics=[informedness, fl.error_rate("y_true", "y_pred")], sensitive_features=PEOPLE.race)
+    assert list(given) == ["informedness of y_true, y_pred by race", "error rate by race"]
+    values = given["informedness of y_true, y_pred by race"].estimates.natural
+    each = [informedness(TRUTH[PEOPLE.race == race], PREDICTED[PEOPLE.race == race]) for race in "ABC"]
+    np.testing.assert_allclose(values, each)
+
+
+def test_controls_compare_within_strata() -> None:
+    """Who is hired depends on the place; the groups live in different places, and are treated alike in each."""
+    rng = np.random.default_rng(3)
+    group = rng.choice(["a", "b"], SIZE)
+    place = np.where(rng.random(SIZE) < np.where(group == "a", 0.8, 0.2), "north", "south")
+    predicted = (rng.random(SIZE) < np.where(place == "north", 0.6, 0.2)).astype(int)
+    options: dict[str, Any] = {"sensitive_features": {"group": group}, "metrics": "demographic_parity"}
+    assert audit(TRUTH, predicted, **options).rejected == ("selection rate by group",)
+    found = audit(TRUTH, predicted, control_features={"place": place}, **options)
+    assert list(found) == ["selection rate by group (place = north)", "selection rate by group (place = south)"]
+    assert found.rejected == ()
+    north = place == "north"
+    alone = fl.measure(pd.DataFrame({"g": group[north], "p": predicted[north]}), "g", fl.selection_rate("p")).estimates
+    np.testing.assert_allclose(found[next(iter(found))].estimates.theta, alone.theta)
+    assert found.to_dicts()[0]["stratum"] == "place = north"
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pl.Series, pd.Series])
+def test_rows_without_a_value_of_a_control_are_a_stratum(kind: Any) -> None:
+    names = [None] * 600 + PLACE[600:].tolist()
+    found = audit(metrics="selection_rate", sensitive_features=PEOPLE.sex, control_features={"place": kind(names)})
+    numbers = np.where(np.arange(SIZE) < 600, np.nan, PLACE == "north")
+    coded = audit(metrics="selection_rate", sensitive_features=PEOPLE.sex, control_features={"place": numbers})
+    assert set(found) == {f"selection rate by sex (place = {one})" for one in ("(missing)", "north", "south")}
+    assert {one.stratum[0][1] for one in coded.comparisons} == {None, 0.0, 1.0}
+    alone = audit(TRUTH[:600], PREDICTED[:600], metrics="selection_rate", sensitive_features=PEOPLE.sex[:600])
+    for one in (found, coded):
+        theta = one["selection rate by sex (place = (missing))"].estimates.theta
+        np.testing.assert_allclose(theta, alone["selection rate by sex"].estimates.theta)
+
+
+def test_a_stratum_without_the_label_that_counts_is_as_with_numbers() -> None:
+    early = np.arange(SIZE) < 300
+    truth, strata = np.where(early, 0, TRUTH), {"k": np.where(early, "early", PLACE)}
+    options: dict[str, Any] = {
+        "metrics": ["recall", "fpr"],
+        "sensitive_features": PEOPLE.sex,
+        "control_features": strata,
+    }
+    expected = audit(truth, **options)
+    assert list(expected.skipped) == ["true positive rate by sex (k = early)"]
+    words, guesses = np.array(["no", "yes"])[truth], np.array(["no", "yes"])[PREDICTED]
+    found = audit(words, guesses, positive="yes", **options)
+    assert found.skipped == expected.skipped
+    assert figures(found) == figures(expected)
+    words = np.where(words == "yes", "cat", np.where(RNG.random(SIZE) < 0.5, "dog", "cow"))
+    assert list(audit(words, np.where(guesses == "yes", "cat", "dog"), positive="cat", **options).skipped) == [
+        "true positive rate of cat by sex (k = early)"
+    ]
+    with refused("not found: positive"):
+        audit(np.where(truth, "yes", "no"), guesses, positive="ys", **options)
+
+    def strict(truth: Any, predicted: Any) -> float:
+        if not truth.any():
+            raise ValueError("no positives")
+        return float(predicted[truth == 1].mean())
+
+    some = audit(truth, **(options | {"metrics": {"strict": strict}}))
+    assert some.skipped == {"strict by sex (k = early)": "has a value in no group (no positives)"}
+
+
+def test_several_classes() -> None:
+    truth = RNG.choice(["cat", "dog", "cow"], SIZE)
+    guess = np.where(RNG.random(SIZE) < 0.8, truth, "cow")
+    found = audit(truth, guess, metrics=["accuracy", "recall"], positive="cat", sensitive_features=PEOPLE.sex)
+    assert list(found) == ["accuracy by sex", "true positive rate of cat by sex"]
+    each = [accuracy_score(truth[PEOPLE.sex == sex], guess[PEOPLE.sex == sex]) for sex in "fm"]
+    np.testing.assert_allclose(found["accuracy by sex"].estimates.natural, each)
+    with refused("wrong type: y_pred"):
+        audit(truth, guess)
+
+
+def test_what_it_says() -> None:
+    found = audit()
+    table = found.to_pandas()
+    assert table.name.tolist() == list(found.names)
+    assert table.rejected.tolist() == [found[name].rejected for name in found]
+    assert np.all(table.lowest <= table.overall)
+    assert np.all(table.overall <= table.highest)
+    assert found.verdict == "differ"
+    assert [note.fields["comparison"] for note in found.notes if note.code == "difference"] == list(found.rejected)
+    assert repr(found) == f"<Audit: {len(found.rejected)} of 6 comparisons differ, holm, α = 0.05>"
+    with refused("not found: name"):
+        found["selection rate by sx"]
+    with refused("unknown: rows"):
+        found.to_dicts("clusters")
+
+
+def test_one_page(tmp_path: Any) -> None:
+    found = audit(sensitive_features=PEOPLE.race)
+    found.report(tmp_path / "audit.html", title="Hiring model")
+    written = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    for words in ("Hiring model", *found.names):
+        assert words in written
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    found = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="selection_rate")
+    assert found.skipped == {"selection rate by one": "fewer than two groups can be compared"}
+    (note,) = [note for note in found.notes if note.code == "not compared"]
+    assert note.fields == {"comparison": "selection rate by one"}
+    few = np.where(np.arange(SIZE) < 4, "x", "y")
+    rare = audit(
+        np.where(few == "x", 1, TRUTH), metrics=["fpr", "selection_rate"], sensitive_features={"few": few}, min_size=2
+    )
+    assert list(rare) == ["selection rate by few"]
+    assert list(rare.skipped) == ["false positive rate by few"]
+    with refused("no groups: sensitive_features"):
+        audit(sensitive_features=np.arange(SIZE))
+
+
+def test_what_was_left_out_is_in_every_output() -> None:
+    truth = TRUTH.astype(float)
+    truth[:500] = np.nan
+    sex = PEOPLE.sex.to_numpy(dtype=object).copy()
+    sex[1000:1003] = "x"
+    found = audit(truth, sensitive_features={"sex": sex, "race": PEOPLE.race}, intersections=False)
+    (rows,) = [note for note in found.notes if note.code == "dropped rows"]
+    (groups, *_) = [note for note in found.notes if note.code == "excluded groups"]
+    assert rows.fields["comparisons"] == ("false positive rate by sex", "false positive rate by race")
+    assert groups.fields["comparisons"] == ("selection rate by sex",)
+    for text in (str(found), found.to_markdown(), found._repr_html_()):
+        assert text.count(rows.text) == 1
+        assert groups.text in text
+    by_name = {row["name"]: row for row in found.to_dicts()}
+    assert [by_name[name]["n_dropped"] for name in found] == [0, 500, 0, 500]
+    assert [by_name[name]["n_excluded"] for name in found] == [1, 1, 0, 0]
+    assert by_name["selection rate by race"]["excluded"] is None
+    assert by_name["selection rate by sex"]["excluded"] is not None
+
+
+def test_no_result_is_lost_where_names_read_the_same() -> None:
+    features = {"a": PEOPLE.sex, "b": PEOPLE.race, "a × b": np.where(PEOPLE.sex == "f", "x", "y")}
+    found = audit(sensitive_features=features, metrics="selection_rate", intersections=2)
+    assert len(set(found.names)) == len(found) == 6
+    assert list(json.loads(found.to_json())["results"]) == list(found.names)
+    for comparison in found.comparisons:
+        assert found[comparison.name] is comparison.result
+        assert comparison.result.groups.attributes == comparison.by
+    controls = np.array([None, "(missing)"], dtype=object)[np.arange(SIZE) % 2]
+    strata = audit(sensitive_features={"sex": PEOPLE.sex}, control_features={"k": controls}, metrics="selection_rate")
+    assert len(set(strata.names)) == len(strata) == len(json.loads(strata.to_json())["results"]) == 2
+    assert [comparison.stratum[0][1] for comparison in strata.comparisons] != ["(missing)", "(missing)"]
+    metrics = {"x": "selection_rate", "x by sex": "accuracy"}
+    odd = audit(sensitive_features={"sex": PEOPLE.sex, "sex by sex": PEOPLE.sex}, metrics=metrics, intersections=False)
+    assert len(set(odd.names)) == len(odd) == 4
+
+
+def test_numbered_names_are_keys_of_their_own() -> None:
+    assert unique_names(["a", "a", "a (2)", "b", "a"]) == ["a", "a (3)", "a (2)", "b", "a (4)"]
+
+
+def test_it_plugs_in() -> None:
+    found = audit(sensitive_features={"race": PEOPLE.race, "<b>": ["x"] * SIZE})
+    plain = json.loads(found.to_json())
+    assert plain == json.loads(json.dumps(found.to_dict()))
+    assert plain["rejected"] == list(found.rejected)
+    assert plain["results"][found.rejected[0]] == json.loads(found[found.rejected[0]].to_json())
+    assert list(plain["skipped"]) == list(found.skipped)
+    assert [row["name"] for row in plain["comparisons"]] == list(found)
+    card = fl.model_card(found, data="validation rows")
+    assert list(map(html.unescape, re.findall("^### (.+)$", card, flags=re.M))) == list(found.rejected)
+    assert all(line in card for line in found.to_markdown().splitlines())
+    shown = found._repr_html_()
+    assert "<b>" not in shown
+    assert "selection rate by &lt;b&gt;" in shown
+    assert (
+        len(audit(sensitive_features={"race": PEOPLE.race, "one": PEOPLE.sex}, intersections=False)._repr_html_()) > 500
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"predicted": PREDICTED[:9]}, "mismatch: y_pred"),
+        ({"predicted": SCORE}, "invalid data: y_pred"),
+        ({"predicted": None}, "missing: y_pred, score"),
+        ({"predicted": None, "score": np.c_[1 - SCORE, SCORE]}, "mismatch: score"),
+        ({"predicted": None, "score": SCORE}, "wrong type: threshold"),
+        ({"predicted": PEOPLE}, "mismatch: y_pred"),
+        ({"truth": 5}, "wrong type: y_true"),
+        ({"metrics": "fprate"}, "unknown: metrics"),
+        ({"metrics": []}, "empty: metrics"),
+        ({"metrics": ["fpr", "false_positive_rate"]}, "duplicate: metrics"),
+        ({"metrics": "auc"}, "missing: metrics"),
+        ({"metrics": {"fpr", "recall"}}, "wrong type: metrics"),
+        ({"metrics": count}, "unsupported: statistic"),
+        ({"metrics": "mcc"}, "unknown: metrics"),
+        ({"metrics": "hinge"}, "unknown: metrics"),
+        ({"threshold": 0.5}, "conflict: y_pred, threshold"),
+        ({"threshold": 0.9, "score": SCORE, "metrics": "recall"}, "conflict: y_pred, threshold"),
+        ({"predicted": None, "score": SCORE, "threshold": 0.5, "metrics": informedness}, "unsupported: metrics"),
+        ({"truth": SCORE, "metrics": None}, "invalid data: y_true"),
+        (
+            {"sensitive_features": pd.DataFrame([["a", "b"]] * SIZE, columns=["a", "a"])},
+            "duplicate: sensitive_features",
+        ),
+        ({"metrics": informedness, "sample_weight": np.ones(SIZE)}, "unsupported: metrics"),
+        (
+            {"metrics": "calibration_slope", "score": SCORE, "sample_weight": np.ones(SIZE)},
+            "conflict: sample_weight",
+        ),
+        ({"sensitive_features": PEOPLE.sex.rename("y_true")}, "duplicate: sensitive_features"),
+        ({"sensitive_features": {"a": PEOPLE}}, "duplicate: sensitive_features"),
+        ({"alpha": 2}, "out of range: alpha"),
+        ({"intersections": "yes"}, "wrong type: intersections"),
+        ({"intersections": 1}, "out of range: intersections"),
+        ({"guarantee": "fdr"}, "unknown: guarantee"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], words: str) -> None:
+    with refused(words):
+        audit(**options)
+
+
+def test_names_of_other_libraries() -> None:
+    for other, own in {
+        "recall": "true_positive_rate", "equal_opportunity": "true_positive_rate", "TPR": "true_positive_rate",
+        "fpr": "false_positive_rate", "false_positive_rate_difference": "false_positive_rate", "fpr_disparity": "false_positive_rate",
+        "demographic_parity": "selection_rate", "demographic_parity_difference": "selection_rate", "ppr": "selection_rate",
+        "pprev": "selection_rate", "demographic parity ratio": "selection_rate", "equalized_odds_difference": "equalized_odds",
+        "ppv": "precision", "precision_score": "precision", "f1_score": "f1", "balanced_accuracy_score": "balanced_accuracy",
+        "roc_auc_score": "auc", "brier_score_loss": "brier", "accuracy_score_group_min": "accuracy", "npv": "negative_predictive_value",
+        "Impact_Parity": "selection_rate", "FNR_Parity": "false_negative_rate",
+        "mean_squared_error": "mean_squared_error", "ratio_difference": "ratio_difference", "zero_one_loss": "error_rate",
+    }.items():  # fmt: skip
+        assert own_name(other) == own
+        assert own in METRICS
+    assert own_name("nonsense") is None
+    for other, words in {
+        "ece": "'calibration_gap' or 'calibration_slope'", "expected_calibration_error": "'calibration_slope'",
+        "fdr": "'precision'", "fdr_disparity": "'precision'", "FDR_Parity": "'precision'", "FOR Parity": "'negative_predictive_value'",
+        "for": "'negative_predictive_value'", "prev": "fl.rate", "TypeI_Parity": "'false_positive_rate' and 'precision'",
+        "disparate_impact": "'selection_rate'.* ratio=True", "mean_prediction": "fl.mean", "fp": "'false_positive_rate'", "fn": "'false_negative_rate'",
+        "average_precision": "its sklearn.metrics.average_precision_score", "f1_macro": r"its .*f1_score, average=\"macro\"",
+        "mcc": "its sklearn.metrics.matthews_corrcoef", "matthews_corrcoef": "its sklearn", "r2_score": "its sklearn", "rmse": "its sklearn",
+        "recall": "Did you mean 'true_positive_rate'", "acuracy": "Did you mean 'accuracy'.*Or so",
+    }.items():  # fmt: skip
+        assert re.search(words, remedy_for(other, "model", function="its {}", otherwise=" Or so."))
+        assert other == "recall" or own_name(other) is None

@@ -1,0 +1,428 @@
+"""Certificates: against textbook intervals, plain loops and the rows themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import faultlines as fl
+from faultlines.analyses.contrasts import Side, difference, ratio
+from faultlines.estimates.scales import ANSCOMBE, COUNTS
+from faultlines.render.certificate import rounded_like
+from tests.refused import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Z = stats.norm.isf(0.05)
+FIVE = fl.Estimates([0.0, 0.1, 0.2, 0.3, 1.0], [0.1, 0.2, 0.1, 0.3, 0.2], list("abcde"), n=[10, 20, 30, 20, 20])
+RATES = fl.binomial([480, 500, 510], 1000, ["DE", "FR", "IT"])
+PAIR = fl.Estimates([[0.5, 10.0], [0.6, 12.0], [0.55, 11.0]], [[0.01, 0.5]] * 3, parts=["share", "spend"])
+
+
+def rows(seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    size = 3_000
+    frame = pd.DataFrame({"g": rng.integers(0, 4, size), "w": rng.uniform(0.5, 2, size), "y": rng.integers(0, 2, size)})
+    frame["x"], frame["d"] = rng.gamma(2.0, 1.0 + frame.g / 9), 1.0 + rng.poisson(3, size)
+    frame["p"] = (rng.random(size) < 0.3 + 0.05 * frame.g + 0.2 * frame.y).astype(int)
+    frame["arm"] = np.where(frame.groupby("g").cumcount() % 2 == 0, "A", "B")
+    return frame.iloc[: 4 * (size // 4)]
+
+
+# ------------------------------------------------------------------------------------------------------ the overall
+
+
+@pytest.mark.parametrize(
+    ("metric", "plain"),
+    [
+        (fl.mean("x"), lambda f: f.x.mean()),
+        (fl.mean("x", weight="w"), lambda f: np.average(f.x, weights=f.w)),
+        (fl.ratio("x", "d"), lambda f: f.x.sum() / f.d.sum()),
+        (fl.ratio("x", "d", weight="w"), lambda f: (f.w * f.x).sum() / (f.w * f.d).sum()),
+        (fl.rate("p"), lambda f: f.p.mean()),
+        (fl.rate("p", weight="w"), lambda f: np.average(f.p, weights=f.w)),
+        (fl.true_positive_rate("y", "p"), lambda f: f.p[f.y == 1].mean()),
+        (fl.true_positive_rate("y", "p", weight="w"), lambda f: np.average(f.p[f.y == 1], weights=f.w[f.y == 1])),
+        (fl.brier("y", "p", weight="w"), lambda f: np.average((f.p - f.y) ** 2, weights=f.w)),
+        (fl.equalized_odds("y", "p"), lambda f: (f.p[f.y == 1].mean(), f.p[f.y == 0].mean())),
+        (fl.joint(fl.rate("p"), fl.ratio("x", "d")), lambda f: (f.p.mean(), f.x.sum() / f.d.sum())),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_overall_is_the_plain_value_in_all_rows(metric: fl.Metric, plain: Any) -> None:
+    frame = rows()
+    dims = max(len(metric.parts), 1)
+    certificate = fl.certify(frame, "g", metric, gap=[0.1] * dims)
+    assert certificate.reference_value == pytest.approx(plain(frame), rel=1e-9)
+    shown = fl.cluster(frame, "g", metric).overall.estimate
+    assert certificate.reference_value == pytest.approx(shown, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["difference", "lift"])
+def test_the_overall_of_an_experiment_with_even_arms(kind: str) -> None:
+    frame = rows()
+    frame = frame.groupby(["g", "arm"]).head(int(frame.groupby(["g", "arm"]).size().min())).reset_index(drop=True)
+    metric = getattr(fl, kind)("x", variant="arm", control="A")
+    treated, control = frame.x[frame.arm == "B"].mean(), frame.x[frame.arm == "A"].mean()
+    plain = treated - control if kind == "difference" else treated / control - 1
+    assert fl.certify(frame, "g", metric, gap=0.5).reference_value == pytest.approx(plain, rel=1e-9)
+
+
+def test_without_sizes_the_overall_weighs_by_precision_and_says_so() -> None:
+    certificate = fl.certify(fl.Estimates([0.0, 3.0], [1.0, 2.0]), gap=1)
+    assert certificate.reference_value == pytest.approx(3 / 5)
+    assert (certificate.by_precision, fl.certify(FIVE, gap=1).by_precision) == (True, False)
+    assert "weights" in {note.code for note in certificate.notes}
+    assert "weights" not in {note.code for note in fl.certify(FIVE, gap=1).notes}
+
+
+# -------------------------------------------------------------------------------------------------------- intervals
+
+
+def test_the_overall_by_its_covariance() -> None:
+    """θ_i − Σ s_j θ_j as a contrast of independent estimates, with a matrix."""
+    certificate = fl.certify(FIVE, gap=0.5)
+    share = np.asarray(FIVE.n) / 100
+    contrast = np.eye(5) - share
+    away, error = contrast @ FIVE.theta, np.sqrt(np.diag(contrast @ np.diag(FIVE.se**2) @ contrast.T))
+    for group, d, e in zip(certificate.groups, away, error, strict=True):
+        assert group.distance == pytest.approx(d)
+        assert (group.lower, group.upper) == pytest.approx((d - certificate.critical * e, d + certificate.critical * e))
+        assert group.bound == pytest.approx(abs(d) + Z * e)
+    assert certificate.certifiable == pytest.approx(np.max(np.abs(away) + Z * error))
+    assert certificate.farthest == "e"
+    assert (certificate.verdict, certificate.beyond) == ("inconclusive", ())
+    assert certificate.within == ("c",)
+
+
+def test_a_reference_and_all_pairs_in_plain_loops() -> None:
+    theta, se, labels = FIVE.theta.tolist(), FIVE.se.tolist(), list(FIVE.labels)
+    against = fl.certify(FIVE, gap=0.5, against="b", adverse="high")
+    assert [group.label for group in against.groups] == ["a", "c", "d", "e"]
+    errors = {label: math.hypot(s, se[1]) for label, s in zip(labels, se, strict=True)}
+    for group, value in zip(against.groups, [theta[0], *theta[2:]], strict=True):
+        assert group.upper == pytest.approx(value - theta[1] + against.critical * errors[group.label])
+        assert group.bound == pytest.approx(max(value - theta[1] + Z * errors[group.label], 0.0))
+    assert (against.against, against.reference_value, against.farthest) == ("b", 0.1, "e")
+    pairs = fl.certify(FIVE, gap=0.3, against="all pairs")
+    farthest = max(
+        abs(theta[i] - theta[j]) + Z * math.hypot(se[i], se[j]) for i in range(5) for j in range(5) if i != j
+    )
+    assert pairs.certifiable == pytest.approx(farthest)
+    surely = {
+        labels[i]
+        for i in range(5)
+        for j in range(5)
+        if i != j and abs(theta[i] - theta[j]) - pairs.critical * math.hypot(se[i], se[j]) > 0.3
+    }
+    assert set(pairs.beyond) == surely == {"a", "e"}
+    assert {group.label: group.other for group in pairs.groups}["a"] == "e"
+    assert pairs.reference_value is None
+
+
+def test_estimated_errors_reach_as_far_as_students_t() -> None:
+    """With the same degrees of freedom everywhere, the interval is Student's instead of normal (Cochran and Cox)."""
+    known = fl.certify(FIVE, gap=0.5)
+    few = fl.certify(fl.Estimates(FIVE.theta, FIVE.se, FIVE.labels, FIVE.n, dof=6), gap=0.5)
+    assert few.critical == known.critical
+    wider = stats.t.isf(stats.norm.sf(known.critical), 6) / known.critical
+    for group, other in zip(few.groups, known.groups, strict=True):
+        assert group.upper - group.lower == pytest.approx(wider * (other.upper - other.lower))
+
+
+def test_ratios_of_normal_estimates_are_fiellers() -> None:
+    c, (e, o), (s, t) = 2.3, (3.0, 4.0), (0.4, 0.5)
+    found = ratio(*(Side(np.array([m]), np.array([m - c * v]), np.array([m + c * v])) for m, v in ((e, s), (o, t))))
+    g = (c * t / o) ** 2
+    root = c / o * math.sqrt(s**2 + (e / o) ** 2 * t**2 - g * s**2)
+    assert float(found.lower[0]) == pytest.approx((e / o - root) / (1 - g))
+    assert float(found.upper[0]) == pytest.approx((e / o + root) / (1 - g))
+
+
+def test_ratios_of_estimates_that_go_together_are_fiellers() -> None:
+    c, (e, o), (s, t), rho = 2.3, (3.0, 4.0), (0.4, 0.5), 0.6
+    one, other = (Side(np.array([m]), np.array([m - c * v]), np.array([m + c * v])) for m, v in ((e, s), (o, t)))
+    found = ratio(one, other, correlation=rho)
+    for end in (float(found.lower[0]), float(found.upper[0])):  # where the difference e − r o is c errors from zero
+        error = math.sqrt(s**2 + (end * t) ** 2 - 2 * end * rho * s * t)
+        assert abs(e - end * o) == pytest.approx(c * error)
+    apart = difference(one, other, correlation=rho)
+    half = c * math.sqrt(s**2 + t**2 - 2 * rho * s * t)
+    assert float(apart.upper[0] - apart.value[0]) == pytest.approx(half)
+    far = ratio(Side(*np.array([[3.0], [2.0], [4.0]])), Side(*np.array([[1.0], [-0.5], [2.5]])))
+    assert far.upper[0] == np.inf
+    assert 0 < far.lower[0] < 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(*[st.floats(0.1, 10)] * 4, st.floats(0.01, 0.9), st.floats(0.01, 0.9))
+def test_a_ratio_is_where_a_difference_could_be_zero(
+    e: float, o: float, up: float, up_o: float, a: float, b: float
+) -> None:
+    one, other = Side(*np.array([[e], [e * a], [e + up]])), Side(*np.array([[o], [o * b], [o + up_o]]))
+    found = ratio(one, other)
+    for r, side in ((found.lower, "lower"), (found.upper, "upper")):
+        scaled = Side(*(r * part for part in other))
+        assert float(getattr(difference(one, scaled), side)[0]) == pytest.approx(
+            0.0, abs=1e-9 * (e + up) * max(1, r[0])
+        )
+    assert found.lower <= found.value <= found.upper
+
+
+def test_the_share_of_a_group_in_the_overall_counts_for_ratios() -> None:
+    """A group that is half of everybody cannot be more than twice the overall."""
+    certificate = fl.certify(fl.binomial([900, 3], [1000, 1000]), gap=0.5, ratio=True)
+    assert certificate.groups[0].distance == pytest.approx(0.9 / 0.4515)
+    assert certificate.groups[0].upper < 2
+    assert certificate.verdict == "failed"
+
+
+def test_no_events_are_bounded_exactly() -> None:
+    """Zero of a hundred: rates up to 3% are compatible (the rule of three), whatever a normal interval says."""
+    huge = 10**7
+    certificate = fl.certify(fl.binomial([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against=0)
+    bound = certificate.groups[0].bound
+    assert bound == pytest.approx(1 - 0.05 ** (1 / 100) - 0.001, abs=2e-5)
+    counts = fl.certify(fl.poisson([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against=0)
+    assert counts.groups[0].bound == pytest.approx(-math.log(0.05) / 100 - 0.001, abs=2e-5)
+
+
+@pytest.mark.parametrize("tail", [0.05, 1e-6])
+def test_exact_intervals_of_counts(tail: float) -> None:
+    events, trials = np.array([0.0, 1.0, 7.0, 20.0]), np.full(4, 20.0)
+    low, high = ANSCOMBE.ends(events / trials, np.zeros(4), 1 / np.sqrt(4 * trials + 2), tail)
+    for y, a, b in zip(events, low, high, strict=True):
+        assert (a == 0) if y == 0 else stats.binom.sf(y - 1, 20, a) == pytest.approx(tail, rel=1e-6)
+        assert (b == 1) if y == 20 else stats.binom.cdf(y, 20, b) == pytest.approx(tail, rel=1e-6)
+    low, high = COUNTS.ends(events / 5, np.zeros(4), np.full(4, 0.5 / math.sqrt(5)), tail)
+    for y, a, b in zip(events, low, high, strict=True):
+        assert (a == 0) if y == 0 else stats.poisson.sf(y - 1, 5 * a) == pytest.approx(tail, rel=1e-6)
+        assert stats.poisson.cdf(y, 5 * b) == pytest.approx(tail, rel=1e-6)
+
+
+# ----------------------------------------------------------------------------------------------------- the verdict
+
+
+@pytest.mark.parametrize("against", ["overall", "a", "all pairs"])
+def test_every_gap_from_the_smallest_on_is_certified(against: str) -> None:
+    smallest = fl.certify(FIVE, gap=1, against=against).certifiable
+    above, below = (fl.certify(FIVE, gap=smallest * factor, against=against) for factor in (1.0001, 0.9999))
+    assert (above.verdict, below.verdict) == ("passed", "inconclusive")
+    assert set(above.within) == {group.label for group in above.groups}
+    assert above.inconclusive == ()
+    ratios = fl.certify(RATES, gap=0.8, ratio=True, against="DE" if against == "a" else against)
+    for factor, verdict in ((0.9999, "passed"), (1.0001, "inconclusive")):
+        asked = fl.certify(RATES, gap=ratios.certifiable * factor, ratio=True, against=ratios.against)
+        assert asked.verdict == verdict
+
+
+def test_only_the_adverse_direction_counts() -> None:
+    high = fl.Estimates([0.0] * 5 + [9.0], [0.1] * 6, list("abcdef"), n=[1000] * 5 + [1])
+    assert fl.certify(high, gap=1, adverse="low").verdict == "passed"
+    assert fl.certify(high, gap=1, adverse="high").beyond == ("f",)
+    assert fl.certify(high, gap=1).beyond == ("f",)
+    one_sided, two_sided = (fl.certify(high, gap=1, adverse=side) for side in ("low", None))
+    assert one_sided.critical < two_sided.critical
+
+
+def test_groups_left_out_cannot_be_certified() -> None:
+    frame = pd.DataFrame({"g": ["A"] * 500 + ["B"] * 500 + ["C"] * 3, "x": [0, 1] * 501 + [0]})
+    certificate = fl.certify(frame, "g", fl.rate("x"), gap=0.2)
+    assert (certificate.verdict, certificate.within, certificate.inconclusive) == ("inconclusive", ("A", "B"), ())
+    (note,) = [note for note in certificate.notes if note.code == "excluded groups" and "C" in note.text]
+    assert (note.severity, note.fields) == ("warning", {"groups": 1})
+    assert certificate.to_dicts()[-1]["excluded"] == "fewer than 5 rows"
+    with refused("not found: against"):
+        fl.certify(frame, "g", fl.rate("x"), gap=0.2, against="C")
+    apart = pd.DataFrame({"g": ["A"] * 500 + ["B"] * 500 + ["C"] * 3, "x": [0] * 500 + [1] * 503})
+    assert fl.certify(apart, "g", fl.rate("x"), gap=0.2).verdict == "failed"
+
+
+def test_several_effects_are_certified_together() -> None:
+    certificate = fl.certify(PAIR, gap=[0.2, 5.0])
+    assert certificate.verdict == "passed"
+    assert len(certificate.certifiable) == len(certificate.farthest) == 2
+    spend = fl.certify(PAIR, gap=[0.2, 0.1])
+    assert spend.verdict == "inconclusive"
+    alone = fl.certify(fl.Estimates(PAIR.theta[:, 0], PAIR.se[:, 0]), gap=0.2)
+    assert alone.certifiable == pytest.approx(certificate.certifiable[0])
+    assert alone.critical < certificate.critical
+    row = certificate.to_dicts()[1]
+    assert row["difference_share"] == pytest.approx(certificate.groups[1].distance[0])
+    apart = fl.Estimates(
+        PAIR.theta, None, effect_covariance=np.array([[[1e-4, 0], [0, 0.25]]] * 3), parts=["share", "spend"]
+    )
+    assert fl.certify(apart, gap=[0.2, 5.0]).certifiable == pytest.approx(certificate.certifiable)
+    assert fl.certify(PAIR, gap=[0.01, 0.5], against="all pairs").beyond == (0, 1, 2)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(-5, 5), st.floats(0.1, 3), st.floats(1, 100)), min_size=2, max_size=8),
+    st.floats(-100, 100),
+    st.floats(0.01, 50),
+    st.randoms(use_true_random=False),
+)
+def test_shifts_units_and_order_change_nothing_else(groups: Any, shift: float, unit: float, random: Any) -> None:
+    theta, se, n = (np.array(column) for column in zip(*groups, strict=True))
+    first = fl.certify(fl.Estimates(theta, se, n=n), gap=1.0)
+    moved = fl.certify(fl.Estimates(shift + unit * theta, unit * se, n=n), gap=unit)
+    assert moved.certifiable == pytest.approx(unit * first.certifiable, rel=1e-6)
+    assert [group.lower for group in moved.groups] == pytest.approx(
+        [unit * group.lower for group in first.groups], rel=1e-4
+    )
+    order = random.sample(range(len(theta)), len(theta))
+    turned = fl.certify(fl.Estimates(theta[order], se[order], order, n[order]), gap=1.0)
+    assert turned.certifiable == pytest.approx(first.certifiable)
+    assert turned.critical == pytest.approx(first.critical, rel=0.02)
+    assert first.certifiable > 0
+
+
+# ------------------------------------------------------------------------------------------------ what is given and got
+
+
+def test_every_kind_of_data(tmp_path: Path) -> None:
+    frame = rows()
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    asked: dict[str, Any] = {"by": "g", "metric": fl.rate("p"), "gap": 0.2}
+    first = fl.certify(frame, **asked)
+    assert [
+        row | {"g": int(row["g"])} for row in fl.certify(tmp_path / "rows.csv", **asked).to_dicts()
+    ] == first.to_dicts()
+    assert fl.certify(fl.cluster(frame, "g", fl.rate("p")), gap=0.2).to_dicts() == first.to_dicts()
+    estimates = fl.measure(frame, "g", fl.rate("p")).estimates
+    assert fl.certify(estimates, gap=0.2).certifiable == pytest.approx(first.certifiable)
+    counted = frame.groupby("g").p
+    assert fl.certify(fl.binomial(counted.sum(), counted.count()), gap=0.2).certifiable == pytest.approx(
+        first.certifiable
+    )
+    assert fl.certify(frame, **asked, min_size=700).excluded == ()
+    assert fl.certify(frame, **asked, against="2").against == "2"
+    crossed = fl.certify(frame, ["g", "y"], fl.rate("p"), gap=0.2, against=(0, 1))
+    assert crossed.against == fl.certify(frame, ["g", "y"], fl.rate("p"), gap=0.2, against="0 · 1").against == "0 · 1"
+    assert len(crossed.groups) == 7
+
+
+def test_as_data_and_text() -> None:
+    certificate = fl.certify(RATES, gap=0.03)
+    data = json.loads(certificate.to_json())
+    assert data == json.loads(json.dumps(certificate.to_dict()))
+    assert data["certifiable"] == certificate.certifiable
+    assert [row["group"] for row in data["groups"]] == ["DE", "FR", "IT"]
+    assert data["inconclusive"] == ["DE", "FR", "IT"]
+    assert certificate.to_pandas().status.tolist() == ["inconclusive"] * 3
+    assert str(pickle.loads(pickle.dumps(certificate))) == str(certificate)
+    (note,) = [note for note in certificate.notes if note.code == "inconclusive groups"]
+    assert note.fields == {"groups": 3}
+    unbounded = fl.certify(fl.binomial([0, 500], [50, 1000]), gap=0.5, ratio=True, against="all pairs")
+    assert json.loads(unbounded.to_json())["groups"][1]["upper"] is None
+    assert "∞" in str(unbounded)
+    many = fl.certify(fl.Estimates(np.zeros(60), np.ones(60)), gap=1)
+    assert "20 more groups" in str(many)
+    with refused("out of range: indent"):
+        certificate.to_json(indent=-1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gap": 0.06},
+        {"gap": 0.06, "adverse": "low"},
+        {"gap": 0.2, "against": "all pairs"},
+        {"gap": 0.8, "ratio": True},
+        {"gap": 0.8, "ratio": True, "adverse": "low", "against": "IT"},
+    ],
+)
+def test_the_headline_begins_with_the_verdict(options: dict[str, Any]) -> None:
+    certificate = fl.certify(RATES, **options)
+    assert certificate.headline.startswith(f"{certificate.verdict.upper()}  ")
+    assert certificate.headline == certificate.to_dict()["headline"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1e-6, 1e6), st.floats(-1e-3, 1e-3), st.booleans())
+def test_a_printed_bound_never_contradicts_its_limit(limit: float, away: float, up: bool) -> None:
+    """A bound of 10.02 against a limit of 10 is not printed as 10: that the verdict has it otherwise would be odd."""
+    value = limit * (1 + away)
+    shown = float(rounded_like(value, limit, up=up))
+    assert (shown > limit) == (value > limit)
+    assert shown >= value * (1 - 1e-9) if up else shown <= value * (1 + 1e-9)
+    assert shown == pytest.approx(value, rel=0.011)
+
+
+def test_the_bound_that_is_printed_passes() -> None:
+    """As reported: "cannot tell whether any is more than 10 points below … none is more than 10 points below"."""
+    certificate = fl.certify(RATES, gap=0.03)
+    printed = float(re.findall(r"Certifiable: ([\d.]+) points", certificate.headline)[0]) / 100
+    assert fl.certify(RATES, gap=printed).verdict == "passed"
+    close = fl.certify(RATES, gap=certificate.certifiable * 0.9999)
+    assert close.verdict == "inconclusive"
+    assert float(re.findall(r"Certifiable: ([\d.]+) points", close.headline)[0]) > 100 * close.gap
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gap": -0.1}, "out of range: gap"),
+        ({"gap": float("nan")}, "wrong type: gap"),
+        ({"gap": "wide"}, "wrong type: gap"),
+        ({"gap": None}, "wrong type: gap"),
+        ({"gap": True}, "wrong type: gap"),
+        ({"gap": 1.5}, "out of range: gap"),
+        ({"gap": [0.1, 0.2]}, "mismatch: gap"),
+        ({"gap": 1.2, "ratio": True}, "out of range: gap"),
+        ({"gap": 0, "ratio": True}, "out of range: gap"),
+        ({"ratio": "yes"}, "wrong type: ratio"),
+        ({"adverse": "lo"}, "unknown: adverse"),
+        ({"adverse": 1}, "unknown: adverse"),
+        ({"adverse": "low", "against": "all pairs"}, "conflict: adverse"),
+        ({"against": "XX"}, "not found: against"),
+        ({"against": "overal"}, "not found: against"),
+        ({"against": ["DE"]}, "not found: against"),
+        ({"against": None}, "not found: against"),
+        ({"alpha": 0}, "out of range: alpha"),
+        ({"alpha": 1.5}, "out of range: alpha"),
+        ({"seed": -1}, "out of range: seed"),
+        ({"min_size": 5000}, "no groups: min_size"),
+        ({"min_size": "x"}, "wrong type: min_size"),
+        ({"by": "g"}, "conflict: by, metric"),
+        ({"data": fl.cluster(FIVE), "min_size": 5}, "conflict: by, metric, min_size"),
+        ({"data": 7}, "missing: data"),
+        ({"data": fl.Estimates([1.0], [1.0])}, "no groups: data"),
+        ({"data": FIVE, "ratio": True}, "unsupported: ratio"),
+        ({"data": fl.Estimates([-1.0, 3.0], [1, 1]), "ratio": True}, "unsupported: ratio"),
+        ({"data": fl.Estimates([0.1, 0.2], [1, 1]), "ratio": True}, "unsupported: ratio"),
+        ({"data": fl.Estimates([0.1, 9], [1, 1]), "ratio": True, "against": 0}, "unsupported: ratio"),
+        ({"data": fl.binomial([0, 0], 50), "ratio": True}, "unsupported: ratio"),
+        ({"data": PAIR}, "mismatch: gap"),
+        ({"data": fl.Estimates(np.zeros(5001), np.ones(5001)), "against": "all pairs"}, "unsupported: against"),
+        ({"data": fl.Similarity([[1.0], [2.0]], lambda a, b: np.ones(len(a)))}, "unsupported: data"),
+    ],
+)
+def test_bad_input(options: dict[str, Any], words: str) -> None:
+    asked: dict[str, Any] = {"data": RATES, "gap": 0.1} | options
+    with refused(words):
+        fl.certify(asked.pop("data"), **asked)
+
+
+def test_ratios_of_lifts_are_refused() -> None:
+    frame = rows()
+    with refused("unsupported: ratio"):
+        fl.certify(frame, "g", fl.lift("x", variant="arm", control="A"), gap=0.8, ratio=True)
+
+
+def test_a_group_called_overall_can_be_the_reference() -> None:
+    named = fl.Estimates([0.0, 1.0, 2.0], [0.1] * 3, ["overall", "b", "c"])
+    assert len(fl.certify(named, gap=1).groups) == 3
+    assert [group.label for group in fl.certify(named, gap=1, against=("overall",)).groups] == ["b", "c"]

@@ -1,0 +1,378 @@
+"""From estimates to the result one acts on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.core.line import refine_starts
+from faultlines.estimates.estimates import Excluded
+from faultlines.estimates.reasons import Reason, ReasonCode
+from tests.refused import refused
+
+QUICK = fl.Calibrated(draws=300)
+
+
+def three_clusters(seed: int = 0) -> fl.Estimates:
+    return simulate.planted([-5, 0, 6], [10, 20, 11], profile="lognormal", seed=seed).estimates
+
+
+def test_one_group_is_a_valid_answer() -> None:
+    found = fl.cluster(fl.Estimates([3.0], [0.5], ["only"]))
+    assert (found.n_clusters, found.pvalue, found.rejected) == (1, 1.0, False)
+    assert found.labels.tolist() == [1]
+    assert found.clusters[0].members == ("only",)
+    assert found.clusters[0].ci == pytest.approx((3 - 0.98, 3 + 0.98), abs=1e-3)
+    assert "only one group" in str(found)
+    assert len(found.path()) == 1
+    assert json.loads(found.to_json())["pvalue"] == 1.0
+
+
+def test_labels_rise_with_the_effect_and_clusters_are_theta_intervals() -> None:
+    found = fl.cluster(three_clusters())
+    assert found.rejected
+    assert found.n_clusters == 3
+    theta = found.estimates.theta
+    highest = [theta[found.labels == i].max() for i in (1, 2)]
+    lowest = [theta[found.labels == i].min() for i in (2, 3)]
+    assert np.all(np.array(highest) < lowest)
+    estimates = [cluster.effects[0].estimate for cluster in found.clusters]
+    assert estimates == sorted(estimates)
+    assert sum(len(cluster.members) for cluster in found.clusters) == 41
+
+
+def test_clusters_that_are_beyond_doubt_are_pooled_by_inverse_variance() -> None:
+    made = three_clusters()
+    found = fl.cluster(made.replaced(made.values + 40 * np.sign(np.round(made.values / 5))), alpha=0.1)
+    assert found.n_clusters == 3
+    for i, cluster in enumerate(found.clusters):
+        inside = found.labels == i + 1
+        theta, weight = found.estimates.theta[inside], found.estimates.se[inside] ** -2.0
+        assert cluster.estimate == pytest.approx(np.average(theta, weights=weight))
+        assert cluster.se == pytest.approx(weight.sum() ** -0.5)
+        effect = cluster.effects[0]
+        assert (effect.estimate, effect.se) == (cluster.estimate, cluster.se)
+        assert cluster.ci == pytest.approx(
+            (effect.estimate - 1.6449 * effect.se, effect.estimate + 1.6449 * effect.se), rel=1e-3
+        )
+        assert [found.estimates.labels.index(member) for member in cluster.members] == sorted(
+            np.flatnonzero(inside), key=lambda place: found.estimates.theta[place]
+        )
+
+
+def test_intervals_allow_for_degrees_of_freedom() -> None:
+    wide = fl.cluster(fl.Estimates([1.0], [1.0], dof=3)).clusters[0].ci
+    assert wide == pytest.approx((1 - 3.182, 1 + 3.182), abs=1e-3)  # t table, 3 degrees of freedom
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.floats(1e-9, 0.6), st.booleans(), st.sampled_from(["calibrated", "bonferroni"]))
+def test_another_level_equals_a_refit(seed: int, alpha: float, refine: bool, guarantee: str) -> None:
+    estimates = simulate.planted([0, 3, 5], [6, 9, 4], profile="lognormal", seed=seed).estimates
+    recut = fl.cluster(estimates, alpha=0.05, guarantee=guarantee, refine=refine).at(alpha)
+    refit = fl.cluster(estimates, alpha=alpha, guarantee=guarantee, refine=refine)
+    np.testing.assert_array_equal(recut.labels, refit.labels)
+    assert recut.clusters == refit.clusters
+    assert recut.to_dict() == refit.to_dict()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_order_shift_and_scale_do_not_matter(seed: int) -> None:
+    estimates = simulate.planted([0, 4], [12, 9], profile="lognormal", seed=seed).estimates
+    found = fl.cluster(estimates, guarantee="bonferroni", alpha=0.2)
+    shuffle = np.random.default_rng(seed).permutation(21)
+    moved = fl.Estimates(estimates.theta[shuffle] * 8 + 512, estimates.se[shuffle] * 8, shuffle.tolist())
+    other = fl.cluster(moved, guarantee="bonferroni", alpha=0.2)
+    np.testing.assert_array_equal(other.labels, found.labels[shuffle])
+    assert other.log_pvalue == pytest.approx(found.log_pvalue, rel=1e-6, abs=1e-9)
+    for before, after in zip(found.clusters, other.clusters, strict=True):
+        assert after.members == before.members
+        assert after.estimate == pytest.approx(before.effects[0].estimate * 8 + 512)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_more_alpha_never_means_fewer_clusters(seed: int) -> None:
+    found = fl.cluster(simulate.planted([0, 2, 4], [8, 8, 8], seed=seed).estimates, refine=False)
+    counts = [found.at(alpha).n_clusters for alpha in (1e-6, 0.01, 0.05, 0.3, 0.9)]
+    assert counts == sorted(counts)
+
+
+def test_path_lists_every_partition_with_its_p() -> None:
+    found = fl.cluster(three_clusters(), refine=False)
+    path = found.path()
+    assert [level.n_clusters for level in path] == list(range(1, 42))
+    assert path[0].pvalue == 0.0
+    assert path[1].pvalue == found.pvalue
+    p = [level.pvalue for level in path]
+    assert p == sorted(p)
+    for level, finer in itertools.pairwise(path[:7]):
+        assert len(set(level.labels.tolist())) == level.n_clusters
+        if 1e-150 < level.pvalue < finer.pvalue:
+            between = math.sqrt(level.pvalue * finer.pvalue)
+            np.testing.assert_array_equal(found.at(between).labels, level.labels)
+    assert len(set(path[-1].labels.tolist())) == 41
+
+
+def test_refinement_moves_border_groups_and_keeps_the_number() -> None:
+    estimates = fl.Estimates([0.0, 0.1, 0.8, 2.0, 2.1], [0.5] * 5)
+    order = np.argsort(estimates.theta)
+    starts = refine_starts(estimates.theta[order], estimates.se[order], np.array([0, 2]))
+    assert starts.tolist() == [0, 3]  # means 0.05 and 1.63 meet at 0.84, so 0.8 goes to the low ones
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6))
+def test_refined_groups_are_nearest_to_their_own_cluster(seed: int, clusters: int) -> None:
+    rng = np.random.default_rng(seed)
+    estimates = fl.Estimates(rng.standard_normal(40), np.exp(rng.standard_normal(40)))
+    order = np.argsort(estimates.theta)
+    before = np.concatenate(([0], np.sort(rng.choice(np.arange(1, 40), clusters - 1, replace=False))))
+    starts = refine_starts(estimates.theta[order], estimates.se[order], before)
+    assert starts.size == clusters
+    assert starts[0] == 0
+    assert np.all(np.diff(starts, append=40) > 0)
+    if spread(estimates, order, starts) < spread(estimates, order, before):
+        assert not np.array_equal(starts, before)
+    assert spread(estimates, order, starts) <= spread(estimates, order, before) * (1 + 1e-12)
+
+
+def spread(estimates: fl.Estimates, order: np.ndarray, starts: np.ndarray) -> float:
+    total = 0.0
+    for start, end in zip(starts, [*starts[1:], len(estimates)], strict=True):
+        theta, weight = estimates.theta[order[start:end]], estimates.se[order[start:end]] ** -2.0
+        total += float(np.sum(weight * (theta - np.average(theta, weights=weight)) ** 2))
+    return total
+
+
+def test_groups_too_small_are_excluded_and_listed_everywhere() -> None:
+    base = three_clusters()
+    n = np.where(np.arange(41) < 3, 10, 1000)
+    sized = fl.Estimates(base.theta, base.se, [f"g{i}" for i in range(41)], n=n, attributes=["country"])
+    found = fl.cluster(sized, min_size=30)
+    assert [left.label for left in found.excluded] == ["g0", "g1", "g2"]
+    assert len(found.estimates) == len(found.labels) == 38
+    assert sum(cluster.n or 0 for cluster in found.clusters) == 38_000
+    reason = "fewer than 30 in the group"
+    (note,) = [note for note in found.notes if note.code == "excluded groups" and reason in note.text]
+    assert note.fields == {"groups": 3}
+    for text in (str(found), found.to_markdown(), found._repr_html_()):
+        assert note.text in text
+    assert json.loads(found.to_json())["excluded"][0] == {
+        "group": "g0",
+        "reason": reason,
+        "n": 10,
+        "estimate": base.theta[0],
+        "events": None,
+        "lower": None,
+        "upper": None,
+    }
+    rows = found.to_dicts()
+    assert len(rows) == 41
+    assert (rows[-1]["country"], rows[-1]["cluster"], rows[-1]["excluded"]) == ("g2", None, reason)
+
+
+def test_min_size_must_make_sense() -> None:
+    with refused("missing: min_size"):
+        fl.cluster(three_clusters(), min_size=10)
+    sized = fl.Estimates([0.0, 1.0], [1.0, 1.0], n=[5, 7])
+    with refused("no groups: min_size"):
+        fl.cluster(sized, min_size=10)
+    with refused("out of range: min_size"):
+        fl.cluster(sized, min_size=-1)
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, float("nan"), "0.05", None, True])
+def test_alpha_must_lie_between_zero_and_one(alpha: float) -> None:
+    found = fl.cluster(three_clusters(), guarantee=QUICK)
+    is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool) and alpha == alpha  # noqa: PLR0124
+    with refused(f"{'out of range' if is_number else 'wrong type'}: alpha"):
+        fl.cluster(three_clusters(), alpha=alpha)
+    with refused(f"{'out of range' if is_number else 'wrong type'}: alpha"):
+        found.at(alpha)
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [(-1, "out of range: seed"), (0.5, "out of range: seed"), (None, "wrong type: seed"), (True, "wrong type: seed")],
+)
+def test_seed_must_be_a_whole_number(seed: object, expected: str) -> None:
+    with refused(expected):
+        fl.cluster(three_clusters(), seed=seed)  # type: ignore[arg-type]
+
+
+def test_data_must_be_estimates() -> None:
+    with refused("missing: data"):
+        fl.cluster([1, 2, 3])
+
+
+def test_wild_standard_errors_and_tiny_p_keep_the_answer() -> None:
+    rng = np.random.default_rng(4)
+    se = 10 ** rng.uniform(-6, 6, 30)
+    theta = np.where(np.arange(30) < 15, 0.0, 1e8) + se * rng.standard_normal(30)
+    found = fl.cluster(fl.Estimates(theta, se))
+    assert found.n_clusters == 2
+    np.testing.assert_array_equal(found.labels, np.repeat([1, 2], 15))
+    assert found.log_pvalue < -1e6
+    assert found.pvalue > 0
+    assert found.at(1e-300).n_clusters == 2
+
+
+def test_a_shift_of_a_billion_keeps_the_clusters() -> None:
+    estimates = three_clusters()
+    theta = np.round(estimates.theta * 2**20) / 2**20
+    near, far = (fl.cluster(fl.Estimates(theta + shift, estimates.se)) for shift in (0.0, 1e9))
+    np.testing.assert_array_equal(near.labels, far.labels)
+    assert far.pvalue == pytest.approx(near.pvalue, rel=1e-6)
+
+
+def test_text_says_verdict_clusters_and_basis() -> None:
+    found = fl.cluster(simulate.onboarding().estimates)
+    lines = str(found).splitlines()
+    assert lines[0] == found.headline
+    assert lines[3].split() == ["cluster", "effect", "95%", "interval", "groups", "n", "members"]
+    assert all("●" in line for line in lines[4:7])
+    assert "… +" in lines[5]
+    assert max(map(len, lines[2:])) <= 116
+    assert [note.code for note in found.notes] == ["intervals", "membership", "evidence", "method"]
+    assert found.notes[1].fields == {"uncertain": 18}
+    assert lines[8:] == [note.text for note in found.notes]
+    assert repr(found).startswith("<Clustering: 3 of 40 groups, p < 1e-10")
+
+
+def test_nothing_found_reads_as_nothing_found() -> None:
+    found = fl.cluster(simulate.null(12, seed=1).estimates)
+    assert found.verdict == "no difference"
+    assert "intervals" not in {note.code for note in found.notes}
+    assert {"largest difference", "minimum detectable"} <= {note.code for note in found.notes}
+
+
+def test_bonferroni_results_carry_a_warning() -> None:
+    assert "docs/guarantees.md" in str(fl.cluster(three_clusters(), guarantee="bonferroni"))
+
+
+def test_json_markdown_and_frames_agree() -> None:
+    found = fl.cluster(simulate.onboarding(seed=2).estimates)
+    data = json.loads(found.to_json())
+    assert data["n_clusters"] == found.n_clusters == len(data["clusters"])
+    assert data["guarantee"] == {"name": "calibrated", "draws": 64, "seed": 0, "scan": 1}
+    assert [row["cluster"] for row in data["groups"]] == found.labels.tolist()
+    assert data["path"][0] == {"n_clusters": 1, "pvalue": 0.0, "pvalue_adj": 0.0}
+    assert data["log10_pvalue"] == pytest.approx(found.log_pvalue / math.log(10))
+    assert found.to_markdown().count("\n| ") == 1 + found.n_clusters
+    frames = found.to_pandas(), found.to_polars().to_pandas(), found.to_arrow().to_pandas()
+    for frame in frames:
+        assert list(frame.columns) == [
+            *("country", "estimate", "se", "n", "pvalue_rest", "rest_difference", "rest_lower", "rest_upper"),
+            *("cluster", "cluster_estimate", "membership", "possible"),
+            *("shrunken", "shrunken_lower", "shrunken_upper", "excluded"),
+        ]
+        assert frame["cluster"].tolist() == found.labels.tolist()
+        assert frame["country"].tolist() == list(found.estimates.labels)
+    assert found.to_pandas("clusters")["groups"].sum() == 40
+    with refused("unknown: rows"):
+        found.to_dicts("both")  # type: ignore[arg-type]
+
+
+def test_several_attributes_become_several_columns() -> None:
+    labels = [(country, device) for country in ("DE", "FR") for device in ("app", "web")]
+    found = fl.cluster(fl.Estimates([0, 0.1, 5, 5.1], [0.2] * 4, labels, attributes=["country", "n"]))
+    row = found.to_dicts()[1]
+    expected = pytest.approx(
+        {
+            "country": "DE",
+            "n_": "web",
+            "estimate": 0.1,
+            "se": 0.2,
+            "n": None,
+            "cluster": 1,
+            "cluster_estimate": 0.05,
+            "excluded": None,
+        }
+    )
+    believed = {name: row.pop(name) for name in ("membership", "possible", "shrunken_lower", "shrunken_upper")}
+    assert believed["membership"] == pytest.approx(1.0)
+    assert believed["possible"] == [1]
+    assert believed["shrunken_lower"] < row.pop("shrunken") < believed["shrunken_upper"]
+    assert {name: value for name, value in row.items() if "rest" not in name} == expected
+    assert {"pvalue_rest", "rest_difference", "rest_lower", "rest_upper"} < set(row)
+    assert "country = DE" in str(found)
+
+
+def test_very_many_clusters_make_a_short_table() -> None:
+    found = fl.cluster(fl.Estimates(np.arange(500.0) * 100, np.ones(500)))
+    assert found.n_clusters == 500
+    assert "460 more clusters" in str(found)
+    assert len(str(found).splitlines()) < 60
+    assert found.to_markdown().count("\n| ") == 501
+
+
+def test_numbers_show_the_digits_their_errors_allow() -> None:
+    far = fl.cluster(fl.Estimates([1e9 + 1, 1e9 + 2, 1e9 + 90, 1e9 + 91], [1.0] * 4))
+    assert " 1,000,000,001.50" in str(far)
+    tiny = fl.cluster(fl.Estimates([1e-12, 2e-12, 9e-11], [1e-12] * 3))
+    assert "+1.50e-12" in str(tiny) or "+1.5e-12" in str(tiny)
+    assert "2.5" in str(fl.cluster(fl.Estimates([1.0], [1.0], n=2.5)))
+
+
+@pytest.mark.parametrize("refine", ["no", 1, None])
+def test_refine_must_be_a_truth_value(refine: object) -> None:
+    with refused("wrong type: refine"):
+        fl.cluster(three_clusters(), refine=refine)  # type: ignore[arg-type]
+
+
+def test_known_and_estimated_variances_mix() -> None:
+    found = fl.cluster(fl.Estimates([0, 1, 50], [1, 1, 1], dof=[5, 5, np.inf]))
+    assert found.n_clusters == 2
+    assert all(np.isfinite([e.lower, e.upper, e.se]).all() for cluster in found.clusters for e in cluster.effects)
+
+
+def test_excluded_groups_keep_their_numbers() -> None:
+    found = fl.cluster(fl.Estimates([1.0, 2.0], [0.5, 0.6], ["a", "b"], n=[5, 50]), min_size=10)
+    assert found.excluded == (Excluded("a", Reason(ReasonCode.TOO_SMALL, 10.0), 1.0, 0.5, 5.0),)
+    assert found.to_dicts()[1]["estimate"] == 1.0
+
+
+@pytest.mark.parametrize("labels", [[2**70, 1], [frozenset([1]), "x"], [1, "x"], [True, False], [0.5, 2]])
+def test_frames_take_any_labels(labels: list[object]) -> None:
+    found = fl.cluster(fl.Estimates([0.0, 1.0], [1.0, 1.0], labels))
+    for frame in (found.to_pandas(), found.to_polars(), found.to_arrow().to_pandas()):
+        assert len(frame) == 2
+    assert json.loads(found.to_json())["groups"][0]["estimate"] == 0.0
+
+
+def test_hostile_names_stay_text() -> None:
+    names = ["<script>alert(1)</script>", "a|b", "new\nline", "c\x1b[31m"]
+    found = fl.cluster(fl.Estimates([0, 1, 2, 50], [0.5] * 4, names))
+    assert "<script>" not in found._repr_html_()
+    assert "&lt;script&gt;" in found._repr_html_()
+    assert "a\\|b" in found.to_markdown()
+    assert "\x1b" not in str(found)
+    assert "new\n" not in str(found)
+    assert len(found.to_markdown().split("\n\n")[2].splitlines()) == 2 + found.n_clusters
+
+
+def test_results_cannot_be_changed() -> None:
+    found = fl.cluster(three_clusters())
+    with pytest.raises(AttributeError):
+        found.alpha = 0.1  # type: ignore[misc]
+    for array in (found.labels, found.estimates.theta, found.estimates.se, found.hierarchy.gap_heights):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 9
+
+
+def test_missing_frame_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with refused("not installed: to_polars()"):
+        fl.cluster(three_clusters()).to_polars()

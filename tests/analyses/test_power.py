@@ -1,0 +1,205 @@
+"""What an experiment can see: against plain loops and textbook formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.estimates.scales import ANSCOMBE
+from tests.refused import refused
+
+RATES = fl.Estimates([0.3, 0.4], [0.01, 0.01], scale=ANSCOMBE)
+
+
+def test_two_groups_are_the_z_test() -> None:
+    for gap in (1.0, 3.0):
+        found = fl.power([1.0, 1.0], gap=gap, split=[1.0, 0.0], runs=3000)
+        z = gap / math.sqrt(2)
+        expected = stats.norm.sf(1.96 - z) + stats.norm.cdf(-1.96 - z)
+        assert found.detected == pytest.approx(expected, abs=4 * found.error)
+    # 80% power of a two-sided z test needs 2.80 standard errors.
+    assert found.minimum_detectable == pytest.approx(2.80 * math.sqrt(2), rel=0.05)
+
+
+@pytest.mark.parametrize("guarantee", ["calibrated", "bonferroni", fl.Holdout(splits=3)])
+def test_detected_and_recovered_as_in_a_plain_loop(guarantee: Any) -> None:
+    se, effects = np.linspace(0.5, 1.5, 12), np.repeat([0.0, 4.0], 6)
+    found = fl.power(se, gap=4.0, split=effects / 4, guarantee=guarantee, runs=200)
+    rng = np.random.default_rng(1)
+    detected = recovered = 0
+    for seed in range(200):
+        estimates = fl.Estimates(effects + se * rng.standard_normal(12), se)
+        c = fl.cluster(estimates, guarantee=guarantee, seed=seed)
+        detected += c.rejected
+        recovered += c.labels.tolist() == [1] * 6 + [2] * 6
+    assert found.detected == pytest.approx(detected / 200, abs=0.12)
+    assert found.recovered == pytest.approx(recovered / 200, abs=0.14)
+
+
+def test_the_smallest_gap_is_the_one_asked_for() -> None:
+    se = np.ones(20)
+    smallest = fl.power(se, runs=1500).minimum_detectable
+    assert fl.power(se, gap=smallest, runs=1500, seed=9).detected == pytest.approx(0.8, abs=0.05)
+    assert fl.power(se, runs=300, target=0.5).minimum_detectable < smallest
+    assert fl.power(2 * se, runs=300).minimum_detectable == pytest.approx(2 * smallest, rel=0.1)
+
+
+def test_sizes_and_a_spread() -> None:
+    by_size = fl.power(np.full(10, 400), spread=3.0, runs=200)
+    assert by_size.minimum_detectable == pytest.approx(
+        fl.power(np.full(10, 3 * 2 / 20), runs=200).minimum_detectable, rel=1e-9
+    )
+    one_arm = fl.power(np.full(10, 400), spread=3.0, arms=1, runs=200)
+    assert one_arm.minimum_detectable == pytest.approx(by_size.minimum_detectable / 2, rel=0.03)
+
+
+def test_after_an_experiment_that_found_nothing() -> None:
+    estimates = simulate.null(15, seed=2).estimates
+    c = fl.cluster(estimates)
+    assert not c.rejected
+    found = fl.power(c, runs=200)
+    assert found.minimum_detectable == fl.power(estimates, runs=200).minimum_detectable
+    assert (found.gap, found.verdict) == (None, "no gap given")
+    assert [dict(note.fields) for note in found.notes if note.code == "minimum detectable"] == [
+        {"effect": "", "size": found.minimum_detectable}
+    ]
+    assert found.to_dict()["planned"] == [7, 8]
+
+
+def test_rates_are_planned_in_points() -> None:
+    trials = np.full(16, 2000.0)
+    estimates = fl.Estimates(
+        ANSCOMBE.forward(0.1 * trials, trials), 1 / np.sqrt(4 * trials + 2), scale=ANSCOMBE, natural=np.full(16, 0.1)
+    )
+    found = fl.power(estimates, runs=300, split=0.5)
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(200):
+        successes = rng.binomial(2000, np.repeat([0.1, 0.1 + found.minimum_detectable], 8))
+        theta = ANSCOMBE.forward(successes.astype(float), trials)
+        hits += fl.cluster(fl.Estimates(theta, estimates.se, scale=ANSCOMBE)).rejected
+    assert hits / 200 == pytest.approx(0.8, abs=0.12)
+
+
+def test_counts_are_planned_as_rates_of_events() -> None:
+    rng = np.random.default_rng(0)
+    found = fl.power(fl.cluster(fl.poisson(rng.poisson(500, 10), np.full(10, 100.0))), runs=200)
+    hits = 0
+    for _ in range(150):
+        events = rng.poisson(100 * np.repeat([5.0, 5.0 + found.minimum_detectable], 5))
+        hits += fl.cluster(fl.poisson(events, np.full(10, 100.0)), guarantee=fl.Calibrated(draws=199)).rejected
+    assert hits / 150 == pytest.approx(0.8, abs=0.13)
+
+
+def test_a_held_out_result_is_planned_with_all_of_the_data() -> None:
+    estimates = simulate.null(15, seed=2).estimates
+    held = fl.cluster(estimates, guarantee="holdout")
+    assert fl.power(held, runs=200).minimum_detectable == pytest.approx(
+        fl.power(estimates, runs=200).minimum_detectable, rel=0.02
+    )
+
+
+def test_more_than_two_levels_and_named_groups() -> None:
+    estimates = fl.Estimates(np.zeros(6), np.ones(6), list("abcdef"))
+    named = fl.power(estimates, gap=8.0, split=["a", "c"], runs=100)
+    assert named.planned == (4, 2)
+    assert named.recovered is not None
+    assert named.recovered > 0.8
+    three = fl.power(estimates, gap=9.0, split=[0, 0, 1, 1, 2, 2], runs=100)
+    assert three.planned == (2, 2, 2)
+    assert three.verdict == ("enough" if (three.detected or 0) >= 0.8 else "not enough")
+
+
+def test_tolerance_and_degrees_of_freedom_cost_power() -> None:
+    se = np.ones(10)
+    plain = fl.power(se, runs=150).minimum_detectable
+    assert fl.power(se, runs=150, tolerance=1.0).minimum_detectable > plain + 0.8
+    few = fl.power(fl.Estimates(np.zeros(10), se, dof=4), runs=60, guarantee=fl.Calibrated(draws=99))
+    assert few.minimum_detectable > plain
+
+
+@pytest.mark.parametrize(("groups", "dof"), [(2, 5), (10, 6)])
+def test_estimated_errors_as_in_a_plain_loop(groups: int, dof: int) -> None:
+    se, rng = np.linspace(0.7, 1.3, groups), np.random.default_rng(5)
+    effects = np.repeat([0.0, 3.0], groups // 2)
+    plan, quick = fl.Estimates(np.zeros(groups), se, dof=dof), fl.Calibrated(draws=100)
+    found = fl.power(plan, gap=3.0, split=effects / 3, runs=150, guarantee=quick)
+    detected = 0
+    for seed in range(120):
+        seen = se * np.sqrt(rng.chisquare(dof, groups) / dof)
+        estimates = fl.Estimates(effects + se * rng.standard_normal(groups), seen, dof=dof)
+        detected += fl.cluster(estimates, guarantee=quick, seed=seed).rejected
+    assert found.detected == pytest.approx(detected / 120, abs=0.16)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_several_effects_differ_one_at_a_time(correlation: float) -> None:
+    cov = np.array([[1.0, correlation], [correlation, 1.0]])
+    plan = fl.Estimates(np.zeros((10, 2)), None, effect_covariance=np.tile(cov, (10, 1, 1)), parts=["first", "second"])
+    quick = fl.Calibrated(draws=100)
+    found = fl.power(plan, gap=2.5, split=np.repeat([0.0, 1.0], 5), runs=120, guarantee=quick)
+    rng, root, detected = np.random.default_rng(1), np.linalg.cholesky(cov), 0
+    for seed in range(120):
+        theta = rng.standard_normal((10, 2)) @ root.T
+        theta[5:, 1] += 2.5
+        detected += fl.cluster(
+            fl.Estimates(theta, None, effect_covariance=plan.effect_covariance), guarantee=quick, seed=seed
+        ).rejected
+    assert found.directions[3].detected == pytest.approx(detected / 120, abs=0.17)
+    assert [(row.effect, row.direction) for row in found.directions] == [
+        (part, direction) for part in ("first", "second") for direction in ("lower", "higher")
+    ]
+    assert len(found.minimum_detectable) == 2
+
+
+def test_rows_are_planned_with() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"g": rng.integers(0, 5, 2000), "y": rng.integers(0, 2, 2000), "p": rng.integers(0, 2, 2000)})
+    measured = fl.measure(frame, "g", fl.rate("p")).estimates
+    assert fl.power(frame, "g", fl.rate("p"), runs=100) == fl.power(measured, runs=100)
+    odds = fl.power(frame, "g", fl.equalized_odds("y", "p"), runs=100)
+    assert max(odds.minimum_detectable) < 0.3
+    alone = fl.power(frame, "g", fl.true_positive_rate("y", "p"), runs=100).minimum_detectable
+    assert odds.minimum_detectable[0] == pytest.approx(alone, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"gap": -1.0}, "out of range: gap"),
+        ({"gap": "big"}, "wrong type: gap"),
+        ({"split": 1.5}, "out of range: split"),
+        ({"split": ["nobody"]}, "not found: split"),
+        ({"split": []}, "not found: split"),
+        ({"split": [0, 0, 0, 0]}, "invalid: split"),
+        ({"split": {"a": 1}}, "wrong type: split"),
+        ({"split": [0, 0, 0, 1e-30]}, "out of range: target"),
+        ({"data": [[1], [1, 2]]}, "wrong type: data"),
+        ({"alpha": 0.9}, "out of range: target"),
+        ({"data": RATES, "gap": 5.0}, "out of range: gap"),
+        ({"spread": -1}, "out of range: spread"),
+        ({"spread": 1, "arms": 3}, "out of range: arms"),
+        ({"target": 0.01}, "out of range: target"),
+        ({"runs": 3}, "out of range: runs"),
+        ({"alpha": 5}, "out of range: alpha"),
+        ({"guarantee": "x"}, "unknown: guarantee"),
+        ({"data": [1.0]}, "too few: data"),
+        ({"data": [1.0, -1.0]}, "invalid data: se"),
+        ({"data": "wide"}, "wrong type: data"),
+        ({"data": fl.Estimates(np.ones((3, 2)), np.ones((3, 2)), n=9), "spread": 1.0}, "unsupported: spread"),
+        ({"by": "g"}, "missing: data"),
+        ({"min_size": 5}, "conflict: min_size"),
+        ({"data": fl.Estimates([0, 1], [1, 1]), "spread": 1.0}, "conflict: spread"),
+    ],
+)
+def test_bad_plans(arguments: dict[str, Any], words: str) -> None:
+    options: dict[str, Any] = {"data": np.ones(4)} | arguments
+    with refused(words):
+        fl.power(options.pop("data"), **options)

@@ -1,0 +1,150 @@
+"""One golden file for each rendered output: text, Markdown and the keys of the JSON of every kind of result.
+
+`python -m tests.golden --write` writes them anew; review the change as a diff. `tests/test_golden.py` compares.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.results import SelfCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from faultlines.results import Clustering, Result
+
+FOLDER = Path(__file__).parent
+
+
+# ------------------------------------------------------------------------------------------------------------- results
+
+
+@cache
+def people(seed: int = 1) -> pd.DataFrame:
+    """Predictions for 3,000 people by region and sex: one region is predicted worse, one has almost nobody."""
+    rng = np.random.default_rng(seed)
+    region = rng.choice(["north", "south", "west"], 3000)
+    frame = pd.DataFrame({"region": region, "sex": rng.choice(["f", "m"], 3000), "arm": rng.choice(["A", "B"], 3000)})
+    frame["label"] = (rng.random(3000) < 0.4).astype(int)
+    wrong = rng.random(3000) < np.where(frame.region == "west", 0.4, 0.15)
+    frame["predicted"] = np.where(wrong, 1 - frame.label, frame.label)
+    frame["spend"] = rng.gamma(2.0, 5.0, 3000) * np.where((frame.arm == "B") & (frame.sex == "f"), 1.2, 1.0)
+    frame.loc[:2, "region"] = "island"
+    frame.loc[5:9, "label"] = np.nan
+    return frame
+
+
+@cache
+def demo() -> Clustering:
+    """Three clusters of 40 countries."""
+    return fl.cluster(simulate.onboarding().estimates)
+
+
+LIFT = fl.lift("spend", variant="arm", control="A")
+COUNTRIES = ["DE", "FR", "IT", "ES", "PT", "NO"]
+
+
+def _estimates(values: list[float], se: float = 0.3) -> fl.Estimates:
+    return fl.Estimates(values, [se] * len(values), COUNTRIES[: len(values)], attributes=["country"])
+
+
+def _audit() -> Result:
+    rows = people()
+    features = rows[["region", "sex"]]
+    return fl.audit(rows.label, rows.predicted, sensitive_features=features, metrics=["fpr", "selection_rate"])
+
+
+def _experiments() -> Result:
+    named: dict[str, Any] = {"button": simulate.planted([0, 6], [5, 5]).estimates, "font": simulate.null(10).estimates}
+    return fl.cluster_many({**named, "single": fl.Estimates([0.5], [0.1], ["DE"])})
+
+
+def _monitor() -> Any:
+    monitor = fl.Monitor(looks=4)
+    monitor.update(fl.Estimates([0.0, 0.1, 0.4], [0.5] * 3, ["DE", "FR", "IN"], [50, 60, 55]))
+    return monitor.update(fl.Estimates([0.0, 0.1, 5.0], [0.3] * 3, ["DE", "FR", "IN"], [90, 110, 100]))
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    "clustering-differ": demo,
+    "clustering-no-difference": lambda: fl.cluster(simulate.null(12, seed=1).estimates),
+    "clustering-outlier": lambda: fl.cluster(_estimates([0.1, 0.0, 0.2, 0.1, 0.0, 4.0])),
+    "clustering-one-group": lambda: fl.cluster(fl.Estimates([1.0], [0.5], ["DE"], attributes=["country"])),
+    "clustering-crossed": lambda: fl.cluster(people(), ["region", "sex"], fl.false_positive_rate("label", "predicted")),
+    "clustering-two-effects": lambda: fl.cluster(people(), "region", fl.equalized_odds("label", "predicted")),
+    "clustering-lift": lambda: fl.cluster(people(), ["sex", "region"], LIFT),
+    "certificate-passed": lambda: fl.certify(fl.binomial([480, 500, 510], 1000, COUNTRIES[:3]), gap=0.06),
+    "certificate-inconclusive": lambda: fl.certify(fl.binomial([480, 500, 510], 1000, COUNTRIES[:3]), gap=0.02),
+    "certificate-failed": lambda: fl.certify(
+        fl.binomial([600, 580, 340], 1000, ["A", "B", "C"]), gap=0.8, ratio=True, against="A", adverse="low"
+    ),
+    "certificate-excluded": lambda: fl.certify(people(), "region", fl.rate("label"), gap=0.1, against="all pairs"),
+    "certificate-two-effects": lambda: fl.certify(
+        people(), "region", fl.equalized_odds("label", "predicted"), gap=[0.1, 0.05]
+    ),
+    "confirmation-confirmed": lambda: fl.confirm(demo(), simulate.onboarding(3).estimates),
+    "confirmation-not-confirmed": lambda: fl.confirm(
+        fl.cluster(_estimates([0.0, 0.1, -0.1, 4.0, 4.2, 3.9])), _estimates([0.0] * 5)
+    ),
+    "confirmation-inconclusive": lambda: fl.confirm(
+        fl.cluster(_estimates([0.0, 0.1, -0.1, 4.0, 4.2, 3.9]), tolerance=1.0), _estimates([0, 0, 0, 4, 4, 4], 9.0)
+    ),
+    "power-enough": lambda: fl.power([5000] * 20, spread=1.2, gap=0.1, runs=100),
+    "power-no-gap": lambda: fl.power(fl.cluster(fl.binomial([40, 50, 45, 44], 400)), runs=100),
+    "self-check-holds": lambda: fl.self_check(people(), "region", fl.rate("label"), runs=40),
+    "self-check-violated": lambda: SelfCheck(40, 20, 0.05, "arms", None, "rate", "calibrated", 0),
+    "experiments": _experiments,
+    "audit": _audit,
+    "monitor": _monitor,
+}
+
+
+# ------------------------------------------------------------------------------------------------------------- outputs
+
+
+def outputs() -> Iterator[tuple[str, str]]:
+    """Every rendered output, by the name of its file."""
+    for name, case in CASES.items():
+        result = case()
+        yield f"{name}.txt", f"{result}\n"
+        if hasattr(result, "to_markdown"):
+            yield f"{name}.md", result.to_markdown()
+        yield f"{name}.keys", "\n".join(keys(result.to_dict())) + "\n"
+
+
+def keys(data: Any, path: str = "") -> list[str]:
+    """The keys of plain data with the kind of what is behind them, each once; what is named by data counts as one."""
+    if isinstance(data, dict):
+        names = {key: "*" if path in {".results", ".dropped", ".skipped"} else key for key in data}
+        found = [line for key, value in data.items() for line in keys(value, f"{path}.{names[key]}")]
+    elif isinstance(data, list):
+        found = [line for value in data for line in keys(value, f"{path}[]")]
+    else:
+        kind = {"int": "number", "float": "number", "str": "text", "NoneType": "none"}.get(type(data).__name__)
+        found = [f"{path}: {kind or type(data).__name__}"]
+    return list(dict.fromkeys(found))
+
+
+def normal(text: str) -> str:
+    """Text without what changes from release to release."""
+    return re.sub(rf"\bfaultlines {re.escape(fl.__version__)}\b", "faultlines VERSION", text)
+
+
+def write() -> int:
+    """Write all files, remove those that are no more; how many there are."""
+    texts = {name: normal(text) for name, text in outputs()}
+    for path in FOLDER.iterdir():
+        if path.suffix in {".txt", ".md", ".keys"} and path.name not in texts:
+            path.unlink()
+    for name, text in texts.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    return len(texts)

@@ -1,0 +1,188 @@
+"""The words of a clustering: which clusters, by how much, how sure, what is uncertain; groups are named."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import faultlines as fl
+from faultlines import simulate
+from faultlines.estimates.labels import keys_of
+from faultlines.render.clustering import adverse_sides, contrast, decide, describe_cluster, outlier_group, standings
+from faultlines.render.naming import name_groups
+from faultlines.results.rules import Population
+
+if TYPE_CHECKING:
+    from faultlines.results import Clustering
+
+AGES = [fl.Range(low, low + 10, True) for low in (20, 30, 40, 50)]
+LABELS = list(itertools.product(["Black", "White", "Asian"], ["men", "women"], AGES))
+ATTRIBUTES = ("race", "sex", "age")
+
+
+@pytest.fixture(scope="module")
+def demo() -> Clustering:
+    return fl.cluster(simulate.onboarding().estimates)
+
+
+def population(sizes: Any = None) -> Population:
+    return Population(keys_of(LABELS), ATTRIBUTES, None if sizes is None else np.asarray(sizes, dtype=float))
+
+
+def places(*wanted: tuple[str, str, int]) -> np.ndarray:
+    return np.array([i for i, (race, sex, age) in enumerate(LABELS) if (race, sex, int(age.lower)) in wanted])
+
+
+# -------------------------------------------------------------------------------------------------------------- who
+
+
+def test_groups_that_share_values_are_named_together_and_by_their_attributes() -> None:
+    chosen = places(("Black", "men", 20), ("Black", "men", 40), ("Black", "men", 50))
+    assert name_groups(population(), chosen, 80)[:2] == ("race Black, sex men, age 20–29 or 40–59", True)
+    both = places(("Black", "men", 20), ("Black", "women", 20), ("White", "men", 20), ("White", "women", 20))
+    assert name_groups(population(), both, 80).text == "race Black or White, age 20–29"  # both sexes are all there are
+    assert name_groups(population(), np.arange(len(LABELS)), 80).text == "all 24 groups"
+
+
+def test_the_largest_come_first_and_the_rest_is_counted() -> None:
+    chosen = places(("Black", "men", 20), ("Asian", "women", 50), ("White", "men", 40))
+    sizes = np.ones(len(LABELS))
+    sizes[chosen] = [5, 30, 90]
+    assert name_groups(population(sizes), chosen, 500).text == (
+        "race Asian, sex women, age 50–59; race White, sex men, age 40–49; race Black, sex men, age 20–29"
+    )
+    assert name_groups(population(sizes), chosen, 40)[:2] == ("race Asian, sex women, age 50–59; … +2", False)
+    plain = Population(keys_of(["DE", "FR", "IN", "PK"]), ("country",), np.array([10.0, 900, 20, 5]))
+    assert name_groups(plain, np.array([0, 1, 2]), 40)[:2] == ("FR, IN, DE", True)
+    assert name_groups(plain, np.array([0, 1, 2]), 8)[:2] == ("FR, … +2", False)
+    ordered = Population(keys_of(AGES), ("age",), None)
+    assert name_groups(ordered, np.array([0, 1, 3]), 40).text == "age 20–39 or 50–59"
+
+
+@given(st.lists(st.booleans(), min_size=24, max_size=24).filter(any), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_named_describes_just_these_groups(chosen: list[bool], seed: int) -> None:
+    """The words are read back: what they describe are the groups that were asked for, no others."""
+    wanted = np.flatnonzero(chosen)
+    named = name_groups(population(np.random.default_rng(seed).integers(1, 100, 24)), wanted, 10_000)
+    assert named.is_complete
+    assert {i for i, key in enumerate(LABELS) if any(holds(part, key) for part in named.text.split("; "))} == set(
+        wanted
+    )
+
+
+def holds(part: str, key: tuple[str, str, fl.Range]) -> bool:
+    """Whether conditions such as ``race Black or White, age 20–29 or 40–59`` hold for a group."""
+    if part == "all 24 groups":
+        return True
+    conditions = dict(re.findall(r"(race|sex|age) (.*?)(?=, (?:race|sex|age) |$)", part))
+    for name, value in zip(ATTRIBUTES, key, strict=True):
+        words = re.split(", | or ", conditions.get(name, ""))
+        if not conditions.get(name):
+            continue
+        if isinstance(value, fl.Range):
+            ends = [list(map(int, one.split("–"))) for one in words]
+            if not any(low <= value.lower and value.upper <= high + 1 for low, high in ends):
+                return False
+        elif value not in words:
+            return False
+    return True
+
+
+# --------------------------------------------------------------------------------------------------------- decision
+
+
+def test_the_lead_is_the_contrast_of_the_outermost_clusters(demo: Clustering) -> None:
+    decision = decide(demo)
+    assert decision.lead == contrast(demo)
+    assert [row.cluster for row in decision.clusters] == [1, 2, 3]
+    for row, cluster in zip(decision.clusters, demo.clusters, strict=True):
+        assert cluster.n is not None
+        assert row.groups == describe_cluster(demo, cluster).text
+        assert f"{cluster.n:,.0f}" in row.size
+        assert row.effect.startswith(f"{cluster.estimate:+.2%} (")
+    assert decision.evidence[0] == demo.headline
+    assert json.loads(demo.to_json())["decision"] == decision.to_dict()
+    for text in (str(demo), demo.to_markdown(), demo._repr_html_()):
+        assert decision.lead in text
+
+
+def test_clusters_are_described_by_their_groups_and_not_by_how_many_they_have() -> None:
+    rng = np.random.default_rng(0)
+    effect = rng.permutation(np.repeat([0.0, 9.0], 12))  # no rule fits this
+    c = fl.cluster(fl.Estimates(effect, [0.5] * 24, LABELS, rng.integers(50, 900, 24), attributes=ATTRIBUTES))
+    for cluster in c.clusters:
+        assert describe_cluster(c, cluster).text.startswith("race ")
+        assert describe_cluster(c, cluster).text in contrast(c)
+
+
+def test_an_outlier_group_is_named_by_its_attributes() -> None:
+    c = fl.cluster(fl.Estimates([8.0] + [0.0] * 23, [0.5] * 24, LABELS, attributes=ATTRIBUTES))
+    assert outlier_group(c) == 0
+    assert c.headline.startswith("race Black, sex men, age 20–29 ")
+    assert outlier_group(fl.cluster(fl.Estimates([8.0, 0.0, 0.0], [0.5] * 3))) is None
+
+
+def test_several_effects_have_a_clause_each_and_amounts_are_relative_too() -> None:
+    theta = np.array([[0.0, 5], [0.1, 5], [9, 5], [9.1, 15.1]])
+    c = fl.cluster(fl.Estimates(theta, np.full((4, 2), 0.2), ["a", "b", "c", "d"], parts=["x", "y"]))
+    assert contrast(c).count(";") == 1
+    assert ("9.05" in contrast(c), "10.10" in contrast(c)) == (True, True)
+    rng = np.random.default_rng(1)
+    group = np.repeat(["a", "b", "c"], 500)
+    frame = pl.DataFrame({"g": group, "spend": rng.normal(np.where(group == "c", 15.0, 10.0), 1.0)})
+    found = fl.cluster(frame, by="g", metric=fl.mean("spend"))
+    assert re.search(r"[45]\.\d+ \((49|50|51)%\)", contrast(found))
+
+
+def test_nothing_found_leads_with_the_headline() -> None:
+    c = fl.cluster(simulate.null(8).estimates)
+    decision = decide(c)
+    assert decision.lead == c.headline
+    assert decision.clusters == ()
+    assert contrast(c) == ""
+
+
+# -------------------------------------------------------------------------------------------------------------- harm
+
+
+def test_who_is_worse_off_is_said_by_the_side_that_is_adverse(demo: Clustering) -> None:
+    assert standings(demo, ("low",)) == ["worse off", "better off", "better off"]
+    assert standings(demo, ("high",)) == ["better off", "worse off", "worse off"]
+    assert standings(demo, (None,)) == ["", "", ""]
+    low, high = (describe_cluster(demo, demo.clusters[i]).text for i in (0, 2))
+    for side, first, second in (("low", low, high), ("high", high, low)):
+        text = contrast(demo, (side,))  # type: ignore[arg-type]
+        assert text.index(first) < text.index(second)
+    overall = float(demo.overall.estimate)  # type: ignore[arg-type]
+    for cluster, standing in zip(demo.clusters, standings(demo, ("low",)), strict=True):
+        effect = cluster.effects[0]
+        assert standing == ("worse off" if effect.upper < overall else "better off" if effect.lower > overall else "")
+    nothing = fl.cluster(simulate.null(8).estimates)
+    assert standings(nothing, ("low",)) == [""]
+
+
+def test_every_effect_has_its_side_by_name(demo: Clustering) -> None:
+    theta = np.array([[0.0, 5], [0.1, 5], [9, 5], [9.1, 15.1]])
+    both = fl.cluster(fl.Estimates(theta, np.full((4, 2), 0.2), parts=["x", "y"]))
+    assert adverse_sides(None, [demo], ["a"]) == [(None,)]
+    assert adverse_sides("low", [demo, both], ["a", "b"]) == [("low",), ("low", "low")]
+    assert adverse_sides({"x": "low", "a": "high"}, [demo, both], ["a", "b"]) == [("high",), ("low", None)]
+    assert adverse_sides({"lift of returning users": "low"}, [demo], ["a"]) == [("low",)]
+    assert standings(both, ("low", None))[0] == "worse off in x"
+    for wrong, problem in (
+        ("down", "adverse='down'"),
+        ({"z": "low"}, "no|not known"),
+        ({"a": 3}, "adverse\\['a'\\]=3"),
+        (5, "adverse=5"),
+    ):
+        with pytest.raises(fl.InputError, match=problem):
+            adverse_sides(wrong, [demo], ["a"])  # type: ignore[arg-type]

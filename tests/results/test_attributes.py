@@ -1,0 +1,146 @@
+"""Clusters along attributes: which are named, what they explain, and that every cell has its cluster through them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import faultlines as fl
+from tests.refused import refused
+
+COUNTRIES = [f"c{i}" for i in range(20)]
+DEVICES, TYPES = ["mobile", "web", "tv"], ["new", "returning"]
+KEYS = np.array(list(itertools.product(range(20), range(3), range(2))))
+LABELS = [(COUNTRIES[a], DEVICES[b], TYPES[c]) for a, b, c in KEYS]
+NAMES = ["country", "device", "type"]
+
+
+def cells(effects: Any, seed: int = 0, **options: Any) -> fl.Estimates:
+    rng = np.random.default_rng(seed)
+    se = rng.uniform(0.5, 1.5, len(KEYS))
+    theta = np.asarray(effects) + se * rng.standard_normal(len(KEYS))
+    return fl.Estimates(theta, se, LABELS, rng.integers(50, 500, len(KEYS)), attributes=NAMES, **options)
+
+
+def test_one_attribute_is_named_and_cells_follow_it() -> None:
+    c = fl.cluster(cells(1.5 * KEYS[:, 2]))
+    assert (c.verdict, c.attributes, c.n_clusters) == ("differ", ("type",), 2)
+    assert (c.labels == KEYS[:, 2] + 1).all()
+    by_type = c.by_attributes
+    assert [cluster.members for cluster in by_type.clusters] == [("new",), ("returning",)]
+    assert len(by_type.groups) == 2
+    assert by_type.pvalue == pytest.approx(c.pvalue, rel=1e-9)
+    assert [cluster.estimate for cluster in c.clusters] == [cluster.estimate for cluster in by_type.clusters]
+    shares = {row.attribute: row for row in c.explained()}
+    assert shares["type"].share > 0.9
+    assert shares["type"].pvalue < 1e-10
+    assert shares["country"].pvalue > 0.01
+    assert [shares[name].levels for name in NAMES] == [20, 3, 2]
+    assert {row["cluster"] for row in c.to_dicts() if row["type"] == "new"} == {1}
+
+
+def test_a_combination_is_named_where_only_it_is_enough() -> None:
+    affected = np.isin(KEYS[:, 0], [3, 4]) & (KEYS[:, 1] == 0)
+    c = fl.cluster(cells(np.where(affected, -8.0, 0.0)))
+    assert c.attributes == ("country", "device")
+    assert (np.flatnonzero(c.labels == 1) == np.flatnonzero(affected)).all()
+    assert c.clusters[0].rule.condition == "country in {c3, c4} and device = mobile"
+    assert {row.attribute: row.pvalue < 0.001 for row in c.explained()}["(combinations)"]
+
+
+def test_nothing_is_named_where_nothing_differs_and_all_where_margins_are_off() -> None:
+    nothing = fl.cluster(cells(np.zeros(len(KEYS)), seed=5))
+    assert (nothing.verdict, nothing.attributes, nothing.n_clusters) == ("no difference", (), 1)
+    assert nothing.by_attributes is nothing
+    off = fl.cluster(cells(3.0 * KEYS[:, 2]), margins=False)
+    assert off.attributes == tuple(NAMES)
+    assert "margins" in {note.code for note in off.notes}
+    with refused("wrong type: margins"):
+        fl.cluster(cells(np.zeros(len(KEYS))), margins="yes")  # type: ignore[arg-type]
+
+
+def test_other_levels_of_significance_follow() -> None:
+    c = fl.cluster(cells(0.9 * KEYS[:, 2] + 0.9 * (KEYS[:, 1] == 0)))
+    assert set(c.attributes) <= set(NAMES)
+    strict = c.at(c.pvalue / 10)
+    assert (strict.n_clusters, strict.attributes) == (1, ())
+    levels, now, _ = c.slider_levels()
+    assert levels[now] is c
+    for level in levels:
+        assert (level.at(level.alpha).labels == level.labels).all()
+        assert level.attributes == c.at(level.alpha).attributes
+    steps = c.path()
+    assert steps[1].pvalue == pytest.approx(c.pvalue)
+    assert (steps[c.n_clusters - 1].labels == c.labels).all()
+
+
+def test_nested_attributes_report_the_highest_level_that_explains() -> None:
+    zips = np.arange(240)
+    labels = [(f"r{z // 60}", f"s{z // 12}", f"z{z}") for z in zips]
+    rng = np.random.default_rng(3)
+    theta = 3.0 * (zips // 12 == 7) + rng.standard_normal(240)
+    c = fl.cluster(fl.Estimates(theta, np.ones(240), labels, attributes=["region", "state", "zip"]))
+    assert c.attributes == ("state",)
+    assert c.clusters[1].rule.condition == "state = s7"
+    nested = {(note.fields["finer"], note.fields["coarser"]) for note in c.notes if note.code == "nested attributes"}
+    assert nested == {("state", "region"), ("zip", "region"), ("zip", "state")}
+
+
+def test_a_single_attribute_is_as_without_margins() -> None:
+    estimates = fl.simulate.planted([0, 3], [15, 15]).estimates
+    with_margins, without = fl.cluster(estimates), fl.cluster(estimates, margins=False)
+    assert with_margins.pvalue == without.pvalue
+    assert with_margins.to_dicts() == without.to_dicts()
+
+
+@pytest.mark.parametrize("options", [{"dof": 12.0}, {"dof": np.inf}], ids=["few degrees of freedom", "known"])
+def test_degrees_of_freedom_reach_the_margins(options: dict[str, Any]) -> None:
+    c = fl.cluster(cells(2.0 * KEYS[:, 2], **options))
+    assert c.attributes == ("type",)
+
+
+def test_a_covariance_reaches_the_margins() -> None:
+    estimates = cells(2.0 * KEYS[:, 2])
+    shared = np.diag(estimates.se**2) + 0.3
+    c = fl.cluster(fl.Estimates(estimates.theta, None, LABELS, attributes=NAMES, covariance=shared))
+    assert c.attributes == ("type",)
+    assert {row.attribute for row in c.explained()} == {*NAMES, "(combinations)"}
+
+
+def test_rows_are_measured_once_and_clustered_along_attributes() -> None:
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(1)
+    rows = 24_000
+    frame = pl.DataFrame(
+        {
+            "country": rng.choice(["DE", "FR", "IN", "US"], rows),
+            "device": rng.choice(["app", "web"], rows),
+            "type": rng.choice(TYPES, rows),
+        }
+    )
+    frame = frame.with_columns(
+        bought=pl.Series(rng.random(rows) < np.where(frame["type"].to_numpy() == "new", 0.10, 0.15))
+    )
+    c = fl.cluster(frame, ["country", "device", "type"], fl.rate("bought"))
+    assert c.attributes == ("type",)
+    assert c.clusters[1].observed == pytest.approx(0.15, abs=0.01)
+    assert c.assign(frame)["cluster"].to_list() == [1 + (t == "returning") for t in frame["type"].to_list()]
+
+
+def test_the_spread_and_the_bound_are_in_every_result() -> None:
+    c = fl.cluster(fl.simulate.planted([0, 4, 8], [20, 20, 20]).estimates)
+    assert c.n_clusters == 3
+    assert 2 <= c.at_least <= 3
+    assert c.spread is not None
+    assert c.spread.lower < c.spread.estimate < c.spread.upper
+    assert not c.is_continuum
+    rng = np.random.default_rng(2)
+    smooth = fl.cluster(fl.Estimates(3 * rng.standard_normal(80) + rng.standard_normal(80), np.ones(80)))
+    assert smooth.is_continuum
+    assert "continuum" in {note.code for note in smooth.notes}
+    means = smooth.member_means
+    assert means is not None
+    assert 0 < means.gap < smooth.clusters[-1].estimate - smooth.clusters[0].estimate  # type: ignore[operator]

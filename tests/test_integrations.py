@@ -1,0 +1,193 @@
+"""MetricFrames of Fairlearn: what they keep is enough where they count, or were bootstrapped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairlearn.metrics import MetricFrame, count, false_positive_rate
+from sklearn.metrics import accuracy_score, mean_absolute_error, recall_score
+
+import faultlines as fl
+from tests.refused import refused
+
+QUICK = fl.Calibrated(draws=200)
+
+
+def scored(size: int = 3_000) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], size), "land": rng.choice(["DE", "FR", "IT"], size)})
+    frame["truth"] = (rng.random(size) < 0.4).astype(int)
+    right = rng.random(size) < np.where(frame.land == "IT", 0.6, 0.85)
+    frame["predicted"] = np.where(right, frame.truth, 1 - frame.truth)
+    return frame
+
+
+def positives(y_true: Any, y_pred: Any) -> int:
+    return int(np.sum(y_true))
+
+
+METRICS = {"accuracy": accuracy_score, "count": count, "recall": recall_score, "positives": positives}
+
+
+def frame_of(data: pd.DataFrame, metrics: Any = METRICS, **options: Any) -> MetricFrame:
+    given = {"sensitive_features": data[["land"]]} | options
+    return MetricFrame(metrics=metrics, y_true=data.truth, y_pred=data.predicted, **given)
+
+
+def test_rates_with_a_count_are_those_of_the_rows() -> None:
+    data = scored()
+    found = fl.cluster(fl.from_metric_frame(frame_of(data), "accuracy"), guarantee=QUICK)
+    rows = fl.cluster(data, "land", fl.accuracy("truth", "predicted"), guarantee=QUICK)
+    assert found.estimates.attributes == ("land",)
+    assert found.estimates.labels == rows.estimates.labels
+    np.testing.assert_allclose(found.estimates.theta, rows.estimates.theta, rtol=1e-12)
+    np.testing.assert_allclose(found.estimates.se, rows.estimates.se, rtol=1e-12)
+    assert found.pvalue == pytest.approx(rows.pvalue)
+    assert found.clusters[0].members == ("IT",)
+
+
+def test_shares_of_other_rows_need_their_own_count() -> None:
+    data = scored()
+    found = fl.from_metric_frame(frame_of(data), "recall", count="positives")
+    rows = fl.measure(data, "land", fl.true_positive_rate("truth", "predicted")).estimates
+    np.testing.assert_allclose(found.theta, rows.theta, rtol=1e-12)
+    with refused("invalid data: metric"):
+        fl.from_metric_frame(frame_of(data), "recall")
+    with refused("invalid data: metric"):
+        fl.from_metric_frame(frame_of(data), "recall", count="count")
+    other = frame_of(data, {"fallout": false_positive_rate, "count": count})
+    with refused("invalid data: metric"):
+        fl.from_metric_frame(other)
+
+
+def test_a_name_that_says_so_is_not_taken_for_a_share_of_all_by_chance() -> None:
+    """Half of the positives, and an even count: 0.5 × 4 is a whole number, and not what was counted."""
+    data = pd.DataFrame({"land": ["a"] * 4 + ["b"] * 4, "truth": [1, 1, 0, 0] * 2, "predicted": [1, 0, 0, 0] * 2})
+    with refused("invalid data: metric"):
+        fl.from_metric_frame(frame_of(data), "recall")
+
+
+def test_intersections_are_attributes_and_empty_ones_no_groups() -> None:
+    data = scored()
+    data = data[~((data.sex == "f") & (data.land == "DE"))]
+    found = fl.from_metric_frame(frame_of(data, sensitive_features=data[["land", "sex"]]), "accuracy")
+    assert found.attributes == ("land", "sex")
+    assert len(found) == 5
+    rows = fl.measure(data, ["land", "sex"], fl.accuracy("truth", "predicted")).estimates
+    assert dict(zip(found.labels, found.natural.tolist(), strict=True)) == pytest.approx(
+        dict(zip(rows.labels, rows.natural.tolist(), strict=True))
+    )
+
+
+def test_groups_are_compared_within_a_stratum_of_control_features() -> None:
+    data = scored()
+    frame = frame_of(data, sensitive_features=data[["sex"]], control_features=data[["land"]])
+    with refused("not found: stratum"):
+        fl.from_metric_frame(frame, "accuracy")
+    found = fl.from_metric_frame(frame, "accuracy", stratum="IT")
+    rows = fl.measure(data[data.land == "IT"], "sex", fl.accuracy("truth", "predicted")).estimates
+    assert found.attributes == ("sex",)
+    assert found.labels == rows.labels
+    np.testing.assert_allclose(found.theta, rows.theta)
+    two = frame_of(data, sensitive_features=data[["sex"]], control_features=data.assign(one="x")[["land", "one"]])
+    np.testing.assert_allclose(fl.from_metric_frame(two, "accuracy", stratum=("IT", "x")).theta, rows.theta)
+    with refused("conflict: stratum"):
+        fl.from_metric_frame(frame_of(data), "accuracy", stratum="IT")
+
+
+def test_a_bootstrap_gives_standard_errors_of_any_metric() -> None:
+    data = scored(600)
+    frame = frame_of(data, mean_absolute_error, n_boot=40, ci_quantiles=[0.025, 0.5, 0.975], random_state=3)
+    found = fl.from_metric_frame(frame)
+    own = data.assign(off=(data.truth - data.predicted).abs()).groupby("land").off.agg(["mean", "var", "count"])
+    np.testing.assert_allclose(found.theta, own["mean"])
+    np.testing.assert_allclose(found.se, np.sqrt(own["var"] / own["count"]), rtol=0.5)
+    assert found.dof is not None
+    assert 12 < found.dof[0] < 40  # quantiles of 40 draws are known to about a sixth
+    assert found.metric == "mean_absolute_error"
+    # A count that another metric is no share of does not stand in the way.
+    both = frame_of(data, {"recall": recall_score, "count": count}, n_boot=5, ci_quantiles=[0.1, 0.9], random_state=3)
+    assert fl.from_metric_frame(both, "recall").n is not None
+
+
+def test_the_degrees_of_freedom_of_a_bootstrap_are_what_repeats_show() -> None:
+    """Distances of quantiles of B normal draws spread as 1/√(2·dof)."""
+    from types import SimpleNamespace
+
+    from faultlines.integrations import _bootstrapped
+
+    rng = np.random.default_rng(0)
+    drawn = np.quantile(rng.standard_normal((4_000, 200)), [0.025, 0.975], axis=1)
+    ends = [pd.DataFrame({"x": side}) for side in drawn]
+    frame = SimpleNamespace(n_boot=200, ci_quantiles=[0.025, 0.975], by_group_ci=ends)
+    se, dof = _bootstrapped(frame, ["x"], "x")
+    assert se.mean() == pytest.approx(1, abs=0.03)
+    assert np.std(se) / se.mean() == pytest.approx(1 / np.sqrt(2 * dof), rel=0.15)
+
+
+def test_out_and_in_again() -> None:
+    data = scored()
+    found = fl.cluster(data, ["land", "sex"], fl.accuracy("truth", "predicted"), guarantee=QUICK)
+    frame = fl.to_metric_frame(found)
+    theirs = frame_of(data, sensitive_features=data[["land", "sex"]])
+    pd.testing.assert_series_equal(frame.by_group["accuracy"], theirs.by_group["accuracy"])
+    pd.testing.assert_series_equal(frame.by_group["count"], theirs.by_group["count"])
+    assert frame.overall["accuracy"] == pytest.approx(theirs.overall["accuracy"])
+    assert frame.overall["count"] == len(data)
+    assert frame.difference()["accuracy"] == pytest.approx(theirs.difference()["accuracy"])
+    assert frame.group_min()["accuracy"] == pytest.approx(theirs.group_min()["accuracy"])
+    assert set(frame.by_group["cluster"]) == {1.0, 2.0}
+    again = fl.from_metric_frame(frame, "accuracy")
+    np.testing.assert_allclose(again.theta, found.estimates.theta)
+    # What is no rate comes back by its standard errors, and so does one of several effects.
+    f1 = fl.cluster(data, "land", fl.f1("truth", "predicted"), guarantee=QUICK)
+    odds = fl.cluster(data, "land", fl.equalized_odds("truth", "predicted"), guarantee=QUICK)
+    for one in (fl.from_metric_frame(fl.to_metric_frame(f1)), fl.from_metric_frame(fl.to_metric_frame(f1), "F1")):
+        np.testing.assert_allclose(one.theta, f1.estimates.natural)
+        np.testing.assert_allclose(one.se, fl.to_metric_frame(f1).by_group["standard_error"])
+        assert one.metric == "F1"
+    frame = fl.to_metric_frame(odds)
+    recalls = fl.from_metric_frame(frame, "true positive rate")
+    np.testing.assert_allclose(recalls.se, frame.by_group["standard_error of true positive rate"])
+    with refused("ambiguous: metric"):
+        fl.from_metric_frame(frame)
+
+
+def test_groups_left_out_and_several_effects() -> None:
+    data = pd.concat([scored(), pd.DataFrame({"sex": ["f"], "land": ["XX"], "truth": [1], "predicted": [1]})])
+    found = fl.cluster(data, "land", fl.equalized_odds("truth", "predicted"), guarantee=QUICK)
+    table = fl.to_metric_frame(found).by_group
+    assert table.loc["XX"].drop("count").isna().all()
+    assert {"true positive rate", "false positive rate", "standard_error of true positive rate"} <= set(table.columns)
+    assert table["cluster"].notna().sum() == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"frame": scored()}, "wrong type: frame"),
+        ({"frame": None}, "wrong type: frame"),
+        ({}, "ambiguous: metric"),
+        ({"metric": "acuracy"}, "not found: metric"),
+        ({"metric": "accuracy", "count": "n"}, "not found: count"),
+        ({"frame": frame_of(scored(50), accuracy_score)}, "invalid data: metric"),
+        (
+            {"frame": frame_of(scored(90), accuracy_score, n_boot=5, ci_quantiles=[0.6, 0.9], random_state=0)},
+            "out of range: ci_quantiles",
+        ),
+    ],
+)
+def test_bad_input(given: dict[str, Any], words: str) -> None:
+    with refused(words):
+        fl.from_metric_frame(**({"frame": frame_of(scored(50))} | given))
+
+
+def test_what_is_no_result_does_not_go_out() -> None:
+    with refused("wrong type: result"):
+        fl.to_metric_frame(5)  # type: ignore[arg-type]
+    bare = fl.Similarity([[1.0], [2.0]], lambda a, b: np.ones(len(a)))
+    with refused("unsupported: result"):
+        fl.to_metric_frame(fl.cluster(bare, guarantee="bonferroni"))
