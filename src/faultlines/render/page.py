@@ -389,7 +389,7 @@ def _along_attributes(c: Clustering) -> dict[str, Any] | None:
     if len(c.groups.attributes) < 2 or not c.rejected or result.groups.estimates is None:
         return None
     drawn = pictures(result, "groups") if result is not c else ()
-    columns = result.population.columns
+    columns, levels = result.population.columns, between_levels(c)
     rows: list[dict[str, Any]] = []
     if len(names) == 2 and len(columns[1].values) <= _HEAT_COLUMNS and len(columns[0].values) <= _HEAT_ROWS:
         number, shown = result.number_formats[0], result.groups.estimates.shown[:, 0].tolist()
@@ -409,7 +409,7 @@ def _along_attributes(c: Clustering) -> dict[str, Any] | None:
     return {
         "names": list(names),
         "svg": Markup(svg(drawn[0])) if len(drawn) == 1 else "",
-        "caption": f"{between_levels(c)[:1].upper()}{between_levels(c)[1:]}: {caption(result, 'groups')}",
+        "caption": f"{levels[:1].upper()}{levels[1:]}: {caption(result, 'groups')}",
         "columns": [str(value) for value in columns[1].values] if rows else [],
         "rows": rows,
         "levels": [str(value) for value in columns[0].values] if len(columns[0].values) <= _HEAT_ROWS else [],

@@ -6,11 +6,12 @@ import json
 import math
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.guarantees.state import check_number, check_type, plain_label, read_labels
+from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
@@ -31,20 +32,6 @@ IGNORED = {  # codes of groups that a look did not use as they came
     "new": "new groups left out",
 }
 _SMALLEST = 5e-324
-
-
-class MonitorNote(NamedTuple):
-    """What a reader must know beside the headline.
-
-    Attributes:
-        code: What it is about: ``"look"``, ``"ignored"`` or ``"assumption"``.
-        text: The sentence.
-        severity: ``"info"`` or ``"warning"``.
-    """
-
-    code: str
-    text: str
-    severity: str = "info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +185,7 @@ class MonitorResult:
         return f"{where.capitalize()}: no difference between {groups} groups can be reported yet ({basis})."
 
     @property
-    def notes(self) -> tuple[MonitorNote, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """The last look, what of it was not used, and what is assumed."""
         if not self.looks:
             return ()
@@ -206,9 +193,9 @@ class MonitorResult:
         level = "no p would suffice" if last.level == 0 else f"{formats.pvalue(math.log(last.level))} was needed"
         spent = "" if last.spent is None else f"; {formats.share(last.spent / self.alpha, 1)} of α spent"
         text = f"This look: {formats.p_is(math.log(last.pvalue))}, {level}{spent}."
-        notes = [MonitorNote("look", text)]
-        notes += [MonitorNote("ignored", f"{text}.", "warning") for text in self.ignored_groups]
-        return (*notes, MonitorNote("assumption", ASSUMPTIONS[self.dependence]))
+        notes = [Note("look", text)]
+        notes += [Note("ignored", f"{text}.", "warning") for text in self.ignored_groups]
+        return (*notes, Note("assumption", ASSUMPTIONS[self.dependence]))
 
     @property
     def ignored_groups(self) -> tuple[str, ...]:
@@ -237,7 +224,7 @@ class MonitorResult:
             "faultlines": version("faultlines"),
             "verdict": self.verdict,
             "headline": self.headline,
-            "notes": [note._asdict() for note in self.notes],
+            "notes": [note.to_dict() for note in self.notes],
             "rule": self.rule,
             "pvalue": self.pvalue,
             "alpha": self.alpha,
