@@ -50,9 +50,10 @@ def resample(rows: Rows, by: Keys, request: Request, how: Resampling) -> Grouped
     with progress("drawing rows anew", size) as advance:
         for i, key in enumerate(group_places.keys):
             own_columns = [column[order[ends[i] - count[i] : ends[i]]] for column in columns]
+            own_key = key_of(key)[by.separate :]  # a group has the draws that it has where its experiment is alone
             try:
                 value[i], variance[i] = _bootstrap(
-                    own_columns, how, zlib.crc32(reading(key_of(key)).encode("utf-8", "replace"))
+                    own_columns, how, zlib.crc32(reading(own_key).encode("utf-8", "replace"))
                 )
             except _FailedError as error:
                 failed = failed or error
