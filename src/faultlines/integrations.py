@@ -130,8 +130,8 @@ def _unknown(metric: str, counted: str | None, *, is_named: bool) -> InputError:
     if counted is not None and not is_named and not _is_of_all_rows(metric):
         problem = f"the frame does not say which rows it is a share of: all that {counted!r} counts, or some of them"
         remedy = (
-            f"Name the metric that counts them: {{count}} if it is all rows, a count of positives for recall; or make "
-            f"the frame with n_boot=."
+            "Name the metric that counts them: {count} if it is all rows, a count of positives for recall; or make "
+            "the frame with n_boot=."
         )
         return InputError.ambiguous("metric", problem, remedy, metric, settings={"count": counted}, form="clause")
     if counted is None:

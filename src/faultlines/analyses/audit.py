@@ -86,6 +86,8 @@ def audit(
         ('true positive rate by sex',)
     """
     features = read_columns("sensitive_features", sensitive_features, "sensitive_feature")
+    if not features:
+        raise InputError.empty("sensitive_features", "holds no feature", "Give one value for each row.")
     controls = [] if control_features is None else read_columns("control_features", control_features, "control_feature")
     arrays = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight}
     if y_pred is None and score is None:

@@ -9,6 +9,7 @@ are simultaneous under the true correlation of the comparisons.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -173,7 +174,7 @@ def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -
         return against
     names = [name_of(key) for key in estimates.keys]
     place = -1
-    if isinstance(against, str | int | float | tuple) or hasattr(against, "lower"):
+    if isinstance(against, Hashable):
         place = match([key_of(against)], estimates.keys, "against")[0]
     if place < 0 and isinstance(against, str) and names.count(against) == 1:
         place = names.index(against)

@@ -14,6 +14,7 @@ from faultlines.cli.options import attribute
 from faultlines.cli.outputs import command_line, dumped, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.estimates.labels import name_of
+from faultlines.formats import printable
 from faultlines.guarantees.state import lock_state, stage_state
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class CommandLook:
         """Excluded groups and dropped rows, in words."""
         lines = []
         if self.excluded:
-            named = [f"{name_of(group.label)} ({group.reason})" for group in self.excluded[:_SHOWN]]
+            named = [printable(f"{name_of(group.label)} ({group.reason})") for group in self.excluded[:_SHOWN]]
             named += [f"… +{len(self.excluded) - _SHOWN}"] if len(self.excluded) > _SHOWN else []
             lines.append(f"Left out: {len(self.excluded):,} groups: {', '.join(named)}.")
         return lines + [f"Left out: {count:,} {reason}." for reason, count in (self.dropped or {}).items()]

@@ -194,7 +194,7 @@ class Keys:
         column = self.rows.keys[attribute]
         dtype = self.schema[column]
         if dtype.is_float():
-            return not_nan(column, dtype)
+            return key_value(column, dtype)
         if (dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)) or dtype in (nw.String, nw.Boolean, nw.Date):
             return nw.col(column)
         return nw.col(column).cast(nw.String)
@@ -298,6 +298,15 @@ def not_nan(column: str, dtype: Any) -> Any:
 
     value = nw.col(column)
     return nw.when(~value.is_nan()).then(value) if dtype.is_float() else value
+
+
+def key_value(column: str, dtype: Any) -> Any:
+    """A column that names things, with NaN as null; floats of 32 bits are the numbers they read as: 0.1, as in csv."""
+    import narwhals as nw
+
+    if dtype != nw.Float32:
+        return not_nan(column, dtype)
+    return nw.when(~nw.col(column).is_nan()).then(nw.col(column).cast(nw.String).cast(nw.Float64))
 
 
 def finite(column: str, dtype: Any) -> Any:
