@@ -117,6 +117,8 @@ def _pyspark_options() -> Iterator[None]:
 def _select_column(column: Any, zone: str | None) -> Any:
     if zone is None:
         return column
+    if not zone and column.type().scale == 9:  # strftime has no nanoseconds
+        return column.cast("string")
     if zone:
         return column.cast("timestamp('UTC')").strftime(f"{TIME_FORMAT}.%f+00:00")
     return column.strftime(f"{TIME_FORMAT}.%f")
