@@ -185,7 +185,7 @@ def _chosen(names: Sequence[str], metric: str | None, counted: str | None) -> st
 def _column(table: Any, names: Sequence[str], name: str) -> FloatArray:
     try:
         return np.asarray(table.iloc[:, names.index(name)], dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError.invalid_data("metric", "is not one number per group", "Name another metric.", name) from error
 
 
