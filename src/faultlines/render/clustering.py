@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines import checks, formats
+from faultlines.core.moderated import MODERATED
 from faultlines.estimates.labels import name_of, named_by
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
@@ -277,6 +278,11 @@ def _evidence_notes(c: Clustering) -> Iterator[Note]:
 def _method_notes(c: Clustering) -> Iterator[Note]:
     for text in c.guarantee.notes(c.groups, c.judged.facts):
         yield Note("method", text)
+    estimates = c.groups.estimates
+    if estimates is not None and estimates.recipe == MODERATED and estimates.dof is not None:
+        dof = float(np.median(estimates.dof))
+        text = f"Standard errors are moderated by those of all groups (median degrees of freedom {dof:.0f})."
+        yield Note("moderated", text, fields={"dof": dof})
     if c.adjustment is not None:
         how = CORRECTIONS[c.adjustment.correction]
         yield Note("correction", f"The adjusted p allows for {c.adjustment.results:,} results ({how}).")
