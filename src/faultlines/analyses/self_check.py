@@ -36,7 +36,7 @@ def self_check(
     metric: Metric,
     *,
     runs: int = 200,
-    arms: bool = False,
+    arms: bool | None = None,
     unit: str | None = None,
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
@@ -46,20 +46,21 @@ def self_check(
 ) -> SelfCheck:
     """How often would differences be reported in these very rows if nothing differed? It should be at most α.
 
-    Labels of groups (or arms) are assigned to the units anew at random, many times over, inside the engine that holds
+    Labels of arms (or groups) are assigned to the units anew at random, many times over, inside the engine that holds
     the rows; sizes of groups and shares of arms stay about as they are, and so does everything else: skewed values,
     rare events, weights, ties. Whatever is reported then is a false positive. The rows are read twice, whatever the
     number of shuffles.
 
-    Shuffled groups are all of one kind. Where spread differs from group to group, shuffling the groups does not show
-    it; shuffling the arms leaves groups as they are.
+    Shuffling arms leaves the groups as they are. Shuffled groups are equal in everything: what goes wrong because
+    groups differ in base rate or spread does not show, and a note says so.
 
     Args:
         data: Rows, as for `fl.cluster`. Estimates and tables of aggregates have no labels that could be shuffled.
         by: As for `fl.cluster`.
         metric: As for `fl.cluster`.
         runs: How many times labels are shuffled.
-        arms: Shuffle control and treatment within the groups, instead of the groups: nothing has an effect then.
+        arms: Shuffle control and treatment within the groups, instead of the groups: nothing has an effect then. By
+            default arms are shuffled where the metric has them.
         unit: The column whose rows stay together. Default: the unit of the metric; without one every row is shuffled on
             its own, by its place: engines whose rows have no order (Spark, Ibis) may shuffle otherwise each time.
         alpha: As for `fl.cluster`.
@@ -81,11 +82,13 @@ def self_check(
         'holds'
     """
     alpha, seed, runs = checks.alpha(alpha), checks.seed(seed), checked_runs("runs", runs)
-    arms, control = checks.flag("arms", arms), resolve_guarantee(guarantee)
+    control = resolve_guarantee(guarantee)
     if not is_rows(data):
         problem = "has no rows whose labels could be shuffled"
         raise InputError.unsupported("data", problem, "Give the rows that the estimates come from.", type(data))
+    arms = None if arms is None else checks.flag("arms", arms)
     unit = unit_of_shuffles(metric, control, arms=arms, unit=unit)
+    arms = metric.arms is not None if arms is None else arms
     groups = groups_from(data, by, [metric], min_size=min_size, tolerance=tolerance)[0]
     if len(groups.comparison) < 2:
         raise InputError.too_few(
@@ -107,7 +110,7 @@ def checked_runs(name: str, runs: int) -> int:
     return int(checks.number(name, runs, problem, remedy, low=1, high=_MOST_RUNS, whole=True, settings=example))
 
 
-def unit_of_shuffles(metric: Metric, guarantee: Guarantee, *, arms: bool, unit: str | None = None) -> str | None:
+def unit_of_shuffles(metric: Metric, guarantee: Guarantee, *, arms: bool | None, unit: str | None = None) -> str | None:
     """The column whose rows stay together; refuses what cannot be checked by shuffling."""
     if not isinstance(metric, Metric):
         raise InputError.wrong_type(
