@@ -103,7 +103,10 @@ def pvalue_floor(readout: Readout, dof: FloatArray | None) -> PValueFloor | None
     if metric.parts or not metric.needs_covariance or readout.moments.skewness is None:
         return None
     floor = smallest_supported_pvalue(readout.moments, dof)
-    return floor._replace(pvalue=min(floor.pvalue, _LARGEST_FLOOR)) if floor.pvalue > _SMALLEST_FLOOR else None
+    if floor.pvalue <= _SMALLEST_FLOOR:
+        return None
+    power_of_ten = float(f"1e{int(np.ceil(np.log10(floor.pvalue)))}")  # it is known to a factor, not to a digit
+    return floor._replace(pvalue=min(power_of_ten, _LARGEST_FLOOR))
 
 
 class PValueFloor(NamedTuple):

@@ -18,13 +18,13 @@ from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.labels import labels_of, match, name_of, reading
 from faultlines.estimates.scales import Scale
+from faultlines.metrics.warnings import pvalue_floor
 from faultlines.results.clusters import clusters_of, numbered
 from faultlines.results.exclusions import excluded_by_value
 from faultlines.results.explained import explain_attributes
 from faultlines.results.multiplicity import AdjustedPath, adjustments
 from faultlines.results.posterior import is_certain
 from faultlines.results.protocol import TabularResult, probability
-from faultlines.metrics.warnings import pvalue_floor
 from faultlines.results.rest import against_rest, compare_with_rest
 from faultlines.results.tables import cluster_columns, group_columns
 from faultlines.rows.attach import attach
@@ -434,8 +434,8 @@ class Clustering(TabularResult):
     def pvalue_floor(self) -> PValueFloor | None:
         """The smallest p that the rows support, and why; None where estimates were given or nothing limits it.
 
-        Outputs print a smaller p as "less than this": the tails of few events, heavy tails or few degrees of freedom are
-        not known any farther.
+        Outputs print a smaller p as "less than this": tails of few events, of heavy-tailed values or of few degrees of
+        freedom are not known any farther.
         """
         if self.readout is None or self.groups.estimates is None:
             return None
