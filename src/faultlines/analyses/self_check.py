@@ -18,9 +18,8 @@ from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.progress import progress
 from faultlines.results.self_check import SelfCheck
-from faultlines.rows.read import checked_by
-from faultlines.rows.request import Grouped
-from faultlines.rows.shuffling import Shuffles, shuffle_moments
+from faultlines.rows.read import attribute_names, checked_by
+from faultlines.rows.shuffling import Shuffles, shuffle_groups
 
 if TYPE_CHECKING:
     from faultlines.analyses.groups import By
@@ -41,6 +40,7 @@ def self_check(
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
     tolerance: float = 0.0,
+    margins: bool = True,
     min_size: float | None = None,
     seed: int = 0,
 ) -> SelfCheck:
@@ -66,6 +66,7 @@ def self_check(
         alpha: As for `fl.cluster`.
         guarantee: As for `fl.cluster`. Those that split rows by unit are refused; without a unit they split estimates.
         tolerance: As for `fl.cluster`.
+        margins: As for `fl.cluster`.
         min_size: As for `fl.cluster`.
         seed: Of shuffles and draws.
 
@@ -82,7 +83,7 @@ def self_check(
         'holds'
     """
     alpha, seed, runs = checks.alpha(alpha), checks.seed(seed), checked_runs("runs", runs)
-    control = resolve_guarantee(guarantee)
+    control, margins = resolve_guarantee(guarantee), checks.flag("margins", margins)
     if not is_rows(data):
         problem = "has no rows whose labels could be shuffled"
         raise InputError.unsupported("data", problem, "Give the rows that the estimates come from.", type(data))
@@ -98,7 +99,7 @@ def self_check(
     shuffles = Shuffles(runs, arms, unit if metric.unit is None else None, seed)
     comparisons = _shuffled_groups(data, by, metric, shuffles, min_size, tolerance)
     names = [f"shuffle {i}" for i in range(len(comparisons))]
-    judged = judge_all(names, comparisons, control, False, seed, "clustering shuffled groups")
+    judged = judge_all(names, comparisons, control, False, seed, "clustering shuffled groups", margins=margins)
     false_positives = sum(count_clusters(each.path, float(np.log(alpha))) > 1 for each in judged)
     return SelfCheck(runs, false_positives, alpha, "arms" if arms else "groups", unit, metric.name, control.name, seed)
 
@@ -149,15 +150,14 @@ def _shuffled_groups(
     if shuffles.arms and metric.arms is not None:
         relabelled = replace(metric, arms=replace(metric.arms, control=0, treatment=1))
     least = metric.min_size if min_size is None else checks.size(min_size)
-    comparisons = []
+    comparisons, names = [], attribute_names(checked_by(by))
     with (
-        shuffle_moments(data, checked_by(by), metric, relabelled, shuffles) as several,
+        shuffle_groups(data, checked_by(by), metric, relabelled, shuffles) as several,
         progress("shuffling labels", shuffles.runs) as advance,
     ):
-        for moments in several:
-            keys = [(i,) for i in range(len(moments.n))]
+        for grouped in several:
             try:
-                measured = measurements([Grouped(keys, moments, {})], ("group",), relabelled, least, ("group",))
+                measured = measurements([grouped], names, relabelled, least, names)
                 comparisons.append(as_comparison(measured[0].estimates, tolerance))
             except NoGroupsError:  # nothing is reported of too few rows
                 pass

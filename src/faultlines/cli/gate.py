@@ -201,7 +201,7 @@ class SelfChecks:
             return []
         from faultlines.analyses.self_check import self_check
 
-        shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size")}
+        shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size", "margins")}
         return [
             self_check(files, by, metric, runs=self.runs, arms=self.arms, guarantee=self.guarantee, **shared)
             for metric in self.metrics
