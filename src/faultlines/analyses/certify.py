@@ -323,6 +323,7 @@ def _certificate(
         percent=tuple(scale.is_percent for scale in estimates.scales),
         seed=seed,
         dropped=groups.dropped,
+        missing_values=None if groups.readout is None else groups.readout.missing,
         warnings=() if groups.readout is None else tuple(groups.readout.warnings),
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,

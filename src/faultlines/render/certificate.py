@@ -194,7 +194,7 @@ def _notes(result: Certificate) -> Iterator[Note]:
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
     yield from warning_notes(result.warnings)
-    yield from dropped_notes(result.dropped)
+    yield from dropped_notes(result.dropped, result.missing_values)
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
 
 

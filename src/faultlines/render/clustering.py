@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from faultlines.results.detection import DetectionLimit
     from faultlines.results.effects import Effect
     from faultlines.results.explained import Explained
+    from faultlines.rows.request import MissingRows
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
 DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
@@ -56,6 +57,7 @@ _LEVELS = 4  # levels of an attribute that are named
 _MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
+_WORST = 5  # groups that are named for the share of their rows that was dropped
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
 
 
@@ -398,14 +400,35 @@ def _share_and_p(row: Explained) -> str:
 
 def exclusion_notes(c: Clustering) -> Iterator[Note]:
     """Dropped rows and excluded groups."""
-    yield from dropped_notes(c.dropped)
+    yield from dropped_notes(c.dropped, c.missing_values)
     yield from excluded_notes(c.groups, c.excluded, c.counted)
 
 
-def dropped_notes(dropped: Mapping[DropCode, int]) -> Iterator[Note]:
-    """Rows that were not used, by reason."""
+def dropped_notes(dropped: Mapping[DropCode, int], missing: MissingRows | None = None) -> Iterator[Note]:
+    """Rows that were not used, by reason; by group where they are many."""
     for reason, count in dropped.items():
         yield Note("dropped rows", f"Dropped rows: {count:,} {DropCode(reason).text}.", fields={"rows": count})
+    if missing is not None and missing.is_large:
+        yield Note("missing values", missing_text(missing), "warning", missing_fields(missing))
+
+
+def missing_text(missing: MissingRows) -> str:
+    """Which share of the rows lacks a value, which values, and in which groups most: ``80.1% of rows …``."""
+    rows = max(missing.rows.sum(), 1.0)
+    inputs = [f"{name} in {formats.share(float(c.sum() / rows), 1)}" for name, c in missing.by_column.items()]
+    worst = missing_fields(missing)["groups"]
+    names = formats.members(list(worst), lambda name: f"{name} {formats.share(worst[name], 1)}", _LISTED)
+    lacking = f"{formats.share(missing.share, 1)} of rows lack a value ({', '.join(inputs)}) and were dropped"
+    return formats.printable(f"{lacking}, most in {names}. The result is about the others.")
+
+
+def missing_fields(missing: MissingRows) -> dict[str, Any]:
+    """The share of rows that lack a value: of all, and of the groups where it is largest."""
+    order = np.lexsort((-missing.dropped, -missing.shares))[:_WORST]
+    return {
+        "share": missing.share,
+        "groups": {name_of(missing.keys[i]): float(missing.shares[i]) for i in order.tolist()},
+    }
 
 
 def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:

@@ -56,7 +56,7 @@ def _notes(result: Confirmation) -> Iterator[Note]:
             text = f"The groups of cluster {cluster.number} differ from each other ({p}): its effect is an average."
             yield Note("differences within", text, fields={"cluster": cluster.number})
     yield from warning_notes(result.warnings)
-    yield from dropped_notes(result.dropped)
+    yield from dropped_notes(result.dropped, result.missing_values)
     if result.new:
         names = formats.members(result.new, name_of, _LISTED)
         text = f"New groups, in no cluster ({formats.count(len(result.new))}): {names}."

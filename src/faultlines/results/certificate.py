@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from faultlines.estimates.labels import key_of, name_of
+from faultlines.results.exclusions import dropped_share_column, missing_data
 from faultlines.results.protocol import TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns, spread
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.reasons import DropCode
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
+    from faultlines.rows.request import MissingRows
 
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
@@ -87,6 +89,7 @@ class Certificate(TabularResult):
         dropped: Reason → number of dropped rows.
         warnings: What was noticed in the rows.
         counted: What the sizes of groups count.
+        missing_values: How many rows of every group lack a value; None where no rows were counted.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
         percent: Which of the effects people read in percent.
         seed: Of the draws behind `critical`.
@@ -127,6 +130,7 @@ class Certificate(TabularResult):
     warnings: tuple[Note | str, ...] = ()
     counted: str = "rows"
     by_precision: bool = False
+    missing_values: MissingRows | None = None
 
     def __repr__(self) -> str:
         counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
@@ -187,9 +191,10 @@ class Certificate(TabularResult):
         if self.against == ALL_PAIRS:
             others = [_name(group.other, several=bool(self.parts)) for group in self.groups]
             columns |= spread(self.parts, "other", others + blank)
-        columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         labels = [*(group.label for group in self.groups), *(group.label for group in self.excluded)]
         keys = [key_of(label) for label in labels]
+        columns |= dropped_share_column(self.missing_values, keys)
+        columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         return attribute_columns(self.attributes, keys, set(columns)) | columns
 
     def to_dict(self) -> dict[str, Any]:
@@ -220,6 +225,7 @@ class Certificate(TabularResult):
             "inconclusive": [name_of(label) for label in self.inconclusive],
             "excluded": [{"group": name_of(group.label), "reason": str(group.reason)} for group in self.excluded],
             "dropped": dict(self.dropped),
+            "missing_values": missing_data(self.missing_values),
             "notes": [note.to_dict() for note in self.notes],
             "groups": rows,
         }
