@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import faultlines as fl
-from faultlines.analyses.contrasts import Side, difference, ratio
+from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, ratio
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
 from faultlines.render.certificate import rounded_like
 from tests.refused import refused
@@ -131,6 +131,94 @@ def test_a_reference_and_all_pairs_in_plain_loops() -> None:
     assert pairs.reference_value is None
 
 
+# --------------------------------------------------------------------------------------------------- the best group
+
+
+def hsu(theta: list[float], se: list[float], within: float, beyond: float) -> tuple[set[int], list[float], list[float]]:
+    """Candidates and ends of θ_i − max over the others, in plain loops (Hsu's constrained intervals below)."""
+    groups = range(len(theta))
+
+    def apart(i: int, j: int, c: float) -> float:
+        return theta[i] - theta[j] + c * math.hypot(se[i], se[j])
+
+    best = {i for i in groups if min(apart(i, j, within) for j in groups if j != i) >= 0}
+    lower = [min([0.0, *(apart(i, j, -within) for j in best if j != i)]) for i in groups]
+    return best, lower, [min(apart(i, j, beyond) for j in groups if j != i) for i in groups]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0.1, 2)), min_size=2, max_size=6, unique_by=lambda pair: pair[0]))
+def test_the_best_group_in_plain_loops(groups: list[tuple[float, float]]) -> None:
+    theta, se = (list(column) for column in zip(*groups, strict=True))
+    estimates = fl.Estimates(theta, se)
+    tails = best_tails(estimates, 0.05, 0, sides=1)
+    (found,) = compare_with_best(estimates, 0.05, 0, sides=1)
+    within, beyond = (float(stats.norm.isf(tail)) for tail in tails)
+    best, lower, upper = hsu(theta, se, within, beyond)
+    assert set(np.flatnonzero(found.candidates).tolist()) == best
+    assert found.interval.lower.tolist() == pytest.approx(lower)
+    assert found.interval.upper.tolist() == pytest.approx(upper)
+    assert found.to_best.value.tolist() == pytest.approx([value - max(theta) for value in theta])
+    assert np.all(found.to_best.upper <= 0)
+    certificate = fl.certify(estimates, gap=1.0, against="highest", adverse="low")
+    farthest = max(
+        theta[j] - theta[i] + Z * math.hypot(se[i], se[j]) for i in range(len(se)) for j in range(len(se)) if i != j
+    )
+    assert certificate.certifiable == pytest.approx(farthest)
+    mirrored = fl.certify(fl.Estimates([-value for value in theta], se), gap=1.0, against="lowest", adverse="high")
+    assert [group.upper for group in mirrored.groups] == pytest.approx([-group.lower for group in certificate.groups])
+    assert mirrored.verdict == certificate.verdict
+
+
+def test_the_critical_value_of_the_best_is_dunnetts() -> None:
+    """Equal variances: the one-sided table of Dunnett for five treatments and a control, 2.23 at 95%."""
+    tails = best_tails(fl.Estimates(np.zeros(6), np.ones(6)), 0.05, 0, sides=1)
+    assert float(stats.norm.isf(tails.within)) == pytest.approx(2.234, abs=0.02)
+    assert float(stats.norm.isf(tails.beyond)) == pytest.approx(
+        stats.studentized_range.isf(0.05, 6, 1e6) / 2**0.5, 0.01
+    )
+    uneven = fl.Estimates(np.zeros(6), [1.0, 3.0, 1.0, 2.0, 1.0, 1.0])
+    assert best_tails(uneven, 0.05, 0, sides=1).within < tails.within  # less correlated, so farther out
+
+
+def test_four_fifths_is_about_the_highest_group() -> None:
+    """As reported: 60% of 6,000 and 45% of 4,000 are both above 0.8 × the overall, and the impact ratio is 0.75."""
+    rates = fl.binomial([3600, 1800], [6000, 4000], ["A", "B"])
+    certificate = fl.certify(rates, gap=0.8, ratio=True)
+    assert (certificate.verdict, certificate.against, certificate.beyond) == ("failed", "highest", ("B",))
+    assert certificate.groups[1].distance == pytest.approx(0.75)
+    assert certificate.groups[1].other == "A"
+    assert certificate.reference_value == pytest.approx(0.6)
+    assert fl.certify(rates, gap=0.8, ratio=True, against="overall").verdict == "passed"
+    assert fl.certify(rates, gap=0.8, ratio=True, adverse="high").against == "lowest"
+    assert fl.certify(rates, gap=0.7, ratio=True, adverse="low").verdict == "passed"
+
+
+def test_groups_that_may_not_be_the_reference() -> None:
+    """A small category is compared with the highest of the others, and is nobody's reference."""
+    rates = fl.binomial([9, 500, 400], [10, 1000, 1000], ["tiny", "A", "B"]).estimates
+    assert rates is not None
+    (found,) = compare_with_best(rates, 0.05, 0, as_ratio=True, eligible=np.array([False, True, True]))
+    assert found.to_best.value.tolist() == pytest.approx([1.8, 1.0, 0.8])
+    assert found.other.tolist() == [1, 2, 1]
+    assert found.candidates.tolist() == [False, True, False]
+    assert found.to_best.lower[1] == 1.0
+    assert found.to_best.upper[0] > 1.8
+
+
+def test_the_best_of_groups_that_share_data_and_of_several_effects() -> None:
+    covariance = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]) / 100
+    shared = fl.Estimates([1.0, 0.5, 0.0], None, list("abc"), covariance=covariance)
+    certificate = fl.certify(shared, gap=0.4, against="highest", adverse="low")
+    assert certificate.groups[1].bound == pytest.approx(0.5 + Z * 0.1)
+    assert certificate.beyond == ("c",)
+    both = fl.certify(PAIR, gap=[0.2, 5.0], against="highest", adverse="low")
+    alone = fl.certify(fl.Estimates(PAIR.theta[:, 0], PAIR.se[:, 0]), gap=0.2, against="highest", adverse="low")
+    assert both.certifiable[0] == pytest.approx(alone.certifiable)
+    assert both.groups[0].lower[0] < alone.groups[0].lower
+    assert both.groups[0].other == (1, 1)
+
+
 def test_estimated_errors_reach_as_far_as_students_t() -> None:
     """With the same degrees of freedom everywhere, the interval is Student's instead of normal (Cochran and Cox)."""
     known = fl.certify(FIVE, gap=0.5)
@@ -182,7 +270,7 @@ def test_a_ratio_is_where_a_difference_could_be_zero(
 
 def test_the_share_of_a_group_in_the_overall_counts_for_ratios() -> None:
     """A group that is half of everybody cannot be more than twice the overall."""
-    certificate = fl.certify(fl.binomial([900, 3], [1000, 1000]), gap=0.5, ratio=True)
+    certificate = fl.certify(fl.binomial([900, 3], [1000, 1000]), gap=0.5, ratio=True, against="overall")
     assert certificate.groups[0].distance == pytest.approx(0.9 / 0.4515)
     assert certificate.groups[0].upper < 2
     assert certificate.verdict == "failed"
@@ -214,7 +302,7 @@ def test_exact_intervals_of_counts(tail: float) -> None:
 # ----------------------------------------------------------------------------------------------------- the verdict
 
 
-@pytest.mark.parametrize("against", ["overall", "a", "all pairs"])
+@pytest.mark.parametrize("against", ["overall", "a", "all pairs", "highest", "lowest"])
 def test_every_gap_from_the_smallest_on_is_certified(against: str) -> None:
     smallest = fl.certify(FIVE, gap=1, against=against).certifiable
     above, below = (fl.certify(FIVE, gap=smallest * factor, against=against) for factor in (1.0001, 0.9999))
@@ -390,7 +478,8 @@ def test_the_bound_that_is_printed_passes() -> None:
         ({"against": "XX"}, "not found: against"),
         ({"against": "overal"}, "not found: against"),
         ({"against": ["DE"]}, "not found: against"),
-        ({"against": None}, "not found: against"),
+        ({"against": "highest", "adverse": "high"}, "conflict: adverse"),
+        ({"against": "lowest", "adverse": "low"}, "conflict: adverse"),
         ({"alpha": 0}, "out of range: alpha"),
         ({"alpha": 1.5}, "out of range: alpha"),
         ({"seed": -1}, "out of range: seed"),
@@ -407,6 +496,7 @@ def test_the_bound_that_is_printed_passes() -> None:
         ({"data": fl.binomial([0, 0], 50), "ratio": True}, "unsupported: ratio"),
         ({"data": PAIR}, "mismatch: gap"),
         ({"data": fl.Estimates(np.zeros(5001), np.ones(5001)), "against": "all pairs"}, "unsupported: against"),
+        ({"data": fl.Estimates(np.zeros(5001), np.ones(5001)), "against": "lowest"}, "unsupported: against"),
         ({"data": fl.Similarity([[1.0], [2.0]], lambda a, b: np.ones(len(a)))}, "unsupported: data"),
     ],
 )

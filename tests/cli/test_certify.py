@@ -35,7 +35,10 @@ def scored(tmp_path: Path) -> Path:
         ("--certify 0.05", 1, "FAILED"),
         ("--certify 0.13", 3, "INCONCLUSIVE"),
         ("--certify 0.8 --ratio --reference A --adverse low", 1, "FAILED"),
-        ("--certify 0.8 --ratio --adverse high", 0, "PASSED"),
+        ("--certify 0.8 --ratio", 1, "FAILED"),
+        ("--certify 0.5 --ratio", 0, "PASSED"),
+        ("--certify 0.25 --reference highest --adverse low", 0, "PASSED"),
+        ("--certify 0.8 --ratio --reference overall --adverse high", 0, "PASSED"),
         ("--certify 0.5 --ratio --reference all_pairs", 0, "PASSED"),
     ],
 )

@@ -12,17 +12,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from faultlines import checks
-from faultlines.analyses.contrasts import Distances, critical_of, distances, effects_of, farthest
+from faultlines.analyses.contrasts import (
+    BestTails,
+    Distances,
+    against_best,
+    at_most_below_best,
+    best_tails,
+    critical_of,
+    distances,
+    effects_of,
+    farthest,
+)
 from faultlines.analyses.groups import Groups, groups_from
 from faultlines.core.distributions import shrink_scales
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, labels_of, match, name_of
 from faultlines.estimates.scales import LogRatio
-from faultlines.results.certificate import ALL_PAIRS, OVERALL, Certificate, CertifiedGroup
+from faultlines.results.certificate import (
+    ALL_PAIRS,
+    DIRECTIONS,
+    HIGHEST,
+    LOWEST,
+    OVERALL,
+    Certificate,
+    CertifiedGroup,
+)
 from faultlines.results.clustering import Clustering, counted
 
 if TYPE_CHECKING:
@@ -39,6 +57,8 @@ if TYPE_CHECKING:
     from faultlines.results.clustering import Adverse
 
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
+_NAMED = (OVERALL, HIGHEST, LOWEST, ALL_PAIRS)
+_DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
 
 
 def certify(
@@ -47,7 +67,7 @@ def certify(
     metric: Metric | None = None,
     *,
     gap: float | Sequence[float],
-    against: Label = OVERALL,
+    against: Label | None = None,
     ratio: bool = False,
     adverse: Adverse | None = None,
     alpha: float = 0.05,
@@ -67,8 +87,11 @@ def certify(
         metric: As for `fl.cluster`.
         gap: How far is too far, in the units of the metric: 0.02 is two points of a rate. With ``ratio=True`` a ratio
             below 1: 0.8 is the four-fifths rule. For several effects one for each, or one for all of several rates.
-        against: ``"overall"``; ``"all pairs"``: every group with every other; or the label of a reference group.
-        ratio: Compare ratios, not differences: effects must be above zero.
+        against: ``"overall"`` (the default); ``"highest"`` or ``"lowest"``: the best group, whichever that is in truth
+            (the default with ``ratio=True``); ``"all pairs"``: every group with every other; the label of a reference
+            group.
+        ratio: Compare ratios, not differences: effects must be above zero. Without `against` that is with the highest
+            group, as the four-fifths rule has it, or with the lowest where ``adverse="high"``.
         adverse: ``"low"`` where only groups below the overall (the reference) count, ``"high"`` for those above.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
         min_size: As for `fl.cluster`.
@@ -89,6 +112,8 @@ def certify(
     """
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
     adverse = checked_adverse(adverse)
+    if against is None:
+        against = _DEFAULT_BEST[adverse] if ratio else OVERALL
     groups = _groups(data, by, metric, min_size)
     estimates = groups.comparison.estimates
     if estimates is None:
@@ -104,17 +129,16 @@ def certify(
     effects = effects_of(estimates, share)
     if ratio:
         _check_ratio(effects, question)
-    if question.is_pairs and adverse is not None:
-        raise InputError.conflict(
-            "adverse", "of two groups either is the lower one", "Leave it out.", adverse, form="clause"
-        )
-    if question.is_pairs and len(estimates) > _MOST_IN_PAIRS:
-        problem = f"of {len(estimates):,} groups are too many"
-        raise InputError.unsupported("against", problem, "Compare with the overall.", ALL_PAIRS, form="clause")
+    _check_question(question, len(estimates))
     sides = 1 if adverse is not None else 2
-    critical = critical_of(estimates, None if question.is_pairs else share, alpha, seed, sides=sides)
-    contrasts = [question.contrast(effect, i, float(ndtr(-critical))) for i, effect in enumerate(effects)]
-    reference = [effect.overall for effect in effects]
+    tails = BestTails(*[float(ndtr(-critical_of(estimates, share, alpha, seed, sides=sides)))] * 2)
+    if question.is_pairs:
+        tails = BestTails(*[float(ndtr(-critical_of(estimates, None, alpha, seed, sides=2)))] * 2)
+    elif question.is_best:
+        tails = best_tails(estimates, alpha, seed, sides=sides)
+    contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
+    reference = [question.reference_value(effect) for effect in effects]
+    critical = float(-ndtri(tails.beyond))
     return _certificate(groups, estimates, question, contrasts, critical, seed, reference, by_precision=by_precision)
 
 
@@ -141,7 +165,10 @@ def checked_adverse(adverse: Any) -> Adverse | None:
 def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
     """A gap that can be asked about."""
     if ratio:
-        problem, remedy = "must be a ratio between 0 and 1", "0.8 is the four-fifths rule; above the overall, 1/0.8."
+        problem, remedy = (
+            "must be a ratio between 0 and 1",
+            "0.8 is the four-fifths rule: no group below 0.8 × the highest.",
+        )
         return checks.number(name, gap, problem, remedy, low=0, high=1, ends="()")
     remedy = "Give it in the units of the metric: 0.02 is two points of a rate."
     return checks.number(name, gap, "must be a number, 0 or more", remedy, low=0)
@@ -168,8 +195,8 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
 
 
 def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -> int | str:
-    """What groups are compared with: "overall", "all pairs", or the place of a reference group."""
-    if isinstance(against, str) and against in (OVERALL, ALL_PAIRS):
+    """What groups are compared with: one of the named, or the place of a reference group."""
+    if isinstance(against, str) and against in _NAMED:
         return against
     names = [name_of(key) for key in estimates.keys]
     place = -1
@@ -184,9 +211,27 @@ def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -
                 raise InputError.not_found(
                     "against", problem, "Name another group, or give {min_size}.", against, settings={"min_size": ...}
                 )
-        remedy = did_you_mean(against, [OVERALL, ALL_PAIRS, *names])
-        raise InputError.not_found("against", "is no group, nor 'overall' or 'all pairs'", remedy, against)
+        remedy = did_you_mean(against, [*_NAMED, *names])
+        raise InputError.not_found(
+            "against", f"is no group, nor one of {', '.join(map(repr, _NAMED))}", remedy, against
+        )
     return place
+
+
+def _check_question(question: _Question, groups: int) -> None:
+    """Refuse a harmful direction that has no meaning, and more groups than can be compared with each other."""
+    adverse, against = question.adverse, str(question.against)
+    if question.is_pairs and adverse is not None:
+        raise InputError.conflict(
+            "adverse", "of two groups either is the lower one", "Leave it out.", adverse, form="clause"
+        )
+    if question.is_best and adverse not in (None, DIRECTIONS[against]):
+        other = LOWEST if against == HIGHEST else HIGHEST
+        problem = f"no group is {'above the highest' if against == HIGHEST else 'below the lowest'}"
+        raise InputError.conflict("adverse", problem, f"Use against={other!r}.", adverse, form="clause")
+    if (question.is_pairs or question.is_best) and groups > _MOST_IN_PAIRS:
+        problem = f"of {groups:,} groups are too many"
+        raise InputError.unsupported("against", problem, "Compare with the overall.", against, form="clause")
 
 
 def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
@@ -201,12 +246,14 @@ def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
             raise InputError.unsupported(
                 "ratio", f"needs effects above zero, and the lowest is {lowest:g}", remedy, True
             )
-        if question.is_pairs:
+        if question.is_pairs or question.against == LOWEST:
             continue
         least = effect.of_all(question.alpha / 2).lower[0]
+        if question.against == HIGHEST:
+            least = effect.side(question.alpha / 2).lower.max()
         if not least > 0:
-            what = "the overall" if question.reference is None else "the reference"
-            problem = f"{what}, {effect.overall:g}, is not clearly above zero"
+            what = {OVERALL: "the overall", HIGHEST: "the highest"}.get(str(question.against), "the reference")
+            problem = f"{what}, {question.reference_value(effect):g}, is not clearly above zero"
             raise InputError.unsupported("ratio", problem, remedy, True, form="clause")
 
 
@@ -258,20 +305,36 @@ class _Question(NamedTuple):
         """Whether all pairs are compared."""
         return self.against == ALL_PAIRS
 
+    @property
+    def is_best(self) -> bool:
+        """Whether groups are compared with the best of them, which the data choose."""
+        return self.against in (HIGHEST, LOWEST)
+
+    def reference_value(self, effect: OneEffect) -> float:
+        """What groups are compared with, in these data."""
+        if self.is_best:
+            return float(effect.shown.max() if self.against == HIGHEST else effect.shown.min())
+        return effect.overall
+
     def limit(self, part: int) -> float:
         """The gap of an effect as a distance, which ratios count from 1 up."""
         return 1 / self.gaps[part] if self.ratio else self.gaps[part]
 
-    def contrast(self, effect: OneEffect, part: int, tail: float) -> _Contrast:
-        """One effect of the groups, with the chance `tail` beyond each end of the simultaneous intervals."""
-        limit, other = self.limit(part), None
-        if self.is_pairs:
-            interval, apart, other = farthest(effect, tail, limit, as_ratio=self.ratio)
-            alone = farthest(effect, self.alpha, limit, as_ratio=self.ratio).distances
+    def contrast(self, effect: OneEffect, part: int, tails: BestTails) -> _Contrast:
+        """One effect of the groups, with these probabilities beyond each end of the simultaneous intervals."""
+        limit, other, as_ratio = self.limit(part), None, self.ratio
+        if self.is_best:
+            highest = self.against == HIGHEST
+            interval, _, other, _ = against_best(effect, tails, highest=highest, as_ratio=as_ratio)
+            apart = distances(interval, DIRECTIONS[str(self.against)], as_ratio=as_ratio)
+            bound = at_most_below_best(effect, self.alpha, highest=highest, as_ratio=as_ratio)
+        elif self.is_pairs:
+            interval, apart, other = farthest(effect, tails.beyond, limit, as_ratio=as_ratio)
+            bound = farthest(effect, self.alpha, limit, as_ratio=as_ratio).distances.far
         else:
-            interval, apart = self._against(effect, tail)
-            alone = self._against(effect, self.alpha)[1]
-        return _Contrast(interval, alone.far, apart.far <= limit, apart.near > limit, other)
+            interval, apart = self._against(effect, tails.beyond)
+            bound = self._against(effect, self.alpha)[1].far
+        return _Contrast(interval, bound, apart.far <= limit, apart.near > limit, other)
 
     def _against(self, effect: OneEffect, tail: float) -> tuple[Interval, Distances]:
         if self.reference is None:
@@ -343,7 +406,7 @@ def _certified_groups(
     columns = [list(estimates.shown.T), *([contrast.interval[i] for contrast in contrasts] for i in range(3)), bounds]
     numbers = [_plain_rows(several, places) for several in columns]
     others: list[Any] = [None] * places.size
-    if question.is_pairs:
+    if question.is_pairs or question.is_best:
         partners = [[labels[i] for i in c.other[places].tolist()] for c in contrasts if c.other is not None]
         others = [plain(row) for row in zip(*partners, strict=True)]
     for place, *values in zip(places.tolist(), *numbers, status, others, strict=True):

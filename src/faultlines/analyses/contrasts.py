@@ -23,7 +23,7 @@ from faultlines.results.rest import of_others
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from faultlines.estimates.estimates import Estimates, IntArray
+    from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
     from faultlines.estimates.scales import FloatArray, Scale
     from faultlines.results.clustering import Adverse
 
@@ -438,14 +438,25 @@ class OneEffect:
         together = 0.0 if self.correlation is None else self.correlation[place]
         return (ratio if as_ratio else difference)(side, other, correlation=together)
 
-    def pairs(self, tail: float, *, as_ratio: bool) -> Iterator[tuple[IntArray, Interval]]:
-        """Some groups at a time, each against every other: intervals (r, K), and nothing is known of one itself."""
+    def pairs(
+        self, tail: float, *, as_ratio: bool, others: IntArray | None = None
+    ) -> Iterator[tuple[IntArray, Interval]]:
+        """Some groups at a time, each against every other: intervals (r, K), and nothing is known of one itself.
+
+        Args:
+            tail: The probability beyond each end.
+            as_ratio: Ratios, not differences.
+            others: The places of those that all are compared with; None: all.
+        """
         side, groups = self.side(tail), self.shown.size
+        other = side if others is None else Side(*(array[others] for array in side))
         some = max(1, _AT_ONCE_of_contrasts // groups)
         for start in range(0, groups, some):
             places = np.arange(start, min(start + some, groups))
-            together = 0.0 if self.correlation is None else self.correlation[places]
-            yield places, (ratio if as_ratio else difference)(side.of(places), side, correlation=together)
+            together: FloatArray | float = 0.0
+            if self.correlation is not None:
+                together = self.correlation[places] if others is None else self.correlation[np.ix_(places, others)]
+            yield places, (ratio if as_ratio else difference)(side.of(places), other, correlation=together)
 
 
 def effects_of(estimates: Estimates, share: FloatArray) -> list[OneEffect]:
@@ -568,3 +579,149 @@ def farthest(effect: OneEffect, tail: float, limit: float, *, as_ratio: bool) ->
         for array, part in zip((value, lower, upper), interval, strict=True):
             array[places] = part[rows, other[places]]
     return Farthest(Interval(value, lower, upper), Distances(far, near), other)
+
+
+# ---------- Multiple comparisons with the best (Hsu, 1984; Edwards and Hsu, 1983). The data choose which group looks
+# best; the intervals hold for the one that is. With k the best in truth, P(θ̂_k − θ̂_j − (θ_k − θ_j) ≥ −d s_kj for all
+# j) ≥ 1 − α with Dunnett's one-sided d. Then k is among the candidates (groups not shown to be below another), and no
+# group is farther below it than below the worst of the candidates. That a group *is* below the best by some distance is
+# shown by any pair, and that holds for all groups at once with Tukey's critical value of all pairs.
+
+
+class BestTails(NamedTuple):
+    """The probability beyond one end of a pair's interval, for what is said of all groups.
+
+    Attributes:
+        within: That no group is farther below the best.
+        beyond: That some are at least so far below it.
+    """
+
+    within: float
+    beyond: float
+
+
+class AgainstBest(NamedTuple):
+    """Every group against the best of the others, with simultaneous intervals.
+
+    Attributes:
+        interval: Against the best of the *other* groups: above 0 (a ratio above 1) for the best one alone.
+        to_best: Against the best of all: exactly 0 (1) for the best one, and never above it.
+        other: The best of the others in these data.
+        candidates: Groups that may be the best one: those not shown to be below another.
+    """
+
+    interval: Interval
+    to_best: Interval
+    other: IntArray
+    candidates: BoolArray
+
+
+def compare_with_best(
+    estimates: Estimates,
+    alpha: float,
+    seed: int,
+    *,
+    highest: bool = True,
+    as_ratio: bool = False,
+    sides: int = 2,
+    eligible: BoolArray | None = None,
+) -> list[AgainstBest]:
+    """Each effect of all groups against the best group, whichever that is in truth.
+
+    Args:
+        estimates: The groups.
+        alpha: The probability that any interval of an effect misses.
+        seed: Of the draws behind the critical values.
+        highest: Whether the highest is the best, or the lowest.
+        as_ratio: Ratios, not differences: effects must not be below zero.
+        sides: 2 where both ends hold together with 1 − α; 1 where each end does on its own.
+        eligible: Which groups may be the best one; the others are compared with it all the same. None: all.
+
+    Returns:
+        One comparison for each effect.
+    """
+    tails = best_tails(estimates, alpha, seed, sides=sides)
+    effects = effects_of(estimates, np.full(estimates.shown.shape, 1 / len(estimates)))
+    return [against_best(effect, tails, highest=highest, as_ratio=as_ratio, eligible=eligible) for effect in effects]
+
+
+def best_tails(estimates: Estimates, alpha: float, seed: int, *, sides: int) -> BestTails:
+    """The tails of all comparisons with the best.
+
+    Dunnett's one-sided critical value grows as the comparisons get less correlated (Slepian), thus with the precision
+    of what they have in common: that with the most precise group as the best is enough for any best group.
+    """
+    beyond = float(ndtr(-critical_of(estimates, None, alpha, seed, sides=2)))
+    if sides == 2:
+        return BestTails(beyond, beyond)
+    if estimates.covariance is not None:
+        return BestTails(float(ndtr(-critical_value(Unrelated(len(estimates) - 1), alpha, seed, sides=1))), beyond)
+    errors, critical = natural_errors(estimates), 0.0
+    for own in errors.T:  # the best group may be another one for each of several effects
+        share = (np.arange(own.size) == own.argmin()).astype(float)
+        contrasts = AgainstMean((own / own.min())[:, None, None] ** 2, share[:, None])
+        critical = max(critical, critical_value(contrasts, alpha / errors.shape[1], seed, sides=1))
+    return BestTails(float(ndtr(-critical)), beyond)
+
+
+def against_best(
+    effect: OneEffect, tails: BestTails, *, highest: bool, as_ratio: bool, eligible: BoolArray | None = None
+) -> AgainstBest:
+    """One effect of all groups against the best group."""
+    groups, equal = effect.shown.size, 1.0 if as_ratio else 0.0
+    may_be = np.ones(groups, dtype=bool) if eligible is None else eligible
+    columns = np.flatnonzero(may_be)
+    settings = {"highest": highest, "as_ratio": as_ratio}
+    upper = _least(effect, tails.beyond, columns, **settings).upper
+    shown_below = upper if tails.within == tails.beyond else _least(effect, tails.within, columns, **settings).upper
+    candidates = may_be & (shown_below >= equal)
+    places = np.flatnonzero(candidates)
+    lower = _least(effect, tails.within, places, **settings).lower
+    if places.size == 1 and tails.within == tails.beyond:  # by how much it is ahead of all others
+        lower[places] = _least(effect, tails.within, columns, **settings).lower[places]
+    sole = candidates & (places.size == 1)
+    lower = np.where(sole, np.maximum(np.where(np.isfinite(lower), lower, equal), equal), lower)
+    lower = np.where(may_be & ~sole, np.minimum(lower, equal), lower)
+    order = np.where(may_be, effect.shown if highest else -effect.shown, -np.inf)
+    first = int(order.argmax())
+    second = int(np.where(np.arange(groups) == first, -np.inf, order).argmax())
+    other = np.where(np.arange(groups) == first, second, first)
+    apart = _oriented(_values(effect.shown, effect.shown[other], as_ratio=as_ratio), **settings).value
+    interval = Interval(apart, np.minimum(lower, apart), np.maximum(upper, apart))
+    capped = Interval(*(np.where(may_be, np.minimum(part, equal), part) for part in interval))
+    return AgainstBest(_oriented(interval, **settings), _oriented(capped, **settings), other, candidates)
+
+
+def at_most_below_best(effect: OneEffect, tail: float, *, highest: bool, as_ratio: bool) -> FloatArray:
+    """How far each group may be from the best at most: the farthest of its pairs, each a bound of its own."""
+    columns = np.arange(effect.shown.size)
+    lower = _least(effect, tail, columns, highest=highest, as_ratio=as_ratio).lower
+    return _turned(lower, as_ratio=as_ratio)
+
+
+def _least(effect: OneEffect, tail: float, columns: IntArray, *, highest: bool, as_ratio: bool) -> Interval:
+    """Of every group, the least ends of all its pairs with some groups; infinite where it is the only one of these."""
+    lower, upper = np.full((2, effect.shown.size), np.inf)
+    for places, pairs in effect.pairs(tail, as_ratio=as_ratio, others=columns):
+        interval = _oriented(pairs, highest=highest, as_ratio=as_ratio)
+        itself = places[:, None] == columns
+        lower[places] = np.where(itself, np.inf, interval.lower).min(axis=1)
+        upper[places] = np.where(itself, np.inf, interval.upper).min(axis=1)
+    return Interval(lower, lower, upper)
+
+
+def _values(one: FloatArray, other: FloatArray, *, as_ratio: bool) -> Interval:
+    """Differences or ratios without any interval."""
+    if not as_ratio:
+        return Interval(*[one - other] * 3)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = one / other
+    return Interval(*[np.where(np.isnan(value), 1.0, value)] * 3)
+
+
+def _oriented(interval: Interval, *, highest: bool, as_ratio: bool) -> Interval:
+    """Intervals as they are where the highest is the best, turned round where the lowest is; twice is as before."""
+    if highest:
+        return interval
+    value, upper, lower = (_turned(part, as_ratio=as_ratio) for part in interval)
+    return Interval(value, lower, upper)

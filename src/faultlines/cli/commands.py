@@ -340,8 +340,7 @@ def experiment(
     "      --metric true_positive_rate --y-true label --score s --threshold 0.5",
     "faultlines model scored.csv --by country --metric false_positive_rate \\\n"
     "      --y-true label --y-pred predicted --positive yes --fail-on-split",
-    "faultlines model scored.csv --by group --metric selection_rate \\\n"
-    "      --y-pred predicted --certify 0.8 --ratio --reference A --adverse low",
+    "faultlines model scored.csv --by group --metric selection_rate \\\n      --y-pred predicted --certify 0.8 --ratio",
     notes=[model_usage()],
 )
 def model(

@@ -156,7 +156,7 @@ class Certificates:
                 else certify(
                     c,
                     gap=self.gap,
-                    against="overall" if self.reference is None else self.reference,
+                    against=self.reference,
                     ratio=self.ratio,
                     adverse=self.adverse,
                     alpha=alpha / len(results),

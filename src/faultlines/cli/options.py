@@ -428,10 +428,20 @@ class Certify:
     ] = None
     reference: Annotated[
         str | None,
-        _option(GATE, "For --certify: compare with this group; 'all pairs': each with each.", metavar="LABEL"),
+        _option(
+            GATE,
+            "For --certify: compare with this group; 'highest' or 'lowest': with the best group, whichever it is; "
+            "'all pairs': each with each. Default: the overall, and the highest with --ratio.",
+            metavar="LABEL",
+        ),
     ] = None
     ratio: Annotated[
-        bool, _option(GATE, "For --certify: ratios instead of differences; 0.8 is the four-fifths rule.", "--ratio")
+        bool,
+        _option(
+            GATE,
+            "For --certify: ratios to the highest group instead of differences; --certify 0.8 is the four-fifths rule.",
+            "--ratio",
+        ),
     ] = False
     adverse: Annotated[
         str | None, _option(GATE, "For --certify: only groups that are low (or high) count.", metavar="low|high")

@@ -146,7 +146,7 @@ _ANSWERS = {
     "fdr false_discovery_rate": "It is 1 − precision, so groups differ in it as they do in precision: use 'precision'.",
     "for false_omission_rate": "It is 1 − the negative predictive value: use 'negative_predictive_value'.",
     "disparate_impact": "It is a ratio of selection rates: use 'selection_rate', and for the four-fifths rule "
-    "fl.certify(…, gap=0.8, ratio=True).",
+    "fl.certify(…, gap=0.8, ratio=True), which compares with the highest group.",
     "typei type_i": "It is about two metrics: use 'false_positive_rate' and 'precision' (1 − false discovery rate).",
     "typeii type_ii": "It is about two metrics: use 'false_negative_rate' and 'negative_predictive_value' "
     "(1 − false omission rate).",

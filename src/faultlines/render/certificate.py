@@ -9,7 +9,7 @@ from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
 from faultlines.render.text import Document, TextTable
-from faultlines.results.certificate import ALL_PAIRS, OVERALL
+from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ def _within(result: Certificate) -> str:
     if result.ratio:
         low, high = _each(result, [f"{gap:.3g}" for gap in gaps]), _each(result, [f"{1 / gap:.3g}" for gap in gaps])
         limits = {None: f"between {low} and {high}", "low": f"at least {low}", "high": f"at most {high}"}
-        return f"{limits[result.adverse]} × {start}{end}"
+        return f"{limits[result.direction]} × {start}{end}"
     size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)])
-    if result.adverse is None:
+    if result.direction is None:
         return f"within {size} of {start}{end}"
-    return f"at most {size} {'below' if result.adverse == 'low' else 'above'} {start}{end}"
+    return f"at most {size} {'below' if result.direction == 'low' else 'above'} {start}{end}"
 
 
 def _beyond(result: Certificate, other: str = " another group") -> str:
@@ -106,16 +106,16 @@ def _beyond(result: Certificate, other: str = " another group") -> str:
             _each(result, [f"{end:.3g}" for end in ends], " or ") for ends in (gaps, [1 / gap for gap in gaps])
         )
         limits = {None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}
-        return f"{limits[result.adverse]} × {start}{end}"
+        return f"{limits[result.direction]} × {start}{end}"
     size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)], " or ")
-    where = {None: "from", "low": "below", "high": "above"}[result.adverse]
+    where = {None: "from", "low": "below", "high": "above"}[result.direction]
     return f"more than {size} {where} {start}{end}"
 
 
 def _reference(result: Certificate, pair: str) -> tuple[str, str]:
     """What groups are compared with, and in what: the overall selection rate; A in selection rate."""
-    if result.against == OVERALL:
-        return f"the overall {result.metric}", ""
+    if result.against in (OVERALL, *DIRECTIONS):
+        return f"the {result.against} {result.metric}", ""
     of_metric = "" if result.metric == "effect" else f" in {result.metric}"
     return pair if result.against == ALL_PAIRS else result.against, of_metric
 
@@ -211,6 +211,12 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
         )
         texts.append(f"{result.parts[i]} {number(value)}" if result.parts else number(value))
     name = f"Overall {result.metric}" if result.against == OVERALL else f"{result.against} (reference)"
+    if result.against in DIRECTIONS:
+        name = f"{result.against.capitalize()} {result.metric} in these data"
+        best = max if DIRECTIONS[result.against] == "low" else min
+        for i in range(len(texts)):
+            group = best(result.groups, key=lambda group, i=i: _numbers(result, [group], i, "estimate")[0])  # type: ignore[misc]
+            texts[i] = f"{texts[i]} ({name_of(group.label)})"
     return formats.printable(f"{name}: {', '.join(texts)}")
 
 
@@ -264,7 +270,7 @@ def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int
         ("ratio" if result.ratio else "difference", [number(value) for value in distances]),
         (interval, [f"{number(low)} … {number(high)}" for low, high in zip(lower, upper, strict=True)]),
     ]
-    if result.against == ALL_PAIRS:
+    if result.has_others:
         others = [group.other[i] if result.parts else group.other for group in shown]
         columns.append(("against", [formats.members([other], name_of, _NAME) for other in others]))
     return columns

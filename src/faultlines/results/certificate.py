@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
 
-OVERALL, ALL_PAIRS = "overall", "all pairs"
+OVERALL, ALL_PAIRS, HIGHEST, LOWEST = "overall", "all pairs", "highest", "lowest"
+DIRECTIONS: dict[str, Adverse] = {HIGHEST: "low", LOWEST: "high"}  # the side of the best group that others are on
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class CertifiedGroup:
             the largest of all groups is `Certificate.certifiable`.
         status: ``"within"`` the gap, ``"beyond"`` it, or ``"inconclusive"``.
         other: Of all pairs, the group it is compared with here: one it differs from, else the one it may be farthest
-            from; None otherwise.
+            from. Of ``"highest"`` (``"lowest"``), the highest of the other groups in these data. None otherwise.
 
     Example:
         >>> import faultlines as fl
@@ -76,8 +77,9 @@ class Certificate(TabularResult):
         certifiable: The gap that can be certified for the groups that were measured: with confidence 1 − α none is
             farther away. With ``ratio=True`` the ratio that can be: every `gap` up to it passes.
         farthest: The group that decides about `certifiable`; a tuple for several effects.
-        against: ``"overall"``, ``"all pairs"`` or the name of the reference group.
-        reference_value: The effect of the overall or the reference; None for all pairs.
+        against: ``"overall"``, ``"highest"``, ``"lowest"``, ``"all pairs"`` or the name of the reference group.
+        reference_value: The effect of the overall, of the reference, or the highest (lowest) in these data; None for
+            all pairs.
         ratio: Whether ratios are compared, and not differences.
         adverse: The harmful direction, if only one counts.
         alpha: One less the confidence.
@@ -138,6 +140,11 @@ class Certificate(TabularResult):
         return f"<Certificate: {self.verdict}, {gaps}, {counts}, α = {self.alpha:g}>"
 
     @property
+    def direction(self) -> Adverse | None:
+        """The side on which groups can be too far away; None: either."""
+        return DIRECTIONS.get(self.against, self.adverse)
+
+    @property
     def metric(self) -> str:
         """What was measured."""
         return self.comparison.metric
@@ -151,6 +158,11 @@ class Certificate(TabularResult):
     def parts(self) -> tuple[str, ...]:
         """Names of several effects; none for one."""
         return () if self.comparison.estimates is None else self.comparison.estimates.parts
+
+    @property
+    def has_others(self) -> bool:
+        """Whether each group is compared with another one of its own: all pairs, the highest or the lowest."""
+        return self.against in (ALL_PAIRS, HIGHEST, LOWEST)
 
     @property
     def within(self) -> tuple[Label, ...]:
@@ -188,7 +200,7 @@ class Certificate(TabularResult):
             values = [getattr(group, name) for group in self.groups]
             columns |= spread(self.parts, distance if name == "distance" else name, values + blank)
         columns["status"] = [group.status for group in self.groups] + blank
-        if self.against == ALL_PAIRS:
+        if self.has_others:
             others = [_name(group.other, several=bool(self.parts)) for group in self.groups]
             columns |= spread(self.parts, "other", others + blank)
         labels = [*(group.label for group in self.groups), *(group.label for group in self.excluded)]
