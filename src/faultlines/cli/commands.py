@@ -381,7 +381,7 @@ def _cluster_rows(
 ) -> None:
     """Cluster rows by each metric, correct for their number, and print the results."""
     from faultlines.analyses.cluster import cluster_metrics, holm
-    from faultlines.cli.gate import Certificates, SelfChecks, end_with_verdicts, gate
+    from faultlines.cli.gate import Certificates, MeasuredRows, SelfChecks, end_with_verdicts, gate
     from faultlines.cli.options import chosen_guarantee
 
     guarantee = chosen_guarantee(claim, split_unit)
@@ -396,13 +396,14 @@ def _cluster_rows(
     if len(results) > 1:
         results = holm(results, claim.alpha)
         targets.say(f"{len(results)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
-    certificates = wanted.run(results, claim.alpha, claim.seed)
+    measured = [MeasuredRows(rows.files, by, metric, rows.min_size) for metric in metrics]
+    certificates = wanted.run(results, claim.alpha, claim.seed, measured)
     targets.say("\n\n".join([*map(str, results), *wanted.texts(certificates)]))
     checks_of_rows = self_checks.run(rows.files, by, settings)
     for text in self_checks.texts(checks_of_rows):
         targets.say(f"\n{text}")
     targets.write(results, claim.alpha, checks_of_rows, certificates)
-    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+    end_with_verdicts(results, certificates, fail_on_split=fail_on_split, missing=wanted.missing)
 
 
 def _joint(metrics: "list[Metric]") -> "list[Metric]":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from faultlines.cli import options as opt
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
-    from faultlines.results.certificate import Certificate
+    from faultlines.results.certificate import Certificate, MissingChoice, UnknownChoice
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.self_check import SelfCheck
 
 _LISTED = 240  # characters of a list of experiments
-_REASONS = {"inconclusive groups", "excluded groups"}  # codes of the notes that say why a certificate is inconclusive
+# Codes of the notes that say why a certificate is inconclusive.
+_REASONS = {"inconclusive groups", "excluded groups", "missing bounds", "missing share"}
 
 
 @contextmanager
@@ -44,7 +45,11 @@ def gate(asked: bool) -> Iterator[None]:
 
 
 def end_with_verdicts(
-    results: Sequence[Clustering], certificates: Sequence[Certificate | None] = (), *, fail_on_split: bool
+    results: Sequence[Clustering],
+    certificates: Sequence[Certificate | None] = (),
+    *,
+    fail_on_split: bool,
+    missing: str = "bounds",
 ) -> None:
     """End with the exit code of the gates that were asked for: 1 when one says no, 3 when one is inconclusive.
 
@@ -52,13 +57,14 @@ def end_with_verdicts(
         results: The results.
         certificates: One for each, if they were asked for; none for a result that has only one group.
         fail_on_split: Whether clusters must not differ.
+        missing: ``"bounds"``: a large share of rows that lack a value is inconclusive; ``"ignore"``: it is not.
     """
     several = max(len(results), len(certificates)) > 1
     gated = [c for c in results if fail_on_split or (certificates and c.verdict == "not testable")]
     signed = [certificate for certificate in certificates if certificate is not None]
     if any(c.verdict == "differ" for c in gated) or any(one.verdict == "failed" for one in signed):
         raise typer.Exit(SPLIT)
-    reasons = [(c.groups.metric, _reasons(c)) for c in gated]
+    reasons = [(c.groups.metric, _reasons(c, missing)) for c in gated]
     reasons += [
         (one.metric, [note.text for note in one.notes if note.code in _REASONS])
         for one in signed
@@ -92,11 +98,12 @@ def _end_inconclusive(texts: Sequence[str]) -> None:
     raise typer.Exit(CANNOT_TELL)
 
 
-def _reasons(c: Clustering) -> list[str]:
-    """Why a result without clusters does not cover all groups; nothing where it does."""
+def _reasons(c: Clustering, missing: str = "bounds") -> list[str]:
+    """Why a result without clusters does not cover all groups, or all rows; nothing where it does."""
     from faultlines.render.clustering import exclusion_notes
 
-    texts = [note.text for note in exclusion_notes(c) if note.code == "excluded groups"]
+    codes = {"excluded groups"} | ({"missing values"} if missing == "bounds" else set())
+    texts = [note.text for note in exclusion_notes(c) if note.code in codes]
     return [c.headline, *texts] if c.verdict == "not testable" else texts
 
 
@@ -111,23 +118,28 @@ class Certificates:
     reference: str | None
     ratio: bool
     adverse: Adverse | None
+    missing: MissingChoice = "bounds"
+    unknown: UnknownChoice | None = None
 
     @classmethod
     def of(cls, asked: opt.Certify) -> Certificates:
         """What was asked for, refused before any work is done if it cannot be answered."""
+        from faultlines.analyses.certify import checked_adverse, checked_gap, checked_missing, checked_unknown
+
+        missing, unknown = checked_missing(asked.missing), checked_unknown(asked.unknown)
         if asked.certify is None:
             for option, value in (
                 ("reference", asked.reference),
                 ("ratio", asked.ratio or None),
                 ("adverse", asked.adverse),
+                ("unknown", unknown),
             ):
                 if value is not None:
                     raise InputError.conflict(option, "goes with --certify", "Add for example --certify 0.02.")
-            return cls(None, None, False, None)
-        from faultlines.analyses.certify import checked_adverse, checked_gap
+            return cls(None, None, False, None, missing)
 
         checked_gap("certify", asked.certify, ratio=asked.ratio)
-        return cls(asked.certify, asked.reference, asked.ratio, checked_adverse(asked.adverse))
+        return cls(asked.certify, asked.reference, asked.ratio, checked_adverse(asked.adverse), missing, unknown)
 
     @property
     def asked(self) -> bool:
@@ -140,30 +152,56 @@ class Certificates:
         first = [several] if len(certificates) > 1 else []
         return first + [str(certificate) for certificate in certificates if certificate is not None]
 
-    def run(self, results: Sequence[Clustering], alpha: float, seed: int) -> list[Certificate | None]:
+    def run(
+        self, results: Sequence[Clustering], alpha: float, seed: int, rows: Sequence[MeasuredRows] = ()
+    ) -> list[Certificate | None]:
         """A certificate for each result, but for one of a single group, which has nothing to be compared with.
 
         The probability of a wrong one among several is α altogether (Bonferroni).
+
+        Args:
+            results: The results.
+            alpha: The significance level of all.
+            seed: Of the draws.
+            rows: For each result what it was measured in: read again where values are missing, for what they could be.
         """
         if self.gap is None:
             return []
         from faultlines.analyses.certify import certify
 
+        certificates: list[Certificate | None] = []
         with name_options({"gap": "certify", "against": "reference"}):
-            return [
-                None
-                if c.verdict == "not testable"
-                else certify(
-                    c,
+            for i, c in enumerate(results):
+                if c.verdict == "not testable":
+                    certificates.append(None)
+                    continue
+                lacking = c.missing_values is not None and bool(c.missing_values.dropped.any())
+                data = rows[i] if rows and lacking and self.missing == "bounds" else MeasuredRows(c)
+                certificate = certify(
+                    data.data,
+                    data.by,
+                    data.metric,
+                    min_size=data.min_size,
                     gap=self.gap,
                     against=self.reference,
                     ratio=self.ratio,
                     adverse=self.adverse,
                     alpha=alpha / len(results),
+                    missing=self.missing,
+                    unknown=self.unknown,
                     seed=seed,
                 )
-                for c in results
-            ]
+                certificates.append(certificate)
+        return certificates
+
+
+class MeasuredRows(NamedTuple):
+    """What a result was measured in."""
+
+    data: Any
+    by: By | None = None
+    metric: Metric | None = None
+    min_size: float | None = None
 
 
 # ---------- The error control tried out on the rows of a command: labels shuffled, false positives counted.

@@ -407,7 +407,10 @@ FailUnlessConfirmed = Annotated[
 FailOnSplit = Annotated[
     bool,
     _option(
-        GATE, "Exit 1 when clusters differ; exit 3 when groups were left out or only one is left.", "--fail-on-split"
+        GATE,
+        "Exit 1 when clusters differ; exit 3 when groups were left out, many rows lack a value, or only one group is "
+        "left.",
+        "--fail-on-split",
     ),
 ]
 
@@ -445,6 +448,24 @@ class Certify:
     ] = False
     adverse: Annotated[
         str | None, _option(GATE, "For --certify: only groups that are low (or high) count.", metavar="low|high")
+    ] = None
+    missing: Annotated[
+        str,
+        _option(
+            GATE,
+            "Rows that lack a value. bounds: nothing passes that they could overturn (exit 3). ignore: they are taken "
+            "to be like the others.",
+            metavar="bounds|ignore",
+        ),
+    ] = "bounds"
+    unknown: Annotated[
+        str | None,
+        _option(
+            GATE,
+            "For --certify: rows with a missing attribute may belong to any group (bounds), are a group of their own "
+            "(category) or are left out (exclude). Default: bounds for rates, else category.",
+            metavar="HOW",
+        ),
     ] = None
 
 

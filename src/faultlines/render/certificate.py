@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
@@ -57,14 +58,44 @@ def _failed(result: Certificate) -> str:
 def _inconclusive(result: Certificate) -> str:
     certifiable = f"Certifiable: {_certifiable(result)}"
     if not result.inconclusive:
-        excluded = formats.amount(len(result.excluded), "group")
-        was = "was" if len(result.excluded) == 1 else "were"
+        reasons = []
+        if result.excluded:
+            was = "was" if len(result.excluded) == 1 else "were"
+            reasons.append(f"{formats.amount(len(result.excluded), 'group')} {was} excluded")
+        if result.missing == "share" and result.missing_values is not None and result.missing_values.is_large:
+            reasons.append(f"{formats.share(result.missing_values.share, 1)} of rows lack a value")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
-        return f"{excluded} {was} excluded. {measured}. {certifiable}."
+        return f"{', and '.join(reasons)}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
     farthest = formats.members(list(dict.fromkeys(names)), name_of, _LISTED)
     cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
+    if is_overturned(result):
+        cannot = f"{_what_is_missing(result)}. {cannot}, whatever is missing"
     return f"{cannot}. {certifiable} ({farthest})."
+
+
+def is_overturned(result: Certificate) -> bool:
+    """Whether all groups are within the gap if what is missing is ignored, and may not be if it is not."""
+    if result.possible is None or result.beyond or not result.inconclusive:
+        return False
+    ignoring = result.certifiable_ignoring if result.parts else (result.certifiable_ignoring,)
+    pairs = zip(ignoring, _gaps(result), strict=True)
+    return all(value >= gap if result.ratio else value <= gap for value, gap in pairs)
+
+
+def _what_is_missing(result: Certificate) -> str:
+    """Which shares of the rows lack a value, or an attribute: ``80.1% of rows lack a value``."""
+    counts, texts = result.missing_values, []
+    if counts is not None and result.missing != "none":
+        texts.append(f"{formats.share(counts.share, 1)} of rows lack a value")
+    if counts is not None and result.unknown is not None:
+        share = counts.without_group / max(float(counts.rows.sum()), 1.0)
+        texts.append(f"{formats.share(share, 1)} of rows lack {_attribute(result)}")
+    return " and ".join(texts)
+
+
+def _attribute(result: Certificate) -> str:
+    return " or ".join(result.attributes)
 
 
 def _groups(result: Certificate) -> str:
@@ -194,8 +225,32 @@ def _notes(result: Certificate) -> Iterator[Note]:
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
     yield from warning_notes(result.warnings)
+    yield from _missing_notes(result)
     yield from dropped_notes(result.dropped, result.missing_values)
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
+
+
+def _missing_notes(result: Certificate) -> Iterator[Note]:
+    """What was done about missing values and unknown attributes, and what they may change."""
+    counts = result.missing_values
+    if counts is None:
+        return
+    fields = {"share": counts.share, "certifiable_ignoring": result.certifiable_ignoring}
+    if result.possible is not None:
+        value = replace(result, certifiable=result.certifiable_ignoring)
+        if_ignored = f"if they were like the others, {_certifiable(value)} could be certified"
+        text = f"{_what_is_missing(result)}, and these could be anything: {if_ignored}."
+        yield Note("missing bounds", text, "warning" if is_overturned(result) else "info", fields)
+    elif result.missing == "share":
+        rule = "no pass where more than 5% of all rows, or 20% of a group, lack one"
+        yield Note("missing share", f"It cannot be bounded what missing values change: {rule}.", "warning", fields)
+    if result.missing == "ignore":
+        text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
+        yield Note("missing ignored", text, "warning", fields)
+    if result.unknown in ("exclude", "category"):
+        what = "are left out" if result.unknown == "exclude" else "are a group of their own"
+        text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
+        yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 
 
 def _reference_text(result: Certificate, values: Sequence[float]) -> str:

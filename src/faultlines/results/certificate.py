@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
+MissingChoice = Literal["bounds", "ignore"]
+MissingTreatment = Literal["none", "bounds", "share", "ignore"]
+UnknownChoice = Literal["exclude", "category", "bounds"]
 
 OVERALL, ALL_PAIRS, HIGHEST, LOWEST = "overall", "all pairs", "highest", "lowest"
 DIRECTIONS: dict[str, Adverse] = {HIGHEST: "low", LOWEST: "high"}  # the side of the best group that others are on
@@ -92,6 +95,13 @@ class Certificate(TabularResult):
         warnings: What was noticed in the rows.
         counted: What the sizes of groups count.
         missing_values: How many rows of every group lack a value; None where no rows were counted.
+        missing: What was done about them. ``"none"``: no row lacks a value. ``"bounds"``: they could be anything.
+            ``"share"``: it cannot be bounded what they change, and nothing passes where they are many. ``"ignore"``:
+            they are taken to be like the others.
+        unknown: What was done about rows with a missing attribute; None where there are none.
+        certifiable_ignoring: The gap that could be certified if missing values and unknown attributes were ignored.
+        possible: The lowest and the highest rate that every group of `comparison` could have in these rows; None where
+            nothing is missing or it cannot be bounded.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
         percent: Which of the effects people read in percent.
         seed: Of the draws behind `critical`.
@@ -133,6 +143,10 @@ class Certificate(TabularResult):
     counted: str = "rows"
     by_precision: bool = False
     missing_values: MissingRows | None = None
+    missing: MissingTreatment = "none"
+    unknown: UnknownChoice | None = None
+    certifiable_ignoring: Any = None
+    possible: tuple[tuple[Any, Any], ...] | None = None
 
     def __repr__(self) -> str:
         counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
@@ -199,6 +213,7 @@ class Certificate(TabularResult):
         for name in ("estimate", "distance", "lower", "upper", "bound"):
             values = [getattr(group, name) for group in self.groups]
             columns |= spread(self.parts, distance if name == "distance" else name, values + blank)
+        columns |= self._possible_columns(blank)
         columns["status"] = [group.status for group in self.groups] + blank
         if self.has_others:
             others = [_name(group.other, several=bool(self.parts)) for group in self.groups]
@@ -208,6 +223,17 @@ class Certificate(TabularResult):
         columns |= dropped_share_column(self.missing_values, keys)
         columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         return attribute_columns(self.attributes, keys, set(columns)) | columns
+
+    def _possible_columns(self, blank: list[Any]) -> Columns:
+        """The lowest and the highest rate that groups could have, where that is known."""
+        if self.possible is None:
+            return {}
+        ends = dict(zip(self.comparison.keys, self.possible, strict=True))
+        columns: Columns = {}
+        for i, name in enumerate(("possible_lower", "possible_upper")):
+            values = [ends[key_of(group.label)][i] for group in self.groups]
+            columns |= spread(self.parts, name, values + blank)
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """The whole result as plain data; an end that is not bounded is None.
@@ -238,6 +264,9 @@ class Certificate(TabularResult):
             "excluded": [{"group": name_of(group.label), "reason": str(group.reason)} for group in self.excluded],
             "dropped": dict(self.dropped),
             "missing_values": missing_data(self.missing_values),
+            "missing": self.missing,
+            "unknown": self.unknown,
+            "certifiable_ignoring": _finite(self.certifiable_ignoring),
             "notes": [note.to_dict() for note in self.notes],
             "groups": rows,
         }
