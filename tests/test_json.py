@@ -164,10 +164,19 @@ def odd_labels() -> Iterator[str]:
         yield fl.certify(apart, gap=1.0, against="all pairs").to_json()
 
 
+def impacts() -> Iterator[str]:
+    rows = rows_of_two_arms()
+    yield fl.impact_ratios(rows, ["country", "arm"], selected="label").to_json()
+    rows.loc[5:40, "country"] = None
+    yield fl.impact_ratios(rows, ["country"], score="spend", unknown="bounds").to_json()
+    yield fl.impact_ratios(rows[rows.arm == "A"], "arm", selected="label").to_json()
+
+
 KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "audit": audits,
     "certificate": lambda: chain(certificates(), odd_labels()),
     "confirmation": confirmations,
+    "impact": impacts,
     "many": several,
     "power": powers,
     "self_check": self_checks,

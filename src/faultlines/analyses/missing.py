@@ -146,7 +146,7 @@ def possible_rates(
     trials = estimates.scales[0].mass(estimates.errors)  # of rows that were used, each as good as an independent one
     mass = trials if readout.mass is None else readout.mass.reshape(trials.shape)
     design = np.maximum(mass / trials, _NO_ROWS)
-    return _rates(counts, design, estimates.keys, unknown)
+    return rates_of_counts(counts, unknown, design)
 
 
 def _of_groups(counts: PossibleCounts, keys: Sequence[Key]) -> PossibleCounts:
@@ -176,10 +176,17 @@ def counts_without_rows(groups: Groups, *, lacking: bool = True) -> PossibleCoun
     return PossibleCounts(list(estimates.keys), ones + more, ones, zeros + more, zeros, trials, trials + more)
 
 
-def _rates(
-    counts: PossibleCounts, design: FloatArray, keys: Sequence[Key], unknown: PossibleCounts | None
+def rates_of_counts(
+    counts: PossibleCounts, unknown: PossibleCounts | None, design: FloatArray | float = 1.0
 ) -> PossibleRates:
-    """Highest and lowest rates, with rows of unknown attributes where these would move a rate most."""
+    """Highest and lowest rates, with rows of unknown attributes where these would move a rate most.
+
+    Args:
+        counts: Rows of the groups that are compared, by what they can be.
+        unknown: Rows whose attributes are unknown, which may belong to any group that has their other attributes.
+        design: How many rows are as good as an independent one, (K, d).
+    """
+    keys = counts.keys
     one, zero = counts.one, counts.zero
     outside = np.zeros((2, one.shape[1]))
     if unknown is not None and len(unknown.keys):

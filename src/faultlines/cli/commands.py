@@ -37,7 +37,9 @@ app = typer.Typer(
 )
 
 
-def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _command(
+    *examples: str, notes: Sequence[str] = (), name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command, with examples below its help."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
@@ -48,7 +50,7 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
         options = inspect.signature(flat).parameters.keys()
         both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
         below = epilog(examples, *notes, *both)
-        app.command(cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
+        app.command(name, cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
         return function
 
     return registered
@@ -485,6 +487,48 @@ def monitor(
         write_look(look, targets, watched.state)
     if fail_on_split and look.result.rejected:
         raise typer.Exit(streams.SPLIT)
+
+
+# ----------------------------------------------------------------------------------------------------- impact ratios
+
+
+@_command(
+    "faultlines impact-ratio hires.csv --by sex --by race --selected hired",
+    "faultlines impact-ratio scored.parquet --by race --score score \\\n      --csv ratios.csv --report ratios.html",
+    "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown bounds --fail-below",
+    name="impact-ratio",
+)
+def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
+    """Tabulate impact ratios: selection rates by category over the highest one, with intervals and verdicts."""
+    from faultlines.analyses.impact import impact_ratios
+    from faultlines.cli.gate import end_with_impact_ratios
+
+    if "-" in asked.files:
+        remedy = "Give files."
+        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    output = opt.Output(json=written.json, report=written.report, title=written.title)
+    targets = outputs.checked(output, asked.files, csv=written.csv, markdown=written.markdown)
+    result = impact_ratios(
+        asked.files,
+        [attribute(word) for word in asked.by],
+        selected=asked.selected,
+        score=asked.score,
+        positive=asked.positive,
+        least=asked.least,
+        min_share=asked.min_share,
+        unknown=asked.unknown,  # type: ignore[arg-type]  # it is checked there
+        missing=asked.missing,  # type: ignore[arg-type]
+        alpha=asked.alpha,
+        seed=asked.seed,
+    )
+    targets.say(str(result))
+    targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_csv(lambda: result.columns("groups"))
+    targets.write_markdown(result.to_markdown)
+    if targets.report is not None:
+        result.report(targets.report, title=targets.title, command=outputs.command_line())
+    if asked.fail_below:
+        end_with_impact_ratios(result)
 
 
 # ------------------------------------------------------------------------------------------------------------ power

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
+    from faultlines.results.impact import ImpactRatios
     from faultlines.results.self_check import SelfCheck
 
 _LISTED = 240  # characters of a list of experiments
@@ -91,6 +92,14 @@ def end_with_confirmation(result: Confirmation) -> None:
         _end_inconclusive([result.headline])
     if result.verdict == "not confirmed":
         raise typer.Exit(SPLIT)
+
+
+def end_with_impact_ratios(result: ImpactRatios) -> None:
+    """End with the gate's exit code: 1 when a category is below the limit, 3 when that cannot be told."""
+    if result.verdict == "failed":
+        raise typer.Exit(SPLIT)
+    if result.verdict != "passed":
+        _end_inconclusive([result.headline])
 
 
 def _end_inconclusive(texts: Sequence[str]) -> None:

@@ -106,6 +106,12 @@ def name_of(label: Label) -> str:
     return " · ".join(str(part) for part in key_of(label))
 
 
+def level_name(label: Label, attributes: Sequence[str]) -> str:
+    """A group as people read it, whose missing levels say of what: ``female · race missing``."""
+    parts = zip(attributes, key_of(label), strict=True)
+    return " · ".join(f"{attribute} missing" if part == MISSING else str(part) for attribute, part in parts)
+
+
 def named_by(label: Label, attributes: Sequence[str]) -> str:
     """A group as a sentence names it: ``DE``; of several attributes ``channel Web, zip Rural``."""
     key = key_of(label)
