@@ -431,6 +431,10 @@ class OneEffect:
         with np.errstate(divide="ignore"):  # over the overall, which has the group in it: at most 1/share
             return Interval(*(1 / (own + left / part) for part in ratio(side, rest, correlation=together)))
 
+    def against_value(self, value: float, tail: float, *, as_ratio: bool) -> Interval:
+        """Every group against a fixed value."""
+        return Interval(*(part / value if as_ratio else part - value for part in self.side(tail)))
+
     def against_group(self, place: int, tail: float, *, as_ratio: bool) -> Interval:
         """Every group against one of them."""
         side = self.side(tail)
@@ -491,10 +495,27 @@ def natural_errors(estimates: Estimates) -> FloatArray:
     return np.where(errors > 0, errors, estimates.errors**2)
 
 
-def critical_of(estimates: Estimates, share: FloatArray | None, alpha: float, seed: int, *, sides: int) -> float:
-    """The critical value of all comparisons at once: with a mean by these shares, (K, d), or of all pairs."""
-    errors = natural_errors(estimates)
-    errors = errors / np.exp(np.log(errors).mean(axis=0))  # comparisons have no unit
+def critical_of(
+    estimates: Estimates,
+    share: FloatArray | None,
+    alpha: float,
+    seed: int,
+    *,
+    sides: int,
+    signs: FloatArray | None = None,
+) -> float:
+    """The critical value of all comparisons at once: with a mean by these shares, (K, d), or of all pairs.
+
+    Args:
+        estimates: The groups.
+        share: What each weighs in the mean; None: all pairs.
+        alpha: The probability that any comparison exceeds it by noise alone.
+        seed: Of the draws.
+        sides: 2 for either end, 1 for one of them.
+        signs: For one end of several effects: −1 where it is the other one.
+    """
+    errors = natural_errors(estimates) * (1.0 if signs is None else signs)
+    errors = errors / np.exp(np.log(np.abs(errors)).mean(axis=0))  # comparisons have no unit
     together = correlation_of(estimates)
     if together is not None:
         covariance = together * errors * errors.T
@@ -506,6 +527,15 @@ def critical_of(estimates: Estimates, share: FloatArray | None, alpha: float, se
     if cov.size > _KEPT:
         return critical_value(AllPairs(cov) if share is None else AgainstMean(cov, share), alpha, seed, sides=sides)
     return _remembered(cov.shape, cov.tobytes(), None if share is None else share.tobytes(), alpha, seed, sides)
+
+
+def critical_alone(estimates: Estimates, alpha: float, seed: int, *, sides: int) -> float:
+    """The critical value of all groups against a fixed value."""
+    together = correlation_of(estimates)
+    contrasts: Contrasts = Unrelated(len(estimates) * estimates.dims)
+    if together is not None:
+        contrasts = OfMatrix(np.asarray(np.linalg.cholesky(together), dtype=np.float64))
+    return critical_value(contrasts, alpha, seed, sides=sides)
 
 
 @lru_cache(maxsize=64)
@@ -684,7 +714,7 @@ def against_best(
     lower = np.where(may_be & ~sole, np.minimum(lower, equal), lower)
     order = np.where(may_be, effect.shown if highest else -effect.shown, -np.inf)
     first = int(order.argmax())
-    second = int(np.where(np.arange(groups) == first, -np.inf, order).argmax())
+    second = int(np.where(np.arange(groups) == first, -np.inf, order).argmax()) if columns.size > 1 else first
     other = np.where(np.arange(groups) == first, second, first)
     apart = _oriented(_values(effect.shown, effect.shown[other], as_ratio=as_ratio), **settings).value
     interval = Interval(apart, np.minimum(lower, apart), np.maximum(upper, apart))
