@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import faultlines as fl
-from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, ratio
+from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, halls_reach, ratio
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
+from faultlines.metrics.moments import OwnNoise
 from faultlines.render.certificate import rounded_like
 from tests.refused import refused
 
@@ -129,6 +130,69 @@ def test_a_reference_and_all_pairs_in_plain_loops() -> None:
     assert set(pairs.beyond) == surely == {"a", "e"}
     assert {group.label: group.other for group in pairs.groups}["a"] == "e"
     assert pairs.reference_value is None
+
+
+# --------------------------------------------------------------------------------------------- each group's own rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-0.3, 0.3), st.floats(-0.3, 0.3), st.floats(0.001, 0.2), st.integers(5, 500))
+def test_halls_interval_by_his_cubic(own: float, common: float, tail: float, dof: int) -> None:
+    """Each end is where T + γT²/3 + γ²T³/27 + γ/6 is the quantile, with the skewness that reaches farther."""
+    arrays = (np.array([value]) for value in (4.0, float(dof), own, common))
+    down, up = (float(end[0]) / 2 for end in halls_reach(OwnNoise(*arrays), tail))
+    quantile = float(stats.t.isf(tail, dof))
+
+    def bent(t: float, skewness: float) -> float:
+        return t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+
+    limited = float(np.clip(common, -0.8 / quantile, 0.8 / quantile))
+    assert min(abs(bent(down, g) - quantile) for g in (own, limited)) < 1e-6 or down == 0
+    assert min(abs(bent(-up, g) + quantile) for g in (own, limited)) < 1e-6 or up == 0
+    assert max(bent(down, own), bent(down, limited)) >= quantile - 1e-6
+
+
+def test_from_rows_a_group_is_bounded_by_its_own_variance_and_skewness() -> None:
+    """A noisier small group: Student's interval of its own rows, beside two groups that are known."""
+    rng = np.random.default_rng(2)
+    values = [2 * rng.standard_normal(30), *(rng.standard_normal(20_000) for _ in range(2))]
+    values[0] = np.concatenate([values[0][:15], -values[0][:15]])  # without any skewness
+    frame = pd.DataFrame({"g": np.repeat(list("abc"), [len(v) for v in values]), "x": np.concatenate(values)})
+    group = fl.certify(frame, "g", fl.mean("x"), gap=1.0, against=0, adverse="low").groups[0]
+    alone = stats.ttest_1samp(values[0], 0.0, alternative="greater").confidence_interval(0.95).low
+    assert group.bound == pytest.approx(-alone, rel=0.01)
+    skewed = np.random.default_rng(3).exponential(1, 30)
+    frame.loc[frame.g == "a", "x"] = skewed
+    by_rows = fl.certify(frame, "g", fl.mean("x"), gap=1.0, against=0.0, adverse="high").groups[0]
+    assert by_rows.bound > stats.ttest_1samp(skewed, 0.0, alternative="less").confidence_interval(0.95).high
+    assert fl.certify(fl.cluster(frame, "g", fl.mean("x")), gap=1.0, against=0, adverse="high").groups[0] == by_rows
+
+
+def own_noise_of(frame: pd.DataFrame, metric: fl.Metric) -> OwnNoise | None:
+    readout = fl.measure(frame, "g", metric).readout
+    assert readout is not None
+    return readout.own_noise()
+
+
+@pytest.mark.parametrize("kind", ["difference", "lift"])
+def test_own_noise_of_arms_is_welchs(kind: str) -> None:
+    frame = rows()
+    metric = getattr(fl, kind)("x", variant="arm", control="A")
+    noise = own_noise_of(frame, metric)
+    assert noise is not None
+    parts = frame.groupby(["g", "arm"]).x.agg(["mean", "var", "count", "skew"]).unstack()
+    of_mean = (parts["var"] / parts["count"]).to_numpy()
+    third = (parts["skew"] * parts["var"] ** 1.5 / parts["count"] ** 2).to_numpy()
+    if kind == "lift":
+        mean = parts["mean"].to_numpy()
+        third = (third - 3 * of_mean**2 / mean) / mean**3
+        of_mean = of_mean / mean**2
+    total = of_mean.sum(axis=1)
+    assert noise.variance == pytest.approx(total)
+    assert noise.skewness == pytest.approx((third[:, 1] - third[:, 0]) / total**1.5)
+    assert noise.dof == pytest.approx(total**2 / (of_mean**2 / (parts["count"].to_numpy() - 1)).sum(axis=1))
+    assert own_noise_of(frame, fl.rate("p")) is None
+    assert own_noise_of(frame, fl.difference("p", variant="arm", control="A")) is None
 
 
 # ------------------------------------------------------------------------------------- a fixed value, and directions

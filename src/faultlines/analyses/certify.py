@@ -138,7 +138,7 @@ def certify(
     if isinstance(question.against, Place):
         share = np.zeros(share.shape)
         share[question.against.place] = 1.0
-    effects = effects_of(estimates, share)
+    effects = effects_of(estimates, share, groups.readout)
     if ratio:
         _check_ratio(effects, question)
     _check_question(question, estimates)
