@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import faultlines as fl
-from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, ratio
+from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, halls_reach, ratio
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
+from faultlines.metrics.moments import OwnNoise
 from faultlines.render.certificate import rounded_like
 from tests.refused import refused
 
@@ -131,6 +132,153 @@ def test_a_reference_and_all_pairs_in_plain_loops() -> None:
     assert pairs.reference_value is None
 
 
+# --------------------------------------------------------------------------------------------- each group's own rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-0.3, 0.3), st.floats(-0.3, 0.3), st.floats(0.001, 0.2), st.integers(5, 500))
+def test_halls_interval_by_his_cubic(own: float, common: float, tail: float, dof: int) -> None:
+    """Each end is where T + γT²/3 + γ²T³/27 + γ/6 is the quantile, with the skewness that reaches farther."""
+    arrays = (np.array([value]) for value in (4.0, float(dof), own, common))
+    down, up = (float(end[0]) / 2 for end in halls_reach(OwnNoise(*arrays), tail))
+    quantile = float(stats.t.isf(tail, dof))
+
+    def bent(t: float, skewness: float) -> float:
+        return t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+
+    limited = float(np.clip(common, -0.8 / quantile, 0.8 / quantile))
+    assert min(abs(bent(down, g) - quantile) for g in (own, limited)) < 1e-6 or down == 0
+    assert min(abs(bent(-up, g) + quantile) for g in (own, limited)) < 1e-6 or up == 0
+    assert max(bent(down, own), bent(down, limited)) >= quantile - 1e-6
+
+
+def test_from_rows_a_group_is_bounded_by_its_own_variance_and_skewness() -> None:
+    """A noisier small group: Student's interval of its own rows, beside two groups that are known."""
+    rng = np.random.default_rng(2)
+    values = [2 * rng.standard_normal(30), *(rng.standard_normal(20_000) for _ in range(2))]
+    values[0] = np.concatenate([values[0][:15], -values[0][:15]])  # without any skewness
+    frame = pd.DataFrame({"g": np.repeat(list("abc"), [len(v) for v in values]), "x": np.concatenate(values)})
+    group = fl.certify(frame, "g", fl.mean("x"), gap=1.0, against=0, adverse="low").groups[0]
+    alone = stats.ttest_1samp(values[0], 0.0, alternative="greater").confidence_interval(0.95).low
+    assert group.bound == pytest.approx(-alone, rel=0.01)
+    skewed = np.random.default_rng(3).exponential(1, 30)
+    frame.loc[frame.g == "a", "x"] = skewed
+    by_rows = fl.certify(frame, "g", fl.mean("x"), gap=1.0, against=0.0, adverse="high").groups[0]
+    assert by_rows.bound > stats.ttest_1samp(skewed, 0.0, alternative="less").confidence_interval(0.95).high
+    assert fl.certify(fl.cluster(frame, "g", fl.mean("x")), gap=1.0, against=0, adverse="high").groups[0] == by_rows
+
+
+def own_noise_of(frame: pd.DataFrame, metric: fl.Metric) -> OwnNoise | None:
+    readout = fl.measure(frame, "g", metric).readout
+    assert readout is not None
+    return readout.own_noise()
+
+
+@pytest.mark.parametrize("kind", ["difference", "lift"])
+def test_own_noise_of_arms_is_welchs(kind: str) -> None:
+    frame = rows()
+    metric = getattr(fl, kind)("x", variant="arm", control="A")
+    noise = own_noise_of(frame, metric)
+    assert noise is not None
+    parts = frame.groupby(["g", "arm"]).x.agg(["mean", "var", "count", "skew"]).unstack()
+    of_mean = (parts["var"] / parts["count"]).to_numpy()
+    third = (parts["skew"] * parts["var"] ** 1.5 / parts["count"] ** 2).to_numpy()
+    if kind == "lift":
+        mean = parts["mean"].to_numpy()
+        third = (third - 3 * of_mean**2 / mean) / mean**3
+        of_mean = of_mean / mean**2
+    total = of_mean.sum(axis=1)
+    assert noise.variance == pytest.approx(total)
+    assert noise.skewness == pytest.approx((third[:, 1] - third[:, 0]) / total**1.5)
+    assert noise.dof == pytest.approx(total**2 / (of_mean**2 / (parts["count"].to_numpy() - 1)).sum(axis=1))
+    assert own_noise_of(frame, fl.rate("p")) is None
+    assert own_noise_of(frame, fl.difference("p", variant="arm", control="A")) is None
+
+
+# ------------------------------------------------------------------------------------- a fixed value, and directions
+
+
+def test_against_a_fixed_value_each_group_has_its_own_bound() -> None:
+    certificate = fl.certify(FIVE, gap=0.2, against=0, adverse="low")
+    for group, theta, se in zip(certificate.groups, FIVE.theta, FIVE.se, strict=True):
+        assert group.distance == pytest.approx(theta)
+        assert group.bound == pytest.approx(max(Z * se - theta, 0.0))
+        assert group.lower == pytest.approx(theta - stats.norm.isf(0.05 / 5) * se)
+    assert (certificate.against, certificate.reference_value) == (0.0, 0.0)
+    assert fl.certify(FIVE, gap=certificate.certifiable, against=0, adverse="low").verdict == "passed"
+    harm = fl.Estimates([-0.05, 0.3], [0.01, 0.01], ["old", "new"])
+    assert fl.certify(harm, gap=0, against=0, adverse="low").beyond == ("old",)
+    assert fl.certify(harm, gap=0.1, against=0, adverse="low").verdict == "passed"
+    assert fl.certify(harm, gap=0.1, adverse="low").verdict == "failed"  # new users gain more, and nobody loses
+    assert fl.certify(fl.Estimates([0.2], [0.01]), gap=0.1, against=0, adverse="low").verdict == "passed"
+    rates = fl.certify(RATES, gap=0.1, against=0.5)
+    assert [group.distance for group in rates.groups] == pytest.approx([-0.02, 0.0, 0.01])
+    assert fl.certify(RATES, gap=0.8, ratio=True, against=0.5, adverse="low").groups[0].distance == pytest.approx(0.96)
+    shared = fl.Estimates([0.1, 0.2], None, covariance=np.array([[1.0, 0.9], [0.9, 1.0]]) / 100)
+    assert fl.certify(shared, gap=1, against=0).critical < stats.norm.isf(0.05 / 4)
+
+
+def test_two_models_against_zero_is_a_regression_gate() -> None:
+    """No group loses more than two points of accuracy; what it gains does not matter."""
+    rng = np.random.default_rng(5)
+    group, truth = rng.integers(0, 3, 6000), rng.integers(0, 2, 6000)
+    old = np.where(rng.random(6000) < 0.8, truth, 1 - truth)
+    new = np.where((group == 2) & (rng.random(6000) < 0.5), truth, old)
+    frame = pd.DataFrame({"g": group, "y": truth, "old": old, "new": new})
+    change = fl.paired(fl.accuracy("y", "old"), fl.accuracy("y", "new"))
+    gained = fl.certify(frame, "g", change, gap=0.02, against=0)
+    assert (gained.verdict, gained.adverse) == ("passed", "low")
+    assert fl.certify(frame, "g", change, gap=0.02).verdict == "failed"
+    turned = fl.paired(fl.accuracy("y", "new"), fl.accuracy("y", "old"))
+    lost = fl.certify(frame, "g", turned, gap=0.02, against=0)
+    assert (lost.verdict, lost.beyond) == ("failed", (2,))
+
+
+@pytest.mark.parametrize(
+    ("metric", "side"),
+    [
+        (fl.selection_rate("p"), "low"),
+        (fl.false_positive_rate("y", "p"), "high"),
+        (fl.brier("y", "p"), "high"),
+        (fl.calibration_gap("y", "p"), None),
+        (fl.rate("p"), None),
+        (fl.difference("x", variant="arm", control="A"), None),
+        (fl.equalized_odds("y", "p"), ("low", "high")),
+        (fl.joint(fl.error_rate("y", "p"), fl.mean("x")), ("high", None)),
+        (fl.paired(fl.error_rate("y", "p"), fl.error_rate("y", "p2")), "high"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_every_metric_knows_its_harmful_direction(metric: fl.Metric, side: Any) -> None:
+    frame = rows()
+    frame["p2"] = 1 - frame.p
+    gap = [0.5] * max(len(metric.parts), 1)
+    certificate = fl.certify(frame, "g", metric, gap=gap)
+    assert certificate.adverse == side
+    assert json.loads(certificate.to_json())["adverse"] == (list(side) if isinstance(side, tuple) else side)
+    estimates = fl.measure(frame, "g", metric).estimates
+    assert fl.certify(estimates, gap=gap).adverse == side
+    assert fl.certify(fl.cluster(frame, "g", metric), gap=gap).adverse == side
+    both = fl.certify(frame, "g", metric, gap=gap, adverse=None)
+    assert both.adverse == ((None, None) if metric.parts else None)
+    assert fl.certify(frame, "g", metric, gap=gap, against="all pairs").critical > both.critical
+
+
+def test_one_direction_is_not_applied_to_metrics_that_harm_in_different_ones() -> None:
+    """As reported: with one direction for both, a false positive rate 12 points too high was "within"."""
+    frame = rows()
+    frame.loc[(frame.g == 0) & (frame.y == 0), "p"] = 1
+    odds = fl.equalized_odds("y", "p")
+    with refused("conflict: adverse"):
+        fl.certify(frame, "g", odds, gap=0.2, adverse="low")
+    assert 0 in fl.certify(frame, "g", odds, gap=0.2).beyond
+    assert fl.certify(frame, "g", odds, gap=0.2, adverse=["low", "low"]).beyond == ()
+    with refused("missing: against"):
+        fl.certify(frame, "g", odds, gap=0.8, ratio=True)
+    assert fl.certify(frame, "g", fl.false_positive_rate("y", "p"), gap=0.8, ratio=True).against == "lowest"
+    assert fl.certify(frame, "g", fl.false_positive_rate("y", "p"), gap=0.8, against="highest").adverse is None
+
+
 # --------------------------------------------------------------------------------------------------- the best group
 
 
@@ -204,6 +352,9 @@ def test_groups_that_may_not_be_the_reference() -> None:
     assert found.candidates.tolist() == [False, True, False]
     assert found.to_best.lower[1] == 1.0
     assert found.to_best.upper[0] > 1.8
+    (alone,) = compare_with_best(rates, 0.05, 0, as_ratio=True, eligible=np.array([False, True, False]))
+    assert alone.to_best.value.tolist() == pytest.approx([1.8, 1.0, 0.8])
+    assert [part[1] for part in alone.to_best] == [1.0, 1.0, 1.0]
 
 
 def test_the_best_of_groups_that_share_data_and_of_several_effects() -> None:
@@ -279,10 +430,10 @@ def test_the_share_of_a_group_in_the_overall_counts_for_ratios() -> None:
 def test_no_events_are_bounded_exactly() -> None:
     """Zero of a hundred: rates up to 3% are compatible (the rule of three), whatever a normal interval says."""
     huge = 10**7
-    certificate = fl.certify(fl.binomial([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against=0)
+    certificate = fl.certify(fl.binomial([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against="0")
     bound = certificate.groups[0].bound
     assert bound == pytest.approx(1 - 0.05 ** (1 / 100) - 0.001, abs=2e-5)
-    counts = fl.certify(fl.poisson([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against=0)
+    counts = fl.certify(fl.poisson([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against="0")
     assert counts.groups[0].bound == pytest.approx(-math.log(0.05) / 100 - 0.001, abs=2e-5)
 
 
@@ -492,7 +643,17 @@ def test_the_bound_that_is_printed_passes() -> None:
         ({"data": FIVE, "ratio": True}, "unsupported: ratio"),
         ({"data": fl.Estimates([-1.0, 3.0], [1, 1]), "ratio": True}, "unsupported: ratio"),
         ({"data": fl.Estimates([0.1, 0.2], [1, 1]), "ratio": True}, "unsupported: ratio"),
-        ({"data": fl.Estimates([0.1, 9], [1, 1]), "ratio": True, "against": 0}, "unsupported: ratio"),
+        ({"data": fl.Estimates([0.1, 9], [1, 1]), "ratio": True, "against": "0"}, "unsupported: ratio"),
+        ({"data": FIVE, "ratio": True, "against": 0}, "unsupported: ratio"),
+        ({"data": fl.Estimates([3.0, 9], [1, 1]), "ratio": True, "against": 0}, "out of range: against"),
+        ({"against": 0, "adverse": "low"}, "out of range: against"),
+        ({"against": 1.0, "adverse": "high"}, "out of range: against"),
+        ({"data": fl.binomial([5, 6], 10), "against": 0}, "ambiguous: against"),
+        ({"data": fl.Estimates([3.0, 9], [1, 1]), "against": 1}, "ambiguous: against"),
+        ({"against": math.nan}, "wrong type: against"),
+        ({"against": True}, "not found: against"),
+        ({"data": PAIR, "gap": [0.1, 1], "adverse": ["low"]}, "mismatch: adverse"),
+        ({"data": PAIR, "gap": [0.1, 1], "adverse": ["low", "up"]}, "unknown: adverse"),
         ({"data": fl.binomial([0, 0], 50), "ratio": True}, "unsupported: ratio"),
         ({"data": PAIR}, "mismatch: gap"),
         ({"data": fl.Estimates(np.zeros(5001), np.ones(5001)), "against": "all pairs"}, "unsupported: against"),

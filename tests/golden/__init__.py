@@ -99,6 +99,12 @@ CASES: dict[str, Callable[[], Any]] = {
     "certificate-failed": lambda: fl.certify(
         fl.binomial([600, 580, 340], 1000, ["A", "B", "C"]), gap=0.8, ratio=True, against="A", adverse="low"
     ),
+    "certificate-four-fifths": lambda: fl.certify(
+        fl.binomial([3600, 1800, 290], [6000, 4000, 500], COUNTRIES[:3]), gap=0.8, ratio=True, adverse="low"
+    ),
+    "certificate-no-harm": lambda: fl.certify(
+        fl.Estimates([0.01, 0.004], [0.004, 0.003], COUNTRIES[:2]), gap=0.01, against=0, adverse="low"
+    ),
     "certificate-excluded": lambda: fl.certify(people(), "region", fl.rate("label"), gap=0.1, against="all pairs"),
     "certificate-two-effects": lambda: fl.certify(
         people(), "region", fl.equalized_odds("label", "predicted"), gap=[0.1, 0.05]

@@ -9,7 +9,7 @@ are simultaneous under the true correlation of the comparisons.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -21,6 +21,7 @@ from faultlines.analyses.contrasts import (
     against_best,
     at_most_below_best,
     best_tails,
+    critical_alone,
     critical_of,
     distances,
     effects_of,
@@ -31,6 +32,7 @@ from faultlines.analyses.missing import (
     PossibleRates,
     farthest_from_groups,
     farthest_from_overall,
+    farthest_from_value,
     is_boundable,
     possible_by_group,
     possible_rates,
@@ -42,6 +44,7 @@ from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, labels_of, match, name_of
 from faultlines.estimates.scales import LogRatio
+from faultlines.metrics.recipe import harmful_sides
 from faultlines.results.certificate import (
     ALL_PAIRS,
     DIRECTIONS,
@@ -68,7 +71,8 @@ if TYPE_CHECKING:
 
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
 _NAMED = (OVERALL, HIGHEST, LOWEST, ALL_PAIRS)
-_DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
+DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
+AUTO = "auto"
 
 
 def certify(
@@ -79,14 +83,14 @@ def certify(
     gap: float | Sequence[float],
     against: Label | None = None,
     ratio: bool = False,
-    adverse: Adverse | None = None,
+    adverse: Adverse | Literal["auto"] | Sequence[Adverse | None] | None = "auto",
     alpha: float = 0.05,
     min_size: float | None = None,
     missing: MissingChoice = "bounds",
     unknown: UnknownChoice | None = None,
     seed: int = 0,
 ) -> Certificate:
-    """Can it be signed off that no group is farther than a gap from the overall, from a reference, or from another?
+    """Can it be signed off that no group is farther than a gap from the overall, the best group, or another reference?
 
     The overall is the effect on all people: the mean of the groups' effects weighted by their rows (by the sums of
     their weights or denominators, where the metric has those; of a lift, by what the control makes). For means, rates
@@ -101,10 +105,16 @@ def certify(
             below 1: 0.8 is the four-fifths rule. For several effects one for each, or one for all of several rates.
         against: ``"overall"`` (the default); ``"highest"`` or ``"lowest"``: the best group, whichever that is in truth
             (the default with ``ratio=True``); ``"all pairs"``: every group with every other; the label of a reference
-            group.
+            group; or a number, a fixed value. ``against=0`` asks of an experiment, or of two models compared by
+            `fl.paired`, that no group loses more than the gap (non-inferiority); ``gap=0`` asks for harm itself. A
+            group whose label is a number is named by its text: ``against="0"``.
         ratio: Compare ratios, not differences: effects must be above zero. Without `against` that is with the highest
-            group, as the four-fifths rule has it, or with the lowest where ``adverse="high"``.
-        adverse: ``"low"`` where only groups below the overall (the reference) count, ``"high"`` for those above.
+            group, as the four-fifths rule has it, or with the lowest where high values are harmful.
+        adverse: ``"low"`` where only groups below the reference count, ``"high"`` for those above, None for both;
+            several effects can have one each. ``"auto"``: as the metric has it: low selection, true positive and true
+            negative rates, accuracy, precision, F1 and AUC are harmful, and high false positive, false negative and
+            error rates, losses and errors; of a change between two models likewise. It is both for what is neutral or
+            not known to be harmful: means, calibration, differences and lifts of experiments, plain estimates.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
         min_size: As for `fl.cluster`.
         missing: ``"bounds"``: it passes only if it would whatever the missing values are. Of rates (true positive
@@ -128,35 +138,33 @@ def certify(
         >>> certificate = fl.certify(rates, gap=0.06)
         >>> certificate.verdict, round(certificate.certifiable, 3)
         ('passed', 0.038)
+        >>> fl.certify(rates, gap=0.8, ratio=True).against
+        'highest'
+        >>> lifts = fl.Estimates([0.010, 0.004, 0.020], [0.004, 0.003, 0.006], ["DE", "FR", "IT"])
+        >>> fl.certify(lifts, gap=0.01, against=0, adverse="low").verdict
+        'passed'
     """
     missing, unknown = checked_missing(missing), checked_unknown(unknown)
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
-    adverse = checked_adverse(adverse)
-    if against is None:
-        against = _DEFAULT_BEST[adverse] if ratio else OVERALL
+    checked_adverse(adverse)
     groups = _groups(data, by, metric, min_size)
     groups, absent = _treat_missing(groups, data, metric, missing, unknown)
     estimates = groups.comparison.estimates
     if estimates is None:
         raise InputError.unsupported("data", "is a comparison without estimates", "Give Similarity(…, estimate=…).")
     gaps = _gaps(gap, estimates, ratio=ratio)
-    if len(estimates) < 2:
+    question = _question(against, adverse, estimates, groups.excluded, gaps, alpha, ratio=ratio)
+    if len(estimates) < 2 and not isinstance(question.against, float):
         raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
-    question = _Question(_place(against, estimates, groups.excluded), gaps, ratio, adverse, alpha)
     share, by_precision = shares_of(estimates, groups.readout)
-    if question.reference is not None:
+    if isinstance(question.against, Place):
         share = np.zeros(share.shape)
-        share[question.reference] = 1.0
-    effects = effects_of(estimates, share)
+        share[question.against.place] = 1.0
+    effects = effects_of(estimates, share, groups.readout)
     if ratio:
         _check_ratio(effects, question)
-    _check_question(question, len(estimates))
-    sides = 1 if adverse is not None else 2
-    tails = BestTails(*[float(ndtr(-critical_of(estimates, share, alpha, seed, sides=sides)))] * 2)
-    if question.is_pairs:
-        tails = BestTails(*[float(ndtr(-critical_of(estimates, None, alpha, seed, sides=2)))] * 2)
-    elif question.is_best:
-        tails = best_tails(estimates, alpha, seed, sides=sides)
+    _check_question(question, estimates)
+    tails = _tails(estimates, question, share, seed)
     contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
     widened = [_widen(c, i, question, absent.rates, tails.within) for i, c in enumerate(contrasts)]
     reference = [question.reference_value(effect) for effect in effects]
@@ -179,12 +187,35 @@ def _groups(data: object, by: By | None, metric: Metric | None, min_size: float 
     return groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
 
 
-def checked_adverse(adverse: Any) -> Adverse | None:
-    """The harmful direction, if one was given."""
-    if adverse is None:
-        return None
-    remedy = "Use 'low' where low values are harmful, or 'high'."
-    return cast("Adverse", checks.choice("adverse", adverse, ("low", "high"), remedy))
+def checked_adverse(adverse: Any) -> None:
+    """Refuse what is no direction, nor one for each effect."""
+    remedy = "Use 'low' where low values are harmful, 'high', or 'auto' for what the metric says."
+    if isinstance(adverse, list | tuple):
+        for side in adverse:
+            if side is not None:
+                checks.choice("adverse", side, ("low", "high"), "Use 'low', 'high' or None for each effect.")
+    elif adverse is not None:
+        checks.choice("adverse", adverse, (AUTO, "low", "high"), remedy)
+
+
+def _sides(adverse: Any, estimates: Estimates) -> tuple[Adverse | None, ...]:
+    """The harmful direction of each effect: as given, or as the metric has it."""
+    dims, names = estimates.dims, estimates.parts or (estimates.metric,)
+    known = harmful_sides(estimates.recipe) or (None,) * dims
+    if adverse == AUTO:
+        return known
+    if isinstance(adverse, list | tuple):
+        if len(adverse) != dims:
+            effects = f"there {'is one effect' if dims == 1 else f'are {dims} effects'}"
+            raise InputError.mismatch("adverse", effects, "Give one direction for each.", adverse, form="clause")
+        return tuple(adverse)
+    # One direction for several effects that harm in different ones would call a high error rate harmless.
+    other = [name for name, side in zip(names, known, strict=True) if side not in (None, adverse)]
+    if dims > 1 and adverse is not None and other:
+        problem = f"is not the harmful direction of {other[0]}"
+        remedy = "Leave it out, and each metric has its own; or give one for each effect."
+        raise InputError.conflict("adverse", problem, remedy, adverse)
+    return (adverse,) * dims
 
 
 def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
@@ -219,13 +250,52 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
     return tuple(gaps)
 
 
-def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -> int | str:
-    """What groups are compared with: one of the named, or the place of a reference group."""
+class Place(NamedTuple):
+    """A reference group, by its place."""
+
+    place: int
+
+
+def _question(
+    against: Any,
+    adverse: Any,
+    estimates: Estimates,
+    excluded: Sequence[Excluded],
+    gaps: tuple[float, ...],
+    alpha: float,
+    *,
+    ratio: bool,
+) -> _Question:
+    """What is asked, with what was left to the metric filled in."""
+    sides = _sides(adverse, estimates)
+    if against is None and ratio and len({DEFAULT_BEST[side] for side in sides}) > 1:
+        problem = "must be given: the best is the highest of some effects and the lowest of others"
+        raise InputError.missing("against", problem, "Use for example against='overall', or certify each on its own.")
+    if against is None:
+        against = DEFAULT_BEST[sides[0]] if ratio else OVERALL
+    compared = _compared_with(against, estimates, excluded)
+    if adverse == AUTO and compared == ALL_PAIRS:
+        sides = (None,) * len(sides)
+    if adverse == AUTO and isinstance(compared, str) and compared in DIRECTIONS:
+        sides = tuple(side if side == DIRECTIONS[compared] else None for side in sides)
+    return _Question(compared, gaps, ratio, sides, alpha)
+
+
+def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Excluded]) -> Place | float | str:
+    """What groups are compared with: one of the named, a fixed value, or a reference group."""
     if isinstance(against, str) and against in _NAMED:
         return against
     names = [name_of(key) for key in estimates.keys]
+    if isinstance(against, int | float | np.number) and not isinstance(against, bool):
+        value = checks.number("against", against, "must be a finite number", "Use for example against=0.")
+        is_label = match([key_of(against)], estimates.keys, "against")[0] >= 0
+        # Labels are numbers by default, and zero is a value that effects are compared with; of rates it is not.
+        if is_label and (value != 0 or any(scale.is_share for scale in estimates.scales)):
+            remedy = f'Use against="{name_of(key_of(against))}" for the group.'
+            raise InputError.ambiguous("against", "is a number, and the label of a group", remedy, against)
+        return value
     place = -1
-    if isinstance(against, str | int | float | tuple) or hasattr(against, "lower"):
+    if isinstance(against, str | tuple) or hasattr(against, "lower"):
         place = match([key_of(against)], estimates.keys, "against")[0]
     if place < 0 and isinstance(against, str) and names.count(against) == 1:
         place = names.index(against)
@@ -237,26 +307,41 @@ def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -
                     "against", problem, "Name another group, or give {min_size}.", against, settings={"min_size": ...}
                 )
         remedy = did_you_mean(against, [*_NAMED, *names])
-        raise InputError.not_found(
-            "against", f"is no group, nor one of {', '.join(map(repr, _NAMED))}", remedy, against
-        )
-    return place
+        problem = f"is no group, nor one of {', '.join(map(repr, _NAMED))}"
+        raise InputError.not_found("against", problem, remedy, against)
+    return Place(place)
 
 
-def _check_question(question: _Question, groups: int) -> None:
+def _check_question(question: _Question, estimates: Estimates) -> None:
     """Refuse a harmful direction that has no meaning, and more groups than can be compared with each other."""
-    adverse, against = question.adverse, str(question.against)
+    against = question.against
+    adverse = next((side for side in question.adverse if side is not None), None)
     if question.is_pairs and adverse is not None:
         raise InputError.conflict(
             "adverse", "of two groups either is the lower one", "Leave it out.", adverse, form="clause"
         )
-    if question.is_best and adverse not in (None, DIRECTIONS[against]):
+    if isinstance(against, str) and against in DIRECTIONS and adverse not in (None, DIRECTIONS[against]):
         other = LOWEST if against == HIGHEST else HIGHEST
         problem = f"no group is {'above the highest' if against == HIGHEST else 'below the lowest'}"
         raise InputError.conflict("adverse", problem, f"Use against={other!r}.", adverse, form="clause")
-    if (question.is_pairs or question.is_best) and groups > _MOST_IN_PAIRS:
-        problem = f"of {groups:,} groups are too many"
+    if (question.is_pairs or question.is_best) and len(estimates) > _MOST_IN_PAIRS:
+        problem = f"of {len(estimates):,} groups are too many"
         raise InputError.unsupported("against", problem, "Compare with the overall.", against, form="clause")
+    if isinstance(against, float):
+        _check_value(against, question, estimates)
+
+
+def _check_value(value: float, question: _Question, estimates: Estimates) -> None:
+    """Refuse a fixed value that nothing can be too far away from, and ratios to what is not above zero."""
+    if question.ratio and value <= 0:
+        raise InputError.out_of_range("against", "must be above zero for ratios", "Leave ratio out.", value)
+    for scale, gap, side in zip(estimates.scales, question.gaps, question.adverse, strict=True):
+        low, high = (gap * value, value / gap) if question.ratio else (value - gap, value + gap)
+        below, above = scale.is_share and low <= 0, scale.is_share and scale.is_percent and high >= 1
+        if {"low": below, "high": above, None: below and above}[side]:
+            problem = f"no rate is {'below' if side == 'low' else 'above' if side else 'beyond'} that by the gap"
+            remedy = "Name a group by its text, or compare with 'overall' or 'highest'."
+            raise InputError.out_of_range("against", problem, remedy, value, form="clause")
 
 
 def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
@@ -271,13 +356,14 @@ def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
             raise InputError.unsupported(
                 "ratio", f"needs effects above zero, and the lowest is {lowest:g}", remedy, True
             )
-        if question.is_pairs or question.against == LOWEST:
+        if question.is_pairs or question.against == LOWEST or isinstance(question.against, float):
             continue
         least = effect.of_all(question.alpha / 2).lower[0]
         if question.against == HIGHEST:
             least = effect.side(question.alpha / 2).lower.max()
         if not least > 0:
-            what = {OVERALL: "the overall", HIGHEST: "the highest"}.get(str(question.against), "the reference")
+            named = question.against if isinstance(question.against, str) else "reference"
+            what = f"the {named}"
             problem = f"{what}, {question.reference_value(effect):g}, is not clearly above zero"
             raise InputError.unsupported("ratio", problem, remedy, True, form="clause")
 
@@ -376,18 +462,21 @@ def _widen(contrast: _Contrast, part: int, question: _Question, rates: PossibleR
 
 def _farthest_possible(question: _Question, rates: PossibleRates, part: int, tail: float) -> FloatArray:
     """How far each group may be at most from what it is compared with."""
-    if question.against == OVERALL:
-        return farthest_from_overall(rates, part, tail, question.adverse, as_ratio=question.ratio)
-    others = np.arange(rates.fewest.shape[0])
-    if question.reference is not None:
-        others = np.array([question.reference])
-    adverse = DIRECTIONS[str(question.against)] if question.is_best else question.adverse
+    against, adverse = question.against, question.adverse[part]
+    if isinstance(against, float):
+        return farthest_from_value(rates, part, tail, adverse, against, as_ratio=question.ratio)
+    if against == OVERALL:
+        return farthest_from_overall(rates, part, tail, adverse, as_ratio=question.ratio)
+    others = np.array([against.place]) if isinstance(against, Place) else np.arange(rates.fewest.shape[0])
+    if isinstance(against, str) and against in DIRECTIONS:
+        adverse = DIRECTIONS[against]
     return farthest_from_groups(rates, part, tail, adverse, others, as_ratio=question.ratio)
 
 
 def _certifiable(question: _Question, contrasts: Sequence[_Contrast]) -> Any:
     """The gap that can be certified, of every effect."""
-    places = [i for i in range(contrasts[0].bound.size) if i != question.reference]
+    reference = question.against.place if isinstance(question.against, Place) else None
+    places = [i for i in range(contrasts[0].bound.size) if i != reference]
     bounds = np.array([contrast.bound[places].max() for contrast in contrasts])
     return plain(question.as_gaps(bounds).tolist())
 
@@ -408,16 +497,11 @@ class _Contrast(NamedTuple):
 class _Question(NamedTuple):
     """What is asked of the groups."""
 
-    against: int | str
+    against: Place | float | str
     gaps: tuple[float, ...]
     ratio: bool
-    adverse: Adverse | None
+    adverse: tuple[Adverse | None, ...]
     alpha: float
-
-    @property
-    def reference(self) -> int | None:
-        """The place of the reference group, if there is one."""
-        return self.against if isinstance(self.against, int) else None
 
     @property
     def is_pairs(self) -> bool:
@@ -429,8 +513,15 @@ class _Question(NamedTuple):
         """Whether groups are compared with the best of them, which the data choose."""
         return self.against in (HIGHEST, LOWEST)
 
+    @property
+    def sides(self) -> int:
+        """2 where the intervals of some effect have two ends that must hold together."""
+        return 1 if all(self.adverse) else 2
+
     def reference_value(self, effect: OneEffect) -> float:
         """What groups are compared with, in these data."""
+        if isinstance(self.against, float):
+            return self.against
         if self.is_best:
             return float(effect.shown.max() if self.against == HIGHEST else effect.shown.min())
         return effect.overall
@@ -451,20 +542,35 @@ class _Question(NamedTuple):
             interval, apart, other = farthest(effect, tails.beyond, limit, as_ratio=as_ratio)
             bound = farthest(effect, self.alpha, limit, as_ratio=as_ratio).distances.far
         else:
-            interval, apart = self._against(effect, tails.beyond)
-            bound = self._against(effect, self.alpha)[1].far
+            interval, apart = self._against(effect, part, tails.beyond)
+            bound = self._against(effect, part, self.alpha)[1].far
         return _Contrast(interval, bound, apart.far <= limit, apart.near > limit, other)
 
-    def _against(self, effect: OneEffect, tail: float) -> tuple[Interval, Distances]:
-        if self.reference is None:
-            interval = effect.against_overall(tail, as_ratio=self.ratio)
+    def _against(self, effect: OneEffect, part: int, tail: float) -> tuple[Interval, Distances]:
+        if isinstance(self.against, float):
+            interval = effect.against_value(self.against, tail, as_ratio=self.ratio)
+        elif isinstance(self.against, Place):
+            interval = effect.against_group(self.against.place, tail, as_ratio=self.ratio)
         else:
-            interval = effect.against_group(self.reference, tail, as_ratio=self.ratio)
-        return interval, distances(interval, self.adverse, as_ratio=self.ratio)
+            interval = effect.against_overall(tail, as_ratio=self.ratio)
+        return interval, distances(interval, self.adverse[part], as_ratio=self.ratio)
 
     def as_gaps(self, distance: FloatArray) -> FloatArray:
         """Distances as gaps: of ratios the one below 1."""
         return np.asarray(1 / np.maximum(distance, 1.0) if self.ratio else np.maximum(distance, 0.0))
+
+
+def _tails(estimates: Estimates, question: _Question, share: FloatArray, seed: int) -> BestTails:
+    """The probability beyond each end of an interval, with which all of them hold together."""
+    alpha, sides = question.alpha, question.sides
+    if question.is_best:
+        return best_tails(estimates, alpha, seed, sides=sides)
+    if isinstance(question.against, float):
+        critical = critical_alone(estimates, alpha, seed, sides=sides)
+    else:
+        signs = np.array([-1.0 if side == "low" else 1.0 for side in question.adverse]) if sides == 1 else None
+        critical = critical_of(estimates, None if question.is_pairs else share, alpha, seed, sides=sides, signs=signs)
+    return BestTails(*[float(ndtr(-critical))] * 2)
 
 
 def _certificate(
@@ -481,7 +587,8 @@ def _certificate(
 ) -> Certificate:
     """The certificate that follows from the comparisons of every effect."""
     labels = labels_of(estimates.keys)
-    places = np.array([i for i in range(len(estimates)) if i != question.reference])
+    reference_place = question.against.place if isinstance(question.against, Place) else None
+    places = np.array([i for i in range(len(estimates)) if i != reference_place])
     ends = [int(places[np.argmax(contrast.bound[places])]) for contrast in contrasts]
     bounds = [float(contrast.bound[place]) for contrast, place in zip(contrasts, ends, strict=True)]
     all_within = all(bound <= question.limit(i) for i, bound in enumerate(bounds))
@@ -494,10 +601,10 @@ def _certificate(
         gap=plain(question.gaps),
         certifiable=plain(question.as_gaps(np.array(bounds)).tolist()),
         farthest=plain([labels[place] for place in ends]),
-        against=question.against if isinstance(question.against, str) else name_of(labels[question.against]),
+        against=_named(question.against, labels),
         reference_value=None if question.is_pairs else plain(reference),
         ratio=question.ratio,
-        adverse=question.adverse,
+        adverse=plain(question.adverse),
         alpha=question.alpha,
         critical=critical,
         groups=certified,
@@ -515,6 +622,11 @@ def _certificate(
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,
     )
+
+
+def _named(against: Place | float | str, labels: Sequence[Label]) -> str | float:
+    """What groups are compared with, as it was given; a group by its name."""
+    return name_of(labels[against.place]) if isinstance(against, Place) else against
 
 
 def _certified_groups(

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.results.rest import of_others
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
     from faultlines.estimates.scales import FloatArray, Scale
+    from faultlines.metrics.moments import OwnNoise
+    from faultlines.metrics.readout import Readout
     from faultlines.results.clustering import Adverse
 
 # ---------- How far the most extreme of many comparisons gets by chance: the critical value of max |z| under their
@@ -355,6 +357,7 @@ class OneEffect:
         share: The share of each group in the overall; they add up to 1.
         variance: Variances of what people read (delta method).
         correlation: Of the groups, (K, K), where they share data.
+        noise: The noise of each by its own rows, where rows were given and no law of it is known.
     """
 
     shown: FloatArray
@@ -365,6 +368,7 @@ class OneEffect:
     share: FloatArray
     variance: FloatArray
     correlation: FloatArray | None = None
+    noise: OwnNoise | None = None
 
     @property
     def overall(self) -> float:
@@ -374,7 +378,13 @@ class OneEffect:
     def side(self, tail: float) -> Side:
         """The groups, with the chance `tail` beyond each end of their intervals."""
         with np.errstate(over="ignore"):
-            return Side(self.shown, *self.scale.ends(self.shown, self.theta, self.se, tail, self.dof))
+            lower, upper = self.scale.ends(self.shown, self.theta, self.se, tail, self.dof)
+            if self.noise is not None:
+                below, above = halls_reach(self.noise, tail)
+                natural = self.scale.natural
+                lower = np.where(np.isfinite(below), np.minimum(natural(self.theta - below), self.shown), lower)
+                upper = np.where(np.isfinite(above), np.maximum(natural(self.theta + above), self.shown), upper)
+            return Side(self.shown, lower, upper)
 
     def rest(self, tail: float) -> Side:
         """For each group, all the others together."""
@@ -431,6 +441,10 @@ class OneEffect:
         with np.errstate(divide="ignore"):  # over the overall, which has the group in it: at most 1/share
             return Interval(*(1 / (own + left / part) for part in ratio(side, rest, correlation=together)))
 
+    def against_value(self, value: float, tail: float, *, as_ratio: bool) -> Interval:
+        """Every group against a fixed value."""
+        return Interval(*(part / value if as_ratio else part - value for part in self.side(tail)))
+
     def against_group(self, place: int, tail: float, *, as_ratio: bool) -> Interval:
         """Every group against one of them."""
         side = self.side(tail)
@@ -459,8 +473,39 @@ class OneEffect:
             yield places, (ratio if as_ratio else difference)(side.of(places), other, correlation=together)
 
 
-def effects_of(estimates: Estimates, share: FloatArray) -> list[OneEffect]:
-    """Each effect of estimates; `share` is (K, d)."""
+_CROOKED = 0.8  # of skewness times quantile, up to which a shape that is not the group's own is believed
+
+
+def halls_reach(noise: OwnNoise, tail: float) -> tuple[FloatArray, FloatArray]:
+    """How far one-sided intervals reach down and up, with the probability `tail` beyond each end; NaN: not known.
+
+    Hall's interval (1992) turns the skewness of a studentized estimate round: T + γT²/3 + γ²T³/27 + γ/6 is nearly as
+    normal as T would be without it. A small sample shows too little of its skewness, so that the farther of two ends
+    counts: with the group's own, and with what groups have in common, as far as the cubic is not near its end. Wrong
+    certificates at 5%, one-sided (20,000 samples): spend n = 200 .054 (Student's .16, shared variances .23), lognormal
+    n = 50 .039 (.13), exponential n = 30 .049 (.10), t(3) n = 50 .053, normal .046–.049.
+    """
+    with np.errstate(all="ignore"):
+        quantile = np.asarray(-stdtrit(np.minimum(noise.dof, AS_GOOD_AS_KNOWN), tail), dtype=np.float64)
+        limit = _CROOKED / quantile
+        common = np.clip(np.nan_to_num(noise.common), -limit, limit)
+        usable = (noise.variance > 0) & (noise.dof >= 1) & np.isfinite(noise.skewness)
+        error = np.where(usable, np.sqrt(noise.variance), np.nan)
+        down = np.maximum(*(_unbent(quantile, skewness) for skewness in (noise.skewness, common)))
+        up = np.maximum(*(-_unbent(-quantile, skewness) for skewness in (noise.skewness, common)))
+    return error * np.maximum(down, 0.0), error * np.maximum(up, 0.0)
+
+
+def _unbent(quantile: FloatArray, skewness: FloatArray) -> FloatArray:
+    """Where Hall's cubic is at a quantile."""
+    straight = np.abs(skewness) < 1e-8
+    bend = np.where(straight, 1.0, skewness)
+    return np.where(straight, quantile, 3 / bend * (np.cbrt(1 + bend * (quantile - bend / 6)) - 1))
+
+
+def effects_of(estimates: Estimates, share: FloatArray, readout: Readout | None = None) -> list[OneEffect]:
+    """Each effect of estimates; `share` is (K, d). With the rows behind them, bounds are by each group's own noise."""
+    noise = None if readout is None or estimates.dims > 1 else readout.own_noise()
     dof = None if estimates.dof is None else np.minimum(estimates.dof, AS_GOOD_AS_KNOWN)
     errors = natural_errors(estimates)
     return [
@@ -473,6 +518,7 @@ def effects_of(estimates: Estimates, share: FloatArray) -> list[OneEffect]:
             share[:, i],
             errors[:, i] ** 2,
             correlation_of(estimates),
+            noise,
         )
         for i, scale in enumerate(estimates.scales)
     ]
@@ -491,10 +537,27 @@ def natural_errors(estimates: Estimates) -> FloatArray:
     return np.where(errors > 0, errors, estimates.errors**2)
 
 
-def critical_of(estimates: Estimates, share: FloatArray | None, alpha: float, seed: int, *, sides: int) -> float:
-    """The critical value of all comparisons at once: with a mean by these shares, (K, d), or of all pairs."""
-    errors = natural_errors(estimates)
-    errors = errors / np.exp(np.log(errors).mean(axis=0))  # comparisons have no unit
+def critical_of(
+    estimates: Estimates,
+    share: FloatArray | None,
+    alpha: float,
+    seed: int,
+    *,
+    sides: int,
+    signs: FloatArray | None = None,
+) -> float:
+    """The critical value of all comparisons at once: with a mean by these shares, (K, d), or of all pairs.
+
+    Args:
+        estimates: The groups.
+        share: What each weighs in the mean; None: all pairs.
+        alpha: The probability that any comparison exceeds it by noise alone.
+        seed: Of the draws.
+        sides: 2 for either end, 1 for one of them.
+        signs: For one end of several effects: −1 where it is the other one.
+    """
+    errors = natural_errors(estimates) * (1.0 if signs is None else signs)
+    errors = errors / np.exp(np.log(np.abs(errors)).mean(axis=0))  # comparisons have no unit
     together = correlation_of(estimates)
     if together is not None:
         covariance = together * errors * errors.T
@@ -506,6 +569,15 @@ def critical_of(estimates: Estimates, share: FloatArray | None, alpha: float, se
     if cov.size > _KEPT:
         return critical_value(AllPairs(cov) if share is None else AgainstMean(cov, share), alpha, seed, sides=sides)
     return _remembered(cov.shape, cov.tobytes(), None if share is None else share.tobytes(), alpha, seed, sides)
+
+
+def critical_alone(estimates: Estimates, alpha: float, seed: int, *, sides: int) -> float:
+    """The critical value of all groups against a fixed value."""
+    together = correlation_of(estimates)
+    contrasts: Contrasts = Unrelated(len(estimates) * estimates.dims)
+    if together is not None:
+        contrasts = OfMatrix(np.asarray(np.linalg.cholesky(together), dtype=np.float64))
+    return critical_value(contrasts, alpha, seed, sides=sides)
 
 
 @lru_cache(maxsize=64)
@@ -684,7 +756,7 @@ def against_best(
     lower = np.where(may_be & ~sole, np.minimum(lower, equal), lower)
     order = np.where(may_be, effect.shown if highest else -effect.shown, -np.inf)
     first = int(order.argmax())
-    second = int(np.where(np.arange(groups) == first, -np.inf, order).argmax())
+    second = int(np.where(np.arange(groups) == first, -np.inf, order).argmax()) if columns.size > 1 else first
     other = np.where(np.arange(groups) == first, second, first)
     apart = _oriented(_values(effect.shown, effect.shown[other], as_ratio=as_ratio), **settings).value
     interval = Interval(apart, np.minimum(lower, apart), np.maximum(upper, apart))

@@ -235,6 +235,22 @@ def farthest_from_overall(
     return _worse(away, adverse)
 
 
+def farthest_from_value(
+    rates: PossibleRates, part: int, tail: float, adverse: Adverse | None, value: float, *, as_ratio: bool
+) -> FloatArray:
+    """How far every group may be from a fixed value at most: bounds at level `tail` each."""
+
+    def away(*, up: bool) -> FloatArray:
+        side = rates.side(tail, part, highest=up)
+        end = side.upper if up else side.lower
+        if not as_ratio:
+            return np.asarray(end - value if up else value - end)
+        with np.errstate(divide="ignore"):
+            return np.asarray(end / value if up else np.divide(value, end))
+
+    return _worse(away, adverse)
+
+
 def farthest_from_groups(
     rates: PossibleRates,
     part: int,

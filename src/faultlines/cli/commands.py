@@ -387,7 +387,7 @@ def _cluster_rows(
     from faultlines.cli.options import chosen_guarantee
 
     guarantee = chosen_guarantee(claim, split_unit)
-    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed)
+    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed, metrics)
     if "-" in rows.files:
         remedy = "Give files, or a table with one row per group to: faultlines estimates -."
         raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import typer
 
-from faultlines import formats
+from faultlines import checks, formats
 from faultlines.cli import streams
 from faultlines.cli.options import name_options
 from faultlines.cli.streams import CANNOT_TELL, SPLIT
@@ -123,32 +123,49 @@ def _reasons(c: Clustering, missing: str = "bounds") -> list[str]:
 class Certificates:
     """What is to be certified, if anything; made by `of`."""
 
-    gap: float | None
-    reference: str | None
-    ratio: bool
-    adverse: Adverse | None
+    gap: float | None = None
+    reference: str | None = None
+    ratio: bool = False
+    adverse: Adverse | Literal["auto"] | None = "auto"
+    harm: bool = False
     missing: MissingChoice = "bounds"
     unknown: UnknownChoice | None = None
 
     @classmethod
-    def of(cls, asked: opt.Certify) -> Certificates:
-        """What was asked for, refused before any work is done if it cannot be answered."""
-        from faultlines.analyses.certify import checked_adverse, checked_gap, checked_missing, checked_unknown
+    def of(cls, asked: opt.Certify, metrics: Sequence[Metric] = ()) -> Certificates:
+        """What was asked for, refused before any work is done if it cannot be answered.
+
+        Args:
+            asked: The options.
+            metrics: What is measured, where rows are; each may know its harmful direction.
+        """
+        from faultlines.analyses.certify import checked_gap, checked_missing, checked_unknown
 
         missing, unknown = checked_missing(asked.missing), checked_unknown(asked.unknown)
-        if asked.certify is None:
+        harm = asked.fail_on is not None
+        if harm:
+            checks.choice("fail_on", asked.fail_on, ("harm",), "Use --fail-on harm, or --fail-on-split.")
+            if asked.reference is not None or asked.ratio:
+                problem = "asks for harm against zero"
+                raise InputError.conflict("fail_on", problem, "Leave --reference and --ratio out.", asked.fail_on)
+        if asked.certify is None and not harm:
+            given = asked.adverse if asked.adverse != "auto" else None
             for option, value in (
                 ("reference", asked.reference),
                 ("ratio", asked.ratio or None),
-                ("adverse", asked.adverse),
+                ("adverse", given),
                 ("unknown", unknown),
             ):
                 if value is not None:
                     raise InputError.conflict(option, "goes with --certify", "Add for example --certify 0.02.")
-            return cls(None, None, False, None, missing)
+            return cls(missing=missing)
 
-        checked_gap("certify", asked.certify, ratio=asked.ratio)
-        return cls(asked.certify, asked.reference, asked.ratio, checked_adverse(asked.adverse), missing, unknown)
+        gap = 0.0 if asked.certify is None else checked_gap("certify", asked.certify, ratio=asked.ratio)
+        remedy = "Use low where low values are harmful, high, both, or auto for what the metric says."
+        checks.choice("adverse", asked.adverse, ("auto", "low", "high", "both"), remedy)
+        adverse = None if asked.adverse == "both" else cast("Adverse", asked.adverse)
+        _check_directions(adverse, metrics, harm=harm)
+        return cls(gap, asked.reference, asked.ratio, adverse, harm, missing, unknown)
 
     @property
     def asked(self) -> bool:
@@ -192,7 +209,7 @@ class Certificates:
                     data.metric,
                     min_size=data.min_size,
                     gap=self.gap,
-                    against=self.reference,
+                    against=0 if self.harm else _reference(self.reference, c),
                     ratio=self.ratio,
                     adverse=self.adverse,
                     alpha=alpha / len(results),
@@ -211,6 +228,30 @@ class MeasuredRows(NamedTuple):
     by: By | None = None
     metric: Metric | None = None
     min_size: float | None = None
+
+
+def _check_directions(adverse: str | None, metrics: Sequence[Metric], *, harm: bool) -> None:
+    """Refuse one direction for metrics that harm in different ones, and harm where no direction is known."""
+    from faultlines.metrics.recipe import harmful_sides, told_apart
+
+    sides = [(metric.name, harmful_sides(told_apart(metric))) for metric in metrics]
+    for metric, known in sides or [("the effect", ())]:
+        if harm and (adverse is None or (adverse == "auto" and not (known and all(known)))):
+            problem = f"must be given: {metric} is not known to harm when low or when high"
+            raise InputError.missing("adverse", problem, "Use --adverse low or --adverse high.")
+        if len(sides) > 1 and adverse in ("low", "high") and any(side not in (None, adverse) for side in known):
+            remedy = "Leave it out, and each metric has its own."
+            raise InputError.conflict("adverse", f"is not the harmful direction of {metric}", remedy, adverse)
+
+
+def _reference(given: str | None, c: Clustering) -> str | float | None:
+    """What groups are compared with: text that is a number, and no group, is a fixed value."""
+    if given is None or given in {name_of(key) for key in c.groups.keys}:
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        return given
 
 
 # ---------- The error control tried out on the rows of a command: labels shuffled, false positives counted.

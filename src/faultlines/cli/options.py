@@ -434,7 +434,7 @@ class Certify:
         _option(
             GATE,
             "For --certify: compare with this group; 'highest' or 'lowest': with the best group, whichever it is; "
-            "'all pairs': each with each. Default: the overall, and the highest with --ratio.",
+            "'all pairs': each with each; a number: with that value. Default: the overall; the highest with --ratio.",
             metavar="LABEL",
         ),
     ] = None
@@ -447,7 +447,23 @@ class Certify:
         ),
     ] = False
     adverse: Annotated[
-        str | None, _option(GATE, "For --certify: only groups that are low (or high) count.", metavar="low|high")
+        str,
+        _option(
+            GATE,
+            "For --certify and --fail-on harm: only groups that are low (or high) count; both: either side. "
+            "Default: the harmful direction of the metric, and both where it has none.",
+            metavar="auto|low|high|both",
+        ),
+    ] = "auto"
+    fail_on: Annotated[
+        str | None,
+        _option(
+            GATE,
+            "harm: exit 1 when some group's own effect is shown to be harmful, whatever the others gain; exit 0 when "
+            "none loses more than --certify GAP (0 by default); exit 3 when neither can be told.",
+            "--fail-on",
+            metavar="harm",
+        ),
     ] = None
     missing: Annotated[
         str,
@@ -756,7 +772,7 @@ Exit codes:
        with --certify: all groups are within the gap;
        with --fail-unless-confirmed: clusters are confirmed
   1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
-       --fail-unless-confirmed: clusters are not confirmed
+       --fail-on harm: a group is harmed; --fail-unless-confirmed: clusters are not confirmed
   2    something given cannot be used, or there is not enough memory
   3    a gate is inconclusive: groups were excluded, or data are too few
   70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where

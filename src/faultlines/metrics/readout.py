@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from faultlines.metrics.moments import own_noise
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
+    from faultlines.metrics.moments import OwnNoise
     from faultlines.rows.request import MissingRows
 
     IntArray = npt.NDArray[np.int64]
@@ -42,6 +44,13 @@ class Readout:
     def arm_sizes(self) -> FloatArray | None:
         """Rows (units) of every arm, (K, arms); None where nothing is compared."""
         return self.moments.n[:, :, 0] if self.metric.arms else None
+
+    def own_noise(self) -> OwnNoise | None:
+        """The noise of each estimate by its own rows, where no law of it is known."""
+        metric = self.metric
+        if metric.parts or metric.ranking is not None or metric.resampling is not None:
+            return None
+        return own_noise(metric.estimate, self.moments)
 
     def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
         """The same for some of the groups."""

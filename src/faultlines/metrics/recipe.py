@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from faultlines.metrics.joint import joint
 from faultlines.metrics.pairs import paired
 from faultlines.metrics.table import METRICS
 from faultlines.rows.request import Aggregated
+
+if TYPE_CHECKING:
+    from faultlines.metrics.table import Direction
 
 
 def plain_recipe(metric: Metric) -> dict[str, Any] | None:
@@ -58,6 +61,28 @@ def _plain(value: Any) -> Any:
 def told_apart(metric: Metric) -> str:
     """A metric in words that tell it from any other: what was called, or its name where that is not known."""
     return json.dumps(plain_recipe(metric) or metric.name, sort_keys=True, ensure_ascii=False)
+
+
+def harmful_sides(recipe: str) -> tuple[Direction | None, ...]:
+    """The harmful direction of each effect of a metric, by what `told_apart` says of it; none where that is not known.
+
+    The change of a metric between two models harms in the direction of the metric itself.
+    """
+    try:
+        made = json.loads(recipe)
+    except ValueError:
+        return ()
+    return _sides(made) if isinstance(made, dict) else ()
+
+
+def _sides(recipe: Mapping[str, Any]) -> tuple[Direction | None, ...]:
+    name, arguments = recipe["name"], recipe["arguments"]
+    if name == joint.__name__:
+        return tuple(side for metric in arguments["metrics"] for side in _sides(metric) or (None,))
+    if name == paired.__name__:
+        return _sides(arguments["first"]["metric"])
+    known = METRICS[name].adverse.split() if name in METRICS else []
+    return tuple(cast("list[Direction]", known))
 
 
 _BY_HAND = "Give {metric} yourself."

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 Family = Literal["experiment", "population", "model"]
+Direction = Literal["low", "high"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Entry:
         options: The parameters it accepts beside these.
         home: The file its function is in, where that is not the one of its family.
         words: What results call it, where that is not its name with spaces.
+        adverse: The direction that harms the people of a group, ``"low"`` or ``"high"``; one for each of several
+            effects. Empty where neither does, or where that is not known: what an experiment moves can be good or bad.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Entry:
     options: tuple[str, ...] = ()
     home: str = ""
     words: str = ""
+    adverse: str = ""
 
     @property
     def title(self) -> str:
@@ -81,26 +85,26 @@ _ENTRIES = (
     Entry("rate", "population", _VALUE, ("positive", "weight")),
     Entry("ratio", "population", _RATIO, ("weight",)),
     Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "population"),
-    Entry("selection_rate", "model", (_PREDICTION,), _RATE),
-    Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("true_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("false_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("precision", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
-    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1"),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight")),
-    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight")),
-    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight"), words="Brier score"),
+    Entry("selection_rate", "model", (_PREDICTION,), _RATE, adverse="low"),
+    Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
+    Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high"),
+    Entry("true_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
+    Entry("false_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high"),
+    Entry("precision", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
+    Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
+    Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
+    Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high"),
+    Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined", adverse="low"),
+    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1", adverse="low"),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low high"),
+    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight"), adverse="low"),
+    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight"), adverse="high"),
+    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight"), words="Brier score", adverse="high"),
     Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight")),
     Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined"),
     Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
-    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",)),
-    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",)),
+    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",), adverse="high"),
+    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",), adverse="high"),
 )
 
 METRICS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})

@@ -45,7 +45,7 @@ def _failed(result: Certificate) -> str:
         number = _distance_format([group], result, 0)
         what = "ratio" if result.ratio else "difference"
         unit = " points" if result.percent[0] and not result.ratio else ""
-        kind = "bounds" if result.adverse else "interval"
+        kind = "bounds" if _one_sided(result, 0) else "interval"
         interval = f"simultaneous {formats.level(result.alpha)} {kind} {number(group.lower)} … {number(group.upper)}"
         values = f"{what} {number(group.distance)}{unit} ({interval}{unit})"
         other = f" {name_of(group.other)}" if result.against == ALL_PAIRS else ""
@@ -118,29 +118,36 @@ def _gaps(result: Certificate) -> tuple[float, ...]:
 
 def _within(result: Certificate) -> str:
     """Within the gap, in words."""
-    gaps, (start, end) = _gaps(result), _reference(result, "each other")
-    if result.ratio:
-        low, high = _each(result, [f"{gap:.3g}" for gap in gaps]), _each(result, [f"{1 / gap:.3g}" for gap in gaps])
-        limits = {None: f"between {low} and {high}", "low": f"at least {low}", "high": f"at most {high}"}
-        return f"{limits[result.direction]} × {start}{end}"
-    size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)])
-    if result.direction is None:
-        return f"within {size} of {start}{end}"
-    return f"at most {size} {'below' if result.direction == 'low' else 'above'} {start}{end}"
+    start, end = _reference(result, "each other")
+    texts = []
+    for i, (gap, side) in enumerate(zip(_gaps(result), result.directions, strict=True)):
+        if result.ratio:
+            low, high = f"{gap:.3g}", f"{1 / gap:.3g}"
+            texts.append({None: f"between {low} and {high}", "low": f"at least {low}", "high": f"at most {high}"}[side])
+        else:
+            size = _size(result, gap, i)
+            texts.append(
+                {None: f"within {size} of", "low": _at_most(size, "below"), "high": _at_most(size, "above")}[side]
+            )
+    return f"{_each(result, texts)}{' ×' if result.ratio else ''} {start}{end}"
+
+
+def _at_most(size: str, where: str) -> str:
+    return f"not {where}" if size in {"0", "0 points"} else f"at most {size} {where}"
 
 
 def _beyond(result: Certificate, other: str = " another group") -> str:
     """Farther away than the gap, in words."""
-    gaps, (start, end) = _gaps(result), _reference(result, other.strip())
-    if result.ratio:
-        low, high = (
-            _each(result, [f"{end:.3g}" for end in ends], " or ") for ends in (gaps, [1 / gap for gap in gaps])
-        )
-        limits = {None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}
-        return f"{limits[result.direction]} × {start}{end}"
-    size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)], " or ")
-    where = {None: "from", "low": "below", "high": "above"}[result.direction]
-    return f"more than {size} {where} {start}{end}"
+    start, end = _reference(result, other.strip())
+    texts = []
+    for i, (gap, side) in enumerate(zip(_gaps(result), result.directions, strict=True)):
+        if result.ratio:
+            low, high = f"{gap:.3g}", f"{1 / gap:.3g}"
+            texts.append({None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}[side])
+        else:
+            where = {None: "from", "low": "below", "high": "above"}[side]
+            texts.append(f"more than {_size(result, gap, i)} {where}" if gap or side is None else where)
+    return f"{_each(result, texts, ' or ')}{' ×' if result.ratio else ''} {start}{end}"
 
 
 def _reference(result: Certificate, pair: str) -> tuple[str, str]:
@@ -148,7 +155,15 @@ def _reference(result: Certificate, pair: str) -> tuple[str, str]:
     if result.against in (OVERALL, *DIRECTIONS):
         return f"the {result.against} {result.metric}", ""
     of_metric = "" if result.metric == "effect" else f" in {result.metric}"
+    if not isinstance(result.against, str):
+        return _fixed(result), of_metric
     return pair if result.against == ALL_PAIRS else result.against, of_metric
+
+
+def _fixed(result: Certificate) -> str:
+    """The fixed value that groups are compared with."""
+    value = float(result.against)
+    return "zero" if value == 0 else f"{100 * value:.3g}%" if all(result.percent) else f"{value:.3g}"
 
 
 def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> str:
@@ -211,7 +226,7 @@ def notes(result: Certificate) -> tuple[Note, ...]:
 
 
 def _notes(result: Certificate) -> Iterator[Note]:
-    if result.reference_value is not None:
+    if result.reference_value is not None and isinstance(result.against, str):
         values = result.reference_value if result.parts else (result.reference_value,)
         yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
     if undecided := result.inconclusive:
@@ -266,7 +281,7 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
         )
         texts.append(f"{result.parts[i]} {number(value)}" if result.parts else number(value))
     name = f"Overall {result.metric}" if result.against == OVERALL else f"{result.against} (reference)"
-    if result.against in DIRECTIONS:
+    if isinstance(result.against, str) and result.against in DIRECTIONS:
         name = f"{result.against.capitalize()} {result.metric} in these data"
         best = max if DIRECTIONS[result.against] == "low" else min
         for i in range(len(texts)):
@@ -319,7 +334,7 @@ def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int
         [_smallest_width(lower, upper) / 4], values, any(value < 0 for value in values), result.percent[i]
     )
     points = ", points" if result.percent[i] and not result.ratio else ""
-    interval = f"{formats.level(result.alpha)} {'bounds' if result.adverse else 'interval'}{points}"
+    interval = f"{formats.level(result.alpha)} {'bounds' if _one_sided(result, i) else 'interval'}{points}"
     columns = [
         (result.parts[i] if result.parts else "effect", [estimate(value) for value in values]),
         ("ratio" if result.ratio else "difference", [number(value) for value in distances]),
@@ -329,6 +344,11 @@ def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int
         others = [group.other[i] if result.parts else group.other for group in shown]
         columns.append(("against", [formats.members([other], name_of, _NAME) for other in others]))
     return columns
+
+
+def _one_sided(result: Certificate, i: int) -> bool:
+    """Whether either end of an interval is a bound of its own."""
+    return (result.adverse[i] if result.parts else result.adverse) is not None
 
 
 def _numbers(result: Certificate, shown: Sequence[CertifiedGroup], i: int, field: str) -> list[float]:

@@ -80,11 +80,12 @@ class Certificate(TabularResult):
         certifiable: The gap that can be certified for the groups that were measured: with confidence 1 − α none is
             farther away. With ``ratio=True`` the ratio that can be: every `gap` up to it passes.
         farthest: The group that decides about `certifiable`; a tuple for several effects.
-        against: ``"overall"``, ``"highest"``, ``"lowest"``, ``"all pairs"`` or the name of the reference group.
-        reference_value: The effect of the overall, of the reference, or the highest (lowest) in these data; None for
-            all pairs.
+        against: ``"overall"``, ``"highest"``, ``"lowest"``, ``"all pairs"``, the name of the reference group, or
+            a fixed value.
+        reference_value: The effect of the overall, of the reference, or the highest (lowest) in these data; the fixed
+            value; None for all pairs.
         ratio: Whether ratios are compared, and not differences.
-        adverse: The harmful direction, if only one counts.
+        adverse: The harmful direction, if only one counts; a tuple for several effects.
         alpha: One less the confidence.
         critical: How many standard errors the simultaneous intervals reach: the critical value of the largest of all
             comparisons.
@@ -127,10 +128,10 @@ class Certificate(TabularResult):
     gap: Any
     certifiable: Any
     farthest: Any
-    against: str
+    against: str | float
     reference_value: Any
     ratio: bool
-    adverse: Adverse | None
+    adverse: Any
     alpha: float
     critical: float
     groups: tuple[CertifiedGroup, ...]
@@ -154,9 +155,11 @@ class Certificate(TabularResult):
         return f"<Certificate: {self.verdict}, {gaps}, {counts}, α = {self.alpha:g}>"
 
     @property
-    def direction(self) -> Adverse | None:
-        """The side on which groups can be too far away; None: either."""
-        return DIRECTIONS.get(self.against, self.adverse)
+    def directions(self) -> tuple[Adverse | None, ...]:
+        """For each effect, the side on which groups can be too far away; None: either."""
+        if isinstance(self.against, str) and self.against in DIRECTIONS:
+            return (DIRECTIONS[self.against],) * len(self.percent)
+        return self.adverse if self.parts else (self.adverse,)
 
     @property
     def metric(self) -> str:
@@ -252,7 +255,7 @@ class Certificate(TabularResult):
             "against": self.against,
             "reference_value": _finite(self.reference_value),
             "ratio": self.ratio,
-            "adverse": self.adverse,
+            "adverse": list(self.adverse) if self.parts else self.adverse,
             "alpha": self.alpha,
             "critical": self.critical,
             "seed": self.seed,
