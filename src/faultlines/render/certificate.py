@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import level_name, naming
 from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
 from faultlines.render.text import Document, TextTable
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
@@ -48,9 +48,9 @@ def _failed(result: Certificate) -> str:
         kind = "bounds" if _one_sided(result, 0) else "interval"
         interval = f"simultaneous {formats.level(result.alpha)} {kind} {number(group.lower)} … {number(group.upper)}"
         values = f"{what} {number(group.distance)}{unit} ({interval}{unit})"
-        other = f" {name_of(group.other)}" if result.against == ALL_PAIRS else ""
-        return f"{name_of(group.label)} is {_beyond(result, other)}: {values}."
-    names = formats.members(result.beyond, name_of, _LISTED)
+        other = f" {level_name(group.other, result.attributes)}" if result.against == ALL_PAIRS else ""
+        return f"{level_name(group.label, result.attributes)} is {_beyond(result, other)}: {values}."
+    names = formats.members(result.beyond, naming(result.attributes), _LISTED)
     some = f"{formats.count(len(beyond))} of {_groups(result)} {'is' if len(beyond) == 1 else 'are'}"
     return f"{some} {_beyond(result)} {_confidence(result)}: {names}."
 
@@ -67,7 +67,7 @@ def _inconclusive(result: Certificate) -> str:
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
         return f"{', and '.join(reasons)}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
-    farthest = formats.members(list(dict.fromkeys(names)), name_of, _LISTED)
+    farthest = formats.members(list(dict.fromkeys(names)), naming(result.attributes), _LISTED)
     cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
     if is_overturned(result):
         cannot = f"{_what_is_missing(result)}. {cannot}, whatever is missing"
@@ -231,7 +231,7 @@ def _notes(result: Certificate) -> Iterator[Note]:
         yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
     if undecided := result.inconclusive:
         some = f"{formats.count(len(undecided))} of {formats.amount(len(result.groups), 'group')}"
-        names = formats.members(undecided, name_of, _LISTED)
+        names = formats.members(undecided, naming(result.attributes), _LISTED)
         yield Note("inconclusive groups", f"Inconclusive: {some}: {names}.", fields={"groups": len(undecided)})
     yield Note(
         "method",
@@ -286,7 +286,7 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
         best = max if DIRECTIONS[result.against] == "low" else min
         for i in range(len(texts)):
             group = best(result.groups, key=lambda group, i=i: _numbers(result, [group], i, "estimate")[0])  # type: ignore[misc]
-            texts[i] = f"{texts[i]} ({name_of(group.label)})"
+            texts[i] = f"{texts[i]} ({level_name(group.label, result.attributes)})"
     return formats.printable(f"{name}: {', '.join(texts)}")
 
 
@@ -302,7 +302,7 @@ def group_table(result: Certificate, *, complete: bool = False) -> TextTable:
     """The table of groups, from the farthest to the surest to be within the gap."""
     ranked = sorted(result.groups, key=lambda group: (_ORDER[group.status], -_relative_bound(result, group)))
     shown = ranked if complete else ranked[:_ROWS]
-    header, columns = ["group"], [[formats.members([group.label], name_of, _NAME) for group in shown]]
+    header, columns = ["group"], [[formats.members([group.label], naming(result.attributes), _NAME) for group in shown]]
     for i in range(len(result.percent)):
         for name, cells in _effect_columns(result, shown, i):
             header.append(name)
@@ -342,7 +342,7 @@ def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int
     ]
     if result.has_others:
         others = [group.other[i] if result.parts else group.other for group in shown]
-        columns.append(("against", [formats.members([other], name_of, _NAME) for other in others]))
+        columns.append(("against", [formats.members([other], naming(result.attributes), _NAME) for other in others]))
     return columns
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines import checks, formats
-from faultlines.estimates.labels import name_of, named_by
+from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
 from faultlines.render.naming import GroupText, name_groups
@@ -732,5 +732,9 @@ def _described(
         if "rule" in columns:
             row.append(str(c.rules[i]) if complete else rule_or_members(c, i, room))
         if "members" in columns:
-            row.append(formats.members(c.clusters[i].members, name_of, room) if complete else members(c, i, room))
+            row.append(
+                formats.members(c.clusters[i].members, naming(c.groups.attributes), room)
+                if complete
+                else members(c, i, room)
+            )
     return columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.estimates.labels import level_name, name_of
+from faultlines.estimates.labels import level_name, naming
 from faultlines.render.certificate import rounded_like
 from faultlines.render.text import Document, TextTable
 from faultlines.results.protocol import Note
@@ -46,15 +46,14 @@ def _failed(result: ImpactRatios) -> str:
     table, worst = below[0]
     if len(below) == 1:
         interval = f"simultaneous {_level(result)} interval {_number(worst.lower)} … {_number(worst.upper)}"
-        return (
-            f"By {table.name}, {name_of(worst.label)} is below {result.least:g} × the highest {result.kind}: ratio "
-            f"{_number(worst.ratio)} ({interval})."
-        )
+        name = level_name(worst.label, table.attributes)
+        below_best = f"By {table.name}, {name} is below {result.least:g} × the highest {result.kind}"
+        return f"{below_best}: ratio {_number(worst.ratio)} ({interval})."
     texts = []
     for one in result.tables:
         labels = [category.label for category in one.compared if category.status == "failed"]
         if labels:
-            texts.append(f"by {one.name} {formats.members(labels, name_of, _LISTED, ', ')}")
+            texts.append(f"by {one.name} {formats.members(labels, naming(one.attributes), _LISTED, ', ')}")
     where = "; ".join(texts)
     return f"Below {result.least:g} × the highest {result.kind} ({_level(result)} confidence): {where}."
 
@@ -110,7 +109,7 @@ def _small_notes(result: ImpactRatios) -> Iterator[Note]:
     for table in result.tables:
         small = [category.label for category in table.categories if category.status == "too small"]
         if small:
-            names = formats.members(small, name_of, _LISTED)
+            names = formats.members(small, naming(table.attributes), _LISTED)
             text = f"By {table.name}, under {100 * result.min_share:.3g}% of all rows and not compared: {names}."
             yield Note("small categories", text, "warning", {"table": table.name, "categories": len(small)})
 
