@@ -275,17 +275,20 @@ def many(
     margins: opt.Margins = True,
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
+    missing: opt.Missing = "bounds",
     json: opt.Json = None,
     csv: opt.Csv = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """In which of many experiments do groups differ, and which? One table or one scan, one correction over all."""
+    from faultlines.analyses.certify import checked_missing
     from faultlines.analyses.many import cluster_many
     from faultlines.cli.aggregates import many_from
     from faultlines.cli.gate import end_with_experiments, gate
     from faultlines.cli.options import chosen_guarantee
 
+    checked_missing(missing)
     guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.files, csv=csv)
     settings = _settings(claim, refine, experiments.min_size, margins) | source
@@ -299,7 +302,7 @@ def many(
     if targets.report is not None:
         result.report(targets.report, title=title, command=outputs.command_line())
     if fail_on_split:
-        end_with_experiments(result)
+        end_with_experiments(result, missing)
 
 
 # ------------------------------------------------------------------------------------------------------------- rows
