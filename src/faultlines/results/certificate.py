@@ -91,6 +91,8 @@ class Certificate(TabularResult):
         warnings: What was noticed in the rows.
         counted: What the sizes of groups count.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
+        averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
+            ranking compares people of different groups, too.
         percent: Which of the effects people read in percent.
         seed: Of the draws behind `critical`.
 
@@ -130,6 +132,7 @@ class Certificate(TabularResult):
     warnings: tuple[Note | str, ...] = ()
     counted: str = "rows"
     by_precision: bool = False
+    averaged: bool = False
 
     def __repr__(self) -> str:
         counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
