@@ -610,6 +610,42 @@ def test_the_bound_that_is_printed_passes() -> None:
     assert float(re.findall(r"Certifiable: ([\d.]+) points", close.headline)[0]) > 100 * close.gap
 
 
+def test_the_gap_is_printed_as_it_was_asked() -> None:
+    """As reported: "cannot tell … more than 10 points … none is more than 10 points", for a gap of 0.1002."""
+    certificate = fl.certify(fl.Estimates([0.0, 0.0], [0.01] * 2), gap=0.123456)
+    assert "0.123456" in certificate.headline
+    assert "10.02 points" in fl.certify(RATES, gap=0.1002).headline
+
+
+def test_a_gap_in_percent_is_refused_or_questioned() -> None:
+    """As reported: --certify 2, meant as 2%, passed."""
+    frame = rows()
+    frame["s"] = frame.p * 0.6 + 0.2
+    for metric in (fl.auc("y", "s"), fl.brier("y", "s"), fl.f1("y", "p"), fl.balanced_accuracy("y", "p")):
+        with refused("out of range: gap"):
+            fl.certify(frame, "g", metric, gap=2)
+    for metric in (fl.calibration_gap("y", "s"), fl.paired(fl.accuracy("y", "p"), fl.accuracy("y", "y"))):
+        with refused("out of range: gap"):
+            fl.certify(frame, "g", metric, gap=2)
+    difference = fl.difference("p", variant="arm", control="A")
+    codes = [note.code for note in fl.certify(frame, "g", difference, gap=2).notes]
+    assert "wide gap" in codes
+    assert "wide gap" not in {note.code for note in fl.certify(frame, "g", fl.mean("x"), gap=2).notes}
+
+
+def test_the_overall_of_a_ranking_is_that_within_groups() -> None:
+    frame = rows()
+    frame["s"] = frame.p * 0.6 + 0.1 * frame.g
+    certificate = fl.certify(frame, "g", fl.auc("y", "s"), gap=0.5)
+    within = [group.estimate for group in certificate.groups]
+    assert min(within) <= certificate.reference_value <= max(within)
+    assert "overall of groups" in {note.code for note in certificate.notes}
+    own = fl.certify(frame, "g", fl.auc("y", "s"), gap=0.5, against=0.6)
+    assert own.groups[0].distance == pytest.approx(within[0] - 0.6)
+    assert "overall of groups" not in {note.code for note in own.notes}
+    assert "overall of groups" not in {note.code for note in fl.certify(RATES, gap=0.1).notes}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

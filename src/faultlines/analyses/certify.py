@@ -44,7 +44,7 @@ from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, labels_of, match, name_of
 from faultlines.estimates.scales import LogRatio
-from faultlines.metrics.recipe import harmful_sides
+from faultlines.metrics.recipe import Traits, traits_of
 from faultlines.results.certificate import (
     ALL_PAIRS,
     DIRECTIONS,
@@ -198,10 +198,16 @@ def checked_adverse(adverse: Any) -> None:
         checks.choice("adverse", adverse, (AUTO, "low", "high"), remedy)
 
 
+def _traits(estimates: Estimates) -> tuple[Traits, ...]:
+    """What is known of each effect."""
+    known = traits_of(estimates.recipe)
+    return known if len(known) == estimates.dims else (Traits(),) * estimates.dims
+
+
 def _sides(adverse: Any, estimates: Estimates) -> tuple[Adverse | None, ...]:
     """The harmful direction of each effect: as given, or as the metric has it."""
     dims, names = estimates.dims, estimates.parts or (estimates.metric,)
-    known = harmful_sides(estimates.recipe) or (None,) * dims
+    known = tuple(traits.adverse for traits in _traits(estimates))
     if adverse == AUTO:
         return known
     if isinstance(adverse, list | tuple):
@@ -242,11 +248,11 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
         problem = f"cannot mean the same for {' and '.join(estimates.parts)}"
         raise InputError.mismatch("gap", problem, f"Give {dims} gaps, one for each.", gap)
     gaps = [checked_gap("gap", size, ratio=ratio) for size in (list(gap) if several else [gap] * dims)]
-    for size, scale in zip(gaps, estimates.scales, strict=True):
-        if size >= scale.largest_gap(upwards=True):
-            raise InputError.out_of_range(
-                "gap", "rates differ by less than 1 in any case", "0.02 is two points.", size, form="clause"
-            )
+    for size, scale, traits in zip(gaps, estimates.scales, _traits(estimates), strict=True):
+        span = min(scale.largest_gap(upwards=True), traits.span)
+        if size >= span and not ratio:
+            problem = f"two groups differ by less than {span:g} in any case"
+            raise InputError.out_of_range("gap", problem, "0.02 is two points.", size, form="clause")
     return tuple(gaps)
 
 
@@ -621,6 +627,7 @@ def _certificate(
         warnings=() if groups.readout is None else tuple(groups.readout.warnings),
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,
+        averaged=not all(traits.averages for traits in _traits(estimates)),
     )
 
 

@@ -237,10 +237,10 @@ class MeasuredRows(NamedTuple):
 
 def _check_directions(adverse: str | None, metrics: Sequence[Metric], *, harm: bool) -> None:
     """Refuse one direction for metrics that harm in different ones, and harm where no direction is known."""
-    from faultlines.metrics.recipe import harmful_sides, told_apart
+    from faultlines.metrics.recipe import told_apart, traits_of
 
-    sides = [(metric.name, harmful_sides(told_apart(metric))) for metric in metrics]
-    for metric, known in sides or [("the effect", ())]:
+    sides = [(metric.name, [traits.adverse for traits in traits_of(told_apart(metric))]) for metric in metrics]
+    for metric, known in sides or [("the effect", [])]:
         if harm and (adverse is None or (adverse == "auto" and not (known and all(known)))):
             problem = f"must be given: {metric} is not known to harm when low or when high"
             raise InputError.missing("adverse", problem, "Use --adverse low or --adverse high.")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import FloatArray
 
 _APART = np.array([-1.0, 1.0])  # treatment less control
+_CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
 
@@ -400,7 +401,9 @@ def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise |
         return None
     with np.errstate(all="ignore"):
         terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
-        value, variance, _, shape = _explained(m, terms) if covariate else terms[:4]
+        value, variance, positive, shape = _explained(m, terms) if covariate else terms[:4]
+        # Third cumulants of terms that mostly cancel are differences of large numbers, and say nothing.
+        shape = shape._replace(third=np.where(variance > _CANCELLED * positive, shape.third, 0.0))
         of_mean, freedom = variance / n, terms.effective - (2 if covariate else 1)
         common = np.stack([_common_third(n[:, i], shape.of_arm(i), variance[:, i]) for i in range(n.shape[1])], axis=1)
         thirds = [third / n**2 for third in (shape.third, common)]

@@ -6,9 +6,10 @@ Metrics of the table, and those joined of them, know how they were made. One tha
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -63,8 +64,22 @@ def told_apart(metric: Metric) -> str:
     return json.dumps(plain_recipe(metric) or metric.name, sort_keys=True, ensure_ascii=False)
 
 
-def harmful_sides(recipe: str) -> tuple[Direction | None, ...]:
-    """The harmful direction of each effect of a metric, by what `told_apart` says of it; none where that is not known.
+class Traits(NamedTuple):
+    """What is known of one effect of a metric.
+
+    Attributes:
+        adverse: The harmful direction; None where neither is, or none is known.
+        span: How far apart two groups can be at most.
+        averages: Whether the value in all rows is the mean of the groups' values.
+    """
+
+    adverse: Direction | None = None
+    span: float = math.inf
+    averages: bool = True
+
+
+def traits_of(recipe: str) -> tuple[Traits, ...]:
+    """What is known of each effect of a metric, by what `told_apart` says of it; nothing where that is not known.
 
     The change of a metric between two models harms in the direction of the metric itself.
     """
@@ -72,17 +87,21 @@ def harmful_sides(recipe: str) -> tuple[Direction | None, ...]:
         made = json.loads(recipe)
     except ValueError:
         return ()
-    return _sides(made) if isinstance(made, dict) else ()
+    return _traits(made) if isinstance(made, dict) else ()
 
 
-def _sides(recipe: Mapping[str, Any]) -> tuple[Direction | None, ...]:
+def _traits(recipe: Mapping[str, Any]) -> tuple[Traits, ...]:
     name, arguments = recipe["name"], recipe["arguments"]
     if name == joint.__name__:
-        return tuple(side for metric in arguments["metrics"] for side in _sides(metric) or (None,))
+        return tuple(traits for metric in arguments["metrics"] for traits in _traits(metric))
     if name == paired.__name__:
-        return _sides(arguments["first"]["metric"])
-    known = METRICS[name].adverse.split() if name in METRICS else []
-    return tuple(cast("list[Direction]", known))
+        return tuple(one._replace(span=2 * one.span) for one in _traits(arguments["first"]["metric"]))
+    if name not in METRICS:
+        return (Traits(),)
+    entry = METRICS[name]
+    sides = cast("list[Direction | None]", entry.adverse.split() or [None])
+    in_arms = "variant" in arguments  # a difference of two such values is not bounded by the span of one
+    return tuple(Traits(side, math.inf if in_arms else entry.span, entry.averages) for side in sides)
 
 
 _BY_HAND = "Give {metric} yourself."

@@ -5,6 +5,7 @@ Nothing heavy is imported before a metric is asked for.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
@@ -35,6 +36,9 @@ class Entry:
         words: What results call it, where that is not its name with spaces.
         adverse: The direction that harms the people of a group, ``"low"`` or ``"high"``; one for each of several
             effects. Empty where neither does, or where that is not known: what an experiment moves can be good or bad.
+        span: How far apart two groups can be at most.
+        averages: Whether the value in all rows is the mean of the groups' values. That of a ranking is not: it ranks
+            people of different groups, too.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Entry:
     home: str = ""
     words: str = ""
     adverse: str = ""
+    span: float = math.inf
+    averages: bool = True
 
     @property
     def title(self) -> str:
@@ -82,26 +88,35 @@ _ENTRIES = (
     Entry("ratio_difference", "experiment", _RATIO, _ARMS),
     Entry("ratio_lift", "experiment", _RATIO, _ARMS),
     Entry("mean", "population", _VALUE, ("weight",)),
-    Entry("rate", "population", _VALUE, ("positive", "weight")),
+    Entry("rate", "population", _VALUE, ("positive", "weight"), span=1),
     Entry("ratio", "population", _RATIO, ("weight",)),
-    Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "population"),
-    Entry("selection_rate", "model", (_PREDICTION,), _RATE, adverse="low"),
-    Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
-    Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high"),
-    Entry("true_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
-    Entry("false_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high"),
-    Entry("precision", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
-    Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
-    Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low"),
-    Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high"),
-    Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined", adverse="low"),
-    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1", adverse="low"),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low high"),
-    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight"), adverse="low"),
+    Entry(
+        "atkinson",
+        "population",
+        _VALUE,
+        ("epsilon", "variant", "control", "treatment", "unit"),
+        "population",
+        averages=False,
+    ),
+    Entry("selection_rate", "model", (_PREDICTION,), _RATE, adverse="low", span=1),
+    Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
+    Entry("true_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("false_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
+    Entry("precision", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
+    Entry(
+        "balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined", adverse="low", span=1, averages=False
+    ),
+    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1", adverse="low", span=1, averages=False),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low high", span=1),
+    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight"), adverse="low", span=1, averages=False),
     Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight"), adverse="high"),
-    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight"), words="Brier score", adverse="high"),
-    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight")),
-    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined"),
+    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight"), words="Brier score", adverse="high", span=1),
+    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight"), span=2),
+    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined", averages=False),
     Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
     Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",), adverse="high"),
     Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",), adverse="high"),

@@ -122,7 +122,7 @@ def _within(result: Certificate) -> str:
     texts = []
     for i, (gap, side) in enumerate(zip(_gaps(result), result.directions, strict=True)):
         if result.ratio:
-            low, high = f"{gap:.3g}", f"{1 / gap:.3g}"
+            low, high = f"{gap:.10g}", f"{1 / gap:.4g}"
             texts.append({None: f"between {low} and {high}", "low": f"at least {low}", "high": f"at most {high}"}[side])
         else:
             size = _size(result, gap, i)
@@ -142,7 +142,7 @@ def _beyond(result: Certificate, other: str = " another group") -> str:
     texts = []
     for i, (gap, side) in enumerate(zip(_gaps(result), result.directions, strict=True)):
         if result.ratio:
-            low, high = f"{gap:.3g}", f"{1 / gap:.3g}"
+            low, high = f"{gap:.10g}", f"{1 / gap:.4g}"
             texts.append({None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}[side])
         else:
             where = {None: "from", "low": "below", "high": "above"}[side]
@@ -175,9 +175,10 @@ def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> s
 
 def _size(result: Certificate, gap: float, part: int, text: str | None = None) -> str:
     """A gap with its unit."""
+    # What was asked is printed as it was asked: a gap of 0.1002 must not read "10 points" beside a bound of 10.01.
     if not result.percent[part]:
-        return f"{gap:.3g}" if text is None else text
-    points = f"{100 * gap:.3g}" if text is None else text
+        return f"{gap:.10g}" if text is None else text
+    points = f"{100 * gap:.10g}" if text is None else text
     return f"{points} {'point' if points == '1' else 'points'}"
 
 
@@ -237,6 +238,20 @@ def _notes(result: Certificate) -> Iterator[Note]:
         "method",
         "The overall verdict is an intersection–union test at level α; per-group intervals are simultaneous.",
     )
+    if result.averaged and result.against == OVERALL:
+        yield Note(
+            "overall of groups",
+            f"The overall is the mean of the values within groups, not the {result.metric} of all rows. "
+            "To compare with that, give its value as against.",
+        )
+    for i, (gap, certifiable) in enumerate(zip(_gaps(result), _certifiables(result), strict=True)):
+        if _is_wide(result, i, gap, certifiable):
+            yield Note(
+                "wide gap",
+                f"The gap is {_size(result, gap, i)}, and no effect is beyond ±1: check its unit (0.02 is two points).",
+                "warning",
+                {"gap": gap},
+            )
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
     yield from warning_notes(result.warnings)
@@ -266,6 +281,16 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
         what = "are left out" if result.unknown == "exclude" else "are a group of their own"
         text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
+
+
+def _certifiables(result: Certificate) -> tuple[float, ...]:
+    return tuple(result.certifiable) if result.parts else (result.certifiable,)
+
+
+def _is_wide(result: Certificate, i: int, gap: float, certifiable: float) -> bool:
+    """Whether a gap looks like one in per cent where effects are shares: 2 for 2%."""
+    values = _numbers(result, result.groups, i, "estimate")
+    return not result.ratio and gap >= 1 > certifiable and all(abs(value) < 1 for value in values)
 
 
 def _reference_text(result: Certificate, values: Sequence[float]) -> str:

@@ -14,9 +14,11 @@ import numpy as np
 
 from faultlines import checks, formats
 from faultlines.core.moderated import MODERATED
+from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
+from faultlines.metrics.recipe import traits_of
 from faultlines.render.naming import GroupText, name_groups
 from faultlines.render.text import Document, TextTable
 from faultlines.results.explained import COMBINATIONS
@@ -629,6 +631,16 @@ def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
     return texts
 
 
+def _refuse_mixed(adverse: Adverse, results: Sequence[Clustering]) -> None:
+    """Refuse one direction for metrics that harm in different ones: "worse off" would be said of a high accuracy."""
+    for c in results:
+        known = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
+        if any(traits.adverse not in (None, adverse) for traits in known):
+            remedy = "Give a direction for each, by name."
+            problem = f"is not the harmful direction of {c.groups.metric}"
+            raise InputError.conflict("adverse", problem, remedy, adverse)
+
+
 def adverse_sides(
     adverse: Adverse | Mapping[str, Adverse] | None, results: Sequence[Clustering], names: Sequence[str]
 ) -> list[AdverseSides]:
@@ -650,6 +662,8 @@ def adverse_sides(
         sides = dict.fromkeys(names, adverse)
     parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
     known = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
+    if isinstance(adverse, str) and sum(max(len(some), 1) for some in parts) > 1:
+        _refuse_mixed(adverse, results)
     for name, side in sides.items():
         checks.choice("adverse: name", name, sorted(known))
         checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")

@@ -104,6 +104,8 @@ class Certificate(TabularResult):
         possible: The lowest and the highest rate that every group of `comparison` could have in these rows; None where
             nothing is missing or it cannot be bounded.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
+        averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
+            ranking compares people of different groups, too.
         percent: Which of the effects people read in percent.
         seed: Of the draws behind `critical`.
 
@@ -148,6 +150,7 @@ class Certificate(TabularResult):
     unknown: UnknownChoice | None = None
     certifiable_ignoring: Any = None
     possible: tuple[tuple[Any, Any], ...] | None = None
+    averaged: bool = False
 
     def __repr__(self) -> str:
         counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
