@@ -174,7 +174,8 @@ def _part(grouped: Grouped, places: IntArray) -> Grouped:
     rows, lost = (None if counts is None else counts[places] for counts in (grouped.rows, grouped.lost))
     dropped = {} if lost is None else {MISSING_VALUE: int(lost.sum())}
     moments = grouped.moments.of_groups(places)
-    return replace(grouped, keys=keys, moments=moments, dropped=dropped, rows=rows, lost=lost)
+    missing = None if grouped.missing is None else grouped.missing.of_places(places, keys)
+    return replace(grouped, keys=keys, moments=moments, dropped=dropped, rows=rows, lost=lost, missing=missing)
 
 
 def _collect(
