@@ -107,7 +107,7 @@ def edited(draw: Any, good: Any) -> Any:
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:
-    return frame.to_csv(index=False).encode()
+    return str(frame.to_csv(index=False)).encode()
 
 
 def parquet_bytes(frame: pd.DataFrame) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from faultlines.metrics.variances import (
     normalize_noise,
     own_dof,
     rounding_of_mean,
+    shapes_by_group,
     share_of_noise,
     shrink_rates,
     shrink_variances,
@@ -30,12 +32,15 @@ from faultlines.metrics.variances import (
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray
 
 _APART = np.array([-1.0, 1.0])  # treatment less control
-_CANCELLED = 1e-12  # of the variances that were added: what is left of terms that cancel is rounding below that
+_ROUNDING = 1e-12  # of the variances that were added: what is left of terms that cancel is rounding below that
+_CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
 
@@ -86,7 +91,7 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relativ
     if covariate:
         lost = 2
         value, variance, positive, shape = _explained(m, terms)
-    variance, unclear = _clear(n, terms.value, variance, _CANCELLED * positive)
+    variance, unclear = _clear(n, terms.value, variance, _ROUNDING * positive)
     freedom = terms.effective - lost
     linear = _shrink_arms(value, variance, n, freedom, shape, np.isnan(terms.below), relative=relative)
     return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear)
@@ -370,6 +375,64 @@ def describe_noise(m: Moments) -> NoiseShape:
         return NoiseShape(np.asarray(skewness), _fourth(arm) / total**2, np.asarray(of_arms))
 
 
+class OwnNoise(NamedTuple):
+    """Noise of K estimates on their scale, each by its own rows: for a bound on one group, which needs no other.
+
+    Attributes:
+        variance: Variances of the estimates, (K,).
+        dof: Degrees of freedom behind them.
+        skewness: Skewness of the estimates, by the group's own rows.
+        common: The same by the shape that groups have in common.
+    """
+
+    variance: FloatArray
+    dof: FloatArray
+    skewness: FloatArray
+    common: FloatArray
+
+
+def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise | None:
+    """The noise of means, ratios, differences and lifts by each group's own rows; None where a law is known instead.
+
+    Args:
+        estimate: What a metric makes of moments.
+        m: The moments.
+    """
+    formula, settings = (estimate.func, estimate.keywords) if isinstance(estimate, partial) else (estimate, {})
+    if formula not in (of_population, of_difference, of_lift) or m.skewness is None:
+        return None
+    ratio, weighted, covariate = (bool(settings.get(name)) for name in ("ratio", "weighted", "covariate"))
+    n, mean = m.n[..., 0], m.mean[..., 0]
+    is_plain = not (ratio or weighted or covariate)
+    if is_plain and (is_binary(n, mean, m.cov[..., 0, 0]) or (n.shape[1] == 1 and is_signed(m))):
+        return None
+    with np.errstate(all="ignore"):
+        terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
+        value, variance, positive, shape = _explained(m, terms) if covariate else terms[:4]
+        # Third cumulants of terms that mostly cancel are differences of large numbers, and say nothing.
+        shape = shape._replace(third=np.where(variance > _CANCELLED * positive, shape.third, 0.0))
+        of_mean, freedom = variance / n, terms.effective - (2 if covariate else 1)
+        common = np.stack([_common_third(n[:, i], shape.of_arm(i), variance[:, i]) for i in range(n.shape[1])], axis=1)
+        thirds = [third / n**2 for third in (shape.third, common)]
+        if formula is of_lift:  # of the logarithms, to second order
+            thirds = [(third - 3 * of_mean**2 / value) / value**3 for third in thirds]
+            of_mean = of_mean / value**2
+        total = of_mean.sum(axis=1)
+        signs = _APART if n.shape[1] == 2 else np.ones(1)
+        skewness, common = (third @ signs / total**1.5 for third in thirds)
+        return OwnNoise(total, total**2 / np.sum(of_mean**2 / freedom, axis=1), skewness, common)
+
+
+def _common_third(n: FloatArray, shape: Cumulants, variance: FloatArray) -> FloatArray:
+    """Third cumulants of single values by the shape that groups have in common; NaN where there is none."""
+    usable = (n >= 3) & (variance > 0) & np.all(np.isfinite(np.stack(shape)), axis=0)
+    third = np.full(n.shape, np.nan)
+    if usable.any():
+        own = Cumulants(*(part[usable] for part in shape))
+        third[usable] = shapes_by_group(n[usable], own, variance[usable])[0] * variance[usable] ** 1.5
+    return third
+
+
 def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
     """The effective number of rows behind weights of this mean and variance: (Σw)²/Σw²."""
     return np.asarray(n * mean**2 / (mean**2 + np.nan_to_num(variance) * (n - 1) / n))
@@ -458,7 +521,7 @@ def of_paired(m: Moments, *, weighted: bool = False) -> Measured:
             shapes.append(Cumulants(*(part / scale**power for power, part in enumerate(difference, start=2))))
         shape = shapes[0].less(shapes[1], of_both[..., 0, 1], np.ones(n.shape))
         effective = _kish(n, m.mean[..., 4], m.cov[..., 4, 4]) if weighted else n
-        variance, lost = clear_rounding(variance, _CANCELLED * (of_both[..., 0, 0] + of_both[..., 1, 1]))
+        variance, lost = clear_rounding(variance, _ROUNDING * (of_both[..., 0, 0] + of_both[..., 1, 1]))
         variance = variance * (effective / (effective - 1) if weighted else 1.0)
         value, empty = r[..., 0] - r[..., 1], np.isnan(below[..., 0]) | np.isnan(below[..., 1])
         arm = _shrink_arms(value, variance, n, effective - 1, shape, empty)
@@ -514,7 +577,7 @@ def of_calibration_slope(m: Moments) -> Measured:
     with np.errstate(all="ignore"):
         terms = _ratio(m.of_variables((0, 1)), weighted=False, plain=False)
         n, below = m.n[:, :, 0], terms.below[:, 0]
-        variance, _ = _clear(n, terms.value, terms.variance, _CANCELLED * terms.positive)
+        variance, _ = _clear(n, terms.value, terms.variance, _ROUNDING * terms.positive)
         second, third, fourth, square = (m.mean[:, 0, i] for i in (2, 3, 4, 5))
         given_scores = Cumulants(second / below**2, third / below**3, fourth / below**4)
         law = given_scores._replace(fourth=(fourth + 3 * square - 3 * second**2) / below**4)
