@@ -123,6 +123,10 @@ class Predictions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+    overlap: Overlap = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -493,8 +497,6 @@ class Planned:
     variant: Annotated[str | None, _column(METRIC, "Of an experiment: column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
-    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
 
 

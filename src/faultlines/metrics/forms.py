@@ -6,11 +6,11 @@ A metric can be pickled, so nothing in it is a lambda: forms are functions of th
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Metric
-from faultlines.metrics.moments import of_population, of_rate
+from faultlines.metrics.moments import of_population, of_rate, of_unit_rate
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
@@ -31,11 +31,66 @@ def weight_input(weight: str) -> Input:
     return Input(weight, "weight", per_unit=True, parameter="weight")
 
 
-def mean_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | None) -> Metric:
+def with_weight(inputs: Mapping[str, Input], weight: str | None) -> dict[str, Input]:
+    """Inputs, with that of a column of weights where there is one."""
+    return {**inputs} if weight is None else {**inputs, "w": weight_input(weight)}
+
+
+class Clusters(NamedTuple):
+    """Units whose rows belong together, and what to do with units in several groups."""
+
+    unit: str | None = None
+    overlap: str = "error"
+
+    def ratio(
+        self, name: str, inputs: Mapping[str, Input], sums: Callable[[Columns], Mapping[str, Any]], **fields: Any
+    ) -> Metric:
+        """A ratio of sums over rows whose standard error is robust to what rows of a unit have in common.
+
+        Units are independent, so that Σ x/Σ y of their sums x and y has the variance of a ratio of means of units
+        (delta method): the cluster-robust variance of a regression on a constant, with the factor G/(G − 1).
+
+        Args:
+            name: What it is called.
+            inputs: What it reads.
+            sums: From input columns to x and y of a row.
+            fields: Further fields of the metric.
+        """
+        usual: dict[str, Any] = {"estimate": partial(of_population, ratio=True), "shaped": (0, 1), "size_unit": "units"}
+        return Metric(name, inputs, unit_variables, unit=self.unit, overlap=self.overlap, sums=sums, **(usual | fields))
+
+
+ROWS = Clusters()  # every row for itself
+
+
+def weight_of(c: Columns) -> Any:
+    """The weight of a row: 1 where there is no column of weights."""
+    if "w" not in c:
+        return 1.0
+    return c["w"]
+
+
+def unit_variables(c: Columns) -> dict[str, Any]:
+    """Numerator and denominator of units that have one."""
+    return {role: c.where(c["y"] > 0, c[role]) for role in ("x", "y")}
+
+
+def _unit_sums(c: Columns, form: Form) -> dict[str, Any]:
+    """What a mean is the ratio of, row by row: w v and w, or v and 1; null where v is."""
+    value = form(c)
+    weight = weight_of(c) + 0 * value
+    return {"x": weight * value, "y": weight}
+
+
+def mean_of(
+    name: str, inputs: Mapping[str, Input], form: Form, weight: str | None, clusters: Clusters = ROWS
+) -> Metric:
     """The mean of something formed row by row, weighted or not."""
+    if clusters.unit is not None:
+        return clusters.ratio(name, with_weight(inputs, weight), partial(_unit_sums, form=form))
     if weight is None:
         return Metric(name, inputs, partial(_plain, form=form), of_population)
-    inputs = {**inputs, "w": weight_input(weight)}
+    inputs = with_weight(inputs, weight)
     if set(inputs) == {"x", "w"}:
         formula = partial(of_population, weighted=True)
         return Metric(
@@ -51,8 +106,20 @@ def mean_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | No
     return Metric(name, inputs, partial(_weighted, form=form), formula, shaped=(0, 1))
 
 
-def rate_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | None, size_unit: str = "rows") -> Metric:
+def rate_of(
+    name: str,
+    inputs: Mapping[str, Input],
+    form: Form,
+    weight: str | None,
+    size_unit: str = "rows",
+    clusters: Clusters = ROWS,
+) -> Metric:
     """The share of rows for which something is 1 among those for which it is not null; `size_unit` names those."""
+    if clusters.unit is not None:
+        counted = "units" if size_unit == "rows" else f"units with {size_unit}"
+        sums = partial(_unit_sums, form=form)
+        fields: dict[str, Any] = {"estimate": of_unit_rate, "scale": ANSCOMBE, "size_unit": counted}
+        return clusters.ratio(name, with_weight(inputs, weight), sums, **fields)
     if weight is None:
         variables = partial(_plain, form=form)
         return Metric(
@@ -65,7 +132,7 @@ def rate_of(name: str, inputs: Mapping[str, Input], form: Form, weight: str | No
             size_unit=size_unit,
             min_size=FEW,
         )
-    inputs = {**inputs, "w": weight_input(weight)}
+    inputs = with_weight(inputs, weight)
     formula, variables = partial(of_rate, weighted=True), partial(_weighted_share, form=form)
     return Metric(name, inputs, variables, formula, scale=ANSCOMBE, size_unit=size_unit, shaped=())
 

@@ -65,6 +65,7 @@ def joint(*metrics: Metric) -> Metric:
         partial(_joint, metrics=metrics, layout=layout),
         arms=metrics[0].arms,
         unit=metrics[0].unit,
+        sums=None if metrics[0].sums is None else partial(_sums, metrics=metrics),
         centred={f"{k}{_OF}{c}": f"{k}{_OF}{role}" for k, m in enumerate(metrics) for c, role in m.centred.items()},
         scale=Scales(" and ".join(scale.name for scale in scales), parts=scales),
         size_unit=metrics[0].size_unit,
@@ -102,7 +103,8 @@ def _check(metrics: tuple[Metric, ...]) -> None:
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
             problem = "cannot be joined: its groups share data"
             raise InputError.unsupported("metric", problem, "Cluster it on its own.", metric.name)
-        if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit):
+        same = (metric.sums is None) == (metrics[0].sums is None)
+        if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit) or not same:
             raise InputError.mismatch(
                 "metrics",
                 "differ in their variants or units",
@@ -154,6 +156,12 @@ def _layout(metrics: Sequence[Metric]) -> _JointLayout:
         own.append(tuple(range(start, start + count)))
         start += count
     return _JointLayout(tuple(own))
+
+
+def _sums(c: Columns, metrics: tuple[Metric, ...]) -> dict[str, Any]:
+    """What is summed over the rows of a unit, of all metrics."""
+    parts = [{} if metric.sums is None else metric.sums(c.under(f"{k}{_OF}")) for k, metric in enumerate(metrics)]
+    return {f"{k}{_OF}{name}": value for k, part in enumerate(parts) for name, value in part.items()}
 
 
 def _variables(c: Columns, metrics: tuple[Metric, ...], layout: _JointLayout) -> dict[str, Any]:

@@ -654,6 +654,32 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
     return Measured(theta, se, None, rows, mean, reason, compared=compared, mass=mass)
 
 
+def of_unit_rate(m: Moments) -> Measured:
+    """A share of rows on Anscombe's scale, where rows of a unit go together (Rao and Scott).
+
+    The variables are, for every unit, how many of its rows are yes, and how many there are. The variance of the ratio
+    of their sums is that of independent units, shared between groups as other variances are; with the variance
+    p(1 − p) of a single row it says how many independent rows would be as precise. These take the place of the rows.
+    """
+    with np.errstate(all="ignore"):
+        arm = _linear(m, ratio=True, weighted=False, covariate=False)
+        units, mean, mass = arm.n[:, 0], arm.value[:, 0], arm.mass[:, 0]
+        reason = no_reasons(len(units))
+        mark(reason, (units == 0) | arm.empty[:, 0], Reason(ReasonCode.EMPTY_DENOMINATOR))
+        mark(reason, ~np.isfinite(mean), Reason(ReasonCode.TOO_LARGE))
+        mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), Reason(ReasonCode.NOT_A_SHARE))
+        likely = np.clip(arm.likely[:, 0], 0.25 / units, 1 - 0.25 / units)
+        variance = arm.variance[:, 0] / units
+        variance = variance * inflate_for_common_error(int(unmarked(reason).sum()), arm.common_error)
+        # A group alone in which nothing varies does not say how rows go together: a unit then counts as one row.
+        trials = np.where(variance > 0, likely * (1 - likely) / variance, units)
+        theta, se = ANSCOMBE.forward(mean * trials, trials), 1 / np.sqrt(4 * trials + 2)
+        compared, usable = theta.copy(), unmarked(reason) & (trials > 0)
+        if usable.sum() > 1:
+            compared[usable] = _compared_rates(theta[usable], se[usable], mean[usable], trials[usable], mass[usable])
+    return Measured(theta, se, np.maximum(arm.freedom[:, 0], 1.0), units, mean, reason, compared=compared, mass=mass)
+
+
 def _compared_rates(theta: FloatArray, se: FloatArray, rate: FloatArray, n: FloatArray, mass: FloatArray) -> FloatArray:
     """Rates on Anscombe's scale whose noise is normal: the likely rate of each group, and the normal score beside it.
 
@@ -711,6 +737,31 @@ def of_area(m: Moments, *, weighted: bool = False) -> Measured:
         # A placement goes up where the area does, on either side.
         measured = _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)
         return measured._replace(mass=mass.sum(axis=1))
+
+
+def of_unit_area(m: Moments) -> Measured:
+    """Area under the curve where rows of a unit go together (Obuchowski).
+
+    The first variable has a value for every unit, whose mean is the area: what the placements of its positives and
+    negatives add to it. The others count positives and negatives.
+    """
+    with np.errstate(all="ignore"):
+        n, area = m.n[:, :, 0], m.mean[:, :, 0]
+        reason = no_reasons(len(n))
+        for i, name in enumerate(("positives", "negatives")):
+            mark(reason, m.n[:, 0, 1 + i] < 2, Reason(ReasonCode.TOO_FEW_OF_CLASS, least=2, arm=name))
+        arm = _shrink_arms(area, m.cov[..., 0, 0], n, n - 1, Cumulants.of(m, 0), np.isnan(area) & (n > 0))
+        _check_arms(arm, reason)
+        measured = _finish(arm, area[:, 0], arm.variance / n, _third(arm)[:, 0], _fourth(arm), reason)
+        return measured._replace(mass=m.n[:, 0, 1:].sum(axis=1))
+
+
+def of_unit_balanced(m: Moments) -> Measured:
+    """Balanced accuracy where rows of a unit go together: half of one more than a difference of two ratios of sums."""
+    measured = of_paired(m)
+    balanced = (1 + measured.theta) / 2
+    compared = None if measured.compared is None else (1 + measured.compared) / 2
+    return measured._replace(theta=balanced, se=measured.se / 2, natural=balanced, compared=compared)
 
 
 def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:

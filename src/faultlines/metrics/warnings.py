@@ -40,7 +40,13 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
         errors: Their standard errors, of the first effect.
     """
     moments = grouped.moments
-    if metric.arms is not None and metric.aggregated is None and metric.unit is None:
+    if grouped.repeated is not None:
+        column, each = grouped.repeated
+        yield (
+            f"Rows were taken as independent, because no unit was given, but {column} has {each:.1f} rows per value in "
+            f"the first rows: if rows of a {column} go together, name it as unit."
+        )
+    elif metric.arms is not None and metric.aggregated is None and metric.unit is None:
         yield (
             "Rows were taken as independent, because no unit was given: if people have several rows, name the column "
             "of people as unit."

@@ -319,8 +319,12 @@ class Request(Protocol):
     def shaped(self) -> tuple[int, ...] | None:
         """Variables whose skewness and kurtosis are needed; None for all, where covariances are."""
 
+    @property
+    def sums(self) -> Callable[[Columns], Mapping[str, Any]] | None:
+        """From input columns to what is summed over the rows of a unit; None: the inputs themselves are."""
+
     def variables(self, columns: Columns, /) -> Mapping[str, Any]:
-        """From input columns to variables."""
+        """From input columns, or from these sums, to variables."""
 
     def columns(self) -> dict[str, str]:
         """Every column, by the parameter that named it."""
@@ -361,6 +365,13 @@ class Together(NamedTuple):
     cross: FloatArray
 
 
+class RepeatedColumn(NamedTuple):
+    """A column that looks like one of units, and how many rows each of its values has among the first."""
+
+    column: str
+    rows_each: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
     """The groups that occur, the moments of each, and how many rows were not used, by reason."""
@@ -372,3 +383,4 @@ class Grouped:
     lost: FloatArray | None = None  # those of them without some input
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
+    repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named
