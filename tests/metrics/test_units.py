@@ -77,6 +77,7 @@ def test_standard_errors_are_those_of_a_clustered_regression(name: str, weight: 
     own = np.sqrt(value * (1 - value) / ((made.se[0] ** -2 - 2) / 4)) if share else made.se[0]
     assert own == pytest.approx(error, rel=1e-9)
     assert made.dof is not None
+    assert made.n is not None
     assert made.dof[0] == pytest.approx(made.n[0] - 1)  # units, not rows
     assert made.n[0] <= 240
 
@@ -138,6 +139,7 @@ def test_area_of_units_is_obuchowskis(weight: str | None) -> None:
     rows = prompts()
     made = fl.measure(rows, "lang", fl.auc("t", "s", unit="prompt", weight=weight)).estimates
     area, error = obuchowski(rows, np.ones(len(rows)) if weight is None else rows.w.to_numpy())
+    assert made.n is not None
     assert (made.theta[0], made.se[0]) == (pytest.approx(area), pytest.approx(error, rel=1e-9))
     assert made.n[0] == 240
 
@@ -156,6 +158,7 @@ def test_units_of_a_bootstrap_are_drawn_whole() -> None:
     made = fl.measure(rows, "lang", fl.bootstrapped(np.mean, "s", unit="prompt", draws=400)).estimates
     _, error = clustered(rows.s, np.ones(len(rows)), rows.prompt)
     assert made.se[0] == pytest.approx(error, rel=0.15)
+    assert made.n is not None
     assert made.n[0] == 240
 
 
@@ -199,7 +202,16 @@ def test_audit_takes_units() -> None:
 
 def test_the_command_line_takes_units(tmp_path: Path) -> None:
     prompts(groups=4).to_csv(tmp_path / "answers.csv", index=False)
-    options = ["--by", "lang", "--y-pred", "y", "--metric", "selection_rate", "--json", tmp_path / "out.json"]
+    options: list[str | Path] = [
+        "--by",
+        "lang",
+        "--y-pred",
+        "y",
+        "--metric",
+        "selection_rate",
+        "--json",
+        tmp_path / "out.json",
+    ]
     results = []
     for more in ([], ["--unit", "prompt"]):
         done = run("model", tmp_path / "answers.csv", *options, *more)

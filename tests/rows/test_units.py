@@ -56,3 +56,20 @@ def test_units_in_every_engine(
         assert made.labels == expected[name].labels
         np.testing.assert_allclose(made.natural, expected[name].natural, rtol=1e-9, err_msg=name)
         np.testing.assert_allclose(made.se, expected[name].se, rtol=1e-7, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", LOCAL)
+def test_covariates_with_gaps_in_every_engine(engine: str, tmp_path: Path) -> None:
+    from tests.metrics.test_covariates import users
+
+    rows = users(5, 600, 10.0)
+    rows["user"] = np.arange(600) // 2
+    rows["arm"] = np.where(rows.user % 2, "A", "B")
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    data = table.to_pandas() if engine == "pandas" else in_engine(table, engine, tmp_path)
+    for options in ({}, {"weight": "w"}, {"unit": "user"}):
+        metric = fl.lift("y", variant="arm", control="A", covariate="before", **options)
+        made, expected = (fl.measure(frame, "g", metric).estimates for frame in (data, rows))
+        np.testing.assert_allclose(made.theta, expected.theta, rtol=1e-9)
+        np.testing.assert_allclose(made.se, expected.se, rtol=1e-7)

@@ -51,3 +51,23 @@ def test_the_same_rows_without_units_do() -> None:
         fl.cluster(answers(np.random.default_rng([seed, 17])), "language", fl.rate("y")).pvalue for seed in range(20)
     ]
     assert np.mean(np.array(results) <= 0.05) > 0.5
+
+
+def test_effects_with_three_in_ten_covariates_missing_are_unbiased_and_covered() -> None:
+    rng, groups, effect = np.random.default_rng(9), 20, 0.5
+    errors, covered, rejected = [], [], 0
+    for seed in range(RUNS):
+        size = groups * 300
+        group, is_new, treated = rng.integers(0, groups, size), rng.random(size) < 0.3, rng.random(size) < 0.5
+        before = rng.gamma(1, 3, size) + 0.2 * group
+        y = np.where(is_new, 0.0, before) + rng.exponential(1, size) + effect * treated
+        rows = pd.DataFrame({"g": group, "arm": np.where(treated, "B", "A"), "y": y})
+        rows["before"] = np.where(is_new, np.nan, before)
+        metric = fl.difference("y", variant="arm", control="A", covariate="before")
+        made = fl.measure(rows, "g", metric).estimates
+        errors.append(float(np.mean(made.theta - effect)))
+        covered.append(float(np.mean(np.abs(made.theta - effect) < 1.96 * made.se)))
+        rejected += fl.cluster(made, seed=seed).pvalue <= 0.05
+    assert abs(np.mean(errors)) < 3 * np.std(errors) / np.sqrt(RUNS)
+    assert 0.94 < np.mean(covered) < 0.96
+    assert rejected / RUNS <= level_bound(0.05, RUNS)

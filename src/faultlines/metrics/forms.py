@@ -14,7 +14,7 @@ from faultlines.metrics.moments import of_population, of_rate, of_unit_rate
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from faultlines.rows.request import Columns
 
@@ -140,8 +140,8 @@ def rate_of(
 def shaped_of(inputs: Mapping[str, Input]) -> tuple[int, ...]:
     """Places of the variables of `value_variables` whose shape makes that of the terms: x, y or w, covariate."""
     places = (0, 1) if "y" in inputs or "w" in inputs else (0,)
-    last = 3 if "w" in inputs else 2 if "y" in inputs else 1
-    return (*places, last) if "z" in inputs else places
+    place = covariate_place(inputs)
+    return (*places, place, *(place + 1 + i for i in places)) if "z" in inputs else places
 
 
 def value(c: Columns) -> Any:
@@ -150,14 +150,41 @@ def value(c: Columns) -> Any:
 
 
 def value_variables(c: Columns) -> dict[str, Any]:
-    """Variables of a mean or ratio: x; x and y; with weights w x and w y, or w (x − c), w and c; then the covariate."""
+    """Variables of a mean or ratio: x; x and y; with weights w x and w y, or w (x − c), w and c.
+
+    Then the covariate z, which some rows may lack, and the first variables again where it is there.
+    """
     if "w" in c and "y" in c:
         variables = {"wx": c["w"] * c["x"], "wy": c["w"] * c["y"], "w": c["w"]}
     elif "w" in c:
         variables = {"wx": c["w"] * (c["x"] - c["centre"]), "w": c["w"], "centre": c["centre"]}
     else:
         variables = {role: c[role] for role in ("x", "y") if role in c}
-    return variables | ({"z": c["z"]} if "z" in c else {})
+    if "z" not in c:
+        return variables
+    seen = {f"{role}_seen": variables[role] + 0 * c["z"] for role in list(variables)[: _terms(c)]}
+    return variables | {"z": c["z"]} | seen
+
+
+def _terms(inputs: Container[str]) -> int:
+    """How many of these variables the terms of a mean or ratio are formed of."""
+    return 2 if "y" in inputs or "w" in inputs else 1
+
+
+def covariate_place(inputs: Container[str]) -> int:
+    """The place of the covariate among these variables."""
+    return 3 if "w" in inputs else 2 if "y" in inputs else 1
+
+
+def covariate_fields(inputs: Mapping[str, Input]) -> dict[str, Any]:
+    """What a metric says of its variables where a covariate may be missing."""
+    if "z" not in inputs:
+        return {}
+    z, terms = covariate_place(inputs), range(_terms(inputs))
+    own = [(i, j) for j in range(z) for i in range(j)]
+    seen = [z + 1 + i for i in terms]
+    pairs = (*own, *((i, z) for i in terms), *((z, i) for i in seen), *([] if len(seen) < 2 else [tuple(seen)]))
+    return {"pairs": pairs, "size_variables": tuple(range(z))}
 
 
 def no_variables(_: Columns) -> dict[str, Any]:

@@ -243,7 +243,8 @@ class Query:
         nulled = []
         for joined, number in self.together.items():
             for place in joined:
-                others = [~nw.col(f"i{other}").is_null() for other in sorted(joined) if other != place]
+                needed = [other for other in self._needed(joined) if other != place]
+                others = [~nw.col(f"i{other}").is_null() for other in needed]
                 value = nw.col(f"i{place}")
                 value = nw.when(nw.all_horizontal(*others, ignore_nulls=False)).then(value) if others else value
                 nulled.append(value.alias(_Used(place, number).name))
@@ -256,7 +257,11 @@ class Query:
     def _counted(self, number: int) -> str:
         """An input whose values are the rows in which all inputs of a set have one."""
         joined = next(joined for joined, known in self.together.items() if known == number)
-        return _Used(min(joined), number).name
+        return _Used(self._needed(joined)[0], number).name
+
+    def _needed(self, joined: frozenset[int]) -> list[int]:
+        """The inputs of a set without which a row cannot be used."""
+        return [place for source, place in self.inputs.items() if place in joined and not source.optional]
 
     # -------------------------------------------------------------------------------------------------------- counts
 

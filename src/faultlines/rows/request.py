@@ -113,6 +113,7 @@ class Input:
             units, it is averaged over the rows of a unit instead.
         parameter: The parameter that named the column, for messages. Default: its role.
         may_lack: Whether it may be that no row has the label `positive`, as in a part of the rows it was looked for in.
+        optional: Whether rows without it are kept: it is null in these, and the other inputs are not.
 
     Example:
         >>> import faultlines as fl
@@ -126,6 +127,7 @@ class Input:
     per_unit: bool = False
     parameter: str | None = None
     may_lack: bool = False
+    optional: bool = False
 
     def __post_init__(self) -> None:
         text("parameter", self.parameter)
@@ -134,6 +136,7 @@ class Input:
             raise InputError.unknown("kind", "is not known", f"Use one of {', '.join(KINDS)}.", self.kind)
         flag("per_unit", self.per_unit)
         flag("may_lack", self.may_lack)
+        flag("optional", self.optional)
         _check_value("positive", self.positive)
 
 
