@@ -106,6 +106,12 @@ class ArmOptions:
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,6 +177,12 @@ class MeasuredOptions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -498,6 +510,12 @@ class Planned:
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
+    from faultlines.rows.request import Capped
 
     IntArray = npt.NDArray[np.int64]
 
@@ -29,6 +30,7 @@ class Readout:
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
         warnings: What a reader must know about these rows.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
+        capped: Where the largest values were cut, and how many of every group and arm; None where none were.
     """
 
     metric: Metric
@@ -36,6 +38,7 @@ class Readout:
     by_arm: FloatArray | None
     warnings: tuple[str, ...]
     mass: FloatArray | None = None
+    capped: Capped | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
@@ -46,7 +49,8 @@ class Readout:
         """The same for some of the groups."""
         places = np.flatnonzero(keep)
         by_arm, mass = (None if array is None else array[places] for array in (self.by_arm, self.mass))
-        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass)
+        capped = None if self.capped is None else self.capped._replace(above=self.capped.above[places])
+        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass, capped=capped)
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:
         """What the metric is in the rows of each cluster, as if it were one group; None where there is no such sum.

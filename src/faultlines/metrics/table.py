@@ -69,16 +69,16 @@ class Entry:
 
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
-_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap")
+_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap", "cap")
 _CLUSTERS = ("unit", "overlap")
 _RATE = ("threshold", "positive", "classes", "weight", *_CLUSTERS)
 
 _ENTRIES = (
-    Entry("difference", "experiment", _VALUE, _ARMS),
-    Entry("lift", "experiment", _VALUE, _ARMS),
+    Entry("difference", "experiment", _VALUE, (*_ARMS, "aggregate")),
+    Entry("lift", "experiment", _VALUE, (*_ARMS, "aggregate")),
     Entry("ratio_difference", "experiment", _RATIO, _ARMS),
     Entry("ratio_lift", "experiment", _RATIO, _ARMS),
-    Entry("mean", "population", _VALUE, ("weight", *_CLUSTERS)),
+    Entry("mean", "population", _VALUE, ("weight", *_CLUSTERS, "cap")),
     Entry("rate", "population", _VALUE, ("positive", "weight", *_CLUSTERS)),
     Entry("ratio", "population", _RATIO, ("weight", *_CLUSTERS)),
     Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "population"),

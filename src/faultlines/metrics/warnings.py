@@ -65,6 +65,7 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
     if metric.arms is not None:
         yield from _mismatch(moments.n[:, :, 0], grouped.keys, metric.size_unit)
     yield from _imputed(metric, grouped)
+    yield from _capped(metric, grouped)
 
 
 def _few_events(m: Moments, metric: Metric) -> Iterator[str]:
@@ -184,6 +185,24 @@ def _imputed(metric: Metric, grouped: Grouped) -> Iterator[str]:
     yield (
         f"The covariate {covariate} is missing for {' and '.join(by_arm)}, most in {name} ({here}). These "
         f"{metric.size_unit} are kept: they have the mean of their group, and an indicator of their own."
+    )
+
+
+def _capped(metric: Metric, grouped: Grouped) -> Iterator[str]:
+    """Whose largest values were cut, and where."""
+    if grouped.capped is None:
+        return
+    of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
+    arms = ("control", "treatment") if metric.arms else ("all",)
+    of_arms = [
+        f"{formats.share(count[:, i].sum() / max(of_all[:, i].sum(), 1), 2)} of {arm}" for i, arm in enumerate(arms)
+    ]
+    shares = count.sum(axis=1) / np.maximum(of_all.sum(axis=1), 1)
+    worst = int(np.argmax(shares))
+    yield (
+        f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: {' and '.join(of_arms)} "
+        f"{metric.size_unit} were above, most in {name_of(labels_of(grouped.keys)[worst])} "
+        f"({formats.share(shares[worst], 2)})."
     )
 
 

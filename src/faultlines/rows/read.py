@@ -151,6 +151,8 @@ def _uses_of_request(request: Request) -> list[ColumnUse]:
     uses = []
     for role, source in request.inputs.items():
         parameter = source.parameter or role
+        if source.kind == "rows":
+            continue
         if is_label(source):
             uses.append(ColumnUse(parameter, source.column))
         else:
@@ -219,6 +221,9 @@ def sql(data: object, by: str | Bins | Sequence[str | Bins], metric: Request, *,
     if metric.resampling is not None:
         problem = "is a statistic of rows that are brought here: nothing but these is asked of the database"
         raise InputError.unsupported("metric", problem, "Give a metric that is made of sums.", metric.name)
+    if any(source.cap is not None and source.cap.quantile is not None for source in metric.inputs.values()):
+        problem = "is a quantile, which is looked up in the rows first"
+        raise InputError.unsupported("cap", problem, "Give the value to cap at.", metric.name)
     for attribute in attributes:
         if isinstance(attribute, Bins) and attribute.quantiles is not None:
             problem = "quantiles are looked up in the rows first"
