@@ -106,6 +106,12 @@ class ArmOptions:
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,6 +129,10 @@ class Predictions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+    overlap: Overlap = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,6 +177,12 @@ class MeasuredOptions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -610,9 +626,13 @@ class Planned:
     variant: Annotated[str | None, _column(METRIC, "Of an experiment: column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
-    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
