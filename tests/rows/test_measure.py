@@ -238,7 +238,7 @@ def test_columns_and_values_that_cannot_be_used_are_named() -> None:
     check_refused("column not found: variant", data, "country", fl.lift("revenue", variant="arms", control="A"))
     check_refused("column not found: unit", data, "country", fl.lift("revenue", unit="users", **ARMS))
     check_refused("wrong type: value", data, "country", fl.mean("outcome"))
-    check_refused("wrong type: value", data, "device", fl.rate("outcome"))
+    check_refused("wrong type: value", data, "device", fl.rate("country"))  # yes and no would do
     check_refused("invalid data: value", data, "country", fl.rate("device"))
     check_refused("invalid data: value", data, "country", fl.rate("device", positive=1))
     check_refused("invalid data: value", data, "device", fl.rate("country", positive="DE"))

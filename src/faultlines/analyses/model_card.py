@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from faultlines import checks, formats
 from faultlines.errors import InputError
+from faultlines.results.audit import Audit
 from faultlines.results.clustering import Clustering
-from faultlines.results.collection import Audit, Collection
+from faultlines.results.collection import Collection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
