@@ -493,3 +493,127 @@ def test_names_of_other_libraries() -> None:
     }.items():  # fmt: skip
         assert re.search(words, remedy_for(other, "model", function="its {}", otherwise=" Or so."))
         assert other == "recall" or own_name(other) is None
+
+
+# -------------------------------------------------------------------------------------------- columns of a frame, files
+
+
+def test_columns_of_frames_and_files_are_as_good_as_arrays(tmp_path: Any) -> None:
+    rows = PEOPLE.assign(hired=TRUTH, guess=PREDICTED, place=PLACE)
+    expected = audit(control_features={"place": PLACE})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    for data in (rows, pl.from_pandas(rows), tmp_path / "rows.csv", tmp_path / "rows.parquet"):
+        found = fl.audit(
+            "hired", "guess", data=data, sensitive_features=["sex", "race"], control_features="place", metrics=RATES
+        )
+        assert figures(found).keys() == figures(expected).keys()
+        for name, values in figures(expected).items():
+            np.testing.assert_allclose(figures(found)[name], values, rtol=1e-9)
+    cut = fl.audit(
+        None, "guess", data=rows.assign(age=RNG.integers(18, 80, SIZE)), sensitive_features=[fl.bins("age", width=20)]
+    )
+    assert list(cut) == ["selection rate by age"]  # without truth
+    assert [str(group.label) for group in cut.groups] == ["0–19", "20–39", "40–59", "60–79"]
+    for options, words in (
+        ({"y_true": "hird"}, "column not found: y_true"),
+        ({"y_pred": PREDICTED}, "wrong type: y_pred"),
+        ({"sensitive_features": []}, "empty: sensitive_features"),
+        ({"control_features": "sex"}, "duplicate: control_features"),
+    ):
+        given: dict[str, Any] = {"y_true": "hired", "y_pred": "guess", "sensitive_features": "sex"} | options
+        with refused(words):
+            fl.audit(data=rows, **given)
+
+
+def test_a_numeric_feature_with_many_values_is_cut(tmp_path: Any) -> None:
+    age = RNG.integers(18, 85, SIZE)
+    found = audit(sensitive_features={"age": age}, metrics="selection_rate")
+    assert [(cut.feature, cut.values, cut.ranges) for cut in found.cut] == [("age", 67, 5)]
+    (note,) = [note for note in found.notes if note.code == "cut feature"]
+    assert note.fields == {"feature": "age", "values": 67, "ranges": 5}
+    edges = np.quantile(age, [0.2, 0.4, 0.6, 0.8])
+    sizes = [int(np.sum(np.searchsorted(edges, age, side="right") == i)) for i in range(5)]
+    assert [group.n for group in found.groups] == sizes
+    pd.DataFrame({"p": PREDICTED, "age": age}).to_csv(tmp_path / "t.csv", index=False)
+    from_text = fl.audit(None, "p", data=tmp_path / "t.csv", sensitive_features="age")
+    assert [group.n for group in from_text.groups] == sizes
+    few = audit(sensitive_features={"age": age // 10, "text": age.astype(str)}, metrics="selection_rate", min_size=1)
+    assert few.cut == ()
+
+
+def test_codings_that_mean_the_same() -> None:
+    expected = figures(audit(metrics=["recall", "accuracy"]))
+    words = np.where(PREDICTED == 1, "Yes", "no")
+    for truth, guess in ((TRUTH == 1, words), (TRUTH, words), (np.where(TRUTH, "t", "f"), words)):
+        for options in ({}, {"positive": "Yes"}):
+            if options and truth.dtype.kind in "UO":
+                continue
+            found = figures(audit(truth, guess, metrics=["recall", "accuracy"], **options))
+            assert found == expected
+    with refused("wrong type: y_pred"):
+        audit(TRUTH, np.where(PREDICTED == 1, "good", "bad"))
+    with refused("mismatch: threshold"):
+        audit(TRUTH, None, score=100 * SCORE, threshold=0.5)
+    assert len(audit(TRUTH, None, score=4 * SCORE - 2, threshold=0.5)) == 2  # log odds may be anything
+
+
+def test_text_and_numbers_that_read_the_same_are_one_group() -> None:
+    for mixed in ([1.0, "1", 2], [1, "1.0", "2"], [1.0, "1", None]):
+        values = (mixed * SIZE)[:SIZE]
+        for given in (values, pd.Series(values), np.array(values, dtype=object)):
+            found = audit(sensitive_features={"m": given}, metrics="selection_rate")
+            assert len(found.groups) == 2
+
+
+def test_ranges_of_pandas_are_in_the_order_of_their_numbers() -> None:
+    age = RNG.integers(1, 130, SIZE)
+    cut = pd.cut(age, [0, 9, 30, 100, 130])
+    for given in (cut, cut.astype(str)):
+        found = audit(sensitive_features={"age": given}, metrics="selection_rate")
+        assert [group.label for group in found.groups] == ["(0, 9]", "(9, 30]", "(30, 100]", "(100, 130]"]
+
+
+def test_certificates_of_an_audit() -> None:
+    found = audit(metrics=["recall", "selection_rate"])
+    signed = found.certify(gap=0.4)
+    assert {name: one.verdict for name, one in signed.items()} == dict.fromkeys(found.names, "passed")
+    for name, one in signed.items():
+        assert one.certifiable == pytest.approx(fl.certify(found[name], gap=0.4, alpha=0.025).certifiable)
+    assert {one.verdict for one in found.certify(gap=0.02).values()} == {"failed"}
+
+
+def test_correction_for_the_share_of_false_findings() -> None:
+    found = audit(metrics=["recall", "selection_rate", "fpr"], correction="bh")
+    plain = audit(metrics=["recall", "selection_rate", "fpr"])
+    assert found.correction == "bh"
+    assert all(found[name].log_pvalue_adj <= plain[name].log_pvalue_adj for name in found)
+    with refused("unknown: correction"):
+        audit(correction="bonferroni")
+
+
+def test_as_a_metric_frame() -> None:
+    both = {"true positive rate": recall_score, "selection rate": selection_rate}
+    given: dict[str, Any] = {"y_true": TRUTH, "y_pred": PREDICTED}
+    found = audit(metrics=["recall", "selection_rate"])
+    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, **given)
+    ours = fl.to_metric_frame(found)
+    for name in both:
+        np.testing.assert_allclose(ours.by_group[name], theirs.by_group[name])
+        assert ours.overall[name] == pytest.approx(theirs.overall[name])
+    assert ours.difference()["selection rate"] == pytest.approx(theirs.difference()["selection rate"])
+    alone = fl.to_metric_frame(found, by="race")
+    np.testing.assert_allclose(
+        alone.by_group["selection rate"],
+        MetricFrame(metrics=selection_rate, sensitive_features=PEOPLE.race, **given).by_group,
+    )
+    strata = {"place": PLACE}
+    ours = fl.to_metric_frame(audit(metrics=["recall", "selection_rate"], control_features=strata))
+    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, control_features=strata, **given)
+    for name in both:
+        np.testing.assert_allclose(ours.by_group[name].sort_index(), theirs.by_group[name].sort_index())
+        np.testing.assert_allclose(ours.overall[name], theirs.overall[name])
+    with refused("not found: by"):
+        fl.to_metric_frame(found, by="age")
+    with refused("conflict: by"):
+        fl.to_metric_frame(next(iter(found.comparisons)).result, by="sex")

@@ -128,6 +128,7 @@ def audit(
     table = opened(data, given, sensitive_features, control_features)
     summaries = summarize_columns(table.data, table.looked_up())
     options = {"threshold": threshold, "positive": positive, "weight": table.columns.get("sample_weight")}
+    _check_threshold(threshold, table.columns, summaries)
     wanted = metrics_of(metrics, table.columns, options, summaries)
     features, cut = _cut_numbers(table.features, summaries)
     checks.choice("correction", correction, CORRECTIONS, "Use 'holm' or 'bh'.")
@@ -213,6 +214,20 @@ def _open_columns(data: Any, given: Mapping[str, Any], features: Any, controls: 
         if isinstance(cut, Bins):
             raise InputError.unsupported("control_features", "cannot be cut", "Name a column of few values.", cut)
     return _Table(data, columns, sensitive, tuple(attribute_names(control)))
+
+
+def _check_threshold(
+    threshold: float | None, columns: Mapping[str, str], summaries: Mapping[str, ColumnSummary]
+) -> None:
+    """Question a threshold of probabilities for scores that are none: nearly all rows would be predicted 1."""
+    if threshold is None or "score" not in columns or not isinstance(threshold, int | float):
+        return
+    scores = summaries[columns["score"]]
+    if scores.is_number and scores.low >= 0 and scores.high > 1 and 0 < threshold < 1:
+        problem = f"is a probability, but scores go up to {scores.high:g}"
+        remedy = f"Give both in the same units: {{threshold}}, or scores divided by {scores.high:g}."
+        settings = {"threshold": threshold * (100 if scores.high <= 100 else scores.high)}
+        raise InputError.mismatch("threshold", problem, remedy, threshold, settings=settings)
 
 
 def _cut_numbers(

@@ -359,5 +359,6 @@ def _scan_csv(connection: Any, files: Sequence[Path], uses: Sequence[ColumnUse])
     """Rows of csv files; a column may be used as key and as number."""
     keys = {column: f"t{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind == "key"))}
     numbers = {column: f"n{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind != "key"))}
-    query = readers.write_csv_query(files, keys, numbers, partial(check_uses, uses))
+    binary = {u.column for u in uses if u.kind == "binary"}
+    query = readers.write_csv_query(files, keys, numbers, partial(check_uses, uses), binary)
     return Rows(_lazy(connection.sql(query)), True, keys, numbers, frozenset(), is_stored=True)

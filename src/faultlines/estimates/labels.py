@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -23,6 +24,7 @@ Label = Hashable  # what users give and get: a name, or a tuple with one value f
 Key = tuple[Hashable, ...]
 
 MISSING = "(missing)"
+_INTERVAL = re.compile(r"[\[(](-?(?:[0-9.]+|inf)), (-?(?:[0-9.]+|inf))[\])]")  # as pandas writes a range: (30, 45]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -134,6 +136,8 @@ def rank(part: Hashable) -> tuple[Any, ...]:
         return (3, "")
     if isinstance(part, Range):
         return (1, part.lower, part.upper)
+    if isinstance(part, str) and (interval := _INTERVAL.fullmatch(part)):
+        return (1, float(interval[1]), float(interval[2]))
     return (0, part) if isinstance(part, int | float) else (2, str(part))
 
 

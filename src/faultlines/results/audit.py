@@ -10,7 +10,7 @@ import numpy as np
 from faultlines.estimates.labels import MISSING, key_of, name_of
 from faultlines.results.collection import Collection
 from faultlines.results.protocol import dicts_of
-from faultlines.results.tables import attribute_columns
+from faultlines.results.tables import attribute_columns, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import Reason
     from faultlines.estimates.scales import FloatArray
+    from faultlines.results.certificate import Certificate
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.multiplicity import Correction
     from faultlines.results.protocol import Columns, Rows
@@ -267,8 +268,11 @@ class Audit(Collection):
             "group": [name_of(group.label) for group in self.groups],
             **levels_of,
             "stratum": [stratum_text(group.stratum) or None for group in self.groups],
-            **{name: [getattr(group, name) for group in self.groups] for name in ("n", "estimate", "se")},
-            **{name: [getattr(group, name) for group in self.groups] for name in ("lower", "upper", "overall")},
+            "n": [whole_number(group.n) for group in self.groups],
+            **{
+                name: [getattr(group, name) for group in self.groups]
+                for name in ("estimate", "se", "lower", "upper", "overall")
+            },
             "difference": [group.difference for group in self.groups],
             "excluded": [None if group.excluded is None else str(group.excluded) for group in self.groups],
         }
@@ -286,6 +290,45 @@ class Audit(Collection):
             "skipped": dict(self.skipped),
             "results": {comparison.name: comparison.result.to_dict() for comparison in self.comparisons},
         }
+
+    def certify(
+        self,
+        *,
+        gap: float | Sequence[float],
+        against: Label = "overall",
+        ratio: bool = False,
+        adverse: Adverse | None = None,
+        seed: int = 0,
+    ) -> dict[str, Certificate]:
+        """Can it be signed off that no group is farther than a gap away, in every comparison?
+
+        The probability of any wrong certificate among them is α: each is made at α over their number (Bonferroni).
+
+        Args:
+            gap: How far is too far; see `fl.certify`.
+            against: What groups are compared with; see `fl.certify`.
+            ratio: Compare ratios, not differences; see `fl.certify`.
+            adverse: The harmful direction, if only one counts; see `fl.certify`.
+            seed: Of the draws behind the simultaneous intervals.
+
+        Returns:
+            The certificate of each comparison, by its name.
+
+        Raises:
+            InputError: If something given cannot be used for some metric.
+
+        Example:
+            >>> import faultlines as fl
+            >>> truth, sex = [0, 1] * 2000, ["f"] * 2000 + ["m"] * 2000
+            >>> audit = fl.audit(truth, truth, sensitive_features={"sex": sex}, metrics=["recall", "selection_rate"])
+            >>> {name: one.verdict for name, one in audit.certify(gap=0.05).items()}
+            {'true positive rate by sex': 'passed', 'selection rate by sex': 'passed'}
+        """
+        from faultlines.analyses.certify import certify
+
+        options: dict[str, Any] = {"gap": gap, "against": against, "ratio": ratio, "adverse": adverse, "seed": seed}
+        alpha = self.alpha / len(self)
+        return {one.name: certify(one.result, alpha=alpha, **options) for one in self.comparisons}
 
     def report(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 
 from faultlines.engines.frames import fetch
 from faultlines.engines.protocol import factorize
+from faultlines.engines.readers import TRUTH_WORDS
 from faultlines.errors import Argument, InputError, shorten, shorten_text, to_numbers
 from faultlines.rows.keys import finite
 
@@ -23,8 +24,8 @@ _FRACTION = r"^\s*-?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"  # text that is a number, and
 
 
 # Words for yes and no: labels of two columns may be coded differently and mean the same.
-_YES = frozenset({"yes", "true", "y", "t", "1", "1.0"})
-_NO = frozenset({"no", "false", "n", "f", "0", "0.0"})
+_YES = frozenset({*(word for word, number in TRUTH_WORDS.items() if number), "1", "1.0"})
+_NO = frozenset({*(word for word, number in TRUTH_WORDS.items() if not number), "0", "0.0"})
 
 
 def is_yes_or_no(values: Collection[Any]) -> bool:

@@ -280,7 +280,8 @@ class Keys:
         """
         places = range(len(parts))
         kinds = set(map(type, parts))
-        if kinds == {int} or (kinds == {str} and not self.rows.from_text and MISSING not in parts):
+        is_plain = kinds == {str} and not self.rows.from_text and not any(str(part)[:1] in {"(", "["} for part in parts)
+        if kinds == {int} or is_plain:  # neither "(missing)" nor ranges, as in (30, 45]
             return sorted(places, key=parts.__getitem__)  # type: ignore[arg-type]
         named = [part for part in parts if part != MISSING]
         if self.rows.from_text and named and all(type(part) is str and _is_whole(part) for part in named):
