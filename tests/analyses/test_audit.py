@@ -340,12 +340,35 @@ def test_what_it_says() -> None:
         found.to_dicts("clusters")
 
 
-def test_one_page(tmp_path: Any) -> None:
-    found = audit(sensitive_features=PEOPLE.race)
-    found.report(tmp_path / "audit.html", title="Hiring model")
+def test_one_page_with_a_part_for_every_finding(tmp_path: Any) -> None:
+    race = PEOPLE.race.map(
+        {name: f"{name} and more of a long name than any line of text has room for" for name in "ABC"}
+    )
+    strata = RNG.integers(0, 30, SIZE * 6).astype(str)
+    options: dict[str, Any] = {"sensitive_features": {"race": pd.concat([race] * 6, ignore_index=True)}}
+    truth, predicted = (pd.concat([one] * 6, ignore_index=True) for one in (TRUTH, PREDICTED))
+    found = audit(truth, predicted, control_features={"k": strata}, metrics=["selection_rate", "fpr"], **options)
+    assert len(found.rejected) > 20
+    found.report(tmp_path / "audit.html", title="Hiring <model>", adverse="high")
     written = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    for words in ("Hiring model", *found.names):
-        assert words in written
+    assert written.count('<section class="finding"') == len(found.rejected)
+    assert "Hiring &lt;model&gt;" in written
+    for name in race.unique():
+        assert written.count(name) > len(found.rejected)
+    assert "<script" not in written
+    with refused("unknown: adverse"):
+        found.report(tmp_path / "audit.html", adverse="up")  # type: ignore[arg-type]
+
+
+def test_the_card_of_a_large_audit_is_short() -> None:
+    found = audit(
+        sensitive_features={"sex": PEOPLE.sex, "code": RNG.integers(0, 60, SIZE).astype(str)},
+        control_features={"k": RNG.integers(0, 4, SIZE).astype(str)},
+        metrics=["selection_rate", "fpr", "recall", "accuracy"],
+    )
+    card = fl.model_card(found, data="validation rows")
+    assert len(card.splitlines()) <= 80
+    assert found.headline in card
 
 
 def test_what_cannot_be_compared_is_said() -> None:
@@ -414,8 +437,8 @@ def test_it_plugs_in() -> None:
     assert list(plain["skipped"]) == list(found.skipped)
     assert [row["name"] for row in plain["comparisons"]] == list(found)
     card = fl.model_card(found, data="validation rows")
-    assert list(map(html.unescape, re.findall("^### (.+)$", card, flags=re.M))) == list(found.rejected)
-    assert all(line in card for line in found.to_markdown().splitlines())
+    texts = [note.text for note in found.notes if note.code == "difference"]
+    assert list(map(html.unescape, re.findall("^- (.+)$", card, flags=re.M))) == texts
     shown = found._repr_html_()
     assert "<b>" not in shown
     assert "selection rate by &lt;b&gt;" in shown

@@ -22,9 +22,8 @@ from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, Cut
 from faultlines.results.clustering import Clustering, adjust_for_number
 from faultlines.results.collection import unique_names
 from faultlines.results.multiplicity import CORRECTIONS
-from faultlines.rows.columns import summarize_columns
 from faultlines.rows.keys import Bins
-from faultlines.rows.read import attribute_names, checked_by, read
+from faultlines.rows.read import attribute_names, checked_by, read, summarize_columns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.names import Wanted
     from faultlines.results.audit import Stratum
     from faultlines.results.multiplicity import Correction
-    from faultlines.rows.columns import ColumnSummary
+    from faultlines.rows.read import ColumnSummary
     from faultlines.rows.request import Grouped
 
     Attributes = tuple[str | Bins, ...]
@@ -373,7 +372,7 @@ def _compare(
     return comparisons, skipped
 
 
-class _Groups(NamedTuple):
+class _Testable(NamedTuple):
     """Groups that are to be compared: one metric by some features in one stratum."""
 
     name: str
@@ -387,7 +386,7 @@ def _judge(
     plan: _Plan, measured: Mapping[Attributes, Measured]
 ) -> tuple[list[AuditedComparison], list[tuple[str, NoGroupsError]]]:
     """Compare groups that were measured by some features."""
-    testable: list[_Groups] = []
+    testable: list[_Testable] = []
     skipped: list[tuple[str, NoGroupsError]] = []
     for by, groups_of in measured.items():
         names = attribute_names(by)
@@ -401,7 +400,7 @@ def _judge(
                 error = NoGroupsError("data", "fewer than two groups can be compared", remedy, form="clause")
                 skipped.append((name, error))
             else:
-                testable.append(_Groups(name, metric, names, stratum, groups))
+                testable.append(_Testable(name, metric, names, stratum, groups))
     comparisons = []
     for of, path in zip(testable, _paths(plan, testable), strict=True):
         told = of.groups.reported(path)
@@ -411,7 +410,7 @@ def _judge(
     return comparisons, skipped
 
 
-def _paths(plan: _Plan, testable: Sequence[_Groups]) -> list[GuaranteedPath]:
+def _paths(plan: _Plan, testable: Sequence[_Testable]) -> list[GuaranteedPath]:
     """What the error control says about each; in one pass for all, unless it divides rows."""
     for of in testable:
         plan.guarantee.check(plan.alpha / len(testable), of.groups.comparison)

@@ -14,7 +14,7 @@ from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
 from faultlines.rows.inputs import is_yes_or_no
 
 if TYPE_CHECKING:
-    from faultlines.rows.columns import ColumnSummary
+    from faultlines.rows.read import ColumnSummary
     from faultlines.rows.request import Input
 
 Wanted = str | Metric | Callable[..., Any]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines import formats
-from faultlines.estimates.labels import name_of, named_by
+from faultlines import checks, formats
+from faultlines import files as file_writer
+from faultlines.estimates.labels import labels_of, name_of, named_by
+from faultlines.progress import progress
 from faultlines.render import clustering
 from faultlines.render.text import Document, TextTable
 from faultlines.results.audit import stratum_text
@@ -15,10 +18,12 @@ from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
 
+    from faultlines.render.clustering import AdverseSides
     from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup
-    from faultlines.results.clustering import Clustering
+    from faultlines.results.clustering import Adverse, Clustering
 
 _COMPARISONS = 40  # comparisons, and notes of a kind, that are printed
 _TABLES, _ALL_TABLES = 6, 60  # metrics (and strata) with a table of groups: on a terminal, in Markdown
@@ -230,8 +235,8 @@ def _number_formats(groups: Sequence[AuditedGroup]) -> tuple[Callable[[float], s
     errors = [group.se for group in groups if group.se]
     typical = float(np.median(errors)) if errors else 1.0
     ends = [end for group in groups for end in (group.lower, group.upper) if end is not None] or [0.0]
-    percent = groups[0].percent
-    number = formats.decimals([typical], ends, min(ends) < 0, percent)
+    percent, signed = groups[0].percent, any(group.estimate is not None and group.estimate < 0 for group in groups)
+    number = formats.decimals([typical], ends, signed, percent)
     differences = [group.difference for group in groups if group.difference is not None] or [0.0]
     if percent:
         plain = formats.decimals([100 * typical], [100 * d for d in differences], True, False)
@@ -280,3 +285,293 @@ def group_tables(result: Audit, *, complete: bool = False) -> list[TextTable]:
     if (left := len(described) - len(tables)) > 0:
         tables.append(TextTable([f'… {left:,} more metrics or strata in .to_dicts("groups")'], [], set()))
     return tables
+
+
+# ------------------------------------------------------------------------------------------------------------ the page
+# A plot is a row of a table: a point and an interval placed by per cent, so that nothing is cut on a narrow screen and
+# hundreds of findings take no time to draw.
+
+
+_ROWS = 40  # groups with a row of their own in the plot of a finding
+_PRINTED, _PRINTED_CLUSTERS = 6, 4  # of these, and of the clusters of a finding, those that are printed: at the ends
+_MATRIX_COLUMNS = 12  # metrics laid beside each other
+_MEMBERS = 2_000  # groups of a cluster that are all named
+_LISTED_CELLS = 2_000  # combinations of a metric that are listed
+_READING = (
+    "Groups differ in a metric where the adjusted p is below α: if no group differed in any metric, a finding would be "
+    "reported in at most {alpha} of such audits.",
+    "Each metric is one analysis over the features and their crossings. Clusters run along the fewest features that "
+    "are enough; groups of one cluster could not be distinguished.",
+    "Intervals of groups are statements about one group each; findings allow for having searched all of them.",
+)
+_READING_BH = "Of the findings, {alpha} are false on average (Benjamini and Hochberg)."
+_NOTES = {"cut feature", "not compared", "dropped rows"}  # codes of notes at the head; groups are with their finding
+_NOT_TO_CONCLUDE = (
+    "That groups without a finding are equal: a difference may be too small to be seen in these data. Certificates say "
+    "what can be ruled out.",
+    "That a feature is the cause. It says where the difference is, not why.",
+    "That a difference is unfair, or its absence fair: that depends on what the model decides.",
+)
+
+
+def write_audit_page(
+    audit: Audit,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    command: str | None = None,
+    adverse: Adverse | Mapping[str, Adverse] | None = None,
+) -> None:
+    """Write the page of an audit; for the options see `Audit.report`."""
+    checks.need_report("report()")
+    from faultlines.render.page import rendered
+
+    for name, value in {"title": title, "command": command}.items():
+        checks.text(name, value)
+    found = findings(audit)
+    results = [finding.comparison.result for finding in found]
+    sides = clustering.adverse_sides(adverse, results, [finding.comparison.name for finding in found])
+    target = file_writer.target("report", path, (".html", ".htm"))
+    tables = describe_groups(audit)
+    values = _values_of_groups(audit)
+    with progress("drawing the page", len(found)) as advance:
+        sections = []
+        for number, (finding, side) in enumerate(zip(found, sides, strict=True)):
+            sections.append(_section(finding, number, side, values))
+            advance(1)
+    text = rendered(
+        "audit.html",
+        title=title or headline(audit),
+        head=title or "",
+        headline=headline(audit),
+        sections=sections,
+        without=_without_finding(audit),
+        matrix=_matrix(tables),
+        tables=[_page_table(table) for table in tables],
+        interval=f"{formats.level(audit.alpha)} interval",
+        notes=[note.text for note in audit.notes if note.code in _NOTES],
+        facts=_facts(audit, command),
+        reading=_reading(audit),
+        dont=_NOT_TO_CONCLUDE,
+    )
+    file_writer.write("report", target, text)
+
+
+def _reading(audit: Audit) -> list[str]:
+    level = f"{100 * audit.alpha:g}%"
+    first = _READING[0] if audit.correction == "holm" else _READING_BH
+    return [words.format(alpha=level) for words in (first, *_READING[1:])]
+
+
+# --------------------------------------------------------------------------------------------------------- one finding
+
+
+class _Value(NamedTuple):
+    """One group in a plot."""
+
+    name: str
+    n: float | None
+    estimate: float
+    lower: float
+    upper: float
+    cluster: int
+
+
+def _values_of_groups(audit: Audit) -> dict[tuple[Any, ...], dict[Any, AuditedGroup]]:
+    """The groups of every metric by features and stratum, by their labels."""
+    values: dict[tuple[Any, ...], dict[Any, AuditedGroup]] = {}
+    for group in audit.groups:
+        if group.effect is None and group.estimate is not None:
+            values.setdefault((group.metric, group.by, group.stratum), {})[group.label] = group
+    return values
+
+
+def _section(
+    finding: Finding, number: int, adverse: AdverseSides, values: Mapping[tuple[Any, ...], Mapping[Any, AuditedGroup]]
+) -> dict[str, Any]:
+    """Everything the page says about one finding."""
+    comparison = finding.comparison
+    c = comparison.result
+    adjusted = formats.p_is(c.log_pvalue_adj)
+    standing = clustering.standings(c, adverse)
+    number_format = c.number_formats[0] if len(c.number_formats) == 1 else None
+    groups = _plotted(c, values.get((comparison.metric, c.attributes, comparison.stratum), {}))
+    stratum = stratum_text(comparison.stratum)
+    return {
+        "key": f"f{number + 1}",
+        "number": number + 1,
+        "name": comparison.metric + (f" ({stratum})" if stratum else ""),
+        "text": finding.text,
+        "p": adjusted,
+        "along": along_text(c),
+        "counted": c.counted,
+        "clusters": [
+            {
+                "cluster": cluster.number,
+                "effect": clustering.effect_cells(c, cluster),
+                "standing": standing[i],
+                "groups": formats.count(len(cluster.members)),
+                "n": "" if cluster.n is None else formats.count(cluster.n),
+                "is_printed": _is_outer(i, len(c.clusters), _PRINTED_CLUSTERS),
+                "who": str(c.rules[i]) if c.has_rules and c.rules[i].fits else _members(c, i),
+            }
+            for i, cluster in enumerate(c.clusters)
+        ],
+        "between": max(len(c.clusters) - _PRINTED_CLUSTERS, 0),
+        "header": clustering.effect_headers(c),
+        "plot": _plot(groups, c, number_format) if number_format is not None else None,
+        "excluded": _excluded(c),
+    }
+
+
+def _is_outer(place: int, count: int, most: int) -> bool:
+    """Whether one of many rows is near either end, and not in the middle."""
+    return place < most // 2 or place >= count - most // 2
+
+
+def _excluded(c: Clustering) -> list[str]:
+    """Excluded groups by reason, by their full names."""
+    reasons: dict[str, list[str]] = {}
+    for group in c.excluded:
+        reasons.setdefault(str(group.reason), []).append(formats.printable(named_by(group.label, c.groups.attributes)))
+    texts = []
+    for reason, names in reasons.items():
+        more = f"; … +{len(names) - _MEMBERS:,}" if len(names) > _MEMBERS else ""
+        texts.append(f"Excluded ({len(names):,}, {reason}): {'; '.join(names[:_MEMBERS])}{more}.")
+    return texts
+
+
+def _members(c: Clustering, place: int) -> str:
+    """All groups of a cluster by their full names."""
+    members = c.clusters[place].members
+    shown = [named_by(label, c.groups.attributes) for label in members[:_MEMBERS]]
+    more = f"; … +{len(members) - len(shown):,}" if len(members) > len(shown) else ""
+    return formats.printable("; ".join(shown) + more)
+
+
+def _plotted(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[_Value]:
+    """The levels of the features that the differences run along, by rising value, as they were measured in the rows."""
+    levels = c.by_attributes
+    estimates = levels.groups.estimates
+    if estimates is None or estimates.dims > 1:
+        return []
+    lower, upper = estimates.interval_ends(c.alpha)
+    values = []
+    for i, label in enumerate(labels_of(levels.groups.keys)):
+        group, cluster = measured.get(label), int(levels.labels[i])
+        name = f"{levels.groups.attributes[0]} {name_of(label)}"
+        if len(levels.groups.attributes) > 1:
+            name = named_by(label, levels.groups.attributes)
+        n = None if estimates.n is None else float(estimates.n[i])
+        ends = (float(estimates.shown[i, 0]), float(lower[i, 0]), float(upper[i, 0]))
+        if group is not None and group.estimate is not None and group.lower is not None and group.upper is not None:
+            n, ends = group.n, (group.estimate, group.lower, group.upper)
+        values.append(_Value(formats.printable(name), n, *ends, cluster))
+    return sorted(values, key=lambda value: value.estimate)
+
+
+def _plot(values: Sequence[_Value], c: Clustering, number: Any) -> dict[str, Any] | None:
+    """Points and intervals as places in per cent of the width."""
+    if not values:
+        return None
+    shown = list(values)
+    if len(shown) > _ROWS:
+        shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
+    overall = c.overall.effects[0].estimate
+    # A few wide intervals must not press all points together: they run out of the picture.
+    points = [value.estimate for value in shown]
+    spread = max(max(points) - min(points), 1e-12)
+    low = max(min(value.lower for value in shown), min(points) - spread)
+    high = min(max(value.upper for value in shown), max(points) + spread)
+    low, high = min(low, overall), max(high, overall)
+
+    def place(value: float) -> float:
+        return float(np.clip(100 * (value - low) / max(high - low, 1e-300), 0, 100))
+
+    rows = [
+        {
+            "name": value.name,
+            "n": "" if value.n is None else formats.count(value.n),
+            "value": number(value.estimate),
+            "interval": f"{number(value.lower)} … {number(value.upper)}",
+            "cluster": value.cluster,
+            "left": f"{place(value.lower):.2f}",
+            "width": f"{max(place(value.upper) - place(value.lower), 0.3):.2f}",
+            "point": f"{place(value.estimate):.2f}",
+            "is_printed": _is_outer(i, len(shown), _PRINTED),
+        }
+        for i, value in enumerate(shown)
+    ]
+    left = len(values) - len(shown)
+    return {
+        "rows": rows,
+        "middle": _ROWS // 2 if left else -1,
+        "left": f"{left:,}",
+        "overall": f"{place(overall):.2f}",
+        "overall_text": number(overall),
+    }
+
+
+# ------------------------------------------------------------------------------------------- metrics beside each other
+
+
+def _without_finding(audit: Audit) -> list[dict[str, str]]:
+    """The comparisons in which no difference was found."""
+    return [
+        {
+            "name": comparison.name,
+            "p": formats.pvalue(comparison.result.log_pvalue_adj),
+            "groups": formats.count(len(comparison.result.groups)),
+        }
+        for comparison in audit.comparisons
+        if not comparison.result.rejected
+    ]
+
+
+def _matrix(tables: Sequence[GroupTable]) -> dict[str, Any] | None:
+    """Levels of features by metrics: the value and how far it is from the overall."""
+    tables = tables[:_MATRIX_COLUMNS]
+    names = list(dict.fromkeys(row.name for table in tables for row in table.levels))
+    if not names:
+        return None
+    by_name = [{row.name: row for row in table.levels} for table in tables]
+    return {
+        "titles": [table.title for table in tables],
+        "overall": [table.overall for table in tables],
+        "rows": [{"name": name, "cells": [_matrix_cell(rows.get(name)) for rows in by_name]} for name in names],
+    }
+
+
+def _matrix_cell(row: GroupRow | None) -> dict[str, Any]:
+    if row is None or row.group.excluded is not None:
+        return {"value": "–", "difference": "", "far": ""}
+    group, far = row.group, ""
+    if group.overall is not None and group.lower is not None and group.upper is not None:
+        far = "low" if group.upper < group.overall else "high" if group.lower > group.overall else ""
+    return {"value": row.value, "difference": row.difference, "far": far}
+
+
+def _page_table(table: GroupTable) -> dict[str, Any]:
+    cells = table.cells if len(table.cells) <= _LISTED_CELLS else farthest_cells(table.cells, _LISTED_CELLS)
+    return {
+        "title": table.title,
+        "overall": table.overall,
+        "difference": f"difference ({table.unit})" if table.unit else "difference",
+        "levels": [row[1:] for row in table.levels],
+        "cells": [row[1:] for row in cells],
+        "left": len(table.cells) - len(cells),
+    }
+
+
+def _facts(audit: Audit, command: str | None) -> list[tuple[str, str]]:
+    """How it was computed."""
+    first = audit.comparisons[0].result
+    facts = [
+        ("Metrics", ", ".join(dict.fromkeys(comparison.metric for comparison in audit.comparisons))),
+        ("Features", ", ".join(audit.features)),
+        ("Correction", f"{CORRECTIONS[audit.correction]} over {formats.amount(len(audit), audit.noun)}"),
+        ("Significance level α", f"{audit.alpha:g}"),
+        ("Error control", first.guarantee.explanation),
+        ("faultlines", version("faultlines")),
+    ]
+    return [*facts, ("Reproduce with", command or "fl.audit(…).report(…)")]

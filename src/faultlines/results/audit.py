@@ -349,7 +349,9 @@ class Audit(Collection):
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
         """
-        super().report(path, title=title, command=command, adverse=adverse)
+        from faultlines.render.audit import write_audit_page
+
+        write_audit_page(self, path, title=title, command=command, adverse=adverse)
 
 
 def feature_names(by: Sequence[str]) -> str:
