@@ -14,6 +14,7 @@ from faultlines.progress import progress
 from faultlines.render import clustering
 from faultlines.render.text import Document, TextTable
 from faultlines.results.audit import stratum_text
+from faultlines.results.explained import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 
@@ -178,9 +179,10 @@ def along_text(c: Clustering) -> str:
     """The features that differences run along; of several, with the share of the variation that each accounts for."""
     if len(c.attributes) < 2 or len(c.effect_names) != 1:
         return " × ".join(c.attributes)
-    shares = {row.attribute: row.share for row in c.explained()}
-    ranked = sorted(c.attributes, key=lambda name: -shares.get(name, 0.0))
-    return ", ".join(f"{name} {formats.share(shares.get(name, 0.0))}" for name in ranked)
+    shares = {row.attribute: row.share for row in c.explained() if row.attribute in (*c.attributes, COMBINATIONS)}
+    ranked = sorted(shares, key=lambda name: -shares[name])
+    named = [("combinations" if name == COMBINATIONS else name, shares[name]) for name in ranked]
+    return ", ".join(f"{name} {formats.share(share)}" for name, share in named)
 
 
 class GroupRow(NamedTuple):
