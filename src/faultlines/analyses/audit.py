@@ -55,6 +55,7 @@ def audit(
     control_features: Any = None,
     metrics: Wanted | Sequence[Wanted] | Mapping[str, Wanted] | None = None,
     sample_weight: Any = None,
+    unit: Any = None,
     positive: Hashable = None,
     intersections: bool | int = True,
     tolerance: float = 0.0,
@@ -84,11 +85,14 @@ def audit(
             with more than 20 values is cut into five ranges of about equal size, which a note says.
         control_features: What groups have to have in common to be compared: likewise.
         metrics: Names of metrics, such as ``"false_positive_rate"`` (``"fpr"`` and other libraries' names are known),
-            metrics of this library over the columns ``y_true``, ``y_pred``, ``score`` and ``sample_weight`` (over
-            those of `data`), or functions of `y_true` and `y_pred`, whose standard errors come from a bootstrap; one,
-            a list, or a dict. Default: selection rate, true and false positive rate and accuracy; of scores without a
-            threshold area under the curve, calibration gap and Brier score.
+            metrics of this library over the columns ``y_true``, ``y_pred``, ``score``, ``sample_weight`` and
+            ``unit`` (over those of `data`), or functions of `y_true` and `y_pred`, whose standard errors come from a
+            bootstrap; one, a list, or a dict. Default: selection rate, true and false positive rate and accuracy; of
+            scores without a threshold area under the curve, calibration gap and Brier score.
         sample_weight: Weights of the rows.
+        unit: What rows belong to, such as a person or a prompt, where each has several: an array, or with `data` the
+            name of a column. Standard errors then allow for what rows of a unit have in common. A unit must be in one
+            group of every comparison.
         positive: The label that counts as 1, where outcomes are not 0/1, booleans or yes/no. Where there are more than
             two, all others count as 0, and only accuracy and error rate can do without it.
         intersections: True: all features crossed, in one analysis with each alone. False: each feature alone, as a
@@ -118,7 +122,7 @@ def audit(
         >>> fl.audit("hired", "guess", data=people, sensitive_features="sex", metrics="tpr").rejected
         ('true positive rate by sex',)
     """
-    given = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight}
+    given = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight, "unit": unit}
     if y_pred is None and score is None:
         raise InputError.missing(
             "y_pred, score", "one of the two is needed", "Give the predictions, or the scores.", form="clause"
@@ -126,7 +130,12 @@ def audit(
     opened = _open_arrays if data is None else _open_columns
     table = opened(data, given, sensitive_features, control_features)
     summaries = summarize_columns(table.data, table.looked_up())
-    options = {"threshold": threshold, "positive": positive, "weight": table.columns.get("sample_weight")}
+    options = {
+        "threshold": threshold,
+        "positive": positive,
+        "weight": table.columns.get("sample_weight"),
+        "unit": table.columns.get("unit"),
+    }
     _check_threshold(threshold, table.columns, summaries)
     wanted = metrics_of(metrics, table.columns, options, summaries)
     features, cut = _cut_numbers(table.features, summaries)
@@ -180,7 +189,7 @@ class _Table(NamedTuple):
 
     def looked_up(self) -> dict[str, str]:
         """Columns of which something must be known before rows are measured → the parameter that named them."""
-        roles = {column: role for role, column in self.columns.items() if role != "sample_weight"}
+        roles = {column: role for role, column in self.columns.items() if role not in {"sample_weight", "unit"}}
         named = {feature: "sensitive_features" for feature in self.features if isinstance(feature, str)}
         return roles | named
 

@@ -412,6 +412,7 @@ def audit(
             control_features=given.control,
             metrics=metric,
             sample_weight=given.weight,
+            unit=given.unit,
             positive=given.positive,
             intersections=given.intersections,
             tolerance=claim.tolerance,

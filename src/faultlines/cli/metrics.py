@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
 
-_MODEL_OPTIONS = ("threshold", "positive", "classes", "weight")
+_MODEL_OPTIONS = ("threshold", "positive", "classes", "weight", "unit", "overlap")
 _WIDTH = 70
 
 

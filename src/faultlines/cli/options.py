@@ -123,6 +123,10 @@ class Predictions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+    overlap: Overlap = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,6 +157,9 @@ class AuditOptions:
         str | None, _option(METRIC, "The label that counts as 1, if not 1, true or yes.", metavar="LABEL")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -535,8 +542,6 @@ class Planned:
     variant: Annotated[str | None, _column(METRIC, "Of an experiment: column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
-    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
 
 

@@ -10,12 +10,12 @@ from faultlines.checks import column as checked_column
 from faultlines.errors import InputError
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import no_variables, shaped_of, value_variables, weight_input
+from faultlines.metrics.forms import covariate_fields, no_variables, shaped_of, value_variables, weight_input
 from faultlines.metrics.moments import of_difference, of_lift
 from faultlines.rows.request import Aggregated, Arms, Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from faultlines.metrics.base import Measured
 
@@ -119,7 +119,7 @@ def difference(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
@@ -173,7 +173,7 @@ def lift(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
@@ -225,7 +225,7 @@ def ratio_difference(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
@@ -277,7 +277,7 @@ def ratio_lift(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
@@ -352,9 +352,15 @@ class _Options:
             centred={"centre": "x"} if self.weight is not None and denom is None else {},
             scale=scale,
             shaped=shaped_of(inputs),
-            products=((0, 1, 2),) if self.weight is not None and denom is None else (),
+            products=self._products(inputs),
             overlap=self.overlap,
+            **covariate_fields(inputs),
         )
+
+    def _products(self, inputs: Mapping[str, Input]) -> tuple[tuple[int, int, int], ...]:
+        if "w" not in inputs or "y" in inputs:
+            return ()
+        return ((0, 1, 2),) if "z" not in inputs else ((0, 1, 2), (4, 5, 2))
 
     def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:
         inputs = {"x": Input(numer, parameter="value" if denom is None else "numer")}
@@ -363,5 +369,5 @@ class _Options:
         if self.weight is not None:
             inputs["w"] = weight_input(self.weight)
         if self.covariate is not None:
-            inputs["z"] = Input(self.covariate, per_unit=True, parameter="covariate")
+            inputs["z"] = Input(self.covariate, per_unit=True, parameter="covariate", optional=True)
         return inputs

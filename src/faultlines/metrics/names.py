@@ -117,7 +117,8 @@ def _resampled(wanted: Any, columns: Mapping[str, str], options: dict[str, Any])
         raise InputError.unsupported(argument, problem, "Give the predictions: y_pred=score >= threshold.")
     if "y_true" not in columns:
         raise InputError.missing(argument, "is a function of truth and prediction", "Give y_true as well.")
-    return bootstrapped(wanted, columns["y_true"], columns["y_pred" if "y_pred" in columns else "score"])
+    prediction = columns["y_pred" if "y_pred" in columns else "score"]
+    return bootstrapped(wanted, columns["y_true"], prediction, unit=options["unit"])
 
 
 def _metric(

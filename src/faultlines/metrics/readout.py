@@ -10,6 +10,8 @@ import numpy as np
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
@@ -59,23 +61,25 @@ class Readout:
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
             return None  # rows that several groups have in common would count several times
         moments = self.moments
-        for product, weight, centre in metric.products:
-            moments = _recentred(moments, product, weight, centre)
+        for centre in dict.fromkeys(centre for _, _, centre in metric.products):
+            products = [(product, weight) for product, weight, about in metric.products if about == centre]
+            moments = _recentred(moments, products, centre)
         return metric.measured(_summed(moments, clusters, count))
 
 
-def _recentred(m: Moments, product: int, weight: int, centre: int) -> Moments:
-    """The same where w(x − c) is taken about one c for all groups, and not about the mean of each."""
+def _recentred(m: Moments, products: Sequence[tuple[int, int]], centre: int) -> Moments:
+    """The same where all w(x − c) are taken about one c for all groups, and not about the mean of each."""
     with np.errstate(all="ignore"):
-        size = np.nan_to_num(m.n[..., product])
+        size = np.nan_to_num(m.n[..., centre])
         common = float(np.sum(size * np.nan_to_num(m.mean[..., centre])) / max(np.sum(size), 1.0))
         away = m.mean[..., centre] - common
         mean, cov = m.mean.copy(), m.cov.copy()
-        mean[..., product] += away * mean[..., weight]
+        for product, weight in products:
+            mean[..., product] += away * mean[..., weight]
+            # Cov(w(x − c) + a w, v) = Cov(w(x − c), v) + a Cov(w, v), first for one side, then for the other.
+            cov[..., product, :] += away[..., None] * cov[..., weight, :]
+            cov[..., :, product] += away[..., None] * cov[..., :, weight]
         mean[..., centre] = np.where(np.isnan(away), np.nan, common)
-        # Cov(w(x − c) + a w, v) = Cov(w(x − c), v) + a Cov(w, v), first for one side, then for the other.
-        cov[..., product, :] += away[..., None] * cov[..., weight, :]
-        cov[..., :, product] += away[..., None] * cov[..., :, weight]
     return m._replace(mean=mean, cov=cov)
 
 

@@ -70,16 +70,17 @@ class Entry:
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
 _ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap")
-_RATE = ("threshold", "positive", "classes", "weight")
+_CLUSTERS = ("unit", "overlap")
+_RATE = ("threshold", "positive", "classes", "weight", *_CLUSTERS)
 
 _ENTRIES = (
     Entry("difference", "experiment", _VALUE, _ARMS),
     Entry("lift", "experiment", _VALUE, _ARMS),
     Entry("ratio_difference", "experiment", _RATIO, _ARMS),
     Entry("ratio_lift", "experiment", _RATIO, _ARMS),
-    Entry("mean", "population", _VALUE, ("weight",)),
-    Entry("rate", "population", _VALUE, ("positive", "weight")),
-    Entry("ratio", "population", _RATIO, ("weight",)),
+    Entry("mean", "population", _VALUE, ("weight", *_CLUSTERS)),
+    Entry("rate", "population", _VALUE, ("positive", "weight", *_CLUSTERS)),
+    Entry("ratio", "population", _RATIO, ("weight", *_CLUSTERS)),
     Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "population"),
     Entry("selection_rate", "model", (_PREDICTION,), _RATE),
     Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
@@ -92,15 +93,15 @@ _ENTRIES = (
     Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE),
     Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
     Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1"),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight")),
-    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight")),
-    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight"), words="Brier score"),
-    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight")),
-    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined"),
-    Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
-    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",)),
-    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",)),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE[:-1]),
+    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight", "unit")),
+    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS)),
+    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS), words="Brier score"),
+    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS)),
+    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive", *_CLUSTERS), "combined"),
+    Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
+    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
+    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
 )
 
 METRICS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})

@@ -286,7 +286,8 @@ def form_variables(
 
     Args:
         request: What is asked.
-        names: Role → name in the frame; by default the roles themselves, to learn which variables there are.
+        names: Role (of a sum over units, its name) → name in the frame; by default these themselves, to learn which
+            variables there are.
         single: Roles of single precision.
 
     Raises:
@@ -294,7 +295,9 @@ def form_variables(
     """
     import narwhals as nw
 
-    names = {role: role for role in (*request.inputs, *request.centred)} if names is None else names
+    if names is None:
+        names = {role: role for role in (*request.inputs, *request.centred)}
+        names = names if request.sums is None else {name: name for name in request.sums(Expressions(names))}
     columns = Expressions(names, single)
     try:
         variables = request.variables(columns)

@@ -113,6 +113,7 @@ class Input:
             units, it is averaged over the rows of a unit instead.
         parameter: The parameter that named the column, for messages. Default: its role.
         may_lack: Whether it may be that no row has the label `positive`, as in a part of the rows it was looked for in.
+        optional: Whether rows without it are kept: it is null in these, and the other inputs are not.
 
     Example:
         >>> import faultlines as fl
@@ -126,6 +127,7 @@ class Input:
     per_unit: bool = False
     parameter: str | None = None
     may_lack: bool = False
+    optional: bool = False
 
     def __post_init__(self) -> None:
         text("parameter", self.parameter)
@@ -134,6 +136,7 @@ class Input:
             raise InputError.unknown("kind", "is not known", f"Use one of {', '.join(KINDS)}.", self.kind)
         flag("per_unit", self.per_unit)
         flag("may_lack", self.may_lack)
+        flag("optional", self.optional)
         _check_value("positive", self.positive)
 
 
@@ -319,8 +322,12 @@ class Request(Protocol):
     def shaped(self) -> tuple[int, ...] | None:
         """Variables whose skewness and kurtosis are needed; None for all, where covariances are."""
 
+    @property
+    def sums(self) -> Callable[[Columns], Mapping[str, Any]] | None:
+        """From input columns to what is summed over the rows of a unit; None: the inputs themselves are."""
+
     def variables(self, columns: Columns, /) -> Mapping[str, Any]:
-        """From input columns to variables."""
+        """From input columns, or from these sums, to variables."""
 
     def columns(self) -> dict[str, str]:
         """Every column, by the parameter that named it."""
@@ -361,6 +368,13 @@ class Together(NamedTuple):
     cross: FloatArray
 
 
+class RepeatedColumn(NamedTuple):
+    """A column that looks like one of units, and how many rows each of its values has among the first."""
+
+    column: str
+    rows_each: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
     """The groups that occur, the moments of each, and how many rows were not used, by reason."""
@@ -372,3 +386,4 @@ class Grouped:
     lost: FloatArray | None = None  # those of them without some input
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
+    repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named
