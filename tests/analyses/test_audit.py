@@ -640,3 +640,25 @@ def test_as_a_metric_frame() -> None:
         fl.to_metric_frame(found, by="age")
     with refused("conflict: by"):
         fl.to_metric_frame(next(iter(found.comparisons)).result, by="sex")
+
+
+def test_probabilities_of_groups_are_refused() -> None:
+    shares = RNG.dirichlet([1.0, 1.0, 1.0], SIZE)
+    columns = {name: shares[:, i] for i, name in enumerate(["p_a", "p_b", "p_c"])}
+    with refused("unsupported: sensitive_features"):
+        audit(sensitive_features=columns)
+    with refused("unsupported: sensitive_features"):
+        audit(sensitive_features={name: np.round(values, 2) for name, values in columns.items()} | {"sex": PEOPLE.sex})
+    two = {name: columns[name] for name in ("p_a", "p_b")}  # numbers like others: they do not add up
+    assert [cut.feature for cut in audit(sensitive_features=two, metrics="selection_rate").cut] == ["p_a", "p_b"]
+
+
+def test_units_are_counted_and_not_their_rows() -> None:
+    """Eight rows of each of 500 units that agree: as sure as 500 rows are."""
+    unit = np.repeat(np.arange(500), 8)
+    sex, predicted = (np.repeat(RNG.choice(values, 500), 8) for values in (["f", "m"], [0, 1]))
+    options: dict[str, Any] = {"sensitive_features": {"sex": sex}, "metrics": "selection_rate"}
+    by_unit = audit(TRUTH, predicted, unit=unit, **options).groups[0]
+    by_row = audit(TRUTH, predicted, **options).groups[0]
+    assert by_unit.estimate == pytest.approx(by_row.estimate)
+    assert by_unit.se / by_row.se == pytest.approx(np.sqrt(8), rel=0.1)  # type: ignore[operator]

@@ -376,7 +376,7 @@ def model(
     "      --score s --threshold 0.5 --metric tpr --metric fpr --csv groups.csv",
     "faultlines audit scored.csv --by group --control region \\\n"
     "      --y-true label --y-pred predicted --certify 0.05 --fail-on-split",
-    notes=[model_usage(without=["classes"])],
+    notes=[model_usage(without=["classes", "overlap"])],
 )
 def audit(
     *,

@@ -186,6 +186,7 @@ def _check_split(split: Split, request: Request) -> None:
 # ------------------------------------------------------------------- what columns hold, before anything is measured
 
 
+_ROUNDED = 0.02  # how far probabilities that were written with two digits may be from 1 together
 _LOOKED_AT = 1_000  # distinct values that are fetched: more are "many" to everyone who asks
 
 
@@ -240,6 +241,22 @@ def _summarize(rows: Rows, name: str) -> ColumnSummary:
     if numbers and len(found) == len(numbers):
         return ColumnSummary(True, frozenset(found), min(found), max(found))
     return ColumnSummary(False, frozenset(values), math.nan, math.nan)
+
+
+def sum_to_one(data: object, columns: Mapping[str, str]) -> bool:
+    """Whether some columns of numbers add up to 1 in every row that has all of them, but for rounding.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        columns: Column → the parameter that named it.
+    """
+    with scan(data, [ColumnUse(parameter, column, "number") for column, parameter in columns.items()]) as rows:
+        schema = rows.frame.collect_schema()
+        total: Any = 0.0
+        for column in columns:
+            total = total + finite(rows.numbers[column], schema[rows.numbers[column]])
+        off = fetch(rows.frame.select((total - 1.0).abs().max().alias("off")))["off"]
+        return float(to_floats(off)[0]) < _ROUNDED
 
 
 def _to_number(text: str) -> float | None:
