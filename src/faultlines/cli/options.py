@@ -136,6 +136,39 @@ class Predictions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AuditOptions:
+    """Rows of a model, the features that make the groups, and what the model said."""
+
+    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    by: Annotated[
+        list[str],
+        _column(
+            DATA,
+            "Sensitive feature; several are compared alone and crossed. age:5 cuts in steps of 5, age:q10 in ten equal "
+            "groups; a numeric one with more than 20 values is cut into five.",
+        ),
+    ]
+    control: Annotated[
+        list[str] | None, _column(DATA, "What groups must have in common to be compared: each value is a stratum.")
+    ] = None
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs. Default: 10; rates 5.")] = None
+    intersections: Annotated[
+        bool, _option(DATA, "Compare features alone and crossed in one analysis; or one by one.")
+    ] = True
+    y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
+    y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
+    score: Annotated[str | None, _column(METRIC, "Or column of scores.")] = None
+    threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
+    positive: Annotated[
+        str | None, _option(METRIC, "The label that counts as 1, if not 1, true or yes.", metavar="LABEL")
+    ] = None
+    weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fresh:
     """Fresh data for clusters that were found before, and how they are measured: as before, or as said here."""
 
@@ -290,8 +323,16 @@ ExperimentMetrics = Annotated[
     list[str],
     _option(METRIC, f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}; several are corrected by Holm.", metavar="KIND:COLUMN"),
 ]
-ModelMetrics = Annotated[
-    list[str], _option(METRIC, f"Several are corrected by Holm. {', '.join(of_family('model'))}.", metavar="NAME")
+_MODEL_NAMES = f"{', '.join(of_family('model'))}; also tpr, fpr, recall and other usual names."
+ModelMetrics = Annotated[list[str], _option(METRIC, f"Several are corrected by Holm. {_MODEL_NAMES}", metavar="NAME")]
+AuditMetrics = Annotated[
+    list[str] | None,
+    _option(
+        METRIC,
+        "Default: selection rate, true and false positive rate and accuracy; of scores without --threshold auc, "
+        f"calibration gap and Brier score. {_MODEL_NAMES}",
+        metavar="NAME",
+    ),
 ]
 PerArm = Annotated[bool, _option(METRIC, "Each of several treatments on its own (Holm).", "--per-arm")]
 Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar means similar in every one.", "--joint")]
@@ -577,6 +618,10 @@ Json = Annotated[
 Csv = Annotated[
     Path | None,
     _option(OUTPUT, "Write effect and cluster of every experiment and group; - for stdout.", "--csv", metavar="FILE"),
+]
+GroupsCsv = Annotated[
+    Path | None,
+    _option(OUTPUT, "Write every metric in every group; - for stdout.", "--csv", metavar="FILE"),
 ]
 Report = Annotated[
     Path | None, _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE")
