@@ -29,8 +29,11 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         arms: The arms; several treatments are clustered jointly.
         per_arm: Or each of them on its own.
     """
+    from faultlines.cli.options import planned_shares
+
     _check_distinct(words)
     options = {name: value for name, value in asdict(arms).items() if name != "overlap" or value is not None}
+    options["shares"] = None if arms.shares is None else planned_shares(arms.shares)
     given = arms.treatment or []
     if per_arm:
         if len(given) < 2 or "*" in given:

@@ -95,6 +95,17 @@ Overlap = Annotated[
 ]
 
 
+Shares = Annotated[
+    str | None,
+    _option(
+        METRIC,
+        "Planned shares of the variants, as in A=50,B=30,C=20, for the test of sample ratios. Default: only "
+        "differences between groups are tested.",
+        metavar="SHARES",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmOptions:
     """How an experiment was made."""
@@ -106,6 +117,7 @@ class ArmOptions:
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    shares: Shares = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,6 +170,7 @@ class MeasuredOptions:
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit.")] = None
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    shares: Shares = None
     y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
     y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
     score: Annotated[str | None, _column(METRIC, "Column of scores.")] = None
@@ -572,6 +585,24 @@ def attribute(given: str) -> str | Bins:
         return given
     column, size = cut.groups()
     return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
+
+
+def planned_shares(given: str) -> dict[str, float]:
+    """Shares of variants, from A=50,B=30,C=20."""
+    shares: dict[str, float] = {}
+    remedy = "Write it as in A=50,B=30,C=20."
+    for word in given.split(","):
+        name, equals, number = word.rpartition("=")
+        try:
+            share = float(number)
+        except ValueError as error:
+            raise InputError.invalid("shares", "are not shares of variants", remedy, given) from error
+        if not equals or not name:
+            raise InputError.invalid("shares", "are not shares of variants", remedy, given)
+        if name in shares:
+            raise InputError.duplicate("shares", "name a variant twice", "Name each once.", name)
+        shares[name] = share
+    return shares
 
 
 # ---------- From words to a guarantee, by the one table of guarantees.

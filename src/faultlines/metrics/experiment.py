@@ -15,7 +15,7 @@ from faultlines.metrics.moments import of_difference, of_lift
 from faultlines.rows.request import Aggregated, Arms, Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from faultlines.metrics.base import Measured
 
@@ -100,6 +100,7 @@ def difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    shares: Mapping[Hashable, float] | None = None,
 ) -> Metric:
     """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
 
@@ -122,6 +123,8 @@ def difference(
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -137,7 +140,7 @@ def difference(
         >>> made.labels, made.theta.round(3).tolist(), made.se.round(3).tolist()
         (('DE', 'IN'), [1.0, -2.0], [0.202, 0.202])
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares)
     return options.metric("difference", of_difference, value, None)
 
 
@@ -152,6 +155,7 @@ def lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    shares: Mapping[Hashable, float] | None = None,
 ) -> Metric:
     """Relative lift of a mean: that of the treated over that of the control, less one (the paper, section 5.1.2).
 
@@ -176,6 +180,8 @@ def lift(
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -191,7 +197,7 @@ def lift(
         >>> [(row["country"], round(row["estimate"], 3), round(row["se"], 3)) for row in found.to_dicts()]
         [('DE', 0.091, 0.019), ('IN', -0.095, 0.009)]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares)
     return options.metric("lift", of_lift, value, None, LOG_RATIO)
 
 
@@ -207,6 +213,7 @@ def ratio_difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    shares: Mapping[Hashable, float] | None = None,
 ) -> Metric:
     """Difference of a ratio of sums, such as clicks per page view: that of the treated less that of the control.
 
@@ -228,6 +235,8 @@ def ratio_difference(
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -243,7 +252,7 @@ def ratio_difference(
         >>> fl.measure(rows, "country", metric).estimates.theta.round(3).tolist()
         [0.05, 0.05]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares)
     return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
 
 
@@ -259,6 +268,7 @@ def ratio_lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    shares: Mapping[Hashable, float] | None = None,
 ) -> Metric:
     """Relative lift of a ratio of sums, such as clicks per page view: treated over control, less one.
 
@@ -280,6 +290,8 @@ def ratio_lift(
         covariate: A column measured before the experiment, for CUPED.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -295,7 +307,7 @@ def ratio_lift(
         >>> fl.measure(rows, "country", metric).estimates.natural.round(3).tolist()
         [0.25, 0.5]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares)
     return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)
 
 
@@ -311,8 +323,9 @@ class _Options:
         covariate: str | None,
         weight: str | None,
         overlap: str,
+        shares: Mapping[Hashable, float] | None,
     ) -> None:
-        self.arms, self.overlap = Arms(variant, control, treatment), overlap
+        self.arms, self.overlap = Arms(variant, control, treatment, shares), overlap
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):
             if column is not None:
                 checked_column(name, column)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
+    from faultlines.metrics.sample_ratio import SampleRatio
 
     IntArray = npt.NDArray[np.int64]
 
@@ -25,15 +26,17 @@ class Readout:
         metric: What was measured.
         moments: Moments of the groups that are compared, in their order.
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
-        warnings: What a reader must know about these rows.
+        warnings: What a reader must know about these rows; a sample ratio mismatch stands first.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
+        sample_ratio: The test of the arms' shares; None where there are no arms.
     """
 
     metric: Metric
     moments: Moments
     by_arm: FloatArray | None
-    warnings: tuple[str, ...]
+    warnings: tuple[str | SampleRatio, ...]
     mass: FloatArray | None = None
+    sample_ratio: SampleRatio | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:

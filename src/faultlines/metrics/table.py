@@ -69,7 +69,7 @@ class Entry:
 
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
-_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap")
+_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap", "shares")
 _RATE = ("threshold", "positive", "classes", "weight")
 
 _ENTRIES = (

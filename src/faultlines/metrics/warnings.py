@@ -1,22 +1,21 @@
-"""What a reader must know about the rows behind a result: few events, one dominating group, arms out of proportion."""
+"""What a reader must know about the rows behind a result: few events, one dominating group, missing covariates."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, ndtr
+from scipy.special import ndtr
 
 from faultlines import formats
 from faultlines.estimates.labels import labels_of, name_of
 from faultlines.metrics.moments import describe_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from faultlines.estimates.labels import Key
     from faultlines.metrics.base import FloatArray, Metric
     from faultlines.rows.request import Grouped, Moments
 
@@ -25,9 +24,6 @@ _FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at
 _MANY = 0.05  # share of the groups for which that must be so
 _UNCORRECTED = 0.25  # of the terms of an Edgeworth series that estimated shapes leave: a quarter of each
 _DOMINATES = 0.9  # share of all weight that one group may have
-_MISMATCH = 1e-3  # chance of arms so much out of proportion
-_USUAL = (1 / 2, 1 / 3, 2 / 3, 1 / 4, 3 / 4, 0.1, 0.9, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.3, 0.7, 0.4, 0.6)
-_NEAR = 0.02  # a share farther from a usual one than this was meant to be what it is
 
 
 def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], errors: FloatArray) -> Iterator[str]:
@@ -55,8 +51,6 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
             "and the "
             "others are compared with it."
         )
-    if metric.arms is not None:
-        yield from _mismatch(moments.n[:, :, 0], grouped.keys, metric.size_unit)
     yield from _lost(metric, grouped)
 
 
@@ -129,33 +123,6 @@ def smallest_supported_pvalue(m: Moments, dof: FloatArray | None = None) -> PVal
     return PValueFloor(float(2 * ndtr(-z[place])), reason)  # type: ignore[arg-type]
 
 
-def _mismatch(sizes: FloatArray, keys: Sequence[Key], unit: str) -> Iterator[str]:
-    """Sample-ratio mismatch: of all rows against the usual share nearby, and of the worst group against all rows."""
-    total = sizes.sum(axis=0)
-    if not np.all(total > 0):
-        return
-    share = total[1] / total.sum()
-    meant = min(_USUAL, key=lambda usual: abs(usual - share))
-    statistic = (share - meant) ** 2 / (meant * (1 - meant)) * total.sum()
-    chance = float(chdtrc(1, statistic))
-    if abs(share - meant) < _NEAR and chance < _MISMATCH:
-        yield (
-            f"{formats.share(share, 2)} of {unit} are in treatment. If {formats.share(meant, 1)} was meant, this is a "
-            f"sample-ratio mismatch ({_p(chance)}): find its cause before you trust any effect."
-        )
-    of_groups = sizes.sum(axis=1)
-    with np.errstate(all="ignore"):
-        each = (sizes[:, 1] / of_groups - share) ** 2 / (share * (1 - share)) * of_groups
-        chances = chdtrc(1, np.nan_to_num(each)) * max(np.count_nonzero(of_groups), 1)
-    worst = int(np.argmin(chances))
-    if chances[worst] < _MISMATCH:
-        name, here = name_of(labels_of(keys)[worst]), formats.share(sizes[worst, 1] / of_groups[worst], 1)
-        yield (
-            f"Arms are out of proportion in {name}: {here} of {unit} in treatment, {formats.share(share, 1)} in all "
-            f"({_p(float(chances[worst]))} for the worst of all groups). Something other than chance put them there."
-        )
-
-
 def _lost(metric: Metric, grouped: Grouped) -> Iterator[str]:
     """Whose rows were left out for want of a covariate, where that happened."""
     lost, rows = grouped.lost, grouped.rows
@@ -175,7 +142,3 @@ def _lost(metric: Metric, grouped: Grouped) -> Iterator[str]:
         f"Rows without a value, of the covariate {covariate} or another input, are left out: {' and '.join(by_arm)}, "
         f"most in {name} ({here}). The effect is that on the others."
     )
-
-
-def _p(chance: float) -> str:
-    return formats.p_is(float(np.log(max(chance, 1e-300))))
