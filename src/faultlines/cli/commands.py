@@ -414,6 +414,45 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
     return [joint(*metrics)]
 
 
+# -------------------------------------------------------------------------------------------------------------- srm
+
+
+@_command(
+    "faultlines srm visits/*.parquet --by country --by browser \\\n"
+    "      --variant arm --shares A=50,B=50 --unit user_id",
+    "faultlines srm visits.csv --by country --variant arm \\\n      --shares A=50,B=30,C=20 --fail-on-mismatch",
+)
+def srm(
+    *,
+    rows: opt.RowOptions,
+    variant: opt.Variant,
+    shares: opt.Shares = None,
+    unit: opt.Unit = None,
+    alpha: opt.RatioAlpha = 0.001,
+    seed: opt.Seed = 0,
+    fail_on_mismatch: opt.FailOnMismatch = False,
+    json: opt.Json = None,
+    report: opt.Report = None,
+    title: opt.Title = None,
+) -> None:
+    """Are users shared out between the variants as planned? If not, where does the mismatch come from?"""
+    from faultlines.analyses.srm import srm as test_ratios
+    from faultlines.cli.gate import end_with_ratios
+
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.files)
+    by = [attribute(word) for word in rows.by]
+    planned: Any = None if shares is None else opt.planned_shares(shares)
+    least = {} if rows.min_size is None else {"min_size": rows.min_size}
+    result = test_ratios(rows.files, by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
+    targets.say(str(result))
+    if json is not None:
+        targets.write_json(outputs.dumped(result.to_dict()))
+    if targets.report is not None:
+        result.report(targets.report, title=title, command=outputs.command_line())
+    if fail_on_mismatch:
+        end_with_ratios(result)
+
+
 # ---------------------------------------------------------------------------------------------------------- confirm
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
+    from faultlines.results.sample_ratio import SampleRatios
     from faultlines.results.self_check import SelfCheck
 
 _LISTED = 240  # characters of a list of experiments
@@ -84,6 +85,14 @@ def end_with_confirmation(result: Confirmation) -> None:
     if result.verdict == "inconclusive":
         _end_inconclusive([result.headline])
     if result.verdict == "not confirmed":
+        raise typer.Exit(SPLIT)
+
+
+def end_with_ratios(result: SampleRatios) -> None:
+    """End with the gate's exit code: 1 for a sample ratio mismatch, 3 when there are too few units to test."""
+    if result.verdict == "not testable":
+        _end_inconclusive([result.headline])
+    if result.verdict == "mismatch":
         raise typer.Exit(SPLIT)
 
 

@@ -106,11 +106,15 @@ Shares = Annotated[
 ]
 
 
+Variant = Annotated[str, _column(METRIC, "Column of variants.")]
+Unit = Annotated[str | None, _column(METRIC, "Column of the randomised unit: units are counted, not rows.")]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmOptions:
     """How an experiment was made."""
 
-    variant: Annotated[str, _column(METRIC, "Column of variants.")]
+    variant: Variant
     control: Annotated[str, _option(METRIC, "Its value for the control.", metavar="VALUE")]
     treatment: Treatments = None
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
@@ -417,6 +421,15 @@ FailUnlessConfirmed = Annotated[
         "--fail-unless-confirmed",
     ),
 ]
+RatioAlpha = Annotated[
+    float, _number(GUARANTEE, "Significance level: smaller than for effects, because sample ratios are tested often.")
+]
+FailOnMismatch = Annotated[
+    bool,
+    _option(
+        GATE, "Exit 1 for a sample ratio mismatch; exit 3 when there are too few units to test.", "--fail-on-mismatch"
+    ),
+]
 FailOnSplit = Annotated[
     bool,
     _option(
@@ -690,7 +703,8 @@ Exit codes:
        with --certify: all groups are within the gap;
        with --fail-unless-confirmed: clusters are confirmed
   1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
-       --fail-unless-confirmed: clusters are not confirmed
+       --fail-unless-confirmed: clusters are not confirmed;
+       --fail-on-mismatch: arms do not have the shares they should have
   2    something given cannot be used, or there is not enough memory
   3    a gate is inconclusive: groups were excluded, or data are too few
   70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where

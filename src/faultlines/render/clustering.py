@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from faultlines.results.clusters import Cluster
     from faultlines.results.detection import DetectionLimit
     from faultlines.results.effects import Effect
+    from faultlines.results.exclusions import ExcludedShare
     from faultlines.results.explained import Explained
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
@@ -461,6 +462,8 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
     shares = excluded_by_value(groups, excluded)
     if not shares or groups.n is None:
         return
+    if len(groups.attributes) > 1:
+        yield from _excluded_level_notes(shares, groups.attributes, unit)
     total = sum(group.n or 0.0 for group in excluded)
     share = total / (total + float(groups.n.sum()))
     text = f"{formats.share(share, 1)} of {unit} are in excluded groups"
@@ -475,6 +478,19 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
             texts.append(", ".join(named))
         text += ", but " * any(texts) + "; ".join(filter(None, texts))
     yield Note("excluded share", f"{text[0].upper()}{text[1:]}.", fields={"share": share})
+
+
+def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[str], unit: str) -> Iterator[Note]:
+    """Levels of which every combination is excluded: the result says nothing about them."""
+    for attribute in attributes:
+        rows = sorted((row for row in shares if row.attribute == attribute and row.n == row.total), key=lambda r: -r.n)
+        if not rows:
+            continue
+        names = formats.members([row.value for row in rows], str, _LISTED)
+        count = formats.count(sum(row.n for row in rows))
+        text = f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing of them."
+        fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
+        yield Note("excluded levels", formats.printable(text), "warning", fields)
 
 
 def _excluded_share(n: float, total: float) -> str:
