@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from faultlines.cli.metrics import flag, metric_of_rows, one_or_several
-from faultlines.cli.options import attribute
+from faultlines.cli.options import attributes, column_names
 from faultlines.cli.outputs import is_table
 from faultlines.errors import InputError, did_you_mean
 from faultlines.metrics.table import METRICS
@@ -58,13 +58,14 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
             raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.")
     if columns.sum is None:
         raise InputError.missing("metric", f"needs --sum, the column of {EXACT[word][0]}", "Add --sum COLUMN.", word)
-    if len(counted.files) > 1 or "-" in counted.files:
+    files = counted.inputs
+    if counted.sql is not None or len(files) > 1 or "-" in files:
         raise InputError.conflict(
             "files", f"{word} reads one file with one row per group", "Give one file.", form="sentence"
         )
-    attributes = checked_attributes(counted.by)
-    keys = {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
-    table = read_table(counted.files[0], keys=keys, numbers={"sum": columns.sum, "n": counted.n})
+    by = checked_attributes(column_names(counted.by))
+    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
+    table = read_table(files[0], keys=keys, numbers={"sum": columns.sum, "n": counted.n})
     named = [[part_of(value) for value in column] for column in table.keys]
     labels = labels_of(keys_of(list(zip(*named, strict=True))))
     counted_in = dict(zip(EXACT[word], (("sum", columns.sum), ("n", counted.n)), strict=True))
@@ -73,7 +74,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
             table.numbers["sum"],
             table.numbers["n"],
             labels,
-            attributes=attributes,
+            attributes=by,
             metric=f"rate of {columns.sum}",
         )
     return made
@@ -81,7 +82,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
 
 def many_from(given: opt.ExperimentOptions, measured: opt.WatchedMetric, columns: opt.Aggregates) -> dict[str, Any]:
     """What `fl.cluster_many` is told about its data: a table of estimates, aggregates, or rows."""
-    made: dict[str, Any] = {"experiment": given.experiment, "by": given.by}
+    made: dict[str, Any] = {"experiment": given.experiment, "by": column_names(given.by)}
     aggregates = {name: value for name, value in asdict(columns).items() if value is not None}
     if given.estimate is not None or given.se is not None:
         return made | _estimates(given, measured, aggregates)
@@ -96,11 +97,7 @@ def many_from(given: opt.ExperimentOptions, measured: opt.WatchedMetric, columns
     else:
         is_table(given)  # refuses --n and --dof, which rows have not
         metric = metric_of_rows(measured)
-    if "-" in given.files:
-        raise InputError.unsupported(
-            "files", "rows are not read from standard input", "Give files.", "-", form="sentence"
-        )
-    return made | {"data": given.files, "by": [attribute(word) for word in given.by], "metric": metric}
+    return made | {"data": given.rows(), "by": attributes(given.by), "metric": metric}
 
 
 def _estimates(given: opt.ExperimentOptions, measured: opt.WatchedMetric, aggregates: dict[str, str]) -> dict[str, Any]:
@@ -108,7 +105,8 @@ def _estimates(given: opt.ExperimentOptions, measured: opt.WatchedMetric, aggreg
     also = {**aggregates, **{name: value for name, value in asdict(measured).items() if value is not None}}
     if also:
         raise InputError.conflict(", ".join(also), "does not go with --estimate and --se", "Leave it out.")
-    if given.estimate is None or given.se is None or len(given.files) > 1:
+    files = given.inputs
+    if given.estimate is None or given.se is None or len(files) != 1:
         problem = "a table with one row per experiment and group needs both, and is one file"
         raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
-    return {"data": given.files[0], "estimate": given.estimate, "se": given.se, "n": given.n, "dof": given.dof}
+    return {"data": files[0], "estimate": given.estimate, "se": given.se, "n": given.n, "dof": given.dof}

@@ -12,7 +12,7 @@ import typer
 from faultlines.cli import options as opt
 from faultlines.cli import outputs, streams
 from faultlines.cli.metrics import kinds_usage, model_usage
-from faultlines.cli.options import EXIT_CODES, Command, attribute, epilog
+from faultlines.cli.options import EXIT_CODES, Command, attributes, column_names, epilog
 from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ def estimates(
 
     settings = _settings(claim, refine, table.min_size, margins)
     prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, [table.file]))
-    by = table.by[0] if len(table.by) == 1 else table.by
+    names = column_names(table.by)
+    by = names[0] if len(names) == 1 else names
     groups = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
     _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
@@ -244,10 +245,10 @@ def aggregates(
     settings = _settings(claim, refine, counted.min_size)
     if metric in EXACT:
         wanted = Certificates.of(signed)
-        prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.files))
+        prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.inputs))
         _cluster_groups(counts(metric, counted, columns, arms), prepared, claim, settings, fail_on_split)
         return
-    rows = opt.RowOptions(files=counted.files, by=counted.by, min_size=counted.min_size)
+    rows = opt.RowOptions(files=counted.files, sql=counted.sql, by=counted.by, min_size=counted.min_size)
     metrics = [aggregated_metric(metric, counted.n, columns, arms)]
     _cluster_rows(rows, metrics, claim, None, settings, opt.SelfCheckOptions(), output, fail_on_split, signed)
 
@@ -285,7 +286,7 @@ def many(
     from faultlines.cli.options import chosen_guarantee
 
     guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.files, csv=csv)
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.inputs, csv=csv)
     settings = _settings(claim, refine, experiments.min_size, margins) | source
     data = settings.pop("data")
     with gate(fail_on_split):
@@ -387,19 +388,17 @@ def _cluster_rows(
 
     guarantee = chosen_guarantee(claim, split_unit)
     self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed)
-    if "-" in rows.files:
-        remedy = "Give files, or a table with one row per group to: faultlines estimates -."
-        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
-    targets = outputs.checked(output, rows.files, len(metrics))
-    by = [attribute(word) for word in rows.by]
+    data = rows.rows()
+    targets = outputs.checked(output, rows.inputs, len(metrics))
+    by = attributes(rows.by)
     with gate(fail_on_split or wanted.asked):
-        results = cluster_metrics(rows.files, by, metrics, guarantee=guarantee, **settings)
+        results = cluster_metrics(data, by, metrics, guarantee=guarantee, **settings)
     if len(results) > 1:
         results = holm(results, claim.alpha)
         targets.say(f"{len(results)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
     certificates = wanted.run(results, claim.alpha, claim.seed)
     targets.say("\n\n".join([*map(str, results), *wanted.texts(certificates)]))
-    checks_of_rows = self_checks.run(rows.files, by, settings)
+    checks_of_rows = self_checks.run(data, by, settings)
     for text in self_checks.texts(checks_of_rows):
         targets.say(f"\n{text}")
     targets.write(results, claim.alpha, checks_of_rows, certificates)
@@ -439,11 +438,11 @@ def srm(
     from faultlines.analyses.srm import srm as test_ratios
     from faultlines.cli.gate import end_with_ratios
 
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.files)
-    by = [attribute(word) for word in rows.by]
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.inputs)
+    by = attributes(rows.by)
     planned: Any = None if shares is None else opt.planned_shares(shares)
     least = {} if rows.min_size is None else {"min_size": rows.min_size}
-    result = test_ratios(rows.files, by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
+    result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
     targets.say(str(result))
     if json is not None:
         targets.write_json(outputs.dumped(result.to_dict()))
@@ -478,10 +477,12 @@ def confirm(
     from faultlines.cli.outputs import is_table, table_of
 
     metric = fresh_metric(measured)
-    targets = outputs.checked(opt.Output(json=json), fresh.files, also=[fresh.clusters])
-    by: Any = [attribute(word) for word in fresh.by] if fresh.by else None
-    data: Any = fresh.files
-    if is_table(fresh):
+    targets = outputs.checked(opt.Output(json=json), fresh.inputs, also=[fresh.clusters])
+    by: Any = attributes(fresh.by) if fresh.by else None
+    data: Any = None
+    if not is_table(fresh):
+        data = fresh.rows()
+    else:
         data, by = table_of(fresh, measured=metric is not None and not isinstance(metric, str)), None
     with gate(fail_unless_confirmed):
         result = confirm_clusters(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
@@ -517,7 +518,7 @@ def monitor(
     from faultlines.cli.gate import gate
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.files, also=[watched.state])
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.inputs, also=[watched.state])
     with open_monitor(watched.state, how) as held:
         with gate(fail_on_split):
             look = take_look(held, watched, measured, final=how.final)

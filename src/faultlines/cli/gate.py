@@ -203,7 +203,7 @@ class SelfChecks:
             unit_of_shuffles(metric, guarantee, arms=asked.self_check_arms)
         return cls(metrics, guarantee, runs, asked.self_check_arms)
 
-    def run(self, files: Sequence[str], by: By, settings: dict[str, Any]) -> list[SelfCheck]:
+    def run(self, data: object, by: By, settings: dict[str, Any]) -> list[SelfCheck]:
         """Every metric checked on the rows, with the settings of its result."""
         if not self.metrics:
             return []
@@ -211,7 +211,7 @@ class SelfChecks:
 
         shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size")}
         return [
-            self_check(files, by, metric, runs=self.runs, arms=self.arms, guarantee=self.guarantee, **shared)
+            self_check(data, by, metric, runs=self.runs, arms=self.arms, guarantee=self.guarantee, **shared)
             for metric in self.metrics
         ]
 

@@ -51,6 +51,48 @@ def _file(words: str) -> Any:
 # ---------------------------------------------------------------------------------------- data
 
 _TABLE_BY = "Column that names the groups; several for intersections."
+_FILES = "csv or parquet files, patterns of them, or a folder; or --sql."
+Sql = Annotated[
+    str | None,
+    _option(
+        DATA,
+        "Instead of files, one SELECT over files, run by DuckDB in this process: \"select * from 'visits/*.parquet'\".",
+        "--sql",
+        metavar="QUERY",
+    ),
+]
+
+
+class RowSource:
+    """Where rows come from: files, or a query over files."""
+
+    __slots__ = ()
+    files: list[str] | None
+    sql: str | None
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files, refused where there are none and no query, or both."""
+        if self.sql is not None and self.files:
+            remedy = "Leave the files out, and name them in the query."
+            raise InputError.conflict("sql", "goes without files", remedy)
+        if self.sql is None and not self.files:
+            raise InputError.missing("files", "a file is missing", "Give files, or --sql.", form="sentence")
+        return self.files or []
+
+    def rows(self) -> Any:
+        """The rows as the library takes them."""
+        files = self.inputs
+        if "-" in files:
+            remedy = "Give files, or a table with one row per group to: faultlines estimates -."
+            raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+        if self.sql is None:
+            return files
+        from faultlines.engines.duckdb import query
+
+        return query(self.sql)
+
+
 _N = "Column of group sizes."
 
 
@@ -68,10 +110,11 @@ class TableOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowOptions:
+class RowOptions(RowSource):
     """Rows of an experiment or a model, and the groups they make."""
 
-    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(_FILES)] = None
+    sql: Sql = None
     by: Annotated[
         list[str],
         _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups."),
@@ -142,7 +185,7 @@ class Predictions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fresh:
+class Fresh(RowSource):
     """Fresh data for clusters that were found before, and how they are measured: as before, or as said here."""
 
     clusters: Annotated[
@@ -151,7 +194,8 @@ class Fresh:
             help="The clusters: what --json wrote.", metavar="CLUSTERS", rich_help_panel=DATA, readable=False
         ),
     ]
-    files: Annotated[list[str], _file("Fresh data: csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(f"Fresh data: {_FILES}")] = None
+    sql: Sql = None
     by: Annotated[list[str] | None, _column(DATA, "Attribute, as for experiment and model. Default: as before.")] = None
     estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
     se: Annotated[str | None, _column(DATA, "For such a table: column of standard errors.")] = None
@@ -187,7 +231,7 @@ class MeasuredOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Watched:
+class Watched(RowSource):
     """All data so far of what is monitored."""
 
     state: Annotated[
@@ -199,7 +243,8 @@ class Watched:
             readable=False,
         ),
     ]
-    files: Annotated[list[str], _file("All data so far: csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(f"All data so far: {_FILES}")] = None
+    sql: Sql = None
     by: Annotated[list[str], _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5.")]
     estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
     se: Annotated[str | None, _column(DATA, "For such a table: column of standard errors.")] = None
@@ -225,13 +270,14 @@ class WatchedMetric(MeasuredOptions):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExperimentOptions:
+class ExperimentOptions(RowSource):
     """Many experiments in one table or one set of rows."""
 
     files: Annotated[
-        list[str],
+        list[str] | None,
         _file("A csv or parquet file with one row per experiment and group; with --metric rows, or patterns of files."),
-    ]
+    ] = None
+    sql: Sql = None
     experiment: Annotated[str, _column(DATA, "Column that names the experiment.")]
     by: Annotated[list[str], _column(DATA, "Attribute; several for intersections. Of rows, age:5 cuts in steps of 5.")]
     estimate: Annotated[str | None, _column(DATA, "For a table: column of estimates.")] = None
@@ -258,10 +304,13 @@ class Aggregates:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counted:
+class Counted(RowSource):
     """A table of counts and moments by group, or by group and arm."""
 
-    files: Annotated[list[str], _file("csv or parquet files with one row per group (and arm); several are pooled.")]
+    files: Annotated[
+        list[str] | None, _file("csv or parquet files with one row per group (and arm); several are pooled. Or --sql.")
+    ] = None
+    sql: Sql = None
     by: Annotated[list[str], _column(DATA, _TABLE_BY)]
     n: Annotated[str, _column(DATA, "Column of counts: people, trials; for poisson the exposure.")]
     min_size: Annotated[float | None, _number(DATA, "What a group needs in every arm. Default: 10; rates 5.")] = None
@@ -497,13 +546,14 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Planned:
+class Planned(RowSource):
     """Groups to plan with: of a table, of the rows of an experiment or a model, or so many of one size."""
 
     files: Annotated[
         list[str] | None,
         _file("A csv or parquet file with one row per group; with --metric, rows; or give --groups and --size."),
     ] = None
+    sql: Sql = None
     by: Annotated[list[str] | None, _column(DATA, _TABLE_BY)] = None
     se: Annotated[str | None, _column(DATA, "Column of standard errors; or --n with --spread.")] = None
     n: Annotated[str | None, _column(DATA, _N)] = None
@@ -587,6 +637,16 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
 
 
 # ---------- From words to attributes: a column, or a column to be cut.
+
+
+def attributes(given: Sequence[str]) -> list[str | Bins]:
+    """The attributes of `--by`, each a column or a column to be cut; country,device is two."""
+    return [attribute(word) for word in column_names(given)]
+
+
+def column_names(given: Sequence[str]) -> list[str]:
+    """Names of columns, of which several may stand in one word."""
+    return [name.strip() for word in given for name in (word.split(",") if word.strip(", ") else [word])]
 
 
 def attribute(given: str) -> str | Bins:

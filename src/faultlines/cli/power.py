@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from faultlines.cli.options import ArmOptions, Predictions, attribute
+from faultlines.cli.options import ArmOptions, Predictions, attributes, column_names
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ def to_plan_with(planned: Planned, predictions: Predictions) -> dict[str, Any]:
     for name, value in {**given, **asdict(predictions), "min_size": planned.min_size}.items():
         if value is not None:
             raise InputError.conflict(name, "goes with rows", "Name what is measured: --metric.", value)
+    if planned.sql is not None:
+        raise InputError.conflict("sql", "goes with rows", "Name what is measured: --metric.")
     if planned.files:
         return {"data": _table(planned, planned.files)}
     if planned.by or planned.se or planned.n:
@@ -54,16 +56,11 @@ def _rows(planned: Planned, predictions: Predictions, metric: str) -> dict[str, 
     for name in ("se", "n", "groups", "size"):
         if getattr(planned, name) is not None:
             raise InputError.conflict(name, "goes without --metric", "Leave one of them out.")
-    if not planned.files or not planned.by:
+    if not (planned.files or planned.sql) or not planned.by:
         raise InputError.missing("metric", "needs the files of its rows, and --by", "Name them.", metric)
-    if "-" in planned.files:
-        raise InputError.unsupported(
-            "files", "rows are not read from standard input", "Give files.", "-", form="sentence"
-        )
-    by = [attribute(given) for given in planned.by]
     return {
-        "data": planned.files,
-        "by": by,
+        "data": planned.rows(),
+        "by": attributes(planned.by),
         "metric": _metric(planned, predictions, metric),
         "min_size": planned.min_size,
     }
@@ -109,7 +106,7 @@ def _table(planned: Planned, files: list[str]) -> Any:
             "Give one file, or rows with --metric.",
             form="sentence",
         )
-    file, by, se, n, spread = files[0], planned.by, planned.se, planned.n, planned.spread
+    file, by, se, n, spread = files[0], column_names(planned.by or []), planned.se, planned.n, planned.spread
     if planned.groups is not None or planned.size is not None:
         raise InputError.conflict("groups, size", "go without a file", "Leave them out, or the file.")
     if not by or (se is None) == (n is None):
