@@ -420,6 +420,9 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
     "faultlines srm visits/*.parquet --by country --by browser \\\n"
     "      --variant arm --shares A=50,B=50 --unit user_id",
     "faultlines srm visits.csv --by country --variant arm \\\n      --shares A=50,B=30,C=20 --fail-on-mismatch",
+    notes=[
+        "Without --shares, groups are compared with each other alone: a mismatch that is the same everywhere is missed."
+    ],
 )
 def srm(
     *,
