@@ -535,12 +535,18 @@ def monitor(
 
 @_command(
     "faultlines power --groups 40 --size 5000 --spread 1.2 --gap 0.1",
+    "faultlines power --groups 20 --size 2000 --baseline 0.05 --gap -0.01 \\\n      --shares A=90,B=10 --per-day 4000",
     "faultlines power lifts.csv --by country --se se --only DE --only AT",
     "faultlines power visits.csv --by country --metric lift:revenue \\\n      --variant arm --control A --gap 0.05",
     "faultlines power scored.csv --by group --metric equalized_odds \\\n      --y-true label --y-pred predicted",
 )
 def power(
-    planned: opt.Planned, predictions: opt.Predictions, question: opt.Question, claim: opt.Claim, json: opt.Json = None
+    planned: opt.Planned,
+    predictions: opt.Predictions,
+    question: opt.Question,
+    claim: opt.Claim,
+    margins: opt.Margins = True,
+    json: opt.Json = None,
 ) -> None:
     """What will an experiment be able to detect, or what would one have detected that found nothing?"""
     from faultlines.analyses import power as planning
@@ -556,8 +562,13 @@ def power(
             **to_plan_with(planned, predictions),
             gap=question.gap,
             split=question.only or (0.5 if question.share is None else question.share),
+            along=question.along,
             spread=planned.spread,
+            baseline=planned.baseline,
             arms=planned.arms,
+            shares=None if planned.shares is None else opt.planned_shares(planned.shares),
+            per_day=planned.per_day,
+            margins=margins,
             alpha=claim.alpha,
             guarantee=guarantee,
             tolerance=claim.tolerance,

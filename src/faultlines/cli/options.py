@@ -560,7 +560,12 @@ class Planned(RowSource):
     groups: Annotated[int | None, _number(DATA, "Without a file: how many groups.")] = None
     size: Annotated[float | None, _number(DATA, "Without a file: units in each of them.")] = None
     spread: Annotated[float | None, _number(DATA, "Standard deviation of the metric between units.")] = None
+    baseline: Annotated[float | None, _number(DATA, "Or, for a rate, the rate that is expected, such as 0.05.")] = None
     arms: Annotated[int, _number(DATA, "2: sizes are shared by two arms; 1: a plain mean.")] = 2
+    shares: Annotated[
+        str | None, _option(DATA, "Shares of two arms, as in A=90,B=10. Default: one half each.", metavar="SHARES")
+    ] = None
+    per_day: Annotated[float | None, _number(DATA, "Units that come in on a day: says how many days it takes.")] = None
     min_size: Annotated[float | None, _number(DATA, "For rows: how many a group needs in every arm.")] = None
     metric: Annotated[
         str | None,
@@ -578,9 +583,17 @@ class Planned(RowSource):
 class Question:
     """The difference that is asked about."""
 
-    gap: Annotated[float | None, _number(PLAN, "The difference to be seen, in units of the metric.")] = None
+    gap: Annotated[
+        float | None,
+        _number(PLAN, "The difference to be detected, in units of the metric; below zero: for groups that are lower."),
+    ] = None
     share: Annotated[float | None, _number(PLAN, "Share of the groups that differ, any of them. Default: 0.5.")] = None
-    only: Annotated[list[str] | None, _option(PLAN, "Or just these groups.", metavar="GROUP")] = None
+    only: Annotated[list[str] | None, _option(PLAN, "Or just these groups; with --along, levels.", metavar="GROUP")] = (
+        None
+    )
+    along: Annotated[
+        str | None, _column(PLAN, "Of several --by, the attribute along which groups differ: all groups of a level do.")
+    ] = None
     target: Annotated[float, _number(PLAN, "Chance with which the smallest gap shall be seen.")] = 0.8
     runs: Annotated[int, _number(PLAN, "Simulated experiments behind each figure.")] = 1000
 

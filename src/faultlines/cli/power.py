@@ -31,10 +31,9 @@ def to_plan_with(planned: Planned, predictions: Predictions) -> dict[str, Any]:
     if planned.by or planned.se or planned.n:
         raise InputError.conflict("by, se, n", "name columns of a file", "Give the file, or leave them out.")
     groups, size = planned.groups, planned.size
-    if groups is None or size is None or planned.spread is None:
-        raise InputError.missing(
-            "files", "a file is missing", "Give a file, or --groups, --size and --spread.", form="sentence"
-        )
+    if groups is None or size is None or (planned.spread is None and planned.baseline is None):
+        remedy = "Give a file, or --groups, --size and --spread or --baseline."
+        raise InputError.missing("files", "a file is missing", remedy, form="sentence")
     if not 2 <= groups <= 1_000_000:
         raise InputError.out_of_range(
             "groups",
@@ -112,10 +111,12 @@ def _table(planned: Planned, files: list[str]) -> Any:
     if not by or (se is None) == (n is None):
         remedy = "Name them; for rows, --metric."
         raise InputError.missing("file", "needs --by and either --se or --n with --spread", remedy, file)
-    if se is not None and spread is not None:
-        raise InputError.conflict("spread", "goes with --n, not with --se", "Leave one of them out.", spread)
-    if n is not None and spread is None:
-        raise InputError.missing("n", "needs --spread", "Give the standard deviation of the metric.", n)
+    for name, value in (("spread", spread), ("baseline", planned.baseline)):
+        if se is not None and value is not None:
+            raise InputError.conflict(name, "goes with --n, not with --se", "Leave one of them out.", value)
+    if n is not None and spread is None and planned.baseline is None:
+        remedy = "Give the standard deviation of the metric, or for a rate --baseline."
+        raise InputError.missing("n", "needs --spread", remedy, n)
     keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
     read = read_table(file, keys=keys, numbers={"se": se} if se is not None else {"n": n or ""})
     named = [[part_of(value) for value in column] for column in read.keys]
