@@ -181,7 +181,8 @@ against results of many kinds. Keys may be added in later versions; none changes
 {tables}
 """
 KINDS = {
-    "result": "Several `--metric` make one object with `correction`, `alpha` and `metrics`, a list of these.",
+    "result": "Several `--metric` make one object with `headline`, `correction`, `alpha`, `sample_ratio` (that of the worst), "
+    "`overview` (one row per metric) and `metrics`, a list of these.",
     "audit": "",
     "certificate": "",
     "confirmation": "",

@@ -121,3 +121,31 @@ def test_attributes_with_a_comma_folders_and_mixed_kinds(warm: Warm, shop: Path)
     folder = warm("experiment", ".", "--by", "country", *words, cwd=shop)
     file = warm("experiment", "visits.parquet", "--by", "country", *words, cwd=shop)
     assert json.loads(folder.stdout)["groups"] == json.loads(file.stdout)["groups"]
+
+
+def test_all_treatments_by_name_one_by_one(warm: Warm, shop: Path) -> None:
+    words = ["experiment", "visits.parquet", "--by", "country", "--variant", "arm", "--control", "A", "--per-arm"]
+    three = "select *, case when spend > 4 and arm = 'B' then 'C' else arm end as variant from 'visits.parquet'"
+    words = ["experiment", "--sql", three, *words[2:5], "variant", *words[6:], "--metric", "difference:bought"]
+    every = warm(*words, "--treatment", "*", "--json", "-", cwd=shop)
+    named = warm(*words, "--treatment", "B", "--treatment", "C", "--json", "-", cwd=shop)
+    assert every.returncode == 0, every.stderr
+    assert json.loads(every.stdout) == json.loads(named.stdout)
+    single = warm(*words, "--treatment", "B", cwd=shop)
+    assert single.returncode == 2
+
+
+def test_several_metrics_are_one_report_with_one_warning(warm: Warm, shop: Path) -> None:
+    lost = "select * from 'visits.parquet' where not (country = 'FR' and arm = 'B' and bought = 1)"
+    metrics = ["--metric", "difference:spend", "--metric", "lift:spend", "--metric", "difference:day_number"]
+    asked = f"select *, length(day) + random() day_number from ({lost})"
+    ended = warm(*EXPERIMENT.split(), *metrics[2:], "--sql", asked, "--json", "three.json", cwd=shop)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("Sample ratio mismatch") == 1
+    assert ended.stdout.startswith("Warning: Sample ratio mismatch in country FR")
+    written = json.loads((shop / "three.json").read_text(encoding="utf-8"))
+    assert [row["metric"] for row in written["overview"]] == [one["metric"] for one in written["metrics"]]
+    assert len(written["overview"]) == 3
+    assert written["sample_ratio"]["where"] == {"country": "FR"}
+    again = warm("confirm", "three.json", "--sql", asked, "--metric", "lift of spend", cwd=shop)
+    assert again.returncode == 0, again.stderr

@@ -107,6 +107,16 @@ def srm(
     return SampleRatios(ratio, alpha, table, tuple(clusterings), dropped_rows, counted)
 
 
+def list_variants(data: object, variant: str) -> list[str]:
+    """The variants that occur in rows, in the order of their names.
+
+    Args:
+        data: Rows, as for `fl.cluster`.
+        variant: The column of variants.
+    """
+    return [str(arm) for arm in _count_arms(data, (), variant, None)[1]]
+
+
 def _count_arms(
     data: object, attributes: Attributes, variant: str, unit: str | None
 ) -> tuple[Sequence[Key], list[Hashable], FloatArray, dict[DropCode, int]]:

@@ -328,8 +328,10 @@ def experiment(
     output: opt.Output,
 ) -> None:
     """Which groups react differently to the treatment? From the rows of an experiment."""
-    from faultlines.cli.metrics import experiment_metrics
+    from faultlines.cli.metrics import experiment_metrics, name_treatments
 
+    if per_arm and arms.treatment == ["*"]:
+        arms = name_treatments(arms, rows.rows())
     metrics = experiment_metrics(metric, arms, per_arm=per_arm)
     metrics = _joint(metrics) if joint else metrics
     settings = _settings(claim, refine, rows.min_size, margins)
@@ -385,6 +387,7 @@ def _cluster_rows(
     from faultlines.analyses.cluster import cluster_metrics, holm
     from faultlines.cli.gate import Certificates, SelfChecks, end_with_verdicts, gate
     from faultlines.cli.options import chosen_guarantee
+    from faultlines.render.collection import metrics_text
 
     guarantee = chosen_guarantee(claim, split_unit)
     self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed)
@@ -395,9 +398,9 @@ def _cluster_rows(
         results = cluster_metrics(data, by, metrics, guarantee=guarantee, **settings)
     if len(results) > 1:
         results = holm(results, claim.alpha)
-        targets.say(f"{len(results)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
     certificates = wanted.run(results, claim.alpha, claim.seed)
-    targets.say("\n\n".join([*map(str, results), *wanted.texts(certificates)]))
+    text = str(results[0]) if len(results) == 1 else metrics_text(results)
+    targets.say("\n\n".join([text, *wanted.texts(certificates)]))
     checks_of_rows = self_checks.run(data, by, settings)
     for text in self_checks.texts(checks_of_rows):
         targets.say(f"\n{text}")

@@ -37,7 +37,8 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
     given = arms.treatment or []
     if per_arm:
         if len(given) < 2 or "*" in given:
-            raise InputError.missing("per_arm", "needs the treatments by name", "Use --treatment B --treatment C.")
+            remedy = "Use --treatment B --treatment C, or --treatment '*'."
+            raise InputError.missing("per_arm", "needs two treatments or more", remedy)
         return [
             replace(metric, name=f"{metric.name}, {one}")
             for one in given
@@ -56,6 +57,13 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         _check_options([entry], options)
         made.append(entry.function(*columns, **options))
     return made
+
+
+def name_treatments(arms: ArmOptions, data: object) -> ArmOptions:
+    """The same arms with all treatments that occur in rows by name."""
+    from faultlines.analyses.srm import list_variants
+
+    return replace(arms, treatment=[name for name in list_variants(data, arms.variant) if name != arms.control])
 
 
 def one_or_several(treatments: list[str] | None) -> list[str] | str | None:

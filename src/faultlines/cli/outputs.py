@@ -87,8 +87,12 @@ class Targets:
                 item["self_check"] = check.to_dict()
             for item, certificate in zip(data, certificates, strict=False):
                 item["certificate"] = None if certificate is None else certificate.to_dict()
-            several = {"correction": "holm", "alpha": alpha, "metrics": data}
-            self.write_json(dumped(data[0] if len(data) == 1 else several))
+            if len(data) > 1:
+                from faultlines.render.collection import metrics_data
+
+                self.write_json(dumped({**metrics_data(results), "metrics": data}))
+            else:
+                self.write_json(dumped(data[0]))
         if self.report is not None:
             from faultlines.render.page import write_page
 
