@@ -252,7 +252,7 @@ def test_a_difference_along_an_attribute_is_detected_as_the_analysis_detects_it(
     plan = fl.power(crossed(), gap=1.3, along="type", runs=400)
     assert plan.planned == (1, 1)
     rng, hits, runs = np.random.default_rng(1), 0, 40
-    is_new = np.array([label[1] == "new" for label in crossed().labels])
+    is_new = np.array([key[1] == "new" for key in crossed().keys])
     for _ in range(runs):
         noisy = crossed().changed(theta=1.3 * is_new + rng.standard_normal(24))
         hits += fl.cluster(noisy).rejected

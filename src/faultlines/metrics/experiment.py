@@ -100,7 +100,7 @@ def difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
-    shares: Mapping[Hashable, float] | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
 
@@ -155,7 +155,7 @@ def lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
-    shares: Mapping[Hashable, float] | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Relative lift of a mean: that of the treated over that of the control, less one (the paper, section 5.1.2).
 
@@ -213,7 +213,7 @@ def ratio_difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
-    shares: Mapping[Hashable, float] | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Difference of a ratio of sums, such as clicks per page view: that of the treated less that of the control.
 
@@ -268,7 +268,7 @@ def ratio_lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
-    shares: Mapping[Hashable, float] | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Relative lift of a ratio of sums, such as clicks per page view: treated over control, less one.
 
@@ -323,7 +323,7 @@ class _Options:
         covariate: str | None,
         weight: str | None,
         overlap: str,
-        shares: Mapping[Hashable, float] | None,
+        shares: Mapping[Any, float] | None,
     ) -> None:
         self.arms, self.overlap = Arms(variant, control, treatment, shares), overlap
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):

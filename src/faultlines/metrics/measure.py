@@ -18,10 +18,9 @@ from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import apart, correlation
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.recipe import told_apart
-from faultlines.metrics.sample_ratio import sample_ratio
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
-from faultlines.metrics.warnings import warnings
+from faultlines.metrics.warnings import sample_ratio, warnings
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Split
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
-    from faultlines.metrics.sample_ratio import SampleRatio
+    from faultlines.metrics.warnings import SampleRatio
 
     IntArray = npt.NDArray[np.int64]
 

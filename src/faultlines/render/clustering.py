@@ -16,7 +16,7 @@ from faultlines import checks, formats
 from faultlines.estimates.labels import name_of, named_by
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
-from faultlines.metrics.sample_ratio import SampleRatio
+from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.naming import GroupText, name_groups
 from faultlines.render.text import Document, TextTable
 from faultlines.results.explained import COMBINATIONS

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import DropCode
-    from faultlines.metrics.sample_ratio import SampleRatio
+    from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
 

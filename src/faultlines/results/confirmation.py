@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Estimates
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import DropCode, Reason
-    from faultlines.metrics.sample_ratio import SampleRatio
+    from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.effects import Effect
     from faultlines.results.protocol import Columns, Note, Rows
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from faultlines.estimates.reasons import DropCode
-    from faultlines.metrics.sample_ratio import SampleRatio
+    from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.clustering import Clustering
 
 Verdict = Literal["mismatch", "no mismatch", "not testable"]
