@@ -23,6 +23,7 @@ COMMANDS = [
     EXPERIMENT,
     "model --by country --metric selection_rate --y-pred bought",
     "srm --by country --variant arm --shares A=1,B=1",
+    "impact-ratio --by country --selected bought",
     "power --by country --metric difference:spend --variant arm --control A --runs 50",
     "many --experiment day --by country --metric difference:spend --variant arm --control A",
     "monitor state.json --by country --metric difference:spend --variant arm --control A",

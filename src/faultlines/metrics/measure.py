@@ -226,7 +226,9 @@ def measurements(
             notes = (*notes, *words)
         by_arm, mass = (None if array is None else array[places] for array in (part.by_arm, part.mass))
         mismatch = (ratio,) if ratio is not None and ratio.is_mismatch else ()
-        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, (*mismatch, *notes), mass, ratio)
+        warned = (*mismatch, *notes)
+        of_groups = grouped.moments.of_groups(places)
+        readout = Readout(metric, of_groups, by_arm, warned, mass, grouped.missing, ratio)
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
 

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from faultlines.metrics.moments import own_noise
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
+    from faultlines.metrics.moments import OwnNoise
     from faultlines.metrics.warnings import SampleRatio
+    from faultlines.rows.request import MissingRows
 
     IntArray = npt.NDArray[np.int64]
 
@@ -28,6 +31,7 @@ class Readout:
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
         warnings: What a reader must know about these rows; a sample ratio mismatch stands first.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
+        missing: How many rows of every group, excluded ones too, lack a value; None where rows were not counted.
         sample_ratio: The test of the arms' shares; None where there are no arms.
     """
 
@@ -36,12 +40,20 @@ class Readout:
     by_arm: FloatArray | None
     warnings: tuple[str | SampleRatio, ...]
     mass: FloatArray | None = None
+    missing: MissingRows | None = None
     sample_ratio: SampleRatio | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
         """Rows (units) of every arm, (K, arms); None where nothing is compared."""
         return self.moments.n[:, :, 0] if self.metric.arms else None
+
+    def own_noise(self) -> OwnNoise | None:
+        """The noise of each estimate by its own rows, where no law of it is known."""
+        metric = self.metric
+        if metric.parts or metric.ranking is not None or metric.resampling is not None:
+            return None
+        return own_noise(metric.estimate, self.moments)
 
     def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
         """The same for some of the groups."""
