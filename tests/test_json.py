@@ -161,6 +161,14 @@ def self_checks() -> Iterator[str]:
     yield SelfCheck(40, 20, 0.05, "arms", "user", "rate", "calibrated", 0).to_json()
 
 
+def ratios() -> Iterator[str]:
+    data = rows_of_two_arms()
+    lost = (data.country == "a") & (data.arm == "B")
+    for shares in (None, {"A": 1, "B": 1}):
+        yield fl.srm(data[~lost], "country", variant="arm", shares=shares).to_json()
+    yield fl.srm(data[:6], "country", variant="arm").to_json()
+
+
 def odd_labels() -> Iterator[str]:
     """Whole numbers and tuples as labels, whose names are text in JSON."""
     for labels in ([1, 2, 3], [("a", 1), ("a", 2), ("b", 1)]):
@@ -184,6 +192,7 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "many": several,
     "power": powers,
     "self_check": self_checks,
+    "srm": ratios,
 }
 
 

@@ -29,13 +29,17 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         arms: The arms; several treatments are clustered jointly.
         per_arm: Or each of them on its own.
     """
+    from faultlines.cli.options import planned_shares
+
     _check_distinct(words)
     unset = {"overlap", "aggregate"}
     options = {name: value for name, value in asdict(arms).items() if name not in unset or value is not None}
+    options["shares"] = None if arms.shares is None else planned_shares(arms.shares)
     given = arms.treatment or []
     if per_arm:
         if len(given) < 2 or "*" in given:
-            raise InputError.missing("per_arm", "needs the treatments by name", "Use --treatment B --treatment C.")
+            remedy = "Use --treatment B --treatment C, or --treatment '*'."
+            raise InputError.missing("per_arm", "needs two treatments or more", remedy)
         return [
             replace(metric, name=f"{metric.name}, {one}")
             for one in given
@@ -57,6 +61,13 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         _check_options([entry], options)
         made.append(entry.function(*columns, **options))
     return made
+
+
+def name_treatments(arms: ArmOptions, data: object) -> ArmOptions:
+    """The same arms with all treatments that occur in rows by name."""
+    from faultlines.analyses.srm import list_variants
+
+    return replace(arms, treatment=[name for name in list_variants(data, arms.variant) if name != arms.control])
 
 
 def one_or_several(treatments: list[str] | None) -> list[str] | str | None:

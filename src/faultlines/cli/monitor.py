@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from faultlines import files
 from faultlines.analyses.monitor import Monitor
 from faultlines.cli.metrics import metric_of_rows
-from faultlines.cli.options import attribute
+from faultlines.cli.options import attributes, column_names
 from faultlines.cli.outputs import command_line, dumped, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.estimates.labels import name_of
@@ -111,12 +111,12 @@ def take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetri
         return CommandLook(monitor, monitor.update(table_of(watched, measured=has_metric), **how))
     from faultlines.metrics.measure import measure
 
-    by = [attribute(word) for word in watched.by]
-    for word, values in zip(watched.by, by, strict=True):
+    by = attributes(watched.by)
+    for word, values in zip(column_names(watched.by), by, strict=True):
         if getattr(values, "quantiles", None) is not None:
             problem = "quantiles move while data come in, and groups with them"
             raise InputError.unsupported("by", problem, "Cut in steps of a width, as in age:5.", word, form="clause")
-    measurement = measure(watched.files, by, metric, min_size=watched.min_size)
+    measurement = measure(watched.rows(), by, metric, min_size=watched.min_size)
     result = monitor.update(measurement.estimates, **how)
     return CommandLook(monitor, result, measurement.excluded, measurement.dropped)
 

@@ -36,6 +36,40 @@ def connect() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
 
 
+_SQL = "Write one SELECT, as in: select * from 'visits/*.parquet' where day >= '2024-01-01'"
+
+
+def query(sql: str) -> duckdb.DuckDBPyRelation:
+    """The rows of a query over files, run when they are read; it can do nothing but read.
+
+    Args:
+        sql: One SELECT.
+
+    Returns:
+        A relation on a connection of its own, without extensions, variables of Python or further settings.
+
+    Raises:
+        InputError: If it is anything else than one SELECT, or cannot be run.
+    """
+    import duckdb
+
+    engine = connect()
+    engine.execute("SET python_enable_replacements = false; SET lock_configuration = true")
+    try:
+        statements = engine.extract_statements(sql)
+        kinds = [statement.type for statement in statements]
+        if kinds != [duckdb.StatementType.SELECT]:
+            problem = "is empty" if not kinds else "is not one SELECT"
+            raise InputError.unsupported("sql", problem, f"{_SQL}.", shorten_text(sql, 60))
+        relation = engine.sql(statements[0].query)
+    except duckdb.Error as error:
+        problem = f"cannot be run ({describe_error(error)})"
+        raise InputError.invalid("sql", problem, f"{_SQL}.", shorten_text(sql, 60)) from error
+    if relation is None:
+        raise InputError.unsupported("sql", "returns no rows", f"{_SQL}.", shorten_text(sql, 60))
+    return relation
+
+
 @contextmanager
 def own_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for a block of queries, which end at once when the user interrupts."""

@@ -116,9 +116,10 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     for path in files:
         check_file(path)
     if len({is_parquet(path) for path in files}) > 1:
-        raise InputError.unsupported(
-            "file", "mixes csv and parquet", "Give files of one kind.", [str(path) for path in files]
-        )
+        first, second = (next(str(path) for path in files if is_parquet(path) == kind) for kind in (False, True))
+        union = f"select * from '{first}' union all by name select * from '{second}'"
+        remedy = f"Give files of one kind, or unite them in a query (--sql, duckdb.sql): {union}."
+        raise InputError.unsupported("file", "mixes csv and parquet", remedy, [str(path) for path in files])
     _check_distinct(files)
     return files
 
@@ -127,6 +128,8 @@ def _match_files(pattern: str | Path) -> list[Path]:
     """A file by its name; a pattern only where no file has that name."""
     path = expand_path(pattern)
     try:
+        if path.is_dir():
+            return _files_in(path)
         if not glob.has_magic(str(path)) or path.exists():
             return [path]
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207
@@ -136,6 +139,20 @@ def _match_files(pattern: str | Path) -> list[Path]:
     if not matches:
         raise InputError.file_not_found(show_file(path), "matches no file", "Check the pattern.")
     return matches
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """All csv and parquet files in a folder and the folders in it; hidden ones are left alone."""
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.name.lower().endswith(CSV + PARQUET) and not any(p[0] in "._" for p in path.relative_to(folder).parts)
+    ]
+    if not found:
+        raise InputError.file_not_found(
+            show_file(folder), "is a folder without csv or parquet files", "Give files, or a pattern of them."
+        )
+    return found
 
 
 def _check_distinct(files: Sequence[Path]) -> None:

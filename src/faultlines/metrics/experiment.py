@@ -112,6 +112,7 @@ def difference(
     overlap: str = "error",
     cap: float | str | None = None,
     aggregate: str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
 
@@ -138,6 +139,8 @@ def difference(
             ``"99%"``; with units, of their sums. The estimate is then that of capped values.
         aggregate: What a unit has of `value`: the ``"sum"`` of its rows, their ``"mean"``, or ``"any"``: 1 where one of
             them is not zero. It says what is compared: spend per user, the mean of their visits, or users who bought.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -153,7 +156,7 @@ def difference(
         >>> made.labels, made.theta.round(3).tolist(), made.se.round(3).tolist()
         (('DE', 'IN'), [1.0, -2.0], [0.202, 0.202])
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap, aggregate)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap, aggregate)
     return options.metric("difference", of_difference, value, None)
 
 
@@ -170,6 +173,7 @@ def lift(
     overlap: str = "error",
     cap: float | str | None = None,
     aggregate: str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Relative lift of a mean: that of the treated over that of the control, less one (the paper, section 5.1.2).
 
@@ -198,6 +202,8 @@ def lift(
             ``"99%"``; with units, of their sums. The estimate is then that of capped values.
         aggregate: What a unit has of `value`: the ``"sum"`` of its rows, their ``"mean"``, or ``"any"``: 1 where one of
             them is not zero. It says what is compared: spend per user, the mean of their visits, or users who bought.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -213,7 +219,7 @@ def lift(
         >>> [(row["country"], round(row["estimate"], 3), round(row["se"], 3)) for row in found.to_dicts()]
         [('DE', 0.091, 0.019), ('IN', -0.095, 0.009)]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap, aggregate)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap, aggregate)
     return options.metric("lift", of_lift, value, None, LOG_RATIO)
 
 
@@ -230,6 +236,7 @@ def ratio_difference(
     weight: str | None = None,
     overlap: str = "error",
     cap: float | str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Difference of a ratio of sums, such as clicks per page view: that of the treated less that of the control.
 
@@ -253,6 +260,8 @@ def ratio_difference(
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
         cap: Where the largest values of `numer` are cut, the same in all groups and arms: a number, or a quantile such
             as ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -268,7 +277,7 @@ def ratio_difference(
         >>> fl.measure(rows, "country", metric).estimates.theta.round(3).tolist()
         [0.05, 0.05]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap)
     return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
 
 
@@ -285,6 +294,7 @@ def ratio_lift(
     weight: str | None = None,
     overlap: str = "error",
     cap: float | str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Relative lift of a ratio of sums, such as clicks per page view: treated over control, less one.
 
@@ -308,6 +318,8 @@ def ratio_lift(
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
         cap: Where the largest values of `numer` are cut, the same in all groups and arms: a number, or a quantile such
             as ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -323,7 +335,7 @@ def ratio_lift(
         >>> fl.measure(rows, "country", metric).estimates.natural.round(3).tolist()
         [0.25, 0.5]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap)
     return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)
 
 
@@ -339,10 +351,12 @@ class _Options:
         covariate: str | None,
         weight: str | None,
         overlap: str,
+        shares: Mapping[Any, float] | None,
         cap: float | str | None,
         aggregate: str | None = None,
     ) -> None:
-        self.arms, self.overlap, self.cap = Arms(variant, control, treatment), overlap, checked_cap(cap)
+        self.arms, self.overlap = Arms(variant, control, treatment, shares), overlap
+        self.cap = checked_cap(cap)
         if aggregate is not None and unit is None:
             raise InputError.missing("aggregate", "is about rows of units", "Name the unit.", aggregate)
         self.aggregate = choice("aggregate", aggregate or "sum", AGGREGATES)

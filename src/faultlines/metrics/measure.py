@@ -20,7 +20,7 @@ from faultlines.metrics.readout import Readout
 from faultlines.metrics.recipe import told_apart
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
-from faultlines.metrics.warnings import warnings
+from faultlines.metrics.warnings import sample_ratio, warnings
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Split
 
@@ -190,6 +190,7 @@ def measurements(
     parts: Sequence[Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
 ) -> tuple[Measurement, ...]:
     """Groups with their moments as estimates, those that cannot be used left out; once for each part of the rows."""
+    ratios = [sample_ratio(metric, part, names) for part in parts]
     shaped = [_shaped(apart(part, metric), metric) for part in parts]
     parts = [part for part, _ in shaped]
     if metric.arms is not None and metric.arms.several:
@@ -217,7 +218,7 @@ def measurements(
     excluded = _excluded(keys, reasons, measured, metric)
     dropped = {why: count for why, count in parts[0].dropped.items() if count}
     measured_parts = []
-    for part, grouped, (_, assumed) in zip(measured, parts, shaped, strict=True):
+    for part, grouped, (_, assumed), ratio in zip(measured, parts, shaped, ratios, strict=True):
         estimates = _estimates(part, places, labels, names, metric)
         notes = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
         if grouped.together is not None:
@@ -225,8 +226,18 @@ def measurements(
             notes = (*notes, *words)
         by_arm, mass = (None if array is None else array[places] for array in (part.by_arm, part.mass))
         capped = None if grouped.capped is None else grouped.capped._replace(above=grouped.capped.above[places])
-        moments = grouped.moments.of_groups(places)
-        readout = Readout(metric, moments, by_arm, notes, mass, missing=grouped.missing, capped=capped)
+        mismatch = (ratio,) if ratio is not None and ratio.is_mismatch else ()
+        of_groups = grouped.moments.of_groups(places)
+        readout = Readout(
+            metric,
+            of_groups,
+            by_arm,
+            (*mismatch, *notes),
+            mass,
+            missing=grouped.missing,
+            capped=capped,
+            sample_ratio=ratio,
+        )
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
     from faultlines.metrics.moments import OwnNoise
+    from faultlines.metrics.warnings import SampleRatio
     from faultlines.rows.request import Capped, MissingRows
 
     IntArray = npt.NDArray[np.int64]
@@ -30,19 +31,21 @@ class Readout:
         metric: What was measured.
         moments: Moments of the groups that are compared, in their order.
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
-        warnings: What a reader must know about these rows.
+        warnings: What a reader must know about these rows; a sample ratio mismatch stands first.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
         missing: How many rows of every group, excluded ones too, lack a value; None where rows were not counted.
         capped: Where the largest values were cut, and how many of every group and arm; None where none were.
+        sample_ratio: The test of the arms' shares; None where there are no arms.
     """
 
     metric: Metric
     moments: Moments
     by_arm: FloatArray | None
-    warnings: tuple[str, ...]
+    warnings: tuple[str | SampleRatio, ...]
     mass: FloatArray | None = None
     missing: MissingRows | None = None
     capped: Capped | None = None
+    sample_ratio: SampleRatio | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:

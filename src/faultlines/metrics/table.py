@@ -79,7 +79,7 @@ class Entry:
 
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
-_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap", "cap")
+_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap", "shares", "cap")
 _CLUSTERS = ("unit", "overlap")
 _RATE = ("threshold", "positive", "classes", "weight", *_CLUSTERS)
 

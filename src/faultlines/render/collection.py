@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
 from faultlines.estimates.labels import name_of
@@ -10,11 +10,12 @@ from faultlines.render import clustering
 from faultlines.render.text import Document, TextTable
 from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
-from faultlines.results.protocol import Note
+from faultlines.results.protocol import Note, probability
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from faultlines.results.clustering import Clustering
     from faultlines.results.collection import Collection
 
 _ROWS = 20  # experiments in a table of text output
@@ -50,6 +51,7 @@ def notes(result: Collection) -> tuple[Note, ...]:
 
 
 def _experiment_notes(result: Experiments) -> Iterator[Note]:
+    yield from _mismatch_notes(result)
     if not result.rejected and len(lone := _single_groups(result)) < len(result):
         yield Note("smallest p", f"Smallest {formats.p_is(float(result.log_pvalues.min()))}.")
     if lone := _single_groups(result):
@@ -66,6 +68,22 @@ def _experiment_notes(result: Experiments) -> Iterator[Note]:
         text = f"Excluded groups: {formats.amount(groups, 'group')} in {some}."
         yield Note("excluded groups", text, fields={"groups": groups})
     yield from clustering.dropped_notes(result.dropped)
+
+
+def _mismatch_notes(result: Experiments) -> Iterator[Note]:
+    """The experiments with a sample ratio mismatch, and where the worst of them is."""
+    ratios = {
+        name: experiment.readout.sample_ratio
+        for name, experiment in zip(result.names, result.experiments, strict=True)
+        if experiment.readout is not None and experiment.readout.sample_ratio is not None
+    }
+    found = sorted((ratio.log_pvalue, name) for name, ratio in ratios.items() if ratio.is_mismatch)
+    if found:
+        names = [name for _, name in found]
+        worst = clustering.sample_ratio_note(ratios[names[0]])
+        listed = formats.members(names, str, _LISTED, "; ")
+        text = f"Sample ratio mismatch in {formats.amount(len(names), result.noun)}: {listed}. {names[0]}: {worst.text}"
+        yield Note(clustering.RATIO, formats.printable(text), "warning", {"experiments": names, **worst.fields})
 
 
 def _single_groups(result: Experiments) -> list[str]:
@@ -103,3 +121,69 @@ def _row(result: Collection, place: int) -> list[str]:
 
 def _more(count: int) -> list[list[str]]:
     return [[f"… +{count:,}", "", "", ""]] if count else []
+
+
+# ---------------------------------------------------------------------------------- several metrics of the same groups
+
+
+def metrics_headline(results: Sequence[Clustering]) -> str:
+    """In how many metrics of the same rows groups differ."""
+    differing = sum(c.rejected for c in results)
+    return f"Groups differ in {differing:,} of {len(results):,} metrics (Holm, α = {results[0].alpha:.3g})."
+
+
+def metrics_text(results: Sequence[Clustering]) -> str:
+    """Several metrics as one report: what holds for all of them, an overview, then each in detail."""
+    warnings = dict.fromkeys(f"Warning: {note.text}" for c in results for note in clustering.ratio_notes(c))
+    notes_of = [[note for note in c.notes if note.code not in _SAID] for c in results]
+    common = [note.text for note in notes_of[0] if all(note in others for others in notes_of[1:])]
+    header = ["metric", "overall", "adjusted p", "clusters", "finding"]
+    rows = [
+        [c.groups.metric, _overall(c), formats.pvalue(c.log_pvalue_adj), str(c.n_clusters), _finding(c)]
+        for c in results
+    ]
+    blocks = ["\n".join([*warnings, metrics_headline(results)]), formats.table(header, rows, {1, 2, 3})]
+    for c, own in zip(results, notes_of, strict=True):
+        parts = clustering.document(c)
+        texts = [note.text for note in own if note.text not in common]
+        opening = [text for text in parts.opening if text not in warnings]
+        blocks += [f"{c.groups.metric}\n{'-' * len(c.groups.metric)}\n" + "\n".join(opening)]
+        blocks += [*(formats.table(*table) for table in parts.tables), "\n".join(texts)]
+    blocks += ["For all metrics:\n" + "\n".join(common)] if common else []
+    return formats.printable_lines("\n\n".join(filter(None, blocks)))
+
+
+_SAID = {clustering.RATIO, "correction"}  # notes that one report of several metrics says once, at its head
+_FINDING = 90  # characters of a finding in an overview
+
+
+def _finding(c: Clustering) -> str:
+    text = clustering.contrast(c) if c.rejected else "no difference found"
+    return text if len(text) <= _FINDING else f"{text[:_FINDING].rsplit(' ', 1)[0]} …"
+
+
+def _overall(c: Clustering) -> str:
+    return clustering.effect_cells(c, c.overall)[0] if len(c.overall.effects) == 1 else ""
+
+
+def metrics_data(results: Sequence[Clustering]) -> dict[str, Any]:
+    """The overview of several metrics as plain data, to stand before the results themselves."""
+    ratios = [c.readout.sample_ratio for c in results if c.readout is not None and c.readout.sample_ratio is not None]
+    worst = min(ratios, key=lambda ratio: ratio.log_pvalue, default=None)
+    return {
+        "headline": metrics_headline(results),
+        "correction": "holm",
+        "alpha": results[0].alpha,
+        "sample_ratio": None if worst is None else worst.to_dict(),
+        "overview": [
+            {
+                "metric": c.groups.metric,
+                "verdict": c.verdict,
+                "pvalue": probability(c.log_pvalue),
+                "pvalue_adj": probability(c.log_pvalue_adj),
+                "n_clusters": c.n_clusters,
+                "headline": c.headline,
+            }
+            for c in results
+        ],
+    }

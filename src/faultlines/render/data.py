@@ -64,6 +64,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
             for row in c.excluded_shares
         ],
         "notes": [note.to_dict() for note in c.notes],
+        "sample_ratio": None if c.readout is None or (ratio := c.readout.sample_ratio) is None else ratio.to_dict(),
         "overall": _overall_effect(c),
         "detection_limits": [limit.to_dict(c.group_labels) for limit in c.detection_limits],
         "columns": measured_columns(c),

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from faultlines.results.protocol import Result as Result
     from faultlines.results.rest import AgainstRest as AgainstRest
     from faultlines.results.rules import Rule as Rule
+    from faultlines.results.sample_ratio import ArmShare as ArmShare
+    from faultlines.results.sample_ratio import SampleRatios as SampleRatios
     from faultlines.results.self_check import SelfCheck as SelfCheck
 
 # Imported when first used: a result should not bring in all the others.
@@ -60,6 +62,7 @@ _HOMES = {
     "results.protocol": "Note Result",
     "results.rest": "AgainstRest",
     "results.rules": "Rule",
+    "results.sample_ratio": "ArmShare SampleRatios",
     "results.self_check": "SelfCheck",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import DropCode
+    from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
     from faultlines.rows.request import MissingRows
@@ -142,7 +143,7 @@ class Certificate(TabularResult):
     percent: tuple[bool, ...]
     seed: int
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
-    warnings: tuple[Note | str, ...] = ()
+    warnings: tuple[Note | SampleRatio | str, ...] = ()
     counted: str = "rows"
     by_precision: bool = False
     missing_values: MissingRows | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from numbers import Real
@@ -15,7 +16,7 @@ from faultlines.errors import InputError
 from faultlines.estimates.labels import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -165,11 +166,12 @@ class Arms:
         control: Its value for the control.
         treatment: Its value for the treatment; None where there are just two. A list of several, or ``"*"`` for all
             others: each is compared with the control, as a group of its own.
+        shares: Variant → the share of units that was planned for it; kept as pairs. None: not known.
 
     Example:
         >>> import faultlines as fl
         >>> fl.lift("spend", variant="arm", control="A").arms
-        Arms(column='arm', control='A', treatment=None)
+        Arms(column='arm', control='A', treatment=None, shares=None)
         >>> two = fl.lift("spend", variant="arm", control="A", treatment=["B", "C"]).arms
         >>> two.several, two.treatments
         (True, ('B', 'C'))
@@ -178,6 +180,7 @@ class Arms:
     column: str
     control: Hashable
     treatment: Any = None
+    shares: Any = None
 
     def __post_init__(self) -> None:
         checked_column("variant", self.column)
@@ -197,6 +200,8 @@ class Arms:
                 raise InputError.invalid("treatment", problem, "Name two different variants.", variant)
         if len(set(self.treatments)) < len(self.treatments):
             raise InputError.duplicate("treatment", "names a variant twice", "Name each once.", self.treatment)
+        if self.shares is not None:
+            object.__setattr__(self, "shares", checked_shares(self.shares))
 
     @property
     def treatments(self) -> tuple[Any, ...]:
@@ -209,6 +214,24 @@ class Arms:
     def several(self) -> bool:
         """Whether each of several treatments is compared with the control."""
         return isinstance(self.treatment, tuple) or (isinstance(self.treatment, str) and self.treatment == EVERY)
+
+
+def checked_shares(shares: Any) -> tuple[tuple[Hashable, float], ...]:
+    """Planned shares of variants as pairs, in any unit: 50, 30 and 20 are as good as 0.5, 0.3 and 0.2."""
+    remedy = 'Use for example shares={"A": 0.5, "B": 0.5}.'
+    pairs = tuple(shares.items()) if isinstance(shares, Mapping) else shares
+    is_pairs = isinstance(pairs, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+    if not is_pairs:
+        raise InputError.wrong_type("shares", "is not a dict of shares by variant", remedy, shares)
+    if len(pairs) < 2:
+        raise InputError.too_few("shares", "needs two variants or more", remedy, shares)
+    for variant, share in pairs:
+        _check_value("shares", variant)
+        is_number = isinstance(share, Real) and not isinstance(share, bool)
+        if not is_number or not 0 < float(share) < float("inf"):
+            problem = f"the share of {variant!r} is not a positive number"
+            raise InputError.invalid("shares", problem, remedy, share, form="clause")
+    return tuple((variant, float(share)) for variant, share in pairs)
 
 
 def _check_value(parameter: str, value: object) -> None:
