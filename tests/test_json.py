@@ -124,6 +124,8 @@ def audits() -> Iterator[str]:
     options: dict[str, Any] = {"sensitive_features": rows[["country"]], "control_features": rows[["arm"]]}
     yield fl.audit(rows.label, rows.guess, metrics=["fpr", "equalized_odds"], **options).to_json()
     yield fl.audit(rows.label, rows.guess, sensitive_features=rows[["country", "arm"]].assign(one=1)).to_json()
+    numbers = rows[["country"]].assign(age=range(len(rows)))
+    yield fl.audit(rows.label, rows.guess, sensitive_features=numbers, metrics="fpr", correction="bh").to_json()
 
 
 def looks(folder: Path) -> Iterator[str]:

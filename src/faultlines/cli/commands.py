@@ -373,6 +373,83 @@ def model(
     _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed)
 
 
+@_command(
+    "faultlines audit scored.parquet --by sex --by race --by age \\\n"
+    "      --y-true label --y-pred predicted --report audit.html",
+    "faultlines audit scored.csv --by sex --by race --y-true label \\\n"
+    "      --score s --threshold 0.5 --metric tpr --metric fpr --csv groups.csv",
+    "faultlines audit scored.csv --by group --control region \\\n"
+    "      --y-true label --y-pred predicted --certify 0.05 --fail-on-split",
+    notes=[model_usage(without=["classes", "overlap"])],
+)
+def audit(
+    *,
+    given: opt.AuditOptions,
+    metric: opt.AuditMetrics = None,
+    claim: opt.Claim,
+    correction: opt.Correction = "holm",
+    fail_on_split: opt.FailOnSplit = False,
+    signed: opt.Certify,
+    json: opt.Json = None,
+    csv: opt.GroupsCsv = None,
+    report: opt.Report = None,
+    title: opt.Title = None,
+) -> None:
+    """Which groups does the model treat differently? Several metrics over features and their crossings at once."""
+    from faultlines.analyses.audit import audit as audit_model
+    from faultlines.cli.gate import Certificates, end_with_verdicts, gate
+    from faultlines.cli.options import chosen_guarantee
+
+    wanted = Certificates.of(signed)
+    if "-" in given.files:
+        remedy = "Give files."
+        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.files, csv=csv)
+    with gate(fail_on_split or wanted.asked), opt.name_options(_AUDIT_OPTIONS):
+        result = audit_model(
+            given.y_true,
+            given.y_pred,
+            data=given.files,
+            score=given.score,
+            threshold=given.threshold,
+            sensitive_features=[attribute(word) for word in given.by],
+            control_features=given.control,
+            metrics=metric,
+            sample_weight=given.weight,
+            unit=given.unit,
+            positive=given.positive,
+            intersections=given.intersections,
+            tolerance=claim.tolerance,
+            correction=correction,  # type: ignore[arg-type]
+            alpha=claim.alpha,
+            guarantee=chosen_guarantee(claim),
+            min_size=given.min_size,
+            seed=claim.seed,
+        )
+    results = [comparison.result for comparison in result.comparisons]
+    certificates = wanted.run(results, claim.alpha, claim.seed)
+    targets.say("\n\n".join([str(result), *wanted.texts(certificates)]))
+    if json is not None:
+        signed_off = {
+            name: None if certificate is None else certificate.to_dict()
+            for name, certificate in zip(result.names, certificates, strict=False)
+        }
+        targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": signed_off} if certificates else {})))
+    targets.write_csv(lambda: result.columns("groups"))
+    if targets.report is not None:
+        result.report(targets.report, title=title, command=outputs.command_line())
+    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+
+
+# What the library calls its parameters, and the options they are given by.
+_AUDIT_OPTIONS = {
+    "sensitive_features": "by",
+    "control_features": "control",
+    "metrics": "metric",
+    "sample_weight": "weight",
+}
+
+
 def _cluster_rows(
     rows: opt.RowOptions,
     metrics: "list[Metric]",

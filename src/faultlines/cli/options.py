@@ -106,6 +106,12 @@ class ArmOptions:
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,6 +129,43 @@ class Predictions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+    overlap: Overlap = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditOptions:
+    """Rows of a model, the features that make the groups, and what the model said."""
+
+    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    by: Annotated[
+        list[str],
+        _column(
+            DATA,
+            "Sensitive feature; several are compared alone and crossed. age:5 cuts in steps of 5, age:q10 in ten equal "
+            "groups; a numeric one with more than 20 values is cut into five.",
+        ),
+    ]
+    control: Annotated[
+        list[str] | None, _column(DATA, "What groups must have in common to be compared: each value is a stratum.")
+    ] = None
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs. Default: 10; rates 5.")] = None
+    intersections: Annotated[
+        bool, _option(DATA, "Compare features alone and crossed in one analysis; or one by one.")
+    ] = True
+    y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
+    y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
+    score: Annotated[str | None, _column(METRIC, "Or column of scores.")] = None
+    threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
+    positive: Annotated[
+        str | None, _option(METRIC, "The label that counts as 1, if not 1, true or yes.", metavar="LABEL")
+    ] = None
+    weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,6 +210,12 @@ class MeasuredOptions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -274,8 +323,16 @@ ExperimentMetrics = Annotated[
     list[str],
     _option(METRIC, f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}; several are corrected by Holm.", metavar="KIND:COLUMN"),
 ]
-ModelMetrics = Annotated[
-    list[str], _option(METRIC, f"Several are corrected by Holm. {', '.join(of_family('model'))}.", metavar="NAME")
+_MODEL_NAMES = f"{', '.join(of_family('model'))}; also tpr, fpr, recall and other usual names."
+ModelMetrics = Annotated[list[str], _option(METRIC, f"Several are corrected by Holm. {_MODEL_NAMES}", metavar="NAME")]
+AuditMetrics = Annotated[
+    list[str] | None,
+    _option(
+        METRIC,
+        "Default: selection rate, true and false positive rate and accuracy; of scores without --threshold auc, "
+        f"calibration gap and Brier score. {_MODEL_NAMES}",
+        metavar="NAME",
+    ),
 ]
 PerArm = Annotated[bool, _option(METRIC, "Each of several treatments on its own (Holm).", "--per-arm")]
 Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar means similar in every one.", "--joint")]
@@ -562,6 +619,10 @@ Csv = Annotated[
     Path | None,
     _option(OUTPUT, "Write effect and cluster of every experiment and group; - for stdout.", "--csv", metavar="FILE"),
 ]
+GroupsCsv = Annotated[
+    Path | None,
+    _option(OUTPUT, "Write every metric in every group; - for stdout.", "--csv", metavar="FILE"),
+]
 Report = Annotated[
     Path | None, _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE")
 ]
@@ -610,9 +671,13 @@ class Planned:
     variant: Annotated[str | None, _column(METRIC, "Of an experiment: column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
-    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,13 +8,15 @@ if TYPE_CHECKING:
     from faultlines.core.tree import Hierarchy as Hierarchy
     from faultlines.estimates.estimates import Excluded as Excluded
     from faultlines.metrics.measure import Measurement as Measurement
+    from faultlines.results.audit import Audit as Audit
+    from faultlines.results.audit import AuditedComparison as AuditedComparison
+    from faultlines.results.audit import AuditedGroup as AuditedGroup
+    from faultlines.results.audit import CutFeature as CutFeature
     from faultlines.results.certificate import Certificate as Certificate
     from faultlines.results.certificate import CertifiedGroup as CertifiedGroup
     from faultlines.results.clustering import Clustering as Clustering
     from faultlines.results.clustering import PathStep as PathStep
     from faultlines.results.clusters import Cluster as Cluster
-    from faultlines.results.collection import Audit as Audit
-    from faultlines.results.collection import AuditedComparison as AuditedComparison
     from faultlines.results.collection import Experiments as Experiments
     from faultlines.results.confirmation import Confirmation as Confirmation
     from faultlines.results.confirmation import ConfirmedCluster as ConfirmedCluster
@@ -42,10 +44,11 @@ _HOMES = {
     "core.tree": "Hierarchy",
     "estimates.estimates": "Excluded",
     "metrics.measure": "Measurement",
+    "results.audit": "Audit AuditedComparison AuditedGroup CutFeature",
     "results.certificate": "Certificate CertifiedGroup",
     "results.clustering": "Clustering PathStep",
     "results.clusters": "Cluster",
-    "results.collection": "Audit AuditedComparison Experiments",
+    "results.collection": "Experiments",
     "results.confirmation": "Confirmation ConfirmedCluster ConfirmedPair",
     "results.detection": "DetectionLimit",
     "results.effects": "Effect",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
-from faultlines.checks import flag, text
 from faultlines.errors import InputError
 from faultlines.estimates.labels import MISSING
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
 
-Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any"]
+Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows"]
+AGGREGATES = ("sum", "mean", "any")
 EVERY = "*"  # all variants beside the control
 LARGE_SHARE, LARGE_SHARE_OF_GROUP, FEWEST_DROPPED = 0.05, 0.2, 5  # see MissingRows.is_large
-KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any")
+KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows")
 
 
 class Columns(Protocol):
@@ -100,6 +101,13 @@ class Moments(NamedTuple):
         return Moments(*(None if part is None else part[places] for part in self))  # type: ignore[arg-type]
 
 
+class Cap(NamedTuple):
+    """The largest value that counts as it is: a number, or a quantile of all values."""
+
+    value: float | None = None
+    quantile: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """One input column and what it must hold.
@@ -108,13 +116,17 @@ class Input:
         column: The column.
         kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
             (in [0, 1]), ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts
-            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column) or
-            ``"any"`` (numbers or text).
+            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column),
+            ``"any"`` (numbers or text) or ``"rows"`` (no column: 1 in every row, so that its sum counts them).
         positive: The label that counts as 1 in a binary column.
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
         parameter: The parameter that named the column, for messages. Default: its role.
         may_lack: Whether it may be that no row has the label `positive`, as in a part of the rows it was looked for in.
+        optional: Whether rows without it are kept: it is null in these, and the other inputs are not.
+        cap: Where larger values are cut: of rows, or of the units that rows are summed to.
+        aggregate: What a unit has of its rows: their ``"sum"``, their ``"mean"``, or ``"any"``: 1 where one is not
+            zero.
 
     Example:
         >>> import faultlines as fl
@@ -128,6 +140,9 @@ class Input:
     per_unit: bool = False
     parameter: str | None = None
     may_lack: bool = False
+    optional: bool = False
+    cap: Cap | None = None
+    aggregate: str = "sum"
 
     def __post_init__(self) -> None:
         text("parameter", self.parameter)
@@ -136,6 +151,8 @@ class Input:
             raise InputError.unknown("kind", "is not known", f"Use one of {', '.join(KINDS)}.", self.kind)
         flag("per_unit", self.per_unit)
         flag("may_lack", self.may_lack)
+        flag("optional", self.optional)
+        choice("aggregate", self.aggregate, AGGREGATES)
         _check_value("positive", self.positive)
 
 
@@ -321,8 +338,12 @@ class Request(Protocol):
     def shaped(self) -> tuple[int, ...] | None:
         """Variables whose skewness and kurtosis are needed; None for all, where covariances are."""
 
+    @property
+    def sums(self) -> Callable[[Columns], Mapping[str, Any]] | None:
+        """From input columns to what is summed over the rows of a unit; None: the inputs themselves are."""
+
     def variables(self, columns: Columns, /) -> Mapping[str, Any]:
-        """From input columns to variables."""
+        """From input columns, or from these sums, to variables."""
 
     def columns(self) -> dict[str, str]:
         """Every column, by the parameter that named it."""
@@ -361,6 +382,21 @@ class Together(NamedTuple):
     arm: IntArray
     n: FloatArray
     cross: FloatArray
+
+
+class Capped(NamedTuple):
+    """A column whose largest values were cut: where, and how many of every group and arm, (K, A)."""
+
+    column: str
+    at: float
+    above: FloatArray
+
+
+class RepeatedColumn(NamedTuple):
+    """A column that looks like one of units, and how many rows each of its values has among the first."""
+
+    column: str
+    rows_each: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -446,3 +482,5 @@ class Grouped:
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
     missing: MissingRows | None = None  # rows that lack a value, where they were counted
+    capped: Capped | None = None
+    repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named
