@@ -92,6 +92,7 @@ def certificates() -> Iterator[str]:
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, against="a", ratio=True, adverse="low").to_json()
     yield fl.certify(rows, "country", fl.equalized_odds("label", "guess"), gap=0.2).to_json()
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, ratio=True).to_json()
+    yield fl.certify(rows, ["country", "arm"], fl.rate("label"), gap=0.3, margins=True).to_json()
     yield fl.certify(rows, "country", lift, gap=0.3, against=0, adverse="low").to_json()
     rows["label"] = rows.label.where(rows.spend < 8)
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.3).to_json()

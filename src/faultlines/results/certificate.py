@@ -107,6 +107,8 @@ class Certificate(TabularResult):
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
         averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
             ranking compares people of different groups, too.
+        margins: The margins that were certified, if that was asked: "sex", "race", "sex × race". The label of a level
+            has "any" for the attributes that its margin does not have.
         percent: Which of the effects people read in percent.
         seed: Of the draws behind `critical`.
 
@@ -152,6 +154,7 @@ class Certificate(TabularResult):
     certifiable_ignoring: Any = None
     possible: tuple[tuple[Any, Any], ...] | None = None
     averaged: bool = False
+    margins: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
@@ -265,6 +268,7 @@ class Certificate(TabularResult):
             "seed": self.seed,
             "metric": self.metric,
             "parts": list(self.parts),
+            "margins": list(self.margins),
             "within": [name_of(label) for label in self.within],
             "beyond": [name_of(label) for label in self.beyond],
             "inconclusive": [name_of(label) for label in self.inconclusive],
