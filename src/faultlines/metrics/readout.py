@@ -31,6 +31,7 @@ class Readout:
         warnings: What a reader must know about these rows.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
         capped: Where the largest values were cut, and how many of every group and arm; None where none were.
+        distinct: Rows (units) behind all groups, each counted once; None where no groups share any.
     """
 
     metric: Metric
@@ -39,6 +40,7 @@ class Readout:
     warnings: tuple[str, ...]
     mass: FloatArray | None = None
     capped: Capped | None = None
+    distinct: float | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:

@@ -70,6 +70,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "attributes": plain_attributes(c.groups.attributes, named_attributes(c), c.groups.keys),
         "dropped": dict(c.dropped),
         **capped_values(c),
+        **({} if c.readout is None or c.readout.distinct is None else {"distinct_units": c.readout.distinct}),
         "path": path_of(c.judged.path_at(c.alpha).log_pvalues.tolist(), c.claims.log_pvalues.tolist()),
     }
 
