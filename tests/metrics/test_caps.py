@@ -111,5 +111,5 @@ def test_a_cap_narrows_heavy_tails() -> None:
 def test_what_is_no_cap_is_refused(cap: float | str, code: str) -> None:
     with refused(code):
         fl.lift("spend", **ARMS, cap=cap)
-    with refused("unsupported: denom, unit, covariate, weight, cap"):
+    with refused("unsupported: unit, covariate, weight, cap"):
         fl.lift(fl.aggregated("n", mean="m", variance="v"), **ARMS, cap=3)

@@ -89,3 +89,14 @@ def test_every_engine_counts_rows(tmp_path: Path) -> None:
     for frame in (*frames, tmp_path / "rows.parquet"):
         for each, theta in zip((metric, any_of), expected, strict=True):
             np.testing.assert_allclose(fl.measure(frame, "g", each).estimates.theta, theta, rtol=1e-9, atol=1e-12)
+
+
+def test_units_and_controls_that_groups_share_are_counted_once() -> None:
+    rows = spend()
+    rows["device"] = np.where(np.arange(len(rows)) % 2, "phone", "web")  # every user has both
+    shared = fl.cluster(rows, "device", fl.lift("spend", **ARMS, unit="user", overlap="covariance"))
+    assert shared.to_dict()["distinct_units"] == 2000
+    rows["arm"] = np.array(["A", "B", "C"])[rows.user % 3]
+    several = fl.cluster(rows, "g", fl.lift("spend", **ARMS, treatment="*"))
+    assert several.to_dict()["distinct_units"] == len(rows)
+    assert "distinct_units" not in fl.cluster(rows, "g", fl.mean("spend")).to_dict()

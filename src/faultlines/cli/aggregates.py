@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 EXACT = {"binomial": ("successes", "trials"), "poisson": ("events", "exposure")}
-_MEASURED = ("rate", "mean", "difference", "lift")
+_MEASURED = ("rate", "mean", "ratio", "difference", "lift", "ratio_difference", "ratio_lift")
 _ARMS = ("variant", "control", "treatment")
 
 

@@ -350,6 +350,17 @@ class Aggregates:
     sum_squares: Annotated[str | None, _column(DATA, "Or column of sums of squares.")] = None
     skewness: Annotated[str | None, _column(DATA, "For aggregates: column of skewnesses, with --kurtosis.")] = None
     kurtosis: Annotated[str | None, _column(DATA, "Column of kurtoses: 3 for normal values.")] = None
+    denom_sum: Annotated[str | None, _column(DATA, "For aggregates of a ratio: column of sums of the denominator.")] = (
+        None
+    )
+    denom_sum_squares: Annotated[str | None, _column(DATA, "Column of its sums of squares.")] = None
+    denom_product: Annotated[str | None, _column(DATA, "Column of sums of its products with the value.")] = None
+    covariate_sum: Annotated[str | None, _column(DATA, "For aggregates with CUPED: column of its sums.")] = None
+    covariate_sum_squares: Annotated[str | None, _column(DATA, "Column of its sums of squares.")] = None
+    covariate_product: Annotated[str | None, _column(DATA, "Column of sums of its products with the value.")] = None
+    denom_covariate_product: Annotated[
+        str | None, _column(DATA, "Of a ratio with a covariate: column of sums of products of both.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -378,7 +389,8 @@ AggregatedMetric = Annotated[
     str,
     _option(
         METRIC,
-        "rate, mean, difference or lift; binomial (successes --sum of trials --n) and poisson (events --sum in the "
+        "rate, mean, ratio, difference, lift, ratio_difference or ratio_lift; binomial "
+        "(successes --sum of trials --n) and poisson (events --sum in the "
         "exposure --n) are exact likelihood ratio tests.",
         metavar="NAME",
     ),

@@ -41,6 +41,13 @@ def aggregated(
     sum_squares: str | None = None,
     skewness: str | None = None,
     kurtosis: str | None = None,
+    denom_sum: str | None = None,
+    denom_sum_squares: str | None = None,
+    denom_product: str | None = None,
+    covariate_sum: str | None = None,
+    covariate_sum_squares: str | None = None,
+    covariate_product: str | None = None,
+    denom_covariate_product: str | None = None,
 ) -> Aggregated:
     """Name the columns of a table that holds counts and moments instead of rows, to be given as a metric's `value`.
 
@@ -54,9 +61,17 @@ def aggregated(
             was assumed: yes/no values are seen by their variance, others are taken to be as skewed as their variances
             follow their means.
         kurtosis: The column of kurtoses, mean of ((x − x̄)/s)⁴: 3 for normal values.
+        denom_sum: For a ratio: the column of sums of the denominator, SUM(views).
+        denom_sum_squares: The column of its sums of squares, SUM(views * views).
+        denom_product: The column of sums of products with the value, SUM(clicks * views).
+        covariate_sum: For CUPED: the column of sums of the covariate, SUM(before).
+        covariate_sum_squares: The column of its sums of squares.
+        covariate_product: The column of sums of its products with the value.
+        denom_covariate_product: Of a ratio with a covariate: the column of sums of products of both.
 
     Returns:
-        The names, for `difference`, `lift`, `mean` and `rate`.
+        The names, for `difference`, `lift`, `mean`, `rate`, and with a denominator `ratio_difference`, `ratio_lift` and
+        `ratio`.
 
     Raises:
         InputError: If a column is missing, or two are given where one is needed.
@@ -79,12 +94,57 @@ def aggregated(
     if (skewness is None) != (kurtosis is None):
         remedy = "Name both columns, or leave both out."
         raise InputError.missing("skewness, kurtosis", "both or none are needed", remedy, form="clause")
-    columns = Aggregated(n, mean, sum, variance, sum_squares, skewness, kurtosis)
+    columns = Aggregated(
+        n,
+        mean,
+        sum,
+        variance,
+        sum_squares,
+        skewness,
+        kurtosis,
+        denom_sum,
+        denom_sum_squares,
+        denom_product,
+        covariate_sum,
+        covariate_sum_squares,
+        covariate_product,
+        denom_covariate_product,
+    )
+    _check_others(columns)
     for field in fields(columns):
         column = getattr(columns, field.name)
         if column is not None or field.name == "n":
             checked_column(field.name, column)
     return columns
+
+
+def _check_others(columns: Aggregated) -> None:
+    """Refuse a denominator or a covariate of which some sums are missing."""
+    needed = {name: [f"{name}_sum", f"{name}_sum_squares", f"{name}_product"] for name in ("denom", "covariate")}
+    for name, parts in needed.items():
+        missing = [part for part in parts if getattr(columns, part) is None]
+        if 0 < len(missing) < len(parts):
+            remedy = "Name the columns of its sums, of its squares, and of its products with the value."
+            raise InputError.missing(", ".join(missing), f"the {name} needs all three", remedy, form="clause")
+    if (columns.denom_covariate_product is None) == (len(columns.others) == 2):
+        remedy = "Name the column of sums of their products where there are both, and only then."
+        raise InputError.missing(
+            "denom_covariate_product", "goes with a denominator and a covariate", remedy, form="clause"
+        )
+    if columns.others and columns.skewness is not None:
+        remedy = "Leave skewness and kurtosis out: every group has the variance of its own values then."
+        raise InputError.conflict("skewness, kurtosis", "are those of a single value", remedy, form="clause")
+
+
+def check_denominator(value: Aggregated, denom: object, *, ratio: bool) -> None:
+    """Refuse aggregates without the denominator of a ratio, and with one where there is no ratio."""
+    if denom is not None:
+        remedy = "Leave it out: the columns of aggregates name it."
+        raise InputError.conflict("denom", "needs rows, not aggregates", remedy, denom)
+    if ratio != (value.denom_sum is not None):
+        problem = "is needed for a ratio" if ratio else "means nothing without a ratio"
+        remedy = "Name denom_sum, denom_sum_squares and denom_product." if ratio else "Leave it out, or use a ratio."
+        raise InputError.missing("denom_sum", problem, remedy, value.denom_sum)
 
 
 def with_variance(value: Aggregated) -> Aggregated:
@@ -225,8 +285,8 @@ def lift(
 
 @recorded
 def ratio_difference(
-    numer: str,
-    denom: str,
+    numer: str | Aggregated,
+    denom: str | None = None,
     *,
     variant: str,
     control: Hashable,
@@ -248,7 +308,7 @@ def ratio_difference(
     for plain means.
 
     Args:
-        numer: The column whose sum is divided.
+        numer: The column whose sum is divided, or `fl.aggregated(...)` with its denominator.
         denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
@@ -278,13 +338,13 @@ def ratio_difference(
         [0.05, 0.05]
     """
     options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap)
-    return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
+    return options.ratio("ratio difference", of_difference, numer, denom)
 
 
 @recorded
 def ratio_lift(
-    numer: str,
-    denom: str,
+    numer: str | Aggregated,
+    denom: str | None = None,
     *,
     variant: str,
     control: Hashable,
@@ -306,7 +366,7 @@ def ratio_lift(
     of a user are summed first. `fl.ratio_difference` is the same in absolute terms; `fl.lift` is for plain means.
 
     Args:
-        numer: The column whose sum is divided.
+        numer: The column whose sum is divided, or `fl.aggregated(...)` with its denominator.
         denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
@@ -336,7 +396,7 @@ def ratio_lift(
         [0.25, 0.5]
     """
     options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap)
-    return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)
+    return options.ratio("ratio lift", of_lift, numer, denom, LOG_RATIO)
 
 
 class _Options:
@@ -365,6 +425,32 @@ class _Options:
                 checked_column(name, column)
         self.unit, self.covariate, self.weight = unit, covariate, weight
 
+    def ratio(
+        self,
+        name: str,
+        estimate: Callable[..., Measured],
+        numer: str | Aggregated,
+        denom: str | None,
+        scale: Scale = IDENTITY,
+    ) -> Metric:
+        """The metric of a ratio of sums, of rows or of a table that has them."""
+        if isinstance(numer, Aggregated):
+            check_denominator(numer, denom, ratio=True)
+            return self._of_table(name, estimate, numer, scale)
+        if denom is None:
+            raise InputError.missing("denom", "is needed", 'Name the column, or "*" for the number of rows.')
+        return self.metric(name, estimate, numer, checked_column("denom", denom), scale)
+
+    def _of_table(self, name: str, estimate: Callable[..., Measured], table: Aggregated, scale: Scale) -> Metric:
+        if any(option is not None for option in (self.unit, self.covariate, self.weight, self.cap)):
+            options, problem = "unit, covariate, weight, cap", "need rows, not aggregates"
+            raise InputError.unsupported(options, problem, "Leave them out, or give the rows.")
+        has = {other: other in table.others for other in ("denom", "covariate")}
+        formula = partial(estimate, ratio=has["denom"], weighted=False, covariate=has["covariate"])
+        shown = f"{table.mean or table.sum}" + (f"/{table.denom_sum}" if has["denom"] else "")
+        fields: dict[str, Any] = {"arms": self.arms, "aggregated": with_variance(table), "scale": scale}
+        return Metric(f"{name} of {shown}", {}, no_variables, formula, **fields)
+
     def metric(
         self,
         name: str,
@@ -380,15 +466,8 @@ class _Options:
             covariate=self.covariate is not None,
         )
         if isinstance(numer, Aggregated):
-            if any(option is not None for option in (self.unit, self.covariate, self.weight, self.cap, denom)):
-                raise InputError.unsupported(
-                    "denom, unit, covariate, weight, cap",
-                    "need rows, not aggregates",
-                    "Leave them out, or give the rows.",
-                )
-            shown = f"{name} of {numer.mean or numer.sum}"
-            table = with_variance(numer)
-            return Metric(shown, {}, no_variables, formula, arms=self.arms, aggregated=table, scale=scale)
+            check_denominator(numer, None, ratio=False)
+            return self._of_table(name, estimate, numer, scale)
         inputs = self._inputs(numer, denom)
         return Metric(
             f"{name} of {self._estimand(numer, denom)}",

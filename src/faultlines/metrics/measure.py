@@ -237,6 +237,7 @@ def measurements(
             missing=grouped.missing,
             capped=capped,
             sample_ratio=ratio,
+            distinct=_distinct(grouped, metric, places),
         )
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
@@ -272,6 +273,8 @@ def _sizes(moments: Moments, metric: Metric) -> FloatArray:
 def _shaped(grouped: Grouped, metric: Metric) -> tuple[Grouped, tuple[str, ...]]:
     """Groups of a table that does not say how its values are distributed, with what it suggests, in words too."""
     if metric.aggregated is None or not metric.needs_covariance or grouped.moments.skewness is not None:
+        return grouped, ()
+    if metric.aggregated.others:  # every group has the variance of its own values then
         return grouped, ()
     moments, words = assume_shape(grouped.moments)
     return replace(grouped, moments=moments), (words,)
@@ -313,10 +316,26 @@ def _sharing(
     with_covariance = estimates.changed(covariance=shared.correlation * errors[:, None] * errors, covariance_dof=dof)
     off_diagonal = np.abs(shared.correlation[np.triu_indices(errors.size, 1)])
     what = "a control" if metric.overlap == "error" else metric.size_unit
+    distinct, total = _distinct(grouped, metric, places), float(np.sum(grouped.moments.n[places, :, 0]))
+    counts = ""
+    if distinct is not None:
+        counts = f" There are {formats.count(round(distinct))} different {metric.size_unit} in all; sizes of groups "
+        counts += f"add up to {formats.count(round(total))}."
     return with_covariance, (
         f"Groups share {what}, which is allowed for: two estimates go together by up to {off_diagonal.max():.2g} "
-        "(correlation), and what all have in common moves none against the others.",
+        f"(correlation), and what all have in common moves none against the others.{counts}",
     )
+
+
+def _distinct(grouped: Grouped, metric: Metric, places: Any) -> float | None:
+    """Rows or units of all groups, each counted once; None where no groups share any."""
+    if metric.overlap != "error":
+        return grouped.distinct
+    if metric.arms is None or not metric.arms.several:
+        return None
+    sizes, of_group = grouped.moments.n[places, :, 0], places // max(len(grouped.treatments), 1)
+    first = np.unique(of_group, return_index=True)[1]  # all treatments of a group have the same control
+    return float(sizes[first, 0].sum() + sizes[:, 1].sum())
 
 
 def _excluded(

@@ -10,7 +10,7 @@ from faultlines.checks import number
 from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE, PERCENT
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.experiment import with_variance
+from faultlines.metrics.experiment import check_denominator, with_variance
 from faultlines.metrics.forms import (
     FEW,
     Clusters,
@@ -74,6 +74,8 @@ def mean(
     """
     if isinstance(value, Aggregated):
         _need_rows(weight=weight, unit=unit, cap=cap)
+        check_denominator(value, None, ratio=False)
+        _check_no_covariate(value)
         name = f"mean of {value.mean or value.sum}"
         return Metric(name, {}, no_variables, of_population, aggregated=with_variance(value))
     capped = Input(value, parameter="value", cap=checked_cap(cap))
@@ -119,6 +121,8 @@ def rate(
     """
     if isinstance(value, Aggregated):
         _need_rows(weight=weight, positive=positive, unit=unit)
+        check_denominator(value, None, ratio=False)
+        _check_no_covariate(value)
         name = f"rate of {value.mean or value.sum}"
         return Metric(
             name, {}, no_variables, of_rate, aggregated=value, scale=ANSCOMBE, needs_covariance=False, min_size=FEW
@@ -129,7 +133,12 @@ def rate(
 
 @recorded
 def ratio(
-    numer: str, denom: str, *, weight: str | None = None, unit: str | None = None, overlap: str = "error"
+    numer: str | Aggregated,
+    denom: str | None = None,
+    *,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """Ratio of two sums in each group, such as clicks per page view, in the units of the ratio.
 
@@ -138,7 +147,7 @@ def ratio(
     experiments.
 
     Args:
-        numer: The column whose sum is divided.
+        numer: The column whose sum is divided, or `fl.aggregated(...)` with its denominator.
         denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         weight: A column of weights.
         unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
@@ -157,6 +166,14 @@ def ratio(
         >>> fl.measure(rows, "country", fl.ratio("clicks", "views")).estimates.theta.tolist()
         [0.15, 0.1]
     """
+    if isinstance(numer, Aggregated):
+        check_denominator(numer, denom, ratio=True)
+        _need_rows(weight=weight, unit=unit)
+        _check_no_covariate(numer)
+        name, table = f"ratio of {numer.mean or numer.sum}/{numer.denom_sum}", with_variance(numer)
+        return Metric(name, {}, no_variables, partial(of_population, ratio=True), aggregated=table)
+    if denom is None:
+        raise InputError.missing("denom", "is needed", 'Name the column, or "*" for the number of rows.')
     inputs = {"x": Input(numer, parameter="numer"), "y": denominator(denom)}
     inputs = with_weight(inputs, weight)
     if unit is not None:
@@ -168,6 +185,11 @@ def ratio(
 def _products(c: Columns) -> dict[str, Any]:
     """Numerator and denominator of a row, times its weight where it has one."""
     return {role: weight_of(c) * c[role] for role in ("x", "y")}
+
+
+def _check_no_covariate(value: Aggregated) -> None:
+    if value.covariate_sum is not None:
+        raise InputError.conflict("covariate_sum", "goes with variants", "Leave it out.", value.covariate_sum)
 
 
 def _need_rows(**options: object) -> None:

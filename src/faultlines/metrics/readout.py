@@ -36,6 +36,7 @@ class Readout:
         missing: How many rows of every group, excluded ones too, lack a value; None where rows were not counted.
         capped: Where the largest values were cut, and how many of every group and arm; None where none were.
         sample_ratio: The test of the arms' shares; None where there are no arms.
+        distinct: Rows (units) behind all groups, each counted once; None where no groups share any.
     """
 
     metric: Metric
@@ -46,6 +47,7 @@ class Readout:
     missing: MissingRows | None = None
     capped: Capped | None = None
     sample_ratio: SampleRatio | None = None
+    distinct: float | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:

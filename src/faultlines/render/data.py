@@ -74,6 +74,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "dropped": dict(c.dropped),
         "missing_values": missing_data(c.missing_values),
         **capped_values(c),
+        **({} if c.readout is None or c.readout.distinct is None else {"distinct_units": c.readout.distinct}),
         "path": path_of(c.judged.path_at(c.alpha).log_pvalues.tolist(), c.claims.log_pvalues.tolist()),
     }
 

@@ -195,7 +195,10 @@ class Query:
         with materialize(self._sum_units(prepared)) as units:
             results, table = self._repeat(self._usable_units(units), self._unit_counts())
             self._check_units(units, table)
-            return results
+            return [
+                parts if request.overlap == "error" else self._count_distinct(k, units, table, parts)
+                for k, (request, parts) in enumerate(zip(self.requests, results, strict=True))
+            ]
 
     def build(self) -> nw.LazyFrame[Any]:
         """The query itself, of rows that are not divided, before it is run."""
@@ -641,6 +644,20 @@ class Query:
             count = int(to_floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
             if count:
                 raise units_in_several_error(self.unit, count, request)
+
+    def _count_distinct(
+        self, k: int, units: nw.LazyFrame[Any], table: Mapping[str, Column], parts: list[Grouped]
+    ) -> list[Grouped]:
+        """The groups with the number of different units in all of them, each counted once."""
+        import narwhals as nw
+
+        request, number = self.requests[k], next(iter(self.used[k].values())).together
+        used = units.filter((nw.col(f"ok{number}") > 0) & ~nw.any_horizontal(*self._absent(), ignore_nulls=True))
+        if request.arms:
+            rows = to_floats(table["rows"]).size
+            used = used.filter(nw.col("arm").is_in(list(places.place_arms(table, request.arms, rows).values)))
+        distinct = float(to_floats(fetch(used.select(nw.col("unit").n_unique().alias("n")))["n"])[0])
+        return [replace(part, distinct=distinct) for part in parts]
 
     def _absent(self) -> list[Any]:
         import narwhals as nw

@@ -268,6 +268,13 @@ class Aggregated:
         sum_squares: The column of sums of squares.
         skewness: The column of skewnesses.
         kurtosis: The column of kurtoses.
+        denom_sum: The column of sums of the denominator, for ratios.
+        denom_sum_squares: The column of its sums of squares.
+        denom_product: The column of sums of its products with the value.
+        covariate_sum: The column of sums of a covariate, for CUPED.
+        covariate_sum_squares: The column of its sums of squares.
+        covariate_product: The column of sums of its products with the value.
+        denom_covariate_product: The column of sums of products of both.
 
     Example:
         >>> import faultlines as fl
@@ -283,6 +290,18 @@ class Aggregated:
     sum_squares: str | None
     skewness: str | None = None
     kurtosis: str | None = None
+    denom_sum: str | None = None
+    denom_sum_squares: str | None = None
+    denom_product: str | None = None
+    covariate_sum: str | None = None
+    covariate_sum_squares: str | None = None
+    covariate_product: str | None = None
+    denom_covariate_product: str | None = None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The variables beside the value: a denominator, a covariate."""
+        return tuple(name for name in ("denom", "covariate") if getattr(self, f"{name}_sum") is not None)
 
     def columns(self) -> dict[str, str]:
         """Every column it names, by parameter.
@@ -505,5 +524,6 @@ class Grouped:
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
     missing: MissingRows | None = None  # rows that lack a value, where they were counted
+    distinct: float | None = None  # units of all groups, where some are in several
     capped: Capped | None = None
     repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named
