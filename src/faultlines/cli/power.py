@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 
-_OF_ARMS = ("variant", "control", "treatment", "covariate")
+_OF_ARMS = ("variant", "control", "treatment", "covariate", "cap", "aggregate")
 _OF_EITHER = ("weight", "unit", "overlap")
 
 
@@ -90,6 +90,8 @@ def _metric(planned: Planned, predictions: Predictions, word: str) -> Metric:
         control=planned.control,
         treatment=planned.treatment,
         covariate=planned.covariate,
+        cap=planned.cap,
+        aggregate=planned.aggregate,
         **{name: getattr(predictions, name) for name in _OF_EITHER},
     )
     return experiment_metrics([word], arms)[0]

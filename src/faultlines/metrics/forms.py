@@ -8,10 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from faultlines.checks import number
+from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Metric
 from faultlines.metrics.moments import of_population, of_rate, of_unit_rate
-from faultlines.rows.request import Input
+from faultlines.rows.request import Cap, Input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -34,6 +36,32 @@ def weight_input(weight: str) -> Input:
 def with_weight(inputs: Mapping[str, Input], weight: str | None) -> dict[str, Input]:
     """Inputs, with that of a column of weights where there is one."""
     return {**inputs} if weight is None else {**inputs, "w": weight_input(weight)}
+
+
+ROWS_COLUMN = "*"  # as a denominator: the number of rows
+
+
+def denominator(column: str) -> Input:
+    """The input of a denominator: a column, or ``"*"`` for the number of rows."""
+    return Input(column, "rows" if column == ROWS_COLUMN else "number", parameter="denom")
+
+
+def checked_cap(cap: float | str | None) -> Cap | None:
+    """A cap as it can be used: a number, or a quantile such as ``"99%"``."""
+    if cap is None:
+        return None
+    remedy = 'Use a number, such as 500, or the share of values to keep as they are, such as "99%".'
+    if not isinstance(cap, str):
+        return Cap(value=number("cap", cap, "must be a number, or a quantile such as '99%'", remedy))
+    try:
+        if not cap.endswith("%"):
+            return Cap(value=number("cap", float(cap), "must be a number", remedy))
+        share = float(cap[:-1]) / 100
+    except ValueError as error:
+        raise InputError.invalid("cap", "is neither a number nor a quantile", remedy, cap) from error
+    if not 0 < share < 1:
+        raise InputError.out_of_range("cap", "must be between 0% and 100%", remedy, cap, form="must")
+    return Cap(quantile=share)
 
 
 class Clusters(NamedTuple):

@@ -273,6 +273,10 @@ def apart(grouped: Grouped, metric: Metric) -> Grouped:
     keys = [(*key_of(key), name) for key in grouped.keys for name in grouped.treatments]
     moments = Moments(*(None if part is None else _by_arm(part, pick) for part in grouped.moments))  # type: ignore[arg-type]
     rows, lost = (None if part is None else _by_arm(part, pick) for part in (grouped.rows, grouped.lost))
+    capped = grouped.capped
+    if capped is not None:
+        capped = capped._replace(above=_by_arm(capped.above, pick))
+    grouped = replace(grouped, capped=capped)
     common = _own(grouped.moments) if grouped.together is None else grouped.together
     return replace(grouped, keys=keys, moments=moments, rows=rows, lost=lost, together=_with_control(common, arms))
 

@@ -14,6 +14,8 @@ from faultlines.metrics.experiment import with_variance
 from faultlines.metrics.forms import (
     FEW,
     Clusters,
+    checked_cap,
+    denominator,
     mean_of,
     no_variables,
     rate_of,
@@ -36,7 +38,12 @@ __all__ = ["mean", "rate", "ratio"]
 
 @recorded
 def mean(
-    value: str | Aggregated, *, weight: str | None = None, unit: str | None = None, overlap: str = "error"
+    value: str | Aggregated,
+    *,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+    cap: float | str | None = None,
 ) -> Metric:
     """Mean of a column in each group, in the units of the column.
 
@@ -50,6 +57,8 @@ def mean(
         unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
             for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values are cut, the same in all groups: a number, or a quantile such as ``"99%"``. The
+            estimate is then the mean of capped values.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -64,11 +73,11 @@ def mean(
         [10.5, 19.0]
     """
     if isinstance(value, Aggregated):
-        _need_rows(weight=weight, unit=unit)
+        _need_rows(weight=weight, unit=unit, cap=cap)
         name = f"mean of {value.mean or value.sum}"
         return Metric(name, {}, no_variables, of_population, aggregated=with_variance(value))
-    number = Input(value, parameter="value")
-    return mean_of(f"mean of {value}", {"x": number}, value_itself, weight, Clusters(unit, overlap))
+    capped = Input(value, parameter="value", cap=checked_cap(cap))
+    return mean_of(f"mean of {value}", {"x": capped}, value_itself, weight, Clusters(unit, overlap))
 
 
 @recorded
@@ -130,7 +139,7 @@ def ratio(
 
     Args:
         numer: The column whose sum is divided.
-        denom: The column by whose sum it is divided.
+        denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         weight: A column of weights.
         unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
             for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
@@ -148,7 +157,7 @@ def ratio(
         >>> fl.measure(rows, "country", fl.ratio("clicks", "views")).estimates.theta.tolist()
         [0.15, 0.1]
     """
-    inputs = {"x": Input(numer, parameter="numer"), "y": Input(denom, parameter="denom")}
+    inputs = {"x": Input(numer, parameter="numer"), "y": denominator(denom)}
     inputs = with_weight(inputs, weight)
     if unit is not None:
         return Clusters(unit, overlap).ratio(f"ratio of {numer}/{denom}", inputs, _products)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from faultlines.metrics.moments import own_noise
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
+    from faultlines.metrics.moments import OwnNoise
+    from faultlines.rows.request import Capped, MissingRows
 
     IntArray = npt.NDArray[np.int64]
 
@@ -29,6 +32,8 @@ class Readout:
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
         warnings: What a reader must know about these rows.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
+        missing: How many rows of every group, excluded ones too, lack a value; None where rows were not counted.
+        capped: Where the largest values were cut, and how many of every group and arm; None where none were.
     """
 
     metric: Metric
@@ -36,17 +41,27 @@ class Readout:
     by_arm: FloatArray | None
     warnings: tuple[str, ...]
     mass: FloatArray | None = None
+    missing: MissingRows | None = None
+    capped: Capped | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
         """Rows (units) of every arm, (K, arms); None where nothing is compared."""
         return self.moments.n[:, :, 0] if self.metric.arms else None
 
+    def own_noise(self) -> OwnNoise | None:
+        """The noise of each estimate by its own rows, where no law of it is known."""
+        metric = self.metric
+        if metric.parts or metric.ranking is not None or metric.resampling is not None:
+            return None
+        return own_noise(metric.estimate, self.moments)
+
     def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
         """The same for some of the groups."""
         places = np.flatnonzero(keep)
         by_arm, mass = (None if array is None else array[places] for array in (self.by_arm, self.mass))
-        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass)
+        capped = None if self.capped is None else self.capped._replace(above=self.capped.above[places])
+        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass, capped=capped)
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:
         """What the metric is in the rows of each cluster, as if it were one group; None where there is no such sum.

@@ -58,6 +58,8 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
     """An input as doubles, NaN and infinity as null, labels as 0 and 1."""
     import narwhals as nw
 
+    if source.kind == "rows":
+        return CleanInput(nw.lit(1.0), {})
     column = source_column(rows, source)
     dtype = rows.frame.collect_schema()[column]
     simple = dtype.is_numeric() or dtype == nw.Boolean

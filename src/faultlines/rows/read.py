@@ -7,16 +7,18 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from faultlines.engines.frames import ColumnUse, engine_of, fetch, first_values, scan
 from faultlines.engines.protocol import factorize, to_floats, to_list
-from faultlines.errors import InputError, shorten
+from faultlines.errors import Argument, InputError, shorten
 from faultlines.progress import working
 from faultlines.rows.aggregates import pool_aggregates
-from faultlines.rows.inputs import is_label
+from faultlines.rows.inputs import clean_input, is_label
 from faultlines.rows.keys import Bins, Keys, finite
 from faultlines.rows.query import Query
 from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements, sum_unit_placements
-from faultlines.rows.request import RepeatedColumn
+from faultlines.rows.request import Input, RepeatedColumn
 from faultlines.rows.resampling import resample
 
 if TYPE_CHECKING:
@@ -152,6 +154,8 @@ def _uses_of_request(request: Request) -> list[ColumnUse]:
     uses = []
     for role, source in request.inputs.items():
         parameter = source.parameter or role
+        if source.kind == "rows":
+            continue
         if is_label(source):
             uses.append(ColumnUse(parameter, source.column))
         else:
@@ -181,6 +185,28 @@ def _check_split(split: Split, request: Request) -> None:
             split.unit,
             form="clause",
         )
+
+
+def median_of(data: object, column: str) -> float:
+    """The median of a numeric column over all rows that have a value.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        column: The column, named by the parameter `score`.
+
+    Raises:
+        InputError: If the rows cannot be read, or the column has no numbers.
+    """
+    import narwhals as nw
+
+    source = Input(column, parameter="score")
+    with scan(data, [ColumnUse("score", column, "number")]) as rows, working("reading rows"):
+        value = clean_input(rows, source, "score").value.alias("v")
+        median = nw.col("v").quantile(0.5, interpolation="linear").alias("median")
+        number = float(to_floats(fetch(rows.frame.select(value).select(median))["median"])[0])
+    if not np.isfinite(number):
+        raise InputError.invalid_data(Argument("score", column), "holds no numbers", "Name a column of scores.")
+    return number
 
 
 # ------------------------------------------------------------------- what columns hold, before anything is measured
@@ -303,6 +329,9 @@ def sql(data: object, by: str | Bins | Sequence[str | Bins], metric: Request, *,
     if metric.resampling is not None:
         problem = "is a statistic of rows that are brought here: nothing but these is asked of the database"
         raise InputError.unsupported("metric", problem, "Give a metric that is made of sums.", metric.name)
+    if any(source.cap is not None and source.cap.quantile is not None for source in metric.inputs.values()):
+        problem = "is a quantile, which is looked up in the rows first"
+        raise InputError.unsupported("cap", problem, "Give the value to cap at.", metric.name)
     for attribute in attributes:
         if isinstance(attribute, Bins) and attribute.quantiles is not None:
             problem = "quantiles are looked up in the rows first"
