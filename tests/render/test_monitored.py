@@ -26,15 +26,15 @@ def monitored(effects: list[float], days: int, **settings: object) -> fl.Monitor
 @pytest.mark.parametrize("dependence", ["independent", "any"])
 def test_a_page_for_every_stage(days: int, dependence: str) -> None:
     found = monitored([0.0, 0.0, 0.0], days, looks=12, dependence=dependence)
-    made = monitor_page(found, title="Checkout", command="faultlines monitor", left_out=["Left out: 3 rows."])
-    assert made.count("<svg") == 2
+    made = monitor_page(found, title="Checkout", command="faultlines monitor")
+    assert made.count("<svg") == 3
     assert found.headline in made
     assert "Checkout" in made
-    assert "Left out: 3 rows." in made
-    assert made.count("<tr>") == 1 + days
+    assert "effect by group" in made
+    assert made.count("<tr>") == 1 + 4 + (1 + days if days > 1 else 0)
     assert "<h2>Clusters</h2>" not in made
     assert not re.search(r"https?://|<script|nan", made)
-    assert made == monitor_page(found, title="Checkout", command="faultlines monitor", left_out=["Left out: 3 rows."])
+    assert made == monitor_page(found, title="Checkout", command="faultlines monitor")
     assert (found.verdict == "ended") == (days == 12)
 
 

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from faultlines.results.detection import DetectionLimit as DetectionLimit
     from faultlines.results.effects import Effect as Effect
     from faultlines.results.explained import Explained as Explained
+    from faultlines.results.monitor import AnytimeEffect as AnytimeEffect
     from faultlines.results.monitor import Look as Look
+    from faultlines.results.monitor import LookChanges as LookChanges
+    from faultlines.results.monitor import MonitoredGroup as MonitoredGroup
     from faultlines.results.monitor import MonitorResult as MonitorResult
+    from faultlines.results.monitor import SmallGroup as SmallGroup
     from faultlines.results.posterior import GroupPosterior as GroupPosterior
     from faultlines.results.power import DetectableDifference as DetectableDifference
     from faultlines.results.power import Power as Power
@@ -47,7 +51,7 @@ _HOMES = {
     "results.detection": "DetectionLimit",
     "results.effects": "Effect",
     "results.explained": "Explained",
-    "results.monitor": "Look MonitorResult",
+    "results.monitor": "AnytimeEffect Look LookChanges MonitorResult MonitoredGroup SmallGroup",
     "results.posterior": "GroupPosterior",
     "results.power": "DetectableDifference Power",
     "results.protocol": "Note Result",
