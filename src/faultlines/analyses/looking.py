@@ -118,13 +118,14 @@ def arm_sizes(readout: Readout, estimates: Estimates) -> dict[str, float]:
     if not arms.several:
         treatment = "treatment" if arms.treatment is None else str(arms.treatment)
         return {control: float(sizes[:, 0].sum()), treatment: float(sizes[:, 1].sum())}
-    # A group is there once for each treatment, with the same control: that counts once.
-    of_control = {key_of(label)[:-1]: float(size) for label, size in zip(estimates.labels, sizes[:, 0], strict=True)}
-    by_arm = {control: sum(of_control.values())}
-    for label, size in zip(estimates.labels, sizes[:, 1], strict=True):
-        name = name_of(key_of(label)[-1])
-        by_arm[name] = by_arm.get(name, 0.0) + float(size)
-    return by_arm
+    # A group is there once for each treatment, with the same control: that counts once, and where all arms are there.
+    by_group: dict[Any, dict[str, float]] = {}
+    for label, (of_control, of_treatment) in zip(estimates.labels, sizes.tolist(), strict=True):
+        *group, name = key_of(label)
+        by_group.setdefault(tuple(group), {control: of_control})[name_of(name)] = of_treatment
+    names = list(dict.fromkeys(name for counts in by_group.values() for name in counts))
+    complete = [counts for counts in by_group.values() if len(counts) == len(names)]
+    return {name: sum(counts[name] for counts in complete) for name in names} if complete else {}
 
 
 def _absolute_of(metric: Metric | None) -> Metric | None:

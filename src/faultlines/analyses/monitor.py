@@ -416,6 +416,8 @@ class Monitor:
         before, now = self._looks[-2:]
         sized = self._groups is not None and self._groups.n is not None
         added = (now.information or 0.0) - (before.information or 0.0)
+        if before.arms and now.arms:  # with several treatments, groups have a control in common
+            added = sum(now.arms.values()) - sum(before.arms.values())
         overall = None
         if before.overall is not None and now.overall is not None:
             overall = now.overall.estimate - before.overall.estimate
@@ -579,6 +581,8 @@ class Monitor:
         if pooled is None:
             shown = replace(look_data, theta=_given(look_data, current))
             pooled = pool_look(shown, np.arange(look_data.groups.size))
+            if look_data.covariance is not None:  # groups share users, who must not count twice
+                pooled = replace(pooled, n=np.array([sum(rows.arms.values())]) if rows.arms else pooled.n)
         growth = follow([*self._overall, pooled], rule.dependence).growth
         reach = rule.reach(np.zeros(1), growth, pooled.dof)
         return pooled, _effect_of(pooled, current, float(reach[0]))
@@ -907,7 +911,7 @@ class Monitor:
                 monitor.check_settings(str(path), settings)
             else:
                 monitor = cls(**settings)
-                monitor.save(target)  # that it can be written is known before the look
+            monitor.save(target)  # that it can be written is known before the look
             yield monitor
             monitor.save(target)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from faultlines.guarantees.boundaries import Dependence, GroupHistory
 
 _FIRST = 0.8  # of α for the groups of the first look; the rest is for those that come later
-_UNPLANNED = 10.0  # growth since the first look at which intervals are narrowest where no end is planned
+_MIDDLE = 10.0  # growth since the first look at which intervals are narrowest: half of a planned way, at most this
 _STEPS = 60
 
 
@@ -92,7 +92,7 @@ class AnytimeRule:
         if self.dependence == "any":
             return self.reach_once(log_share, dof)
         log_level = np.log(self.alpha) + log_share
-        middle = _UNPLANNED if self.first_fraction is None else max(0.5 / self.first_fraction, 1.0)
+        middle = _MIDDLE if self.first_fraction is None else min(max(0.5 / self.first_fraction, 1.0), _MIDDLE)
         return _with_dof(mixture_reach(log_level, best_ratio(log_level) * growth / middle), dof)
 
     def reach_once(self, log_share: FloatArray, dof: FloatArray | None) -> FloatArray:
