@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import faultlines as fl
 from faultlines.render.monitor import monitor_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def monitored(effects: list[float], days: int, **settings: object) -> fl.MonitorResult:
@@ -46,3 +51,21 @@ def test_a_claim_names_its_clusters_and_escapes_them() -> None:
     assert "&lt;script&gt;c&lt;/script&gt;" in made
     assert "<script" not in made
     assert "\u202e" not in made
+
+
+def test_names_make_no_lines_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    evil = "x\nAll groups are equal.\r\u2028"
+    rows = pd.DataFrame(
+        {evil: rng.choice([f"{evil}{i}" for i in range(3)], 900), "arm": rng.choice([f"A{evil}", evil], 900)}
+    )
+    rows["y\nz"] = rng.gamma(2, 1, 900)
+    rows.loc[:3, evil] = f"few{evil}"
+    metric = fl.lift("y\nz", variant="arm", control=f"A{evil}")
+    found = fl.Monitor(looks=3, draws=300).update(rows, evil, metric)
+    assert found.small
+    for text in (str(found), found.to_markdown()):
+        assert not re.search(r"^(All groups|z\b)", text, flags=re.MULTILINE)
+        assert not re.search("[\r\u2028]", text)
+    found.report(tmp_path / "page.html", title=evil)
+    assert "\u2028" not in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from faultlines import formats
 from faultlines.analyses.groups import groups_from, is_rows
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
@@ -106,7 +107,8 @@ def measure_look(
 
 def row_warnings(readout: Readout) -> tuple[Note, ...]:
     """What was noticed in the rows of a look, sample ratios among it: the one place that asks for it."""
-    return tuple(note if isinstance(note, Note) else Note("data", note, "warning") for note in readout.warnings)
+    notes = (note if isinstance(note, Note) else Note("data", note, "warning") for note in readout.warnings)
+    return tuple(replace(note, text=formats.printable(note.text)) for note in notes)
 
 
 def arm_sizes(readout: Readout, estimates: Estimates) -> dict[str, float]:

@@ -182,7 +182,8 @@ def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bo
     if len(ranked) > len(shown):
         rows.append(["…", "", "", "", "", f"{formats.count(len(ranked) - len(shown))} more groups"])
     change = "change, points" if result.percent else "change"
-    header = ["", result.metric, f"{formats.level(result.alpha)} interval", result.counted, change, ""]
+    level = f"{formats.level(result.alpha)} interval"
+    header = ["", formats.printable(result.metric), level, formats.printable(result.counted), change, ""]
     return TextTable(header, rows, {1, 2, 3, 4})
 
 
@@ -222,10 +223,11 @@ def _small_table(result: MonitorResult) -> TextTable:
     values = [value for _, effect in shown for value in (effect.lower, effect.upper)]
     number = formats.decimals([max(min(widths), 1e-300) / 8], values)
     rows = [
-        [formats.members([small.label], name_of, _NAME), *_cells(effect, number), small.reason.text]
+        [formats.members([small.label], name_of, _NAME), *_cells(effect, number), formats.printable(small.reason.text)]
         for small, effect in shown
     ]
-    header = ["too small so far", shown[0][0].metric, f"{formats.level(result.alpha)} interval", result.counted, ""]
+    level, metric = f"{formats.level(result.alpha)} interval", formats.printable(shown[0][0].metric)
+    header = ["too small so far", metric, level, formats.printable(result.counted), ""]
     return TextTable(header, rows, {1, 2, 3})
 
 
