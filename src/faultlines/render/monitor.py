@@ -160,6 +160,9 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
     tables = []
     if result.look is not None and result.look.overall is not None:
         tables.append(_effect_table(result, result.look.overall, complete=complete))
+    elif result.rejected:
+        rows = [[str(i + 1), formats.members(labels, name_of, _LISTED)] for i, labels in enumerate(result.clusters)]
+        tables.append(TextTable(["cluster", "members"], rows, {0}))
     small = [group for group in result.small if group.effect is not None]
     if small and (complete or len(small) <= _ROWS):
         tables.append(_small_table(result))
