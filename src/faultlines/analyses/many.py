@@ -57,7 +57,9 @@ def _from_mapping(
     """Experiments that were given as estimates by name."""
 
     def groups(estimates: object) -> Groups:
-        return groups_from(estimates, None, [], min_size=min_size, tolerance=tolerance, guarantee=guarantee)[0]
+        return groups_from(
+            estimates, None, [], min_size=min_size, tolerance=tolerance, guarantee=guarantee, moderated=True
+        )[0]
 
     return _collect(data, groups, {})
 

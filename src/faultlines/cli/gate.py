@@ -176,23 +176,24 @@ class SelfChecks:
     metrics: Sequence[Metric]
     guarantee: Guarantee
     runs: int
-    arms: bool
+    arms: bool | None
 
     @classmethod
     def of(cls, asked: opt.SelfCheckOptions, metrics: Sequence[Metric], guarantee: Guarantee) -> SelfChecks:
         """What was asked for, refused before any work is done if it cannot be answered."""
         if asked.self_check is None:
-            if asked.self_check_arms:
+            if asked.self_check_groups:
                 raise InputError.conflict(
-                    "self_check_arms", "goes with --self-check", "Add for example --self-check 200."
+                    "self_check_groups", "goes with --self-check", "Add for example --self-check 200."
                 )
-            return cls((), guarantee, 0, False)
+            return cls((), guarantee, 0, None)
         from faultlines.analyses.self_check import checked_runs, unit_of_shuffles
 
         runs = checked_runs("self_check", asked.self_check)
+        arms = False if asked.self_check_groups else None
         for metric in metrics:
-            unit_of_shuffles(metric, guarantee, arms=asked.self_check_arms)
-        return cls(metrics, guarantee, runs, asked.self_check_arms)
+            unit_of_shuffles(metric, guarantee, arms=arms)
+        return cls(metrics, guarantee, runs, arms)
 
     def run(self, files: Sequence[str], by: By, settings: dict[str, Any]) -> list[SelfCheck]:
         """Every metric checked on the rows, with the settings of its result."""
@@ -200,7 +201,7 @@ class SelfChecks:
             return []
         from faultlines.analyses.self_check import self_check
 
-        shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size")}
+        shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size", "margins")}
         return [
             self_check(files, by, metric, runs=self.runs, arms=self.arms, guarantee=self.guarantee, **shared)
             for metric in self.metrics

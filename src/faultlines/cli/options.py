@@ -338,7 +338,8 @@ SelfCheckRuns = Annotated[
     int | None,
     _option(
         GUARANTEE,
-        "Shuffle group labels so many times, and say how often clusters are claimed then: at most α, if all is well.",
+        "Shuffle the variants (without variants: the groups) so many times, and say how often a difference is reported "
+        "then: at most α, if all is well.",
         "--self-check",
         metavar="N",
     ),
@@ -347,11 +348,11 @@ SelfCheckRuns = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelfCheckOptions:
-    """Whether the promise is tried out on the rows."""
+    """Whether the false positive rate is measured on the rows."""
 
     self_check: SelfCheckRuns = None
-    self_check_arms: Annotated[
-        bool, _option(GUARANTEE, "For --self-check: shuffle the variants instead of the groups.", "--self-check-arms")
+    self_check_groups: Annotated[
+        bool, _option(GUARANTEE, "For --self-check: shuffle the groups instead of the variants.", "--self-check-groups")
     ] = False
 
 

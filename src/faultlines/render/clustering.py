@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines import checks, formats
+from faultlines.core.moderated import MODERATED
 from faultlines.estimates.labels import name_of, named_by
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
@@ -120,8 +121,16 @@ def outlier_group(c: Clustering) -> int | None:
 
 def p_and_alpha(c: Clustering) -> str:
     """The p of the result, adjusted too where several were corrected, and α."""
-    adjusted = "" if c.adjustment is None else f", adjusted {formats.p_is(c.log_pvalue_adj)}"
-    return f"{formats.p_is(c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
+    adjusted = "" if c.adjustment is None else f", adjusted {supported_p(c, c.log_pvalue_adj)}"
+    return f"{supported_p(c, c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
+
+
+def supported_p(c: Clustering, log_p: float) -> str:
+    """A p as a statement, no smaller than the rows support: ``p < 0.001``."""
+    floor = c.pvalue_floor
+    if floor is None or log_p >= math.log(floor.pvalue):
+        return formats.p_is(log_p)
+    return f"p < {formats.pvalue(math.log(floor.pvalue))}"
 
 
 def plural(attributes: Sequence[str]) -> str:
@@ -258,7 +267,7 @@ def notes(c: Clustering) -> tuple[Note, ...]:
 
 def quick_notes(c: Clustering) -> tuple[Note, ...]:
     """Notes that need nothing else to be computed: about the data, the method, and what was excluded."""
-    return (*data_notes(c), *_evidence_notes(c), *_method_notes(c), *exclusion_notes(c))
+    return (*data_notes(c), *_evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
 
 
 def _evidence_notes(c: Clustering) -> Iterator[Note]:
@@ -268,15 +277,37 @@ def _evidence_notes(c: Clustering) -> Iterator[Note]:
     log_p = c.claims.log_pvalues
     counts = ("one cluster", "two", "three", "four")
     texts = [
-        f"{formats.p_is(float(log_p[i]))} for more than {counts[i]}" for i in range(min(c.n_clusters - 1, len(counts)))
+        f"{supported_p(c, float(log_p[i]))} for more than {counts[i]}"
+        for i in range(min(c.n_clusters - 1, len(counts)))
     ]
     bound = f"At least {c.at_least} clusters ({formats.level(c.alpha)} confidence)."
     yield Note("evidence", f"{', '.join(texts)} (α = {c.alpha:.3g}). {bound}", fields={"at_least": c.at_least})
 
 
+_FLOOR_REASONS = {
+    "few events": "so few events",
+    "heavy tails": "values with such heavy tails",
+    "few degrees of freedom": "so few rows per group",
+}
+
+
+def _floor_notes(c: Clustering) -> Iterator[Note]:
+    """Why a very small p is printed as less than something."""
+    floor = c.pvalue_floor
+    if floor is not None and c.log_pvalue < math.log(floor.pvalue):
+        shown = formats.pvalue(math.log(floor.pvalue))
+        text = f"p < {shown}: {_FLOOR_REASONS[floor.reason]} cannot support a smaller p-value."
+        yield Note("smallest p", text, fields={"floor": floor.pvalue, "reason": floor.reason})
+
+
 def _method_notes(c: Clustering) -> Iterator[Note]:
     for text in c.guarantee.notes(c.groups, c.judged.facts):
         yield Note("method", text)
+    estimates = c.groups.estimates
+    if estimates is not None and estimates.recipe == MODERATED and estimates.dof is not None:
+        dof = float(np.median(estimates.dof))
+        text = f"Standard errors are moderated by those of all groups (median degrees of freedom {dof:.0f})."
+        yield Note("moderated", text, fields={"dof": dof})
     if c.adjustment is not None:
         how = CORRECTIONS[c.adjustment.correction]
         yield Note("correction", f"The adjusted p allows for {c.adjustment.results:,} results ({how}).")

@@ -47,6 +47,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
             for row, cluster in zip(c.to_dicts("clusters"), c.clusters, strict=True)
         ],
         "at_least": c.at_least,
+        "pvalue_floor": None if c.pvalue_floor is None else c.pvalue_floor._asdict(),
         "is_continuum": c.is_continuum,
         "spread": None if c.spread is None else asdict(c.spread),
         "attributes_needed": list(c.attributes),
