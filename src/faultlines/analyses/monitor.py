@@ -79,6 +79,7 @@ _VERSION = 4  # of the state
 _RULES = ("boundary", "folds")
 _FIRST_STREAM = 1 << 21  # number of the random stream of the first look: apart from those of tests
 _SMALLEST = 5e-324  # the smallest p that a double can hold
+_WELL_KNOWN = 1e4  # degrees of freedom from which on a standard error counts as known, as in the joint test
 _USUAL_DRAWS = 10_000
 _FEWEST_DRAWS = 1_000
 _NUMBERS = 20_000_000  # of all paths together at one look: 160 MB
@@ -113,7 +114,7 @@ class NullPaths:
         rng = generator(self.seed, _FIRST_STREAM + self.looks)
         self.looks += 1
         new_groups = clock.size - self._clock.size
-        before, dof = np.append(self._clock, np.zeros(new_groups)), np.minimum(dof, AS_GOOD_AS_KNOWN)
+        before, dof = np.append(self._clock, np.zeros(new_groups)), np.where(dof < _WELL_KNOWN, dof, AS_GOOD_AS_KNOWN)
         added = dof - np.append(self._dof, np.zeros(new_groups))
         if new_groups:
             room = np.zeros((self.draws, new_groups))
@@ -351,19 +352,20 @@ class Monitor:
         with self._lock:
             return self._folds_result() if self.rule == "folds" else self._boundary_result()
 
+    def _verdict(self) -> Verdict:
+        """The verdict by the rule ``"boundary"``."""
+        if self._looks and self._looks[-1].adjusted <= self.alpha:
+            return "differ"
+        return "ended" if self._looks and (self._looks[-1].fraction or 0) >= 1 else "continue"
+
     def _boundary_result(self) -> MonitorResult:
-        pvalue = self._looks[-1].adjusted if self._looks else 1.0
-        verdict: Verdict = "continue"
-        if self._looks and pvalue <= self.alpha:
-            verdict = "differ"
-        elif self._looks and (self._looks[-1].fraction or 0) >= 1:
-            verdict = "ended"
+        verdict = self._verdict()
         all_groups = tuple(self._labels[i] for i in self._data[-1].groups.tolist()) if self._data else ()
         subject = MonitorSubject() if self._subject is None else self._subject
         return MonitorResult(
             verdict=verdict,
             rule=self.rule,
-            pvalue=pvalue,
+            pvalue=self._looks[-1].adjusted if self._looks else 1.0,
             alpha=self.alpha,
             clusters=self._clusters if verdict == "differ" else (all_groups,) if all_groups else (),
             looks=tuple(self._looks),
@@ -515,14 +517,15 @@ class Monitor:
         policies: tuple[MissingPolicy, NewPolicy],
         final: bool,
     ) -> MonitorResult:
-        if self.result.finished and by is not None:
+        finished = self._verdict() != "continue"
+        if finished and by is not None:
             return self.result
         try:
             current, rows = measure_look(data, by, metric, min_size, self._interval_rule(1.0))
         except NoGroupsError as error:
             return replace(self.result, waiting=dict(error.reasons))
         check_one_effect(current)
-        if self.result.finished:
+        if finished:
             return self.result
         if len(current) < 2 and rows.small:
             return replace(self.result, waiting=rows.count_reasons())
