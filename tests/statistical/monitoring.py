@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,9 @@ def read() -> dict[str, dict[str, Any]]:
 
 SPENDING = ("reserve", "obrien-fleming", "pocock", "haybittle-peto")
 COMING_BACK = {
-    "days": "they spend every day, each day by itself, and it is added up",
-    "users": "the same, but some users spend more than others on all days",
-    "week": "what they spent in the last seven days only",
+    "days": "sum of days, each by itself",
+    "users": "sum of days, some users spend more",
+    "week": "sum of the last seven days",
 }
 DEPENDENCE = ("independent", "returning", "any")
 
@@ -112,21 +111,21 @@ def _power(kept: dict[str, dict[str, Any]]) -> str:
 
 def _returning(kept: dict[str, dict[str, Any]]) -> str:
     found = kept["users that come back"]
-    rows = [
-        [f"{what}, `{spending}`", *(_percent(found[f"{kind}, {spending}"][name]) for name in DEPENDENCE)]
-        for kind, what in COMING_BACK.items()
-        for spending in ("reserve", "pocock")
-    ]
-    return markdown(["users that come back", *(f'`"{name}"`' for name in DEPENDENCE)], rows)
+    rows = []
+    for kind, what in COMING_BACK.items():
+        cells = [found[f"{kind}, {spending}"] for spending in ("reserve", "pocock")]
+        rows.append([what, *(" / ".join(_percent(cell[name]) for cell in cells) for name in DEPENDENCE)])
+    return markdown(["`reserve` / `pocock`", *(f'`"{name}"`' for name in DEPENDENCE)], rows)
 
 
 def _once(kept: dict[str, dict[str, Any]]) -> str:
-    rows = []
-    for name, cell in kept["outcomes that happen once"].items():
-        daily, start, joining, spending = re.fullmatch(r"(.+) a day, (.+) users, (.+) join a day, (.+)", name).groups()  # type: ignore[union-attr]
-        what = f"{daily} a day, {start} users, {joining} join a day, `{spending}`"
-        rows.append([what, f"{cell['by_now']:.0%}", *(_percent(cell[which]) for which in ("users", "odds", "any"))])
-    return markdown(["whether they have bought by now", "at the end", "clock of users", "of odds", '`"any"`'], rows)
+    found, rows = kept["outcomes that happen once"], []
+    for where in dict.fromkeys(name.rsplit(", ", 1)[0] for name in found):
+        cells = [found[f"{where}, {spending}"] for spending in ("reserve", "pocock")]
+        shown = [" / ".join(_percent(cell[which]) for cell in cells) for which in ("users", "odds", "any")]
+        rows.append([where, f"{cells[0]['by_now']:.0%}", *shown])
+    header = ["who buys, `reserve` / `pocock`", "bought at the end", "clock of users", "clock of odds", '`"any"`']
+    return markdown(header, rows)
 
 
 def _coverage(kept: dict[str, dict[str, Any]]) -> str:
@@ -145,7 +144,7 @@ def _coverage_of_rows(kept: dict[str, dict[str, Any]]) -> str:
         [name, _percent(cell["groups"]), _percent(cell["overall"])]
         for name, cell in kept["intervals of rows ever miss"].items()
     ]
-    return markdown(["21 groups, 20 looks", "any group, any look", "overall, any look"], rows)
+    return markdown(["21 groups, 8 looks", "any group, any look", "overall, any look"], rows)
 
 
 def _bug(kept: dict[str, dict[str, Any]]) -> str:
