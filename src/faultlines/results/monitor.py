@@ -120,11 +120,10 @@ class SmallGroup:
     Example:
         >>> import faultlines as fl, numpy as np, polars as pl
         >>> bought = np.arange(900) % 3 == 0
-        >>> rows = pl.DataFrame({"country": ["DE", "FR"] * 420 + ["IS"] * 60, "arm": list("AABB") * 225, "y": bought})
-        >>> sparse = rows.with_columns(y=pl.when(pl.col("country") == "IS").then(pl.lit(False)).otherwise("y"))
-        >>> now = fl.Monitor(looks=5).update(sparse, "country", fl.lift("y", variant="arm", control="A"))
-        >>> [(small.label, small.reason.code == "zero values", small.n) for small in now.small]
-        [('IS', False, 60.0)]
+        >>> rows = pl.DataFrame({"country": ["DE", "FR"] * 440 + ["IS"] * 20, "arm": list("AABB") * 225, "y": bought})
+        >>> now = fl.Monitor(looks=5).update(rows, "country", fl.lift("y", variant="arm", control="A"))
+        >>> [(small.label, str(small.reason.code), small.n, small.metric) for small in now.small]
+        [('IS', 'mean near zero', 20.0, 'difference of y')]
     """
 
     label: Label
