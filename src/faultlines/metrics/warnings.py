@@ -9,6 +9,7 @@ from scipy.special import chdtrc, ndtr
 
 from faultlines import formats
 from faultlines.estimates.labels import labels_of, name_of
+from faultlines.metrics.forms import covariate_place
 from faultlines.metrics.moments import describe_noise
 
 if TYPE_CHECKING:
@@ -42,7 +43,13 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
         errors: Their standard errors, of the first effect.
     """
     moments = grouped.moments
-    if metric.arms is not None and metric.aggregated is None and metric.unit is None:
+    if grouped.repeated is not None:
+        column, each = grouped.repeated
+        yield (
+            f"Rows were taken as independent, because no unit was given, but {column} has {each:.1f} rows per value in "
+            f"the first rows: if rows of a {column} go together, name it as unit."
+        )
+    elif metric.arms is not None and metric.aggregated is None and metric.unit is None:
         yield (
             "Rows were taken as independent, because no unit was given: if people have several rows, name the column "
             "of people as unit."
@@ -59,7 +66,8 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
         )
     if metric.arms is not None:
         yield from _mismatch(moments.n[:, :, 0], grouped.keys, metric.size_unit)
-    yield from _lost(metric, grouped)
+    yield from _imputed(metric, grouped)
+    yield from _capped(metric, grouped)
 
 
 def _few_events(m: Moments, metric: Metric) -> Iterator[str]:
@@ -178,24 +186,45 @@ def _mismatch(sizes: FloatArray, keys: Sequence[Key], unit: str) -> Iterator[str
         )
 
 
-def _lost(metric: Metric, grouped: Grouped) -> Iterator[str]:
-    """Whose rows were left out for want of a covariate, where that happened."""
-    lost, rows = grouped.lost, grouped.rows
+def _imputed(metric: Metric, grouped: Grouped) -> Iterator[str]:
+    """Who has no covariate, where some have none."""
     covariate = next((one.column for one in metric.inputs.values() if one.parameter == "covariate"), None)
-    if lost is None or rows is None or covariate is None or not lost.sum():
+    if covariate is None:
+        return
+    of_all = grouped.moments.n[:, :, 0]
+    lacking = of_all - grouped.moments.n[:, :, covariate_place(metric.inputs)]
+    if not lacking.sum():
         return
     by_arm = [
-        f"{formats.share(lost[:, i].sum() / rows[:, i].sum(), 1)} of {arm}"
+        f"{formats.share(lacking[:, i].sum() / of_all[:, i].sum(), 1)} of {arm}"
         for i, arm in enumerate(("control", "treatment"))
-        if rows[:, i].sum()
+        if of_all[:, i].sum()
     ]
     with np.errstate(all="ignore"):
-        shares = np.nan_to_num(lost.sum(axis=1) / rows.sum(axis=1))
+        shares = np.nan_to_num(lacking.sum(axis=1) / of_all.sum(axis=1))
     worst = int(np.argmax(shares))
     name, here = name_of(labels_of(grouped.keys)[worst]), formats.share(shares[worst], 1)
     yield (
-        f"Rows without a value, of the covariate {covariate} or another input, are left out: {' and '.join(by_arm)}, "
-        f"most in {name} ({here}). The effect is that on the others."
+        f"The covariate {covariate} is missing for {' and '.join(by_arm)}, most in {name} ({here}). These "
+        f"{metric.size_unit} are kept: they have the mean of their group, and an indicator of their own."
+    )
+
+
+def _capped(metric: Metric, grouped: Grouped) -> Iterator[str]:
+    """Whose largest values were cut, and where."""
+    if grouped.capped is None:
+        return
+    of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
+    arms = ("control", "treatment") if metric.arms else ("all",)
+    of_arms = [
+        f"{formats.share(count[:, i].sum() / max(of_all[:, i].sum(), 1), 2)} of {arm}" for i, arm in enumerate(arms)
+    ]
+    shares = count.sum(axis=1) / np.maximum(of_all.sum(axis=1), 1)
+    worst = int(np.argmax(shares))
+    yield (
+        f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: {' and '.join(of_arms)} "
+        f"{metric.size_unit} were above, most in {name_of(labels_of(grouped.keys)[worst])} "
+        f"({formats.share(shares[worst], 2)})."
     )
 
 

@@ -14,9 +14,11 @@ import numpy as np
 
 from faultlines import checks, formats
 from faultlines.core.moderated import MODERATED
-from faultlines.estimates.labels import name_of, named_by
+from faultlines.errors import InputError
+from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
+from faultlines.metrics.recipe import traits_of
 from faultlines.render.naming import GroupText, name_groups
 from faultlines.render.text import Document, TextTable
 from faultlines.results.explained import COMBINATIONS
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from faultlines.results.detection import DetectionLimit
     from faultlines.results.effects import Effect
     from faultlines.results.explained import Explained
+    from faultlines.rows.request import MissingRows
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
 DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
@@ -57,6 +60,7 @@ _LEVELS = 4  # levels of an attribute that are named
 _MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
+_WORST = 5  # groups that are named for the share of their rows that was dropped
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
 
 
@@ -429,14 +433,35 @@ def _share_and_p(row: Explained) -> str:
 
 def exclusion_notes(c: Clustering) -> Iterator[Note]:
     """Dropped rows and excluded groups."""
-    yield from dropped_notes(c.dropped)
+    yield from dropped_notes(c.dropped, c.missing_values)
     yield from excluded_notes(c.groups, c.excluded, c.counted)
 
 
-def dropped_notes(dropped: Mapping[DropCode, int]) -> Iterator[Note]:
-    """Rows that were not used, by reason."""
+def dropped_notes(dropped: Mapping[DropCode, int], missing: MissingRows | None = None) -> Iterator[Note]:
+    """Rows that were not used, by reason; by group where they are many."""
     for reason, count in dropped.items():
         yield Note("dropped rows", f"Dropped rows: {count:,} {DropCode(reason).text}.", fields={"rows": count})
+    if missing is not None and missing.is_large:
+        yield Note("missing values", missing_text(missing), "warning", missing_fields(missing))
+
+
+def missing_text(missing: MissingRows) -> str:
+    """Which share of the rows lacks a value, which values, and in which groups most: ``80.1% of rows …``."""
+    rows = max(missing.rows.sum(), 1.0)
+    inputs = [f"{name} in {formats.share(float(c.sum() / rows), 1)}" for name, c in missing.by_column.items()]
+    worst = missing_fields(missing)["groups"]
+    names = formats.members(list(worst), lambda name: f"{name} {formats.share(worst[name], 1)}", _LISTED)
+    lacking = f"{formats.share(missing.share, 1)} of rows lack a value ({', '.join(inputs)}) and were dropped"
+    return formats.printable(f"{lacking}, most in {names}. The result is about the others.")
+
+
+def missing_fields(missing: MissingRows) -> dict[str, Any]:
+    """The share of rows that lack a value: of all, and of the groups where it is largest."""
+    order = np.lexsort((-missing.dropped, -missing.shares))[:_WORST]
+    return {
+        "share": missing.share,
+        "groups": {name_of(missing.keys[i]): float(missing.shares[i]) for i in order.tolist()},
+    }
 
 
 def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:
@@ -606,6 +631,16 @@ def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
     return texts
 
 
+def _refuse_mixed(adverse: Adverse, results: Sequence[Clustering]) -> None:
+    """Refuse one direction for metrics that harm in different ones: "worse off" would be said of a high accuracy."""
+    for c in results:
+        known = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
+        if any(traits.adverse not in (None, adverse) for traits in known):
+            remedy = "Give a direction for each, by name."
+            problem = f"is not the harmful direction of {c.groups.metric}"
+            raise InputError.conflict("adverse", problem, remedy, adverse)
+
+
 def adverse_sides(
     adverse: Adverse | Mapping[str, Adverse] | None, results: Sequence[Clustering], names: Sequence[str]
 ) -> list[AdverseSides]:
@@ -627,6 +662,8 @@ def adverse_sides(
         sides = dict.fromkeys(names, adverse)
     parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
     known = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
+    if isinstance(adverse, str) and sum(max(len(some), 1) for some in parts) > 1:
+        _refuse_mixed(adverse, results)
     for name, side in sides.items():
         checks.choice("adverse: name", name, sorted(known))
         checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")
@@ -740,5 +777,9 @@ def _described(
         if "rule" in columns:
             row.append(str(c.rules[i]) if complete else rule_or_members(c, i, room))
         if "members" in columns:
-            row.append(formats.members(c.clusters[i].members, name_of, room) if complete else members(c, i, room))
+            row.append(
+                formats.members(c.clusters[i].members, naming(c.groups.attributes), room)
+                if complete
+                else members(c, i, room)
+            )
     return columns

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from faultlines.results.rules import Population, Rule
     from faultlines.results.self_check import SelfCheck
     from faultlines.rows.keys import Bins
+    from faultlines.rows.request import MissingRows
 
 Frame = TypeVar("Frame")
 Verdict = Literal["differ", "no difference", "not testable"]
@@ -219,6 +220,11 @@ class Clustering(TabularResult):
     def notes(self) -> tuple[Note, ...]:
         """What a reader must know beside the table."""
         return super().notes
+
+    @property
+    def missing_values(self) -> MissingRows | None:
+        """How many rows of every group were dropped for want of a value; None where no rows were counted."""
+        return None if self.readout is None else self.readout.missing
 
     @property
     def n_clusters(self) -> int:
