@@ -398,6 +398,8 @@ def test_several_treatments_are_taken_by_every_command(warm: Warm, tmp_path: Pat
     assert "between 3 and 3 of 6 groups" in warm("power", file, *arms, *lift, "--runs", "40").stdout
     columns = ("--metric", "lift", "--n", "size", "--mean", "mean", "--variance", "var")
     assert "g p, arm C " in warm("aggregates", tmp_path / "sums.csv", *arms, *columns).stdout
-    watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "3")
-    assert watched.returncode == 2
-    assert "one treatment at a time" in watched.stderr
+    watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "1", "--json", out)
+    assert watched.returncode == 0
+    told = json.loads(out.read_text())
+    assert (told["verdict"], told["dependence"], told["clusters"][-1]) == ("differ", "any", [["p", "C"]])
+    assert told["looks"][0]["arms"] == rows.groupby("arm").size().to_dict()

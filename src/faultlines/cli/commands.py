@@ -588,7 +588,7 @@ def confirm(
     "      --metric lift:revenue --variant arm --control A --unit user_id",
     "faultlines monitor state.json visits/*.parquet --by country \\\n"
     "      --metric lift:revenue --variant arm --control A --unit user_id \\\n"
-    "      --new add --report monitor.html --fail-on-split",
+    "      --report monitor.html --fail-on-split",
     "faultlines monitor state.json lifts.csv --by country \\\n      --estimate lift --se se --n users",
     notes=["A daily job: every look is at all data so far. How α is spent is said at the first look."],
 )

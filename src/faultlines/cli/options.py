@@ -306,9 +306,9 @@ class Watched(RowSource):
             DATA, "Groups of before that are missing: error, keep (their data are complete) or ignore.", metavar="HOW"
         ),
     ] = "error"
-    new: Annotated[str, _option(DATA, "Groups that were not there before: error, add or ignore.", metavar="HOW")] = (
-        "error"
-    )
+    new: Annotated[
+        str, _option(DATA, "Groups that were not there before, or too small: add, ignore or error.", metavar="HOW")
+    ] = "add"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

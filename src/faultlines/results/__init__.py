@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from faultlines.results.impact import ImpactCategory as ImpactCategory
     from faultlines.results.impact import ImpactRatios as ImpactRatios
     from faultlines.results.impact import ImpactTable as ImpactTable
+    from faultlines.results.monitor import AnytimeEffect as AnytimeEffect
     from faultlines.results.monitor import Look as Look
+    from faultlines.results.monitor import LookChanges as LookChanges
+    from faultlines.results.monitor import MonitoredGroup as MonitoredGroup
     from faultlines.results.monitor import MonitorResult as MonitorResult
+    from faultlines.results.monitor import SmallGroup as SmallGroup
     from faultlines.results.posterior import GroupPosterior as GroupPosterior
     from faultlines.results.power import DetectableDifference as DetectableDifference
     from faultlines.results.power import Power as Power
@@ -56,7 +60,7 @@ _HOMES = {
     "results.effects": "Effect",
     "results.explained": "Explained",
     "results.impact": "ImpactCategory ImpactRatios ImpactTable",
-    "results.monitor": "Look MonitorResult",
+    "results.monitor": "AnytimeEffect Look LookChanges MonitorResult MonitoredGroup SmallGroup",
     "results.posterior": "GroupPosterior",
     "results.power": "DetectableDifference Power",
     "results.protocol": "Note Result",
