@@ -181,12 +181,14 @@ against results of many kinds. Keys may be added in later versions; none changes
 {tables}
 """
 KINDS = {
-    "result": "Several `--metric` make one object with `correction`, `alpha` and `metrics`, a list of these.",
+    "result": "Several `--metric` make one object with `headline`, `correction`, `alpha`, `sample_ratio` (the worst), "
+    "`overview` (one row per metric) and `metrics`, a list of these.",
     "audit": "",
     "certificate": "",
     "confirmation": "",
     "power": "",
     "self_check": "",
+    "srm": "",
     "impact": "",
     "many": "",
     "monitor": "`STATE.json`, in which a monitor is kept from look to look, is for `fl.Monitor.load` alone.",

@@ -851,14 +851,12 @@ def of_sequential() -> Iterator[Case]:
     yield from cases("Monitor by folds", "tolerance", partial(fl.Monitor, rule="folds"), _TOLERANCES)
 
     def update(**bad: Any) -> Any:
-        return fl.Monitor(rule="folds").update(**({"estimates": three()} | bad))
+        return fl.Monitor(rule="folds").update(bad.pop("estimates", three()), **bad)
 
     for name, value in _NOT_GROUPS.items():
         yield Case(f"Monitor by folds.update batch: {name}", "estimates", lambda value=value: update(estimates=value))
     for option in ("missing", "new"):
-        yield from cases(
-            "Monitor by folds.update", option, update, NOT_TEXT | {"none": None, "unknown": "drop", "empty": ""}
-        )
+        yield from cases("Monitor by folds.update", option, update, NOT_TEXT | {"unknown": "drop", "empty": ""})
     yield Case("Monitor by folds.update: one group", "estimates", lambda: update(estimates=fl.Estimates([1], [1])))
     state = fl.Monitor(rule="folds")
     state.update(three(theta=[0.0, 0.1, 0.2]))
@@ -882,11 +880,11 @@ def of_monitors() -> Iterator[Case]:
     yield from cases("Monitor", "seed", fl.Monitor, _SEEDS)
 
     def update(**bad: Any) -> Any:
-        return fl.Monitor(draws=200).update(**({"estimates": three()} | bad))
+        return fl.Monitor(draws=200).update(bad.pop("estimates", three()), **bad)
 
     yield from cases("Monitor.update", "estimates", update, _NOT_GROUPS)
     for option in ("missing", "new"):
-        yield from cases("Monitor.update", option, update, NOT_TEXT | {"none": None, "unknown": "drop", "empty": ""})
+        yield from cases("Monitor.update", option, update, NOT_TEXT | {"unknown": "drop", "empty": ""})
     yield from cases("Monitor.update", "final", update, NOT_A_FLAG)
     yield Case("Monitor.update: one group", "estimates", lambda: update(estimates=fl.Estimates([1], [1])))
     for kind, word in (("counts", fl.binomial([1, 5], 10)), ("welch", fl.welch(three(dof=9)))):
@@ -926,7 +924,12 @@ def _damaged_monitor(whole: str) -> dict[str, str]:
         "results": [None, 5, {}, [], [None], [{}], [look, look]] + [[look | {key: value}] for key, value in (
             ("number", 2), ("number", True), ("information", -1), ("information", 5), ("fraction", 2), ("fraction", 0.5),
             ("spent", 0.01), ("spent", None), ("statistic", "x"), ("statistic", None), ("boundary", "x"), ("pvalue", 2), ("level", -1),
-            ("adjusted", 0.01), ("adjusted", 2), ("adjusted", None))],
+            ("adjusted", 0.01), ("adjusted", 2), ("adjusted", None), ("overall", None), ("overall", {}), ("arms", []))],
+        "overall": [None, 5, {}, [], [None], [{}]],
+        "cluster_effects": [None, 5, {}, [None], [{}]],
+        "small": [None, 5, {}, [None], [{}]],
+        "warnings": [None, 5, {}, [None], [{}]],
+        "dropped": [None, 5, []],
         "clusters": [None, 5, [["a", "b"], ["c"]], [["a"]], "abc", [[]]],
         "ignored": [None, 5, [], {"x": None}, {"x": "y"}, {"x": -1}, {"x": 0}, {"x": True}],
     }  # fmt: skip

@@ -92,6 +92,7 @@ def certificates() -> Iterator[str]:
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, against="a", ratio=True, adverse="low").to_json()
     yield fl.certify(rows, "country", fl.equalized_odds("label", "guess"), gap=0.2).to_json()
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, ratio=True).to_json()
+    yield fl.certify(rows, ["country", "arm"], fl.rate("label"), gap=0.3, margins=True).to_json()
     yield fl.certify(rows, "country", lift, gap=0.3, against=0, adverse="low").to_json()
     rows["label"] = rows.label.where(rows.spend < 8)
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.3).to_json()
@@ -124,6 +125,10 @@ def audits() -> Iterator[str]:
     options: dict[str, Any] = {"sensitive_features": rows[["country"]], "control_features": rows[["arm"]]}
     yield fl.audit(rows.label, rows.guess, metrics=["fpr", "equalized_odds"], **options).to_json()
     yield fl.audit(rows.label, rows.guess, sensitive_features=rows[["country", "arm"]].assign(one=1)).to_json()
+    numbers = rows[["country"]].assign(age=range(len(rows)))
+    cut = fl.audit(rows.label, rows.guess, sensitive_features=numbers, metrics="fpr", correction="bh")
+    signed = {name: certificate.to_dict() for name, certificate in cut.certify(gap=0.5).items()}
+    yield json.dumps(json.loads(cut.to_json()) | {"certificates": signed})  # as the command line writes it
 
 
 def looks(folder: Path) -> Iterator[str]:
@@ -159,6 +164,14 @@ def self_checks() -> Iterator[str]:
     yield SelfCheck(40, 20, 0.05, "arms", "user", "rate", "calibrated", 0).to_json()
 
 
+def ratios() -> Iterator[str]:
+    data = rows_of_two_arms()
+    lost = (data.country == "a") & (data.arm == "B")
+    for shares in (None, {"A": 1, "B": 1}):
+        yield fl.srm(data[~lost], "country", variant="arm", shares=shares).to_json()
+    yield fl.srm(data[:6], "country", variant="arm").to_json()
+
+
 def odd_labels() -> Iterator[str]:
     """Whole numbers and tuples as labels, whose names are text in JSON."""
     for labels in ([1, 2, 3], [("a", 1), ("a", 2), ("b", 1)]):
@@ -182,6 +195,7 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "many": several,
     "power": powers,
     "self_check": self_checks,
+    "srm": ratios,
 }
 
 

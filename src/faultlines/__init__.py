@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from faultlines.analyses.monitor import Monitor as Monitor
     from faultlines.analyses.power import power as power
     from faultlines.analyses.self_check import self_check as self_check
+    from faultlines.analyses.srm import srm as srm
     from faultlines.core.counts import binomial as binomial
     from faultlines.core.counts import poisson as poisson
     from faultlines.core.counts import welch as welch
@@ -88,6 +89,7 @@ _HOMES = {
     "integrations": "from_metric_frame to_metric_frame",
     "analyses.audit": "audit",
     "analyses.self_check": "self_check",
+    "analyses.srm": "srm",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _HOME_OF |= {name: entry.module.removeprefix("faultlines.") for name, entry in METRICS.items()}

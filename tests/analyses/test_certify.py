@@ -195,6 +195,57 @@ def test_own_noise_of_arms_is_welchs(kind: str) -> None:
     assert own_noise_of(frame, fl.difference("p", variant="arm", control="A")) is None
 
 
+# ------------------------------------------------------------------------------------------------------------ margins
+
+
+def test_margins_are_certified_with_the_cells() -> None:
+    """No country, no device and no combination: margins as their own rows have them."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"c": rng.choice(list("ABCDEFGH"), 4000), "d": rng.choice(["m", "w"], 4000)})
+    frame["x"] = (rng.random(4000) < np.where(frame.d == "m", 0.55, 0.45)).astype(int)
+    asked: dict[str, Any] = {"gap": 0.02, "adverse": None}
+    cells = fl.certify(frame, ["c", "d"], fl.rate("x"), **asked)
+    every = fl.certify(frame, ["c", "d"], fl.rate("x"), **asked, margins=True)
+    assert (cells.verdict, every.verdict) == ("inconclusive", "failed")  # no cell can be shown to differ, a margin can
+    assert every.beyond == (("any", "m"), ("any", "w"))
+    assert every.margins == ("c", "d", "c × d")
+    assert len(every.groups) == 8 + 2 + 16
+    by_device = {group.label: group for group in fl.certify(frame, "d", fl.rate("x"), **asked).groups}
+    for group in every.groups[8:10]:
+        alone = by_device["m" if group.label == ("any", "m") else "w"]
+        assert (group.bound, group.distance) == (alone.bound, alone.distance)
+        assert group.upper > alone.upper  # margins share α
+    assert every.certifiable == pytest.approx(cells.certifiable)
+    assert every.to_pandas()[["c", "d"]].iloc[8].tolist() == ["any", "m"]
+    wide = fl.certify(frame, ["c", "d"], fl.rate("x"), gap=0.5, margins=True)
+    assert wide.verdict == "passed"
+    best = fl.certify(frame, ["c", "d"], fl.rate("x"), gap=0.8, ratio=True, margins=True)
+    assert dict(zip([g.label for g in best.groups], best.groups, strict=True))["any", "w"].other == ("any", "m")
+
+
+def test_margins_of_estimates_are_means_of_their_cells() -> None:
+    successes, trials = np.array([30, 50, 20, 60]), np.array([100, 100, 50, 150])
+    labels = [("F", "x"), ("F", "y"), ("M", "x"), ("M", "y")]
+    rates = fl.binomial(successes, trials, labels).estimates
+    assert rates is not None
+    found = {group.label: group for group in fl.certify(rates, gap=0.2, margins=True).groups}
+    women = found["F", "any"]
+    assert women.estimate == pytest.approx(0.4)
+    assert women.distance == pytest.approx(0.0)
+    whole = fl.certify(fl.binomial([80, 80], [200, 200], ["F", "M"]), gap=0.2).groups[0]
+    assert women.bound == pytest.approx(whole.bound, rel=0.05)  # of two strata, a little less than of one sample
+    plain = fl.Estimates([1.0, 2.0, 3.0, 4.0], [0.1] * 4, labels, n=[1, 3, 2, 2])
+    level = {group.label: group for group in fl.certify(plain, gap=5, margins=True, against=0).groups}["F", "any"]
+    assert level.estimate == pytest.approx(1.75)
+    assert level.bound == pytest.approx(1.75 + Z * 0.1 * math.hypot(0.25, 0.75))
+    with refused("unsupported: margins"):
+        fl.certify(RATES, gap=0.1, margins=True)
+    with refused("conflict: against"):
+        fl.certify(plain, gap=5, margins=True, against=("F", "x"))
+    with refused("wrong type: margins"):
+        fl.certify(plain, gap=5, margins=1)  # type: ignore[arg-type]
+
+
 # ------------------------------------------------------------------------------------- a fixed value, and directions
 
 

@@ -173,7 +173,7 @@ def test_rows_are_planned_with() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"gap": -1.0}, "out of range: gap"),
+        ({"gap": 0}, "out of range: gap"),
         ({"gap": "big"}, "wrong type: gap"),
         ({"split": 1.5}, "out of range: split"),
         ({"split": ["nobody"]}, "not found: split"),
@@ -203,3 +203,80 @@ def test_bad_plans(arguments: dict[str, Any], words: str) -> None:
     options: dict[str, Any] = {"data": np.ones(4)} | arguments
     with refused(words):
         fl.power(options.pop("data"), **options)
+
+
+def test_recovery_is_never_more_likely_than_detection_and_says_what_it_rests_on() -> None:
+    for gap in (0.5, 1.5, 3.0):
+        result = fl.power([1.0] * 6, gap=gap, runs=600)
+        assert result.recovered is not None
+        assert result.detected is not None
+        assert result.recovered <= result.detected
+        assert result.followed == 200
+    assert "200" in next(note.text for note in result.notes if note.code == "method")
+
+
+def test_a_gap_below_zero_is_about_groups_that_are_lower() -> None:
+    both = fl.power([400] * 8, baseline=0.05, arms=1, gap=0.03, runs=400)
+    drop = fl.power([400] * 8, baseline=0.05, arms=1, gap=-0.03, runs=400)
+    assert [row.direction for row in both.directions] == ["lower", "higher"]
+    assert [row.direction for row in drop.directions] == ["lower"]
+    assert drop.detected == both.directions[0].detected
+    straight = fl.power([1.0] * 8, gap=2.0, runs=400), fl.power([1.0] * 8, gap=-2.0, runs=400)
+    assert straight[0].detected == pytest.approx(straight[1].detected, abs=0.08)
+
+
+def test_baseline_and_unequal_arms_are_the_standard_errors_they_should_be() -> None:
+    sizes, rate = np.array([1000.0, 2000.0, 4000.0]), 0.1
+    planned = fl.power(sizes, baseline=rate, shares={"A": 9, "B": 1}, gap=0.05, runs=300)
+    by_hand = np.sqrt(rate * (1 - rate) * (1 / (0.9 * sizes) + 1 / (0.1 * sizes)))
+    assert planned.minimum_detectable == fl.power(by_hand, gap=0.05, runs=300).minimum_detectable
+    even = fl.power(sizes, spread=2.0, runs=300)
+    assert even.minimum_detectable == fl.power(2 * 2.0 / np.sqrt(sizes), runs=300).minimum_detectable
+
+
+@pytest.mark.parametrize(("gap", "arms"), [(0.01, 2), (-0.02, 1), (0.02, 1)])
+def test_the_units_needed_are_those_with_which_the_target_is_reached(gap: float, arms: int) -> None:
+    plan = fl.power([1000] * 10, baseline=0.1, gap=gap, arms=arms, runs=600, per_day=500)
+    assert plan.needed is not None
+    assert plan.days == plan.needed / 500
+    again = fl.power([plan.needed / 10] * 10, baseline=0.1, gap=gap, arms=arms, runs=600)
+    assert again.detected == pytest.approx(0.8, abs=0.04)
+
+
+def crossed(**options: Any) -> fl.Estimates:
+    keys = [(f"c{i}", kind) for i in range(12) for kind in ("new", "returning")]
+    return fl.Estimates(np.zeros(24), np.ones(24), keys, attributes=["country", "type"], **options)
+
+
+def test_a_difference_along_an_attribute_is_detected_as_the_analysis_detects_it() -> None:
+    plan = fl.power(crossed(), gap=1.3, along="type", runs=400)
+    assert plan.planned == (1, 1)
+    rng, hits, runs = np.random.default_rng(1), 0, 40
+    is_new = np.array([key[1] == "new" for key in crossed().keys])
+    for _ in range(runs):
+        noisy = crossed().changed(theta=1.3 * is_new + rng.standard_normal(24))
+        hits += fl.cluster(noisy).rejected
+    assert plan.detected == pytest.approx(hits / runs, abs=0.2)
+    cells = fl.power(crossed(), gap=1.3, along="type", runs=400, margins=False)
+    assert cells.detected is not None
+    assert plan.detected is not None
+    assert plan.detected > cells.detected + 0.2
+    named = fl.power(crossed(), gap=4.0, along="country", split=["c3"], runs=200)
+    assert named.planned == (11, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "parameter"),
+    [
+        ({"along": "region"}, "along"),
+        ({"along": "type", "split": ["neww"]}, "split"),
+        ({"gap": 0.0}, "gap"),
+        ({"baseline": 0.05, "spread": 1.0}, "spread, baseline"),
+        ({"shares": (0.9, 0.1)}, "shares"),
+        ({"per_day": 10.0}, "per_day"),
+    ],
+)
+def test_plans_that_do_not_fit_are_refused(options: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(fl.InputError) as refused:
+        fl.power(crossed(), runs=20, **options)
+    assert refused.value.parameter == parameter

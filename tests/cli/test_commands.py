@@ -6,6 +6,7 @@ import html
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -227,9 +228,10 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
     metrics = ("--metric", "true_positive_rate", "--metric", "accuracy", "--metric", "selection_rate")
     done = warm("model", shop, *MODEL, "--y-pred", "pred", *metrics, "--json", out)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("3 metrics, Holm's correction at α = 0.05 over all of them.")
+    assert re.match(r"Groups differ in \d of 3 metrics \(Holm, α = 0\.05\)\.", done.stdout)
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["correction"] == "holm"
+    assert [row["pvalue_adj"] for row in written["overview"]] == [one["pvalue_adj"] for one in written["metrics"]]
     assert [one["metric"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
     assert [one["alpha"] for one in written["metrics"]] == [0.05] * 3
     ranked = sorted(written["metrics"], key=lambda one: one["log10_pvalue"])
@@ -396,6 +398,8 @@ def test_several_treatments_are_taken_by_every_command(warm: Warm, tmp_path: Pat
     assert "between 3 and 3 of 6 groups" in warm("power", file, *arms, *lift, "--runs", "40").stdout
     columns = ("--metric", "lift", "--n", "size", "--mean", "mean", "--variance", "var")
     assert "g p, arm C " in warm("aggregates", tmp_path / "sums.csv", *arms, *columns).stdout
-    watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "3")
-    assert watched.returncode == 2
-    assert "one treatment at a time" in watched.stderr
+    watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "1", "--json", out)
+    assert watched.returncode == 0
+    told = json.loads(out.read_text())
+    assert (told["verdict"], told["dependence"], told["clusters"][-1]) == ("differ", "any", [["p", "C"]])
+    assert told["looks"][0]["arms"] == rows.groupby("arm").size().to_dict()

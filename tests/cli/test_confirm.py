@@ -97,7 +97,7 @@ def test_one_of_several_metrics(warm: Warm, shop: Path) -> None:
         (("c.json", "-"), "rows are not read from standard input"),
         (("c.json", "lifts.csv", "--alpha", "2"), "--alpha"),
         (("c.json", "lifts.csv", "--json", "c.json"), "is a file that is read"),
-        (("c.json",), "Missing argument"),
+        (("c.json",), "a file is missing"),
         (("c.json", "unknown.csv", *BY), "none of its groups is in"),
     ],
 )

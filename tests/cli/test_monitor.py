@@ -39,7 +39,7 @@ def test_a_daily_job(warm: Warm, shop: Path) -> None:
     paths = days(shop)
     first = look(paths[0], "--looks", "4", "--draws", "500", "--spending", "obrien-fleming")
     assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout.startswith("Look 1 of 4: no difference between 4 groups can be reported yet")
+    assert first.stdout.startswith("Look 1 of 4: no difference in lift of revenue between 4 countries can be reported")
     before = (here / "state.json").read_bytes()
     again = look(paths[0])
     assert (again.returncode, again.stdout) == (2, "")
@@ -58,7 +58,11 @@ def test_a_daily_job(warm: Warm, shop: Path) -> None:
     assert told["clusters"] == [["ES", "FR", "IT"], ["DE"]]
     assert told["looks"][0]["number"] == 1
     assert told["headline"] in done.stdout
-    assert "clusters of 4 groups differ" in (here / "m.html").read_text(encoding="utf-8")
+    assert told["metric"] == "lift of revenue"
+    assert [cluster["lower"] < cluster["estimate"] < cluster["upper"] for cluster in told["cluster_effects"]] == [
+        True
+    ] * 2
+    assert told["headline"] in (here / "m.html").read_text(encoding="utf-8")
     # Decided is decided: nothing is read or written, and the gate stays shut.
     decided = (here / "state.json").read_bytes()
     late = warm("monitor", "state.json", "gone.parquet", "--by", "country", *LIFT, "--fail-on-split", cwd=here)
@@ -75,7 +79,7 @@ def test_what_the_command_does_is_what_python_does(warm: Warm, shop: Path) -> No
     how = ("--information", "12000", "--draws", "500", "--alpha", "0.01", "--seed", "3", "--dependence", "any")
     for path in days(shop)[:2]:
         done = warm("monitor", "s.json", path, "--by", "country", "--metric", "lift:before", *LIFT[2:], *how, cwd=here)
-        found = monitor.update(fl.measure(str(path), "country", metric).estimates)
+        found = monitor.update(str(path), "country", metric)
         assert done.stdout.strip() == str(found)
     assert fl.Monitor.load(here / "s.json").result.looks[-1].number == 2
 
@@ -88,16 +92,16 @@ def test_tables_and_groups_that_change(warm: Warm, table: Path) -> None:
     frame[frame.country != fresh].to_csv(here / "one.csv", index=False)
     frame.assign(users=2 * frame.users, sd=frame.sd / np.sqrt(2))[1:].to_csv(here / "two.csv", index=False)
     assert warm("monitor", "s.json", "one.csv", *TABLE, "--draws", "200", cwd=here).returncode == 0
-    done = warm("monitor", "s.json", "two.csv", *TABLE, cwd=here)
+    done = warm("monitor", "s.json", "two.csv", *TABLE, "--new", "error", cwd=here)
     assert is_one_line(done.stderr)
     assert f"'{fresh}'" in done.stderr
     assert "--new add" in done.stderr
-    done = warm("monitor", "s.json", "two.csv", *TABLE, "--new", "add", cwd=here)
+    done = warm("monitor", "s.json", "two.csv", *TABLE, cwd=here)
     assert f"'{gone}'" in done.stderr
     assert "--missing keep" in done.stderr
-    done = warm("monitor", "s.json", "two.csv", *TABLE, "--new", "add", "--missing", "keep", "--final", cwd=here)
+    done = warm("monitor", "s.json", "two.csv", *TABLE, "--missing", "keep", "--final", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 missing groups kept as they were" in done.stdout
+    assert "1 missing groups are kept as they were" in done.stdout
     assert "look 2 was the last" in done.stdout
 
 
@@ -147,6 +151,6 @@ def test_left_out_groups_are_named(warm: Warm, shop: Path) -> None:
         "monitor", "s.json", "rows.parquet", *words, "--draws", "200", "--min-size", "20", "--json", "-", cwd=here
     )
     told = json.loads(done.stdout)
-    assert [one["label"] for one in told["excluded"]] == ["XX"]
+    assert [row["country"] for row in told["groups"] if row["status"] == "too small"] == ["XX"]
     fresh = warm("monitor", "t.json", "rows.parquet", *words, "--draws", "200", "--min-size", "20", cwd=here)
-    assert "Left out: 1 groups: XX (fewer than 20" in fresh.stdout
+    assert "Too small so far (1, fewer than 20" in fresh.stdout

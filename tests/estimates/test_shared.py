@@ -112,8 +112,8 @@ def test_errors_in_another_order_than_the_covariance_are_refused() -> None:
         fl.Estimates([0.0, 1.0], [1.0, 2.0], covariance=np.diag([4.0, 1.0]))
     with refused("unsupported: covariance"):
         fl.Estimates([[0.0, 1.0], [1.0, 0.0]], None, covariance=np.eye(2))
-    with refused("unsupported: estimates"):
-        fl.Monitor(looks=2).update(fl.Estimates([0.0, 1.0], None, covariance=np.eye(2)))
+    with refused("unsupported: dependence"):
+        fl.Monitor(looks=2, dependence="independent").update(fl.Estimates([0.0, 1.0], None, covariance=np.eye(2)))
     with refused("unsupported: dof"):
         fl.cluster(fl.Estimates([0.0, 1.0, 2.0], None, dof=9, covariance=covariance(3, 0)), tolerance=0.1)
 

@@ -192,7 +192,7 @@ def test_a_decision_is_reached_and_stays() -> None:
     assert seen[1].look.number == 2
     assert seen[0].pvalue > 0.05 >= seen[1].pvalue
     assert seen[1].verdict == "differ"
-    assert [note.code for note in seen[1].notes] == ["look", "assumption"]
+    assert [note.code for note in seen[1].notes] == ["changes", "look", "intervals", "assumption"]
     assert seen[1].headline in str(seen[1])
     assert seen[0].n_clusters == 1
     assert seen[0].clusters == (tuple(LABELS),)
@@ -307,14 +307,18 @@ def test_groups_that_appear_later_and_groups_that_stop() -> None:
         return monitor
 
     with refused("mismatch: estimates"):
-        begun().update(all_looks[1])
+        begun().update(all_looks[1], new="error")
     with refused("mismatch: estimates"):
-        begun().update(later, new="add")
-    kept = begun().update(later, new="add", missing="keep")
+        begun().update(later)
+    added = begun().update(all_looks[1])
+    assert [group.status for group in added.groups] == ["measured"] * 4 + ["new"]
+    assert added.changes is not None
+    assert added.changes.new == ("e",)
+    kept = begun().update(later, missing="keep")
     assert kept.clusters == (("a", "b", "c", "d"), ("e",))
     assert kept.ignored == {"stopped": 1}
     assert kept.looks[-1].information == 50 + 4 * 100
-    assert kept.ignored_groups == ("1 missing groups kept as they were",)
+    assert [group.label for group in kept.groups if group.status == "stopped"] == ["a"]
     left = begun().update(later, new="add", missing="ignore")
     assert left.clusters == (("b", "c", "d"), ("e",))
     only = begun().update(later, new="ignore", missing="ignore")
@@ -412,7 +416,7 @@ BARE: dict[str, Any] = {"n": None}
         (lambda: fl.Monitor(dependence="none"), "unknown: dependence"),  # type: ignore[arg-type]
         (lambda: fl.Monitor(draws=50), "too few: draws"),
         (lambda: fl.Monitor(seed=-1), "out of range: seed"),
-        (lambda: fl.Monitor().update([1, 2]), "wrong type: estimates"),  # type: ignore[arg-type]
+        (lambda: fl.Monitor().update([1, 2]), "wrong type: estimates"),
         (lambda: fl.Monitor().update(fl.Estimates([1], [1])), "too few: estimates"),
         (lambda: fl.Monitor().update(fl.Estimates([[1, 2], [1, 2]], [[1, 1], [1, 1]])), "unsupported: estimates"),
         (lambda: begun().update(looks()[1]), "duplicate: estimates"),
@@ -430,7 +434,7 @@ BARE: dict[str, Any] = {"n": None}
         (lambda: fl.Monitor(draws=100_000_000).update(looks()[0]), "out of range: draws"),
         (lambda: fl.Monitor.from_json("{"), "unreadable file: state"),
         (
-            lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 3', '_monitor": 9')),
+            lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 4', '_monitor": 9')),
             "unsupported: state",
         ),
         (lambda: fl.Monitor.from_json(begun().to_json().replace("100.0", "101.0", 1)), "invalid data: state"),

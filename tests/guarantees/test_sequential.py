@@ -182,3 +182,12 @@ def test_states_whose_parts_do_not_fit_are_refused(name: str, value: Any) -> Non
     del state[CHECKSUM]
     with pytest.raises(fl.InputError):
         fl.Monitor.from_json(dump_state(state | {name: value}))
+
+
+def test_the_clusters_of_batches_are_shown() -> None:
+    daily = folds()
+    for _ in range(2):
+        found = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"]))
+    assert [row["members"] for row in found.to_dicts("clusters")] == [["DE", "FR"], ["IN"]]
+    assert "DE, FR" in str(found)
+    assert "DE, FR" in found.to_markdown()

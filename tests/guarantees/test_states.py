@@ -202,3 +202,31 @@ def test_labels_that_are_no_text_survive(tmp_path: Path) -> None:
         monitor.update(look(1, labels))
     with fl.Monitor.open(path) as monitor:
         assert monitor.update(look(2, labels)).clusters == (tuple(labels),)
+
+
+def test_a_state_that_cannot_be_written_is_found_before_the_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, looked = tmp_path / "state.json", []
+    begun().save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr("faultlines.files.write", _no_room)
+    with pytest.raises(fl.InputError, match="full"), fl.Monitor.open(path):
+        looked.append(1)
+    assert looked == []
+    assert path.read_bytes() == before
+
+
+def _no_room(*_: Any, **__: Any) -> None:
+    raise fl.InputError.unwritable_file("state", "cannot be written (full)", "Make room.")
+
+
+def test_labels_that_are_no_valid_text_survive(tmp_path: Path) -> None:
+    labels = ["a\ud800", "\udfffb", "c", "d"]
+    monitor = fl.Monitor(looks=50, draws=300)
+    monitor.update(look(1, labels))
+    monitor.save(tmp_path / "state.json")
+    again = fl.Monitor.load(tmp_path / "state.json")
+    assert [group.label for group in again.result.groups] == labels
+    assert again.update(look(2, labels)) == monitor.update(look(2, labels))
+    assert json.loads(again.result.to_json())["clusters"] == [labels]

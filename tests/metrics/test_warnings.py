@@ -13,7 +13,7 @@ import faultlines as fl
 
 ARMS = {"variant": "arm", "control": "A"}
 NO_UNIT, FEW, WEIGHT = "Rows were taken as independent", "too few", "of all weight"
-OVERALL, WORST, LOST = "sample-ratio mismatch", "Arms are out of proportion in", "covariate"
+LOST = "covariate"
 
 
 def rows(seed: int = 0, size: int = 6000, groups: int = 6, share: float = 0.5) -> pd.DataFrame:
@@ -32,7 +32,7 @@ def rows(seed: int = 0, size: int = 6000, groups: int = 6, share: float = 0.5) -
 def told(data: Any, metric: fl.Metric, by: str = "g") -> tuple[str, ...]:
     readout = fl.measure(data, by, metric).readout
     assert readout is not None
-    return readout.warnings
+    return tuple(warning for warning in readout.warnings if isinstance(warning, str))
 
 
 @pytest.mark.parametrize("experiments", [8, pytest.param(30, marks=pytest.mark.statistical)])
@@ -51,26 +51,6 @@ def test_rows_without_a_unit_are_taken_as_independent() -> None:
     table = rows().groupby(["g", "arm"])["x"].agg(n="count", m="mean", v="var").reset_index()
     aggregated = told(table, fl.difference(fl.aggregated("n", mean="m", variance="v"), **ARMS))
     assert not any(NO_UNIT in words for words in aggregated)
-
-
-@pytest.mark.parametrize(
-    ("seed", "share", "found"), [(0, 0.5, False), (1, 0.52, True), (2, 0.1, False), (3, 0.11, True)]
-)
-def test_arms_off_the_usual_share_are_a_mismatch(seed: int, share: float, found: bool) -> None:
-    data = rows(seed, size=40_000, share=share)
-    words = [one for one in told(data, fl.difference("x", unit="user", **ARMS)) if OVERALL in one]
-    assert bool(words) == found
-    if found:
-        meant = "50.0%" if share > 0.3 else "10.0%"
-        assert f"{100 * (data.arm == 'B').mean():.2f}% of units are in treatment. If {meant} was meant" in words[0]
-
-
-def test_the_group_whose_arms_are_off_is_named() -> None:
-    data = rows(size=12_000)
-    lost = (data.g == 4) & (data.arm == "B") & (data.user % 3 == 0)
-    words = [one for one in told(data[~lost], fl.difference("x", unit="user", **ARMS)) if WORST in one]
-    assert len(words) == 1
-    assert words[0].startswith("Arms are out of proportion in 4: 40")
 
 
 def test_few_events_are_told_and_many_are_not() -> None:

@@ -46,6 +46,18 @@ def test_people_left_out_are_totalled_by_the_values_of_each_attribute(found: Any
     assert data["excluded_shares"][0] == {"attribute": "origin", "value": "Asian", "n": 4, "total": 10, "share": 0.4}
 
 
+def test_a_level_that_is_excluded_as_a_whole_is_named() -> None:
+    data = people()
+    rare = data[(data.origin != "Asian") | (data.index % 3 == 0)]
+    result = fl.cluster(rare, by=["origin", "sex"], metric=fl.rate("x"))
+    (note,) = (note for note in result.notes if note.code == "excluded levels")
+    assert note.severity == "warning"
+    assert note.fields == {"attribute": "origin", "levels": ["Asian"], "n": float((rare.origin == "Asian").sum())}
+    assert note.text in str(result)
+    single = fl.cluster(rare, by="origin", metric=fl.rate("x"))
+    assert not any(note.code == "excluded levels" for note in single.notes)  # the group itself is named already
+
+
 def test_they_stand_on_the_page(found: Any, tmp_path: Any) -> None:
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()

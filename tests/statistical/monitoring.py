@@ -41,12 +41,10 @@ def read() -> dict[str, dict[str, Any]]:
 # ------------------------------------------------------------------------------------------------------------- tables
 
 SPENDING = ("reserve", "obrien-fleming", "pocock", "haybittle-peto")
-ARRANGED = [f"{spacing}, {se} se" for spacing in ("even", "uneven") for se in ("equal", "lognormal")]
 COMING_BACK = {
-    "days": "they spend every day, each day by itself, and it is added up",
-    "users": "the same, but some users spend more than others on all days",
-    "bought": "whether they have bought by now",
-    "week": "what they spent in the last seven days only",
+    "days": "sum of days, each by itself",
+    "users": "sum of days, some users spend more",
+    "week": "sum of the last seven days",
 }
 DEPENDENCE = ("independent", "returning", "any")
 
@@ -54,12 +52,13 @@ DEPENDENCE = ("independent", "returning", "any")
 def texts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
     """All that the page takes from what was measured, by the name of its marker."""
     shown = {
-        "false claims": ("ever a false claim", _false_claims),
-        "others": ("ever a false claim of rates", _others),
+        "false positives": ("ever a false claim", _false_positives),
         "power": ("power", _power),
         "returning": ("users that come back", _returning),
-        "robust": ("power of the robust form", _robust),
-        "ASOS": ("ASOS", _asos),
+        "once": ("outcomes that happen once", _once),
+        "coverage": ("intervals ever miss", _coverage),
+        "rows": ("intervals of rows ever miss", _coverage_of_rows),
+        "bug": ("planted bug", _bug),
     }
     # A study that was not run has no table; a page that asks for it is refused.
     tables = {f"table: {name}": f"\n{made(kept)}\n" for name, (study, made) in shown.items() if study in kept}
@@ -74,51 +73,26 @@ def _facts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
     if "users that come back" in kept:
         runs = kept["users that come back"]["days, reserve"]["runs"]
         made |= {"back.runs": str(runs), "back.error": f"{_error(runs):.3f}"}
-    if "power of the robust form" in kept:
-        runs = kept["power of the robust form"]["any"]["runs"]
-        made |= {"robust.runs": str(runs), "robust.error": f"{_error(runs, 0.8):.2f}"}
-    if "ASOS" in kept:
-        made["sets"] = str(kept["ASOS"]["any"]["runs"])
     return made
 
 
-def _share(cell: dict[str, Any], name: str = "share") -> str:
-    return f"{cell[name]:.3f}"
-
-
-def _false_claims(kept: dict[str, dict[str, Any]]) -> str:
+def _false_positives(kept: dict[str, dict[str, Any]]) -> str:
     found, rows = kept["ever a false claim"], []
     for looks in (5, 20, 100):
+        cells = []
         for groups in (5, 21, 102):
-            where = f"K={groups}, {looks} looks"
-            cells = [_share(found[f"{where}, {how}, reserve"]) for how in ARRANGED]
-            rest = [
-                cell["share"] for name, cell in found.items() if name.startswith(f"{where}, ") and "reserve" not in name
-            ]
-            rows.append([f"{looks} looks, {groups} groups", *cells, _span(rest)])
-    return markdown(["", *ARRANGED, "other ways to spend α"], rows)
+            where = f"K={groups}, {looks} looks, "
+            cells.append(_span([cell["share"] for name, cell in found.items() if name.startswith(where)]))
+        rows.append([f"{looks} looks", *cells])
+    return markdown(["", "5 groups", "21 groups", "102 groups"], rows)
 
 
 def _span(values: list[float]) -> str:
-    return f"{min(values):.3f}–{max(values):.3f}" if values else "–"
+    return f"{_percent(min(values))}–{_percent(max(values))}"
 
 
-def _others(kept: dict[str, dict[str, Any]]) -> str:
-    rows = []
-    for name, cell in kept["ever a false claim of rates"].items():
-        rate, groups = name.removeprefix("rates of ").split(", K=")
-        rows.append((f"rates of {float(rate):.0%}, 20 to 99 people a day and group, {groups} groups, 20 looks", cell))
-    for name, cell in kept["ever a false claim with estimated errors"].items():
-        rows.append((f"4 to 39 degrees of freedom, {name.removeprefix('K=')} groups, 8 looks", cell))
-    for name, cell in kept["ever a false claim without an end"].items():
-        rows.append((f"no planned end, {name.removeprefix('K=').replace(',', ' groups,')}", cell))
-    for name, cell in kept["ever a false claim of the class"].items():
-        where = name.removeprefix("K=").replace(",", " groups,")
-        for dependence in ("returning", "any"):
-            told = {"share": cell[dependence], "runs": cell["runs"]}
-            rows.append((f"groups of unequal size and growth, 400 draws, {where}, `{dependence}`", told))
-    shown = [[what, _share(cell), f"{cell['runs']:,}", f"{_error(cell['runs']):.3f}"] for what, cell in rows]
-    return markdown(["", "ever a false claim", "runs", "Monte Carlo error"], shown)
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
 
 
 def _error(runs: int, share: float = 0.05) -> float:
@@ -127,48 +101,61 @@ def _error(runs: int, share: float = 0.05) -> float:
 
 def _power(kept: dict[str, dict[str, Any]]) -> str:
     found = kept["power"]
-    truths = dict.fromkeys(name.rsplit(", ", 2)[0] for name in found)
     rows = []
-    for truth in truths:
-        for looks in (looks for looks in (5, 20, 100) if f"{truth}, {looks} looks, reserve" in found):
-            cells = [found.get(f"{truth}, {looks} looks, {spending}") for spending in SPENDING[:3]]
-            shown = [
-                "–" if c is None else f"{c['share']:.2f} ({c['share'] / c['one']:.2f}), {c['used']:.2f}" for c in cells
-            ]
-            rows.append([f"{truth}, {looks} looks", f"{found[f'{truth}, {looks} looks, reserve']['one']:.2f}", *shown])
+    for truth in dict.fromkeys(name.rsplit(", ", 2)[0] for name in found):
+        cells = [found[f"{truth}, 20 looks, {spending}"] for spending in SPENDING[:3]]
+        shown = [f"{cell['share']:.0%}, {cell['used']:.0%}" for cell in cells]
+        rows.append([truth, f"{cells[0]['one']:.0%}", *shown])
     return markdown(["truth", "one look", *(f'`"{name}"`' for name in SPENDING[:3])], rows)
-
-
-def _robust(kept: dict[str, dict[str, Any]]) -> str:
-    names = {"returning": '`dependence="returning"`', "any": '`dependence="any"`'}
-    names |= {"rule folds": '`rule="folds"`, the day\'s data alone'}
-    found = kept["power of the robust form"]
-    rows = [["one look at the end", _share(found["any"], "one"), "1"]]
-    rows += [[shown, _share(found[name]), _used(found[name])] for name, shown in names.items()]
-    return markdown(["halves of 21 groups 2 se apart, 20 looks", "detected", "mean information used"], rows)
-
-
-def _used(cell: dict[str, Any]) -> str:
-    return "–" if cell["used"] is None else f"{cell['used']:.2f}"
 
 
 def _returning(kept: dict[str, dict[str, Any]]) -> str:
     found = kept["users that come back"]
+    rows = []
+    for kind, what in COMING_BACK.items():
+        cells = [found[f"{kind}, {spending}"] for spending in ("reserve", "pocock")]
+        rows.append([what, *(" / ".join(_percent(cell[name]) for cell in cells) for name in DEPENDENCE)])
+    return markdown(["`reserve` / `pocock`", *(f'`"{name}"`' for name in DEPENDENCE)], rows)
+
+
+def _once(kept: dict[str, dict[str, Any]]) -> str:
+    found, rows = kept["outcomes that happen once"], []
+    for where in dict.fromkeys(name.rsplit(", ", 1)[0] for name in found):
+        cells = [found[f"{where}, {spending}"] for spending in ("reserve", "pocock")]
+        shown = [" / ".join(_percent(cell[which]) for cell in cells) for which in ("users", "odds", "any")]
+        rows.append([where, f"{cells[0]['by_now']:.0%}", *shown])
+    header = ["who buys, `reserve` / `pocock`", "bought at the end", "clock of users", "clock of odds", '`"any"`']
+    return markdown(header, rows)
+
+
+def _coverage(kept: dict[str, dict[str, Any]]) -> str:
+    rows = []
+    for groups in (5, 21, 180):
+        found = {name: cell for name, cell in kept["intervals ever miss"].items() if name.startswith(f"K={groups},")}
+        for dependence in ("independent", "any"):
+            cells = [cell for name, cell in found.items() if f", {dependence}, " in name]
+            spans = [_span([cell[which] for cell in cells]) for which in ("groups", "overall")]
+            rows.append([f'{groups} groups, `"{dependence}"`', *spans])
+    return markdown(["100 looks", "any group, any look", "overall, any look"], rows)
+
+
+def _coverage_of_rows(kept: dict[str, dict[str, Any]]) -> str:
     rows = [
-        [f"{what}, `{spending}`", *(_share(found[f"{kind}, {spending}"], name) for name in DEPENDENCE)]
-        for kind, what in COMING_BACK.items()
-        for spending in ("reserve", "pocock")
+        [name, _percent(cell["groups"]), _percent(cell["overall"])]
+        for name, cell in kept["intervals of rows ever miss"].items()
     ]
-    return markdown(["what is measured of users that come back", *(f'`"{name}"`' for name in DEPENDENCE)], rows)
+    return markdown(["21 groups, 8 looks", "any group, any look", "overall, any look"], rows)
 
 
-def _asos(kept: dict[str, dict[str, Any]]) -> str:
-    found = kept["ASOS"]
-    rows = [["one look after four weeks", _share(found["any"], "one"), "–", "28"]]
-    for name in DEPENDENCE:
-        cell = found[name]
-        rows.append([f'`dependence="{name}"`', _share(cell), _share(cell, "agree"), f"{cell['day']:.1f}"])
-    return markdown(["", "sets with a claim", 'decided as by `"independent"`', "mean day of a claim"], rows)
+def _bug(kept: dict[str, dict[str, Any]]) -> str:
+    names = {
+        "pooled": "a test that knows the two groups and pools their rows",
+        "pooled, all pairs": "the same, corrected for all pairs of groups",
+        "monitor": "`fl.Monitor`",
+    }
+    found = kept["planted bug"]
+    rows = [[what, f"{found[name]['found']:.0%}", f"{found[name]['day']:.0f}"] for name, what in names.items()]
+    return markdown(["two of 180 groups at −30%", "found in 14 days", "median day"], rows)
 
 
 def main() -> None:

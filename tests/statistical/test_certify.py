@@ -6,13 +6,15 @@ Truths sit on the edge, where errors are likeliest: just beyond the gap, just wi
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import pytest
 
 import faultlines as fl
-from faultlines.analyses.contrasts import AgainstMean, AllPairs, critical_value
+from faultlines.analyses.contrasts import AgainstMean, AllPairs, compare_with_best, critical_value
 from tests.statistical.tally import scale_runs
 
 if TYPE_CHECKING:
@@ -259,3 +261,126 @@ def _brute_force(variance: Array, share: Array, sides: int) -> float:
         away = (noise - (noise @ share)[:, None])[:, keep] / spread[keep]
         tops.append((np.abs(away) if sides == 2 else away).max(axis=1))
     return float(np.quantile(np.concatenate(tops), 1 - ALPHA))
+
+
+# ------------------------------------------------------------------------------------------------------ the best group
+
+BEST_RUNS = {groups: scale_runs(runs) for groups, runs in ((2, 2000), (5, 2000), (21, 1000), (200, 400))}
+
+
+def arranged(arrangement: str, groups: int, rng: np.random.Generator) -> Array:
+    """True effects: all equal, one ahead, or a grid in some order."""
+    effects = np.full(groups, 20.0)
+    if arrangement == "one ahead":
+        effects[0] += 2.5
+    elif arrangement == "grid":
+        effects = 20.0 + np.linspace(0, 4, groups)[rng.permutation(groups)]
+    return effects
+
+
+@pytest.mark.parametrize("kind", ["mean", "rate"])
+@pytest.mark.parametrize("arrangement", ["equal", "one ahead", "grid"])
+@pytest.mark.parametrize("groups", [2, 5, 21, 200])
+def test_the_best_group_is_covered_though_the_data_choose_it(groups: int, arrangement: str, kind: str) -> None:
+    """Intervals of θ_i less, or over, the best of the others hold for all groups at once, one- and two-sided."""
+    rng = np.random.default_rng([groups, len(arrangement), len(kind)])
+    effects, runs = arranged(arrangement, groups, rng), BEST_RUNS[groups]
+    se = np.exp(0.7 * rng.standard_normal(groups))
+    se /= se.mean()
+    if kind == "rate":
+        effects, trials = effects / 40, np.maximum((60 / se).astype(int), 20)
+    best = np.where(np.arange(groups) == effects.argmax(), np.sort(effects)[-2], effects.max())
+    missed = dict.fromkeys(((sides, as_ratio) for sides in (1, 2) for as_ratio in (False, True)), np.zeros(2))
+    for run in range(runs):
+        if kind == "rate":
+            drawn = fl.binomial(rng.binomial(trials, effects), trials).estimates
+            assert drawn is not None
+        else:
+            drawn = fl.Estimates(effects + se * rng.standard_normal(groups), se)
+        sides, as_ratio = case = ((1, False), (1, True), (2, False), (2, True))[run % 4]
+        (found,) = compare_with_best(drawn, ALPHA, 1, sides=sides, as_ratio=as_ratio)
+        truth = effects / best if as_ratio else effects - best
+        below = bool(np.any(found.interval.lower > truth + 1e-9))
+        above = bool(np.any(found.interval.upper < truth - 1e-9))
+        missed[case] = missed[case] + ([below, above] if sides == 1 else [below or above, False])
+    worst = {case: float(counts.max()) / (runs / 4) for case, counts in missed.items()}
+    print(f"best of {groups}, {kind}, {arrangement}: missed {max(worst.values()):.3f} ({runs // 4} runs each)")
+    for share in worst.values():
+        assert share <= bound(runs // 4)
+
+
+@pytest.mark.parametrize("is_ratio", [False, True])
+@pytest.mark.parametrize("kind", ["mean", "rate"])
+@pytest.mark.parametrize("groups", [2, 21, 200])
+def test_a_group_at_the_gap_below_the_best(groups: int, kind: str, is_ratio: bool) -> None:
+    """One group is just beyond the gap below the best, all others between: wrong certificates, and power beside them.
+
+    Power is that of a group half as far away, against the same with the best group known.
+    """
+    runs = scale_runs(2000 if groups < 100 else 400)
+    rng = np.random.default_rng([groups, len(kind), is_ratio])
+    top, gap = (0.5, 0.1) if kind == "rate" else (20.0, 4.0)
+    passed = np.zeros(3)
+    asked: Any = {"gap": (top - gap) / top if is_ratio else gap, "ratio": is_ratio, "adverse": "low", "seed": 1}
+    for run in range(2 * runs):
+        is_beyond = run % 2 == 0
+        effects = np.full(groups, top - 0.3 * gap)
+        effects[0], effects[1] = top, top - gap * (1 + EDGE if is_beyond else 0.5)
+        size = np.full(groups, 20_000.0)
+        size[1] = 400.0
+        if kind == "rate":
+            drawn: Any = fl.binomial(rng.binomial(size.astype(int), effects), size)
+        else:
+            se = 20.0 / np.sqrt(size)
+            drawn = fl.Estimates(effects + se * rng.standard_normal(groups), se, n=size)
+        verdict = fl.certify(drawn, against="highest", **asked).verdict
+        if is_beyond:
+            passed[0] += verdict == "passed"
+        else:
+            passed[1:] += verdict == "passed", fl.certify(drawn, against="0", **asked).verdict == "passed"
+    wrong, power, known = passed / runs
+    what = f"{groups} groups, {kind}, {'ratio' if is_ratio else 'difference'}"
+    print(f"{what}: wrong {wrong:.3f}, power {power:.3f}, with the best group known {known:.3f} ({runs} runs)")
+    assert wrong <= bound(runs)
+    assert power >= known - 0.05
+
+
+# ----------------------------------------------------------------------------------------------- each group's own rows
+
+
+def of_world(world: str, rng: np.random.Generator, n: int) -> Array:
+    if world == "spend":
+        return np.where(rng.random(n) < 0.1, rng.lognormal(0.0, 1.0, n), 0.0)
+    draw = {"lognormal": partial(rng.lognormal, 0.0, 1.0), "exponential": partial(rng.exponential, 1.0)}
+    return np.asarray(draw.get(world, partial(rng.normal, 0.0, 1.0))(n), dtype=np.float64)
+
+
+OWN_ROWS = [
+    ("spend", 200, 0.81),
+    ("lognormal", 50, 2.16),
+    ("exponential", 30, 1.0),
+    ("noisier", 30, 2.0),
+    ("normal", 12, 1.0),
+]
+
+
+@pytest.mark.parametrize(("world", "size", "spread"), OWN_ROWS)
+def test_a_small_group_just_beyond_the_gap_by_rows(world: str, size: int, spread: float) -> None:
+    """One small group beside five of 2,000 rows, exactly beyond the gap on either side; and equal ones, for power."""
+    rng, runs, others = np.random.default_rng(size), scale_runs(1000), 5
+    share, gap = size / (size + others * 2000), 5 * spread / math.sqrt(size)
+    group = np.repeat(np.arange(others + 1), [size] + [2000] * others)
+    passed = np.zeros(3)
+    for run in range(3 * runs):
+        side = run % 3 - 1
+        own = of_world(world, rng, size) * (2.0 if world == "noisier" else 1.0)
+        own = own + side * gap * (1 + EDGE) / (1 - share)
+        values = np.concatenate([own, *(of_world(world, rng, 2000) for _ in range(others))])
+        passed[side + 1] += (
+            fl.certify(pl.DataFrame({"g": group, "x": values}), "g", fl.mean("x"), gap=gap).verdict == "passed"
+        )
+    below, equal, above = passed / runs
+    print(
+        f"{world}, {size} rows: wrong {below:.3f} below, {above:.3f} above; equal ones pass {equal:.3f} ({runs} runs)"
+    )
+    assert max(below, above) <= bound(runs) + 0.01  # Hall's interval is of second order, not exact

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.errors import NoGroupsError
 from faultlines.estimates.scales import ANSCOMBE
+from faultlines.guarantees.anytime import AnytimeRule, follow, pool_look
+from faultlines.guarantees.boundaries import LookData, Spending, align_look, extend_history
 from tests.statistical.looks import critical, errors, information, monitored, null_of
 from tests.statistical.monitoring import keep
 
 pytestmark = pytest.mark.statistical
+
+
+ONCE = [(0.082, 200, 0), (0.082, 200, 5), (0.01, 1000, 0), (0.01, 1000, 25), (0.003, 5000, 0)]
 
 
 def within(share: float, runs: int, alpha: float = 0.05, sigmas: float = 3.5) -> bool:
@@ -209,7 +217,196 @@ def test_power_of_the_robust_form() -> None:
     assert detected["returning"] >= 0.93 * one - 0.03 * runs
 
 
+# ---------------------------------------------------------------------------------------------------------- intervals
+
+
+@pytest.mark.parametrize("groups", [5, 21, 180])
+def test_intervals_cover_at_all_of_100_looks(groups: int) -> None:
+    """4,000 runs each: any interval of any group, or the overall one, ever misses; even and uneven looks."""
+    runs, looks = 4000, 100
+    for dependence, planned, even in (
+        ("independent", True, True),
+        ("independent", False, True),
+        ("independent", True, False),
+        ("any", True, True),
+        ("any", False, True),
+    ):
+        rng = np.random.default_rng([groups, planned, even])
+        size = 5000.0 * information(looks, even=even, seed=groups)
+        total, before = np.zeros((runs, groups)), 0.0
+        missed, missed_overall = np.zeros((2, runs), dtype=bool)
+        history, overall = None, list[LookData]()
+        for number, n in enumerate(size.tolist(), start=1):
+            total += math.sqrt(n - before) * rng.standard_normal(total.shape)
+            before = n
+            data = LookData(np.arange(groups), np.zeros(groups), np.full(groups, n**-0.5), np.full(groups, n), None)
+            overall.append(pool_look(data, np.arange(groups)))
+            history = extend_history(history, data, range(groups), dependence, check=False)  # type: ignore[arg-type]
+            first = size[0] / size[-1] if planned else None
+            rule = AnytimeRule(0.05, dependence, number, looks if planned else None, first)  # type: ignore[arg-type]
+            z = total / math.sqrt(n)
+            missed |= np.any(np.abs(z) > rule.reach_of_groups(history, data), axis=1)
+            growth = np.array([overall[-1].n[0] / overall[0].n[0]])  # type: ignore[index]
+            missed_overall |= np.abs(z.sum(axis=1)) > math.sqrt(groups) * rule.reach(np.zeros(1), growth, None)
+        how = f"K={groups}, {dependence}, {'planned' if planned else 'no plan'}, {'even' if even else 'uneven'}"
+        shares = {"groups": float(missed.mean()), "overall": float(missed_overall.mean())}
+        keep("intervals ever miss", how, **shares, runs=runs)
+        assert all(within(share, runs) for share in shares.values()), how
+
+
+SPARSE = {
+    "rate of 2%": ("rate", 0.02, 40),
+    "rate of 10%": ("rate", 0.1, 40),
+    "difference, conversion of 5%": ("difference", 0.05, 100),
+    "lift, conversion of 5%": ("lift", 0.05, 400),
+    "difference, lognormal (σ = 1.2)": ("difference", None, 40),
+}
+
+
+@pytest.mark.parametrize("kind", SPARSE)
+def test_intervals_cover_from_rows(kind: str) -> None:
+    """200 runs each, 21 groups, 8 looks in 20 days, few rows a day and group: standard errors are estimated."""
+    name, rate, daily = SPARSE[kind]
+    runs, looks, groups = 200, 20, 21
+    missed = missed_overall = 0
+    columns = fl.aggregated("n", sum="total", **({} if name == "rate" else {"sum_squares": "squares"}))
+    arms: dict[str, Any] = {} if name == "rate" else {"variant": "arm", "control": "A"}
+    metric = getattr(fl, name)(columns, **arms)
+    labels, arm = np.tile(np.arange(groups), 2), np.repeat(["A", "B"], groups)
+    for run in range(runs):
+        rng = np.random.default_rng([run, daily])
+        count = rng.poisson(daily, (looks, 2 * groups)) + 1
+        sums = np.zeros((2, looks, 2 * groups))
+        for day in range(looks):
+            if rate is not None:
+                sums[:, day] = rng.binomial(count[day], rate)
+            else:
+                place = np.repeat(np.arange(2 * groups), count[day])
+                drawn = rng.lognormal(0.0, 1.2, place.size)
+                for power in (1, 2):
+                    sums[power - 1, day] = np.bincount(place, drawn**power, 2 * groups)
+        count, sums = count.cumsum(axis=0), sums.cumsum(axis=1)
+        history, any_missed, any_overall, overall = None, False, False, list[LookData]()
+        seen: list[Any] = []
+        for day in (0, 1, 2, 4, 7, 11, 15, 19):
+            table = {"g": labels, "arm": arm, "n": count[day], "total": sums[0, day], "squares": sums[1, day]}
+            frame = pd.DataFrame(table)[: groups if name == "rate" else 2 * groups]
+            try:
+                current = fl.measure(frame, "g", metric).estimates
+            except NoGroupsError:
+                continue
+            if len(current) < 2:
+                continue
+            data, seen_labels, _ = align_look(current, seen, history, "keep", "add")
+            seen = list(seen_labels)
+            history = extend_history(history, data, seen, "returning", check=False)
+            rule = AnytimeRule(0.05, "returning", day + 1, looks, 1 / looks)
+            truth = current.scales[0].place(np.array([rate if name == "rate" else 0.0]))[0]
+            fresh = np.isin(data.groups, [seen.index(label) for label in current.labels])
+            reach = rule.reach_of_groups(history, data)
+            given = data.theta.copy()
+            given[fresh] = current.given[np.argsort([seen.index(label) for label in current.labels]), 0]
+            any_missed |= bool(np.any((np.abs(given - truth) > reach * data.se)[fresh]))
+            overall.append(pool_look(replace(data, theta=given), np.arange(data.groups.size)))
+            wide = rule.reach(np.zeros(1), follow(overall, "returning").growth, overall[-1].dof)
+            any_overall |= bool(np.any(np.abs(overall[-1].theta - truth) > wide * overall[-1].se))
+        missed += any_missed
+        missed_overall += any_overall
+    shares = {"groups": missed / runs, "overall": missed_overall / runs}
+    keep("intervals of rows ever miss", f"{kind}, {daily} rows a day", **shares, runs=runs)
+    assert all(within(share, runs, 0.06) for share in shares.values())
+
+
+# --------------------------------------------------------------------------------------------------------- planted bug
+
+
+def test_a_planted_bug_is_reported_soon() -> None:
+    """60 launches: 14 daily looks, 30 countries × 6 browsers, conversion of 5%, −30% in two of 180 groups.
+
+    Beside it a test that knows the two groups and pools their rows, and the same corrected for all pairs of groups.
+    """
+    runs, days = 60, 14
+    metric = fl.lift(fl.aggregated("n", sum="y", sum_squares="y"), variant="arm", control="A")
+    levels = np.diff(Spending.of("reserve").spent(0.05, np.arange(1, days + 1) / days), prepend=0.0)
+    ends: dict[str, list[int]] = {"monitor": [], "pooled": [], "pooled, all pairs": []}
+    exact = 0
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        weight = np.outer(rng.lognormal(0, 0.8, 30), rng.lognormal(0, 0.6, 6)).ravel()
+        weight /= weight.sum()
+        rate = 0.05 * np.exp(0.3 * rng.standard_normal(180))
+        is_bug = np.isin(np.arange(180), rng.choice(np.argsort(-weight)[10:60], 2, replace=False))
+        of_arms = np.stack([rate, rate * np.where(is_bug, 0.7, 1.0)], axis=1)
+        n, y = np.zeros((2, 180, 2))
+        monitors = {name: fl.Monitor(looks=days, draws=2000, seed=run) for name in ("monitor", "pooled")}
+        found = dict.fromkeys(ends, days + 1)
+        for day in range(1, days + 1):
+            more = rng.poisson(164_000 * weight[:, None] / 2, (180, 2))
+            n, y = n + more, y + rng.binomial(more, of_arms)
+            cells, two = _table(n, y, np.arange(180)), _table(n, y, np.where(is_bug, 0, 1))
+            if found["monitor"] > days and (now := monitors["monitor"].update(cells, ["c", "b"], metric)).rejected:
+                found["monitor"] = day
+                bugs = {(place // 6, place % 6) for place in np.flatnonzero(is_bug).tolist()}
+                exact += bugs <= set(now.clusters[0])
+            if found["pooled"] > days and monitors["pooled"].update(two, ["c", "b"], metric).rejected:
+                found["pooled"] = day
+            if found["pooled, all pairs"] > days:
+                pvalue = fl.cluster(two, ["c", "b"], metric).pvalue
+                found["pooled, all pairs"] = day if pvalue < levels[day - 1] / math.comb(180, 2) else days + 1
+        for name, day in found.items():
+            ends[name].append(day)
+    for name, seen in ends.items():
+        days_of = np.array(seen)
+        keep("planted bug", name, found=float(np.mean(days_of <= days)), day=float(np.median(days_of)), runs=runs)
+    keep("planted bug", "both groups named", share=exact / runs, runs=runs)
+    delay = np.array(ends["monitor"]) - np.array(ends["pooled, all pairs"])
+    assert np.mean(np.array(ends["monitor"]) <= days) >= 0.9
+    assert np.median(delay) <= 1
+
+
+def _table(n: Any, y: Any, place: Any) -> pd.DataFrame:
+    """Counts of groups and arms; groups with the same place are added up."""
+    size = int(place.max()) + 1
+    sums = [np.concatenate([np.bincount(place, part[:, arm], size) for arm in (0, 1)]) for part in (n, y)]
+    number = np.tile(np.arange(size), 2)
+    table = {"c": number // 6, "b": number % 6, "arm": np.repeat(["A", "B"], size), "n": sums[0], "y": sums[1]}
+    return pd.DataFrame(table)[sums[0] > 0]
+
+
 # ---------------------------------------------------------------------------------------------------- returning users
+
+
+@pytest.mark.parametrize(("daily", "start", "joining"), ONCE)
+def test_outcomes_that_happen_once(daily: float, start: int, joining: int) -> None:
+    """4,000 runs each, 21 groups, 20 looks: whether users have bought by now, by clocks of users and of their odds."""
+    runs, looks, groups = 4000, 20, 21
+    rng = np.random.default_rng(3)
+    left, bought, statistics, shares = list[Any](), np.zeros((runs, groups)), [], []
+    users = start + joining * np.arange(looks)
+    null = null_of(np.ones(groups))
+    for day in range(looks):
+        left.append(np.full((runs, groups), joining if day else start))
+        for place, cohort in enumerate(left):
+            buying = rng.binomial(cohort, daily)
+            left[place], bought = cohort - buying, bought + buying
+        size = float(users[day])
+        theta = ANSCOMBE.forward(bought, np.full(bought.shape, size)) * math.sqrt(4 * size + 2)
+        statistics.append(null.statistics(theta - theta[:, :1], np.ones((1, groups))))
+        shares.append(bought.mean() / size)
+    p, fractions = np.array(shares), np.arange(1, looks + 1) / looks
+    clocks = {"users": users / users[0], "odds": users / users[0] * np.maximum(p / (1 - p) * (1 - p[0]) / p[0], 1.0)}
+    for spending in ("reserve", "pocock"):
+        claims = {}
+        for name, clock in clocks.items():
+            boundary, _ = critical(null, clock, fractions, spending)
+            claims[name] = float(np.any(np.array(statistics) > boundary[:, None], axis=0).mean())
+        levels = np.diff(Spending.of(spending).spent(0.05, fractions), prepend=0.0)
+        alone = np.array([null.critical_value(max(level, 1e-12)) for level in levels])
+        claims["any"] = float(np.any(np.array(statistics) > alone[:, None], axis=0).mean())
+        where = f"{daily:.1%} a day, {start:,} users, {joining} join a day, {spending}"
+        keep("outcomes that happen once", where, **claims, by_now=float(p[-1]), runs=runs)
+        assert within(claims["odds"], runs)
+        assert within(claims["any"], runs)
 
 
 def coming_back(kind: str, days: int, groups: int, rng: np.random.Generator) -> Any:
@@ -218,8 +415,7 @@ def coming_back(kind: str, days: int, groups: int, rng: np.random.Generator) -> 
     295 users in each group, of whom two thirds are there from the start. Each arrives by chance: were the arrivals the
     same in all groups, standard errors would count differences between early and late users that are no noise.
     ``"days"``: what a user spends on a day is independent of other days, and added up. ``"users"``: it follows the
-    user. ``"bought"``: whether a user has bought by now; who has, does not again. ``"week"``: the last seven days only,
-    which are not all data so far.
+    user. ``"week"``: the last seven days only, which are not all data so far.
     """
     users = 295
     arrival = np.where(rng.random((groups, 1, users)) < 200 / users, 0, rng.integers(1, days, (groups, 1, users)))
@@ -228,8 +424,6 @@ def coming_back(kind: str, days: int, groups: int, rng: np.random.Generator) -> 
     if kind == "users":
         spent = rng.exponential(1.0, (groups, 1, users)) * rng.uniform(0.5, 1.5, spent.shape) * here
     total = spent.cumsum(axis=1)
-    if kind == "bought":
-        total = np.maximum.accumulate(spent > 2.5, axis=1).astype(float)  # one in twelve, on the first day too
     if kind == "week":
         total[:, 7:] -= spent.cumsum(axis=1)[:, :-7]
     for day in range(days):
@@ -239,7 +433,7 @@ def coming_back(kind: str, days: int, groups: int, rng: np.random.Generator) -> 
         yield mean, np.sqrt(spread / n), n
 
 
-KINDS = ("days", "users", "bought", "week")
+KINDS = ("days", "users", "week")
 
 
 @pytest.mark.parametrize("spending", ["reserve", "pocock"])
@@ -249,7 +443,9 @@ def test_users_that_come_back(spending: str) -> None:
     for kind in KINDS:
         claims = dict.fromkeys(("independent", "returning", "any"), 0)
         for run in range(runs):
-            seen = list(coming_back(kind, 20, 21, np.random.default_rng([run, KINDS.index(kind)])))
+            seen = list(
+                coming_back(kind, 20, 21, np.random.default_rng([run, {"days": 0, "users": 1, "week": 3}[kind]]))
+            )
             for dependence in claims:
                 how: dict[str, Any] = {"dependence": dependence, "draws": 400, "seed": run, "spending": spending}
                 monitor = fl.Monitor(looks=20, **how)

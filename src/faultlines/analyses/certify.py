@@ -10,6 +10,8 @@ are simultaneous under the true correlation of the comparisons.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -22,11 +24,13 @@ from faultlines.analyses.contrasts import (
     against_best,
     at_most_below_best,
     best_tails,
+    correlation_of,
     critical_alone,
     critical_of,
     distances,
     effects_of,
     farthest,
+    natural_errors,
 )
 from faultlines.analyses.groups import Groups, groups_from
 from faultlines.analyses.missing import (
@@ -40,10 +44,12 @@ from faultlines.analyses.missing import (
     unknown_counts,
     unknown_keys,
 )
+from faultlines.core.choose import as_comparison
 from faultlines.core.distributions import shrink_scales
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
-from faultlines.estimates.estimates import plain
+from faultlines.estimates.estimates import Estimates, Excluded, plain
 from faultlines.estimates.labels import key_of, labels_of, match, name_of
+from faultlines.estimates.margins import margins_of
 from faultlines.estimates.scales import LogRatio
 from faultlines.metrics.recipe import Traits, traits_of
 from faultlines.results.certificate import (
@@ -62,8 +68,9 @@ if TYPE_CHECKING:
 
     from faultlines.analyses.contrasts import Interval, OneEffect
     from faultlines.analyses.groups import By
-    from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
+    from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.labels import Label
+    from faultlines.estimates.margins import Margin
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout
@@ -74,6 +81,7 @@ _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
 _NAMED = (OVERALL, HIGHEST, LOWEST, ALL_PAIRS)
 DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
 AUTO = "auto"
+ANY = "any"  # stands for all levels of an attribute that a margin does not have
 
 
 def certify(
@@ -85,6 +93,7 @@ def certify(
     against: Label | None = None,
     ratio: bool = False,
     adverse: Adverse | Literal["auto"] | Sequence[Adverse | None] | None = "auto",
+    margins: bool = False,
     alpha: float = 0.05,
     min_size: float | None = None,
     missing: MissingChoice = "bounds",
@@ -116,6 +125,10 @@ def certify(
             negative rates, accuracy, precision, F1 and AUC are harmful, and high false positive, false negative and
             error rates, losses and errors; of a change between two models likewise. It is both for what is neutral or
             not known to be harmful: means, calibration, differences and lifts of experiments, plain estimates.
+        margins: For groups by two or more attributes: certify the levels of each attribute, of their combinations and
+            the cells at once, "no sex, no race and no combination". Cells within the gap have margins within it, so
+            that passing says the same without; but a margin can be shown to be beyond the gap where no cell can.
+            Margins of rows are measured anew, one scan for each.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
         min_size: As for `fl.cluster`.
         missing: ``"bounds"``: it passes only if it would whatever the missing values are. Of rates (true positive
@@ -149,7 +162,30 @@ def certify(
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
     checked_adverse(adverse)
     groups = _groups(data, by, metric, min_size)
-    groups, absent = _treat_missing(groups, data, metric, missing, unknown)
+    treat = partial(_treat_missing, data=data, metric=metric, missing=missing, unknown=unknown)
+    ask = partial(_certify, gap=gap, against=against, ratio=ratio, adverse=adverse, alpha=alpha, seed=seed)
+    if not checks.flag("margins", margins):
+        return ask(*treat(groups))
+    listed = _margins(groups, against)
+    certificates = [
+        ask(*treat(_of_margin(data, groups, margin, metric, min_size)), level=alpha * margin.share) for margin in listed
+    ]
+    return _together(certificates, listed, groups.comparison.attributes)
+
+
+def _certify(
+    groups: Groups,
+    absent: _Absent,
+    *,
+    gap: Any,
+    against: Any,
+    ratio: bool,
+    adverse: Any,
+    alpha: float,
+    seed: int,
+    level: float | None = None,
+) -> Certificate:
+    """The certificate of some groups; what is said of single ones has the probability `level` of being wrong."""
     estimates = groups.comparison.estimates
     if estimates is None:
         raise InputError.unsupported("data", "is a comparison without estimates", "Give Similarity(…, estimate=…).")
@@ -165,7 +201,7 @@ def certify(
     if ratio:
         _check_ratio(effects, question)
     _check_question(question, estimates)
-    tails = _tails(estimates, question, share, seed)
+    tails = _tails(estimates, question, share, alpha if level is None else level, seed)
     contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
     widened = [_widen(c, i, question, absent.rates, tails.within) for i, c in enumerate(contrasts)]
     reference = [question.reference_value(effect) for effect in effects]
@@ -488,6 +524,100 @@ def _certifiable(question: _Question, contrasts: Sequence[_Contrast]) -> Any:
     return plain(question.as_gaps(bounds).tolist())
 
 
+# ------------------------------------------------------------------------------------------------------------ margins
+
+
+def _margins(groups: Groups, against: Any) -> tuple[Margin, ...]:
+    """The margins of some cells, the cells last."""
+    attributes = groups.comparison.attributes
+    if len(attributes) < 2:
+        raise InputError.unsupported(
+            "margins", "needs two attributes or more", "Name them in by, or leave it out.", True
+        )
+    if against is not None and not (isinstance(against, int | float) or against in _NAMED):
+        remedy = "Compare with 'overall', 'highest', 'lowest' or 'all pairs', or leave margins out."
+        raise InputError.conflict("against", "is a group of one margin only", remedy, against)
+    columns = zip(*groups.comparison.keys, strict=True)
+    codes = [np.unique([name_of((level,)) for level in column], return_inverse=True)[1] for column in columns]
+    return margins_of(np.stack(codes, axis=1))
+
+
+def _of_margin(data: object, groups: Groups, margin: Margin, metric: Metric | None, min_size: float | None) -> Groups:
+    """The levels of a margin as groups: of rows measured anew, of estimates as means of their cells."""
+    if margin.is_cells:
+        return groups
+    if metric is not None:
+        by = [groups.by[a] for a in margin.attributes]
+        return groups_from(data, by, [metric], min_size=min_size)[0]
+    estimates = groups.comparison.estimates
+    if estimates is None or estimates.dims > 1:
+        raise InputError.unsupported("margins", "needs one effect for each group, or rows", "Leave it out.", True)
+    return Groups(as_comparison(_pooled(groups, estimates, margin)), (), (), {}, groups.by)
+
+
+def _pooled(groups: Groups, estimates: Estimates, margin: Margin) -> Estimates:
+    """The levels of a margin as means of their cells, weighted as in the overall."""
+    share = shares_of(estimates, groups.readout)[0][:, 0]
+    weight = (margin.codes == np.arange(margin.levels)[:, None]) * share
+    weight = weight / weight.sum(axis=1, keepdims=True)
+    errors, scale = natural_errors(estimates)[:, 0], estimates.scales[0]
+    together = correlation_of(estimates)
+    covariance = np.diag(errors**2) if together is None else together * errors * errors[:, None]
+    covariance = weight @ covariance @ weight.T
+    shown, variance = weight @ estimates.shown[:, 0], np.diagonal(covariance)
+    natural = np.clip(shown, 1e-9, 1 - 1e-9) if scale.is_share and scale.is_percent else np.maximum(shown, 1e-300)
+    on_scale = scale.place(shown)
+    se = scale.effective(natural, variance) if scale.is_share else np.sqrt(variance) / scale.slope(on_scale)
+    first = [int(np.argmax(margin.codes == level)) for level in range(margin.levels)]
+    labels = [tuple(estimates.keys[place][a] for a in margin.attributes) for place in first]
+    n = None if estimates.n is None else np.bincount(margin.codes, estimates.n)
+    return Estimates(
+        on_scale,
+        se if together is None else None,
+        labels if len(margin.attributes) > 1 else [label[0] for label in labels],
+        n,
+        attributes=[groups.comparison.attributes[a] for a in margin.attributes],
+        natural=shown,
+        scale=scale,
+        metric=estimates.metric,
+        recipe=estimates.recipe,
+        covariance=None if together is None else covariance / np.outer(scale.slope(on_scale), scale.slope(on_scale)),
+    )
+
+
+def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], names: Sequence[str]) -> Certificate:
+    """One certificate of all margins: it passes where each does; single groups share the significance level."""
+    cells = certificates[-1]
+    several, groups, excluded = bool(cells.parts), list[CertifiedGroup](), list[Excluded]()
+    for certificate, margin in zip(certificates, margins, strict=True):
+
+        def whole(label: Any, margin: Margin = margin) -> Any:
+            key = iter(key_of(label))
+            return tuple(next(key) if a in margin.attributes else ANY for a in range(len(names)))
+
+        for group in certificate.groups:
+            other = group.other
+            if other is not None:
+                other = tuple(map(whole, other)) if several else whole(other)
+            groups.append(replace(group, label=whole(group.label), other=other))
+        excluded += [replace(group, label=whole(group.label)) for group in certificate.excluded]
+    verdicts = {certificate.verdict for certificate in certificates}
+    verdict: Verdict = "failed" if "failed" in verdicts else "passed" if verdicts == {"passed"} else "inconclusive"
+    pick = min if cells.ratio else max
+    parts = range(len(cells.percent))
+    farthest = [pick(groups, key=lambda group, i=i: group.bound[i] if several else group.bound) for i in parts]  # type: ignore[misc]
+    return replace(
+        cells,
+        verdict=verdict,
+        groups=tuple(groups),
+        excluded=tuple(excluded),
+        certifiable=plain([group.bound[i] if several else group.bound for i, group in enumerate(farthest)]),
+        farthest=plain([group.label for group in farthest]),
+        critical=max(certificate.critical for certificate in certificates),
+        margins=tuple(" × ".join(names[a] for a in margin.attributes) for margin in margins),
+    )
+
+
 # ----------------------------------------------------------------------------------------------------- what is asked
 
 
@@ -567,9 +697,9 @@ class _Question(NamedTuple):
         return np.asarray(1 / np.maximum(distance, 1.0) if self.ratio else np.maximum(distance, 0.0))
 
 
-def _tails(estimates: Estimates, question: _Question, share: FloatArray, seed: int) -> BestTails:
+def _tails(estimates: Estimates, question: _Question, share: FloatArray, alpha: float, seed: int) -> BestTails:
     """The probability beyond each end of an interval, with which all of them hold together."""
-    alpha, sides = question.alpha, question.sides
+    sides = question.sides
     if question.is_best:
         return best_tails(estimates, alpha, seed, sides=sides)
     if isinstance(question.against, float):

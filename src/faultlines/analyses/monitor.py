@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from faultlines import checks
+from faultlines.analyses.looking import LookRows, measure_look
 from faultlines.core.choose import compare_one_effect
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.core.tree import build_tree, count_clusters
-from faultlines.errors import InputError
+from faultlines.errors import InputError, NoGroupsError
+from faultlines.guarantees.anytime import AnytimeRule, follow, pool_look
 from faultlines.guarantees.boundaries import (
     CUSTOM,
     DEPENDENCE,
@@ -23,6 +26,7 @@ from faultlines.guarantees.boundaries import (
     Spending,
     align_look,
     check_one_effect,
+    choose_dependence,
     compute_boundaries,
     default_spending,
     extend_history,
@@ -46,24 +50,36 @@ from faultlines.guarantees.state import (
     write_state,
 )
 from faultlines.progress import progress
-from faultlines.results.monitor import IGNORED, Look, MonitorResult
+from faultlines.results.monitor import (
+    IGNORED,
+    AnytimeEffect,
+    Look,
+    LookChanges,
+    MonitoredGroup,
+    MonitorResult,
+    SmallGroup,
+)
+from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from os import PathLike
 
+    from faultlines.analyses.groups import By
     from faultlines.core.custom import Similarity
     from faultlines.estimates.estimates import Estimates, IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.boundaries import Dependence, GroupHistory, MissingPolicy, NewPolicy
     from faultlines.guarantees.joint_test import NullDistribution
+    from faultlines.metrics.base import Metric
     from faultlines.results.monitor import Rule, Verdict
 
-_VERSION = 3  # of the state
+_VERSION = 4  # of the state
 _RULES = ("boundary", "folds")
 _FIRST_STREAM = 1 << 21  # number of the random stream of the first look: apart from those of tests
 _SMALLEST = 5e-324  # the smallest p that a double can hold
+_WELL_KNOWN = 1e4  # degrees of freedom from which on a standard error counts as known, as in the joint test
 _USUAL_DRAWS = 10_000
 _FEWEST_DRAWS = 1_000
 _NUMBERS = 20_000_000  # of all paths together at one look: 160 MB
@@ -98,7 +114,7 @@ class NullPaths:
         rng = generator(self.seed, _FIRST_STREAM + self.looks)
         self.looks += 1
         new_groups = clock.size - self._clock.size
-        before, dof = np.append(self._clock, np.zeros(new_groups)), np.minimum(dof, AS_GOOD_AS_KNOWN)
+        before, dof = np.append(self._clock, np.zeros(new_groups)), np.where(dof < _WELL_KNOWN, dof, AS_GOOD_AS_KNOWN)
         added = dof - np.append(self._dof, np.zeros(new_groups))
         if new_groups:
             room = np.zeros((self.draws, new_groups))
@@ -164,7 +180,8 @@ class Monitor:
 
     By the rule ``"boundary"`` every look is given estimates from all data so far. Its test is that of `fl.Calibrated`.
     What it must show comes from draws of groups with equal effects, followed from look to look; α is spent little by
-    little on the way. Looks may come at any time that does not depend on the effects seen so far.
+    little on the way. Looks may come at any time that does not depend on the effects seen so far. Every look also has
+    the overall effect and that of every group, with intervals that are valid at all looks.
 
     By the rule ``"folds"``, the paper's sequential form, every look is given a batch of new data and takes one step:
     test all clusters at α/K, or merge the nearest two. It pays with nearly all of its power: it detects 1% of the
@@ -184,9 +201,10 @@ class Monitor:
             fraction of the way to the share of α that is spent by then. Default: ``"reserve"``; for
             ``dependence="any"`` ``"haybittle-peto"``; without a planned end ``"obrien-fleming"``.
         dependence: ``"independent"``: new data do not depend on the data before. ``"returning"``: users come back, and
-            what they add is not negatively related to what they did before. ``"any"``: nothing is assumed, at a price
-            (docs/monitoring.md). Default: ``"returning"`` where estimates have sizes, which costs nothing where all
-            users are new; ``"independent"`` where they have none.
+            what they add is not negatively related to what they did before, or it is a 0/1 outcome that happens once.
+            ``"any"``: nothing is assumed, at a price (docs/monitoring.md). Default: ``"returning"`` where estimates
+            have sizes, which costs nothing where all users are new; ``"independent"`` where they have none; ``"any"``
+            where groups share data (several treatments with one control, users in several groups).
         draws: How many paths are drawn. Default: 10,000, fewer for more than 2,000 groups.
         seed: Of the draws. The same seed gives the same result on any number of cores.
         tolerance: For the rule ``"folds"``: see `fl.cluster`.
@@ -211,8 +229,9 @@ class Monitor:
     """
 
     __slots__ = (
-        "_clusters", "_data", "_folds", "_groups", "_history", "_ignored", "_labels", "_lock", "_looks", "_spending",
-        "_subject", "alpha", "dependence", "draws", "information", "looks", "rule", "seed", "tolerance",
+        "_clusters", "_data", "_effects", "_folds", "_groups", "_history", "_ignored", "_labels", "_lock", "_looks",
+        "_overall", "_rows", "_spending", "_subject", "alpha", "dependence", "draws", "information",
+        "looks", "rule", "seed", "tolerance",
     )  # fmt: skip
 
     def __init__(
@@ -281,9 +300,11 @@ class Monitor:
         self._labels: tuple[Label, ...] = ()
         self._subject: MonitorSubject | None = None
         self._groups: GroupHistory | None = None
-        self._data: list[LookData] = []
-        self._looks: list[Look] = []
+        self._data, self._looks = list[LookData](), list[Look]()
         self._clusters: tuple[tuple[Label, ...], ...] = ()
+        self._effects: tuple[AnytimeEffect, ...] = ()
+        self._overall: list[LookData] = []
+        self._rows = LookRows()
         self._ignored: dict[str, int] = {}
         self._history: LookHistory | None = None
 
@@ -331,25 +352,80 @@ class Monitor:
         with self._lock:
             return self._folds_result() if self.rule == "folds" else self._boundary_result()
 
+    def _verdict(self) -> Verdict:
+        """The verdict by the rule ``"boundary"``."""
+        if self._looks and self._looks[-1].adjusted <= self.alpha:
+            return "differ"
+        return "ended" if self._looks and (self._looks[-1].fraction or 0) >= 1 else "continue"
+
     def _boundary_result(self) -> MonitorResult:
-        pvalue = self._looks[-1].adjusted if self._looks else 1.0
-        verdict: Verdict = "continue"
-        if self._looks and pvalue <= self.alpha:
-            verdict = "differ"
-        elif self._looks and (self._looks[-1].fraction or 0) >= 1:
-            verdict = "ended"
+        verdict = self._verdict()
         all_groups = tuple(self._labels[i] for i in self._data[-1].groups.tolist()) if self._data else ()
+        subject = MonitorSubject() if self._subject is None else self._subject
         return MonitorResult(
             verdict=verdict,
             rule=self.rule,
-            pvalue=pvalue,
+            pvalue=self._looks[-1].adjusted if self._looks else 1.0,
             alpha=self.alpha,
             clusters=self._clusters if verdict == "differ" else (all_groups,) if all_groups else (),
             looks=tuple(self._looks),
             planned=self.looks,
             dependence=self.dependence or "independent",
             ignored=dict(self._ignored),
+            metric=subject.metric,
+            attributes=subject.attributes,
+            percent=subject.percent,
+            counted=subject.counted,
+            groups=self._monitored_groups(),
+            cluster_effects=self._effects,
+            small=self._rows.small,
+            dropped=self._rows.dropped,
+            warnings=self._rows.warnings,
+            changes=self._changes(),
         )
+
+    def _monitored_groups(self) -> tuple[MonitoredGroup, ...]:
+        """Every group at the last look, beside the look before."""
+        if not self._data:
+            return ()
+        now, known = self._data[-1], set[int]()
+        for data in self._data[:-1]:
+            known |= set(data.groups.tolist())
+        before = dict(_shown_by_group(self._data[-2])) if len(self._data) > 1 else {}
+        stopped = set(self._stopped())
+        groups = []
+        for i, effect in _effects_by_group(now):
+            change = effect.estimate - before[i] if i in before else None
+            status = "stopped" if i in stopped else "new" if known and i not in known else "measured"
+            groups.append(MonitoredGroup(self._labels[i], effect, change, status))  # type: ignore[arg-type]
+        return tuple(groups)
+
+    def _stopped(self) -> list[int]:
+        """Groups of the last look that are as they were at the look before."""
+        if "stopped" not in self._ignored or len(self._data) < 2:
+            return []
+        now, before = self._data[-1], self._data[-2]
+        then = dict(
+            zip(before.groups.tolist(), zip(before.theta.tolist(), before.se.tolist(), strict=True), strict=True)
+        )
+        pairs = zip(now.groups.tolist(), now.theta.tolist(), now.se.tolist(), strict=True)
+        return [i for i, theta, se in pairs if then.get(i) == (theta, se)]
+
+    def _changes(self) -> LookChanges | None:
+        """What changed since the look before."""
+        if len(self._looks) < 2:
+            return None
+        before, now = self._looks[-2:]
+        sized = self._groups is not None and self._groups.n is not None
+        added = (now.information or 0.0) - (before.information or 0.0)
+        if before.arms and now.arms:  # with several treatments, groups have a control in common
+            added = sum(now.arms.values()) - sum(before.arms.values())
+        overall = None
+        if before.overall is not None and now.overall is not None:
+            overall = now.overall.estimate - before.overall.estimate
+        groups = self._monitored_groups()
+        new, stopped = (tuple(g.label for g in groups if g.status == status) for status in ("new", "stopped"))
+        return LookChanges(before.number, added if sized else None, overall, before.adjusted, new, stopped)
 
     def _folds_result(self) -> MonitorResult:
         folds, looks = self._folds, []
@@ -373,30 +449,39 @@ class Monitor:
 
     def update(
         self,
-        estimates: Estimates | Similarity,
+        data: Estimates | Similarity | object,
+        by: By | None = None,
+        metric: Metric | None = None,
         *,
+        min_size: float | None = None,
         missing: MissingPolicy = "error",
-        new: NewPolicy = "error",
+        new: NewPolicy | None = None,
         final: bool = False,
     ) -> MonitorResult:
         """Take a look. Once the verdict is not ``"continue"``, further looks change nothing.
 
         Args:
-            estimates: By the rule ``"boundary"``: one effect per group, from all data so far; groups in any order.
-                With sizes `n` a look knows how much of its data the looks before had; without them it takes 1/se².
-                By the rule ``"folds"``: estimates (or a `Similarity`) from data that no look before has used.
+            data: By the rule ``"boundary"``: all data so far. Rows, with `by` and `metric`, as for `fl.cluster`; or
+                estimates of one effect per group, in any order. With sizes `n` a look knows how much of its data the
+                looks before had; without them it takes 1/se². By the rule ``"folds"``: estimates (or a `Similarity`)
+                from data that no look before has used.
+            by: For rows: the attributes. Quantiles move while data come in and are refused.
+            metric: For rows: what to measure.
+            min_size: For rows: groups smaller than this wait until they are larger.
             missing: When groups of the looks before are missing: ``"error"``; ``"keep"`` for groups that have stopped,
-                whose last estimates stay in use; ``"ignore"`` to look at the others only. Batches cannot keep any.
-            new: When there are groups the looks before did not have: ``"error"``; ``"add"`` to take them in;
-                ``"ignore"`` to leave them out. Batches cannot add any.
+                whose last estimates stay in use; ``"ignore"`` to look at the others only. Groups of rows that can no
+                longer be measured are kept. Batches cannot keep any.
+            new: When there are groups the looks before did not have: ``"add"`` (default) to take them in; ``"ignore"``
+                to leave them out; ``"error"``. Batches cannot add any: ``"error"`` (default) or ``"ignore"``.
             final: Whether this is the last look, sooner than planned: all that is left of α is spent on it. To be
                 decided without regard to the effects seen so far. Only by the rule ``"boundary"``.
 
         Returns:
-            The result after the look.
+            The result after the look. Where fewer than two groups of rows can be compared yet, no look is taken, and
+            the result says so.
 
         Raises:
-            InputError: If the estimates cannot be used, or do not grow out of those of the look before.
+            InputError: If the data cannot be used, or do not grow out of those of the look before.
 
         Example:
             >>> import faultlines as fl
@@ -408,49 +493,134 @@ class Monitor:
         checks.flag("final", final)
         with self._lock:
             if self.rule == "boundary":
-                return self._take_look(estimates, missing=missing, new=new, final=final)
+                policies = (missing, "add" if new is None else new)
+                return self._take_look(data, by, metric, min_size=min_size, policies=policies, final=final)
+            new = "error" if new is None else new
             for name, value in (("missing", missing), ("new", new)):
                 checks.choice(name, value, ("error", "ignore"), "Use 'error' or 'ignore'.")
             if final:
                 raise InputError.conflict("final", "goes with the rule 'boundary'", "Leave it out.", True)
-            self._folds = self._folds.take(estimates, missing=missing, new=new)  # type: ignore[arg-type]
+            if by is not None or metric is not None:
+                raise InputError.conflict("by, metric", "go with the rule 'boundary'", "Measure the batch: fl.measure.")
+            self._folds = self._folds.take(data, missing=missing, new=new)  # type: ignore[arg-type]
             return self.result
 
     # ------------------------------------------------------------------------------------------------------ one look
 
-    def _take_look(self, estimates: Any, *, missing: MissingPolicy, new: NewPolicy, final: bool) -> MonitorResult:
-        current = check_one_effect(estimates)
-        if self.result.finished:
+    def _take_look(
+        self,
+        data: Any,
+        by: By | None,
+        metric: Metric | None,
+        *,
+        min_size: float | None,
+        policies: tuple[MissingPolicy, NewPolicy],
+        final: bool,
+    ) -> MonitorResult:
+        finished = self._verdict() != "continue"
+        if finished and by is not None:
             return self.result
-        subject = MonitorSubject.of(current)
+        try:
+            current, rows = measure_look(data, by, metric, min_size, self._interval_rule(1.0))
+        except NoGroupsError as error:
+            return replace(self.result, waiting=dict(error.reasons))
+        check_one_effect(current)
+        if finished:
+            return self.result
+        if len(current) < 2 and rows.small:
+            return replace(self.result, waiting=rows.count_reasons())
+        subject = MonitorSubject.of(current, rows.counted)
         if self._subject is not None:
             subject.check(self._subject)
-        data, labels, ignored = align_look(current, self._labels, self._groups, missing, new)
-        if self._data and data.is_same_data(self._data[-1]):
+        look_data, labels, ignored = self._align(current, rows, *policies)
+        if self._data and look_data.is_same_data(self._data[-1]):
             problem = f"were analyzed at look {len(self._data)}"
             raise InputError.duplicate("estimates", problem, "Run again when there are new data.")
-        dependence = self.dependence or ("independent" if current.n is None else "returning")
-        groups = extend_history(self._groups, data, labels, dependence)
-        draws = self._limit_draws(len(labels))
-        joint_test = self._joint_test(data, labels)
-        history = self._so_far(draws)
-        history.take(groups, data, joint_test)
+        dependence = choose_dependence(current, self.dependence)
+        groups = extend_history(self._groups, look_data, labels, dependence)
+        draws = self._limit_draws(len(labels), dependence)
+        joint_test = self._joint_test(look_data, labels)
+        history = self._so_far(draws, dependence)
+        history.take(groups, look_data, joint_test)
         look = self._describe_look(groups, history.record, joint_test, final=final)
-        clusters = self._find_clusters(data, labels, joint_test, look) if look.adjusted <= self.alpha else ()
+        rule = self._interval_rule(look.fraction or 1.0, dependence)
+        look_data = _with_intervals(look_data, current, rule.reach_of_groups(groups, look_data))
+        overall, effect = self._look_at_all(look_data, current, rows, rule)
+        look = replace(
+            look, overall=effect, groups=int(look_data.groups.size), small=len(rows.small), arms=dict(rows.arms)
+        )
+        clusters = self._find_clusters(look_data, labels, joint_test, look) if look.adjusted <= self.alpha else ()
+        effects = self._cluster_effects(clusters, labels, look_data, current, groups, rule)
         self._subject, self._labels, self._groups, self._ignored = subject, labels, groups, ignored
         self.draws, self.dependence, self._history, self._clusters = draws, dependence, history, clusters
-        self._data, self._looks = [*self._data, data], [*self._looks, look]
+        self._data, self._looks = [*self._data, look_data], [*self._looks, look]
+        self._overall, self._rows, self._effects = [*self._overall, overall], rows, effects
         return self.result
+
+    def _align(
+        self, current: Estimates, rows: LookRows, missing: MissingPolicy, new: NewPolicy
+    ) -> tuple[LookData, tuple[Label, ...], dict[str, int]]:
+        """A look in the order of the known groups; groups of rows that can no longer be measured are kept."""
+        if missing == "error" and rows.small and current.covariance is None:
+            measured = {label_key(label) for label in current.labels}
+            too_small = {label_key(small.label) for small in rows.small}
+            absent = {label_key(label) for label in self._labels} - measured
+            if absent and absent <= too_small:
+                missing = "keep"
+        return align_look(current, self._labels, self._groups, missing, new, rows.odds)
+
+    def _interval_rule(self, fraction: float, dependence: Dependence | None = None) -> AnytimeRule:
+        """How far intervals reach at the next look."""
+        planned = self.looks is not None or self.information is not None
+        first = float(self._looks[0].fraction or 1.0) if self._looks else fraction
+        used: Dependence = dependence or self.dependence or "any"
+        return AnytimeRule(self.alpha, used, len(self._looks) + 1, self.looks, first if planned else None)
+
+    def _look_at_all(
+        self, look_data: LookData, current: Estimates, rows: LookRows, rule: AnytimeRule
+    ) -> tuple[LookData, AnytimeEffect]:
+        """All groups together, as a group of its own that is followed from look to look."""
+        pooled = rows.overall
+        if pooled is None:
+            shown = replace(look_data, theta=_given(look_data, current))
+            pooled = pool_look(shown, np.arange(look_data.groups.size))
+            if look_data.covariance is not None:  # groups share users, who must not count twice
+                pooled = replace(pooled, n=np.array([sum(rows.arms.values())]) if rows.arms else pooled.n)
+        growth = follow([*self._overall, pooled], rule.dependence).growth
+        reach = rule.reach(np.zeros(1), growth, pooled.dof)
+        return pooled, _effect_of(pooled, current, float(reach[0]))
+
+    def _cluster_effects(
+        self,
+        clusters: tuple[tuple[Label, ...], ...],
+        labels: tuple[Label, ...],
+        look_data: LookData,
+        current: Estimates,
+        groups: GroupHistory,
+        rule: AnytimeRule,
+    ) -> tuple[AnytimeEffect, ...]:
+        """The effects of the clusters, each followed over the looks as a group of its own."""
+        numbers = {label_key(label): i for i, label in enumerate(labels)}
+        shown = replace(look_data, theta=_given(look_data, current))
+        effects = []
+        for cluster in clusters:
+            members = np.array([numbers[label_key(label)] for label in cluster], dtype=np.int64)
+            places = [np.flatnonzero(np.isin(data.groups, members)) for data in (*self._data, shown)]
+            looks = [pool_look(d, at) for d, at in zip((*self._data, shown), places, strict=True) if at.size]
+            path, pooled = follow(looks, rule.dependence), looks[-1]
+            dof = np.inf if pooled.dof is None else float(pooled.dof[0])
+            effects.append(_effect_of(pooled, current, rule.reach_of_cluster(groups, members, path, dof)))
+        return tuple(effects)
 
     def _joint_test(self, data: LookData, labels: tuple[Label, ...]) -> JointTest:
         return JointTest(extract_effects(compare_one_effect(data.estimates(labels))), None, self.seed)
 
-    def _limit_draws(self, groups: int) -> int:
+    def _limit_draws(self, groups: int, dependence: Dependence) -> int:
         """How many paths there are; more than memory should hold are refused."""
         draws = self.draws
         if draws is None:
             draws = self._check_draws(int(np.clip(_NUMBERS // groups, _FEWEST_DRAWS, _USUAL_DRAWS)))
-        if self.dependence != "any" and draws * groups > _MOST_NUMBERS:
+        if dependence != "any" and draws * groups > _MOST_NUMBERS:
             problem = f"of {groups:,} groups are too many to keep in memory"
             raise InputError.out_of_range(
                 "draws",
@@ -519,18 +689,18 @@ class Monitor:
             tuple(labels[g] for g in data.groups[numbers == i + 1].tolist()) for i in np.argsort(means, kind="stable")
         )
 
-    def _so_far(self, draws: int) -> LookHistory:
+    def _so_far(self, draws: int, dependence: Dependence) -> LookHistory:
         """What the looks so far showed, and the paths at the last of them; drawn again where not in memory."""
         if self._history is not None and self._history.looks == len(self._data):
             return self._history
-        if self.dependence == "any":
+        if dependence == "any":
             statistics = [look.statistic or 0.0 for look in self._looks]
             return LookHistory(LookRecord(statistics, [float(np.log(look.pvalue)) for look in self._looks], []), None)
         history, groups = LookHistory(LookRecord([], [], []), NullPaths(draws, self.seed)), None
         with progress("drawing the looks so far again", len(self._data)) as advance:
             for data in self._data:
                 labels = self._labels_after(groups, data)
-                groups = extend_history(groups, data, labels, self.dependence or "independent", check=False)
+                groups = extend_history(groups, data, labels, dependence, check=False)
                 history.take(groups, data, self._joint_test(data, labels))
                 advance(1)
         again = compute_boundaries(history.record, self._spending.spent(self.alpha, self._fractions()))
@@ -578,6 +748,11 @@ class Monitor:
                     "data": [data.to_plain() for data in self._data],
                     "results": [look.to_dict() for look in self._looks],
                     "clusters": [[plain_label(label) for label in cluster] for cluster in self._clusters],
+                    "cluster_effects": [effect.to_dict() for effect in self._effects],
+                    "overall": [data.to_plain() for data in self._overall],
+                    "small": [small.to_dict() for small in self._rows.small],
+                    "dropped": dict(self._rows.dropped),
+                    "warnings": [note.to_dict() for note in self._rows.warnings],
                     "ignored": self._ignored,
                 }
             )
@@ -618,7 +793,16 @@ class Monitor:
             monitor._data = [LookData.from_plain(data, len(labels)) for data in check_type(saved["data"], list)]
             monitor._looks = [Look.from_dict(look) for look in check_type(saved["results"], list)]
             monitor._clusters = tuple(read_labels(cluster) for cluster in check_type(saved["clusters"], list))
-            monitor._ignored = check_counts(saved["ignored"], tuple(IGNORED))
+            monitor._effects = tuple(
+                AnytimeEffect.from_dict(effect) for effect in check_type(saved["cluster_effects"], list)
+            )
+            monitor._overall = [LookData.from_plain(d, 1, least=1) for d in check_type(saved["overall"], list)]
+            monitor._rows = LookRows(
+                small=tuple(SmallGroup.from_dict(small) for small in check_type(saved["small"], list)),
+                dropped=check_type(saved["dropped"], dict),
+                warnings=tuple(Note(**check_type(note, dict)) for note in check_type(saved["warnings"], list)),
+            )
+            monitor._ignored = check_counts(saved["ignored"], IGNORED)
             monitor._check_parts()
         return monitor
 
@@ -629,7 +813,9 @@ class Monitor:
         if len(set(keys)) < len(keys):
             raise ValueError("labels are not those of different groups")
         if (
-            len(looks) != len(self._data)
+            not len(looks) == len(self._data) == len(self._overall)
+            or len(self._effects) != len(self._clusters)
+            or any(data.shown is None or data.lower is None or data.upper is None for data in self._data)
             or (bool(looks) != bool(keys))
             or (bool(looks) != (self._subject is not None))
             or (looks and None in (self.draws, self.dependence))
@@ -728,7 +914,7 @@ class Monitor:
                 monitor.check_settings(str(path), settings)
             else:
                 monitor = cls(**settings)
-                monitor.save(target)  # that it can be written is known before the look
+            monitor.save(target)  # that it can be written is known before the look
             yield monitor
             monitor.save(target)
 
@@ -749,6 +935,50 @@ class Monitor:
                 raise InputError.conflict(
                     name, f"{path!r} was begun {shown}", "Leave it out, or begin another.", value, form="clause"
                 )
+
+
+def _given(look_data: LookData, current: Estimates) -> FloatArray:
+    """The estimates of a look as they were measured, before skewed noise was straightened for the test."""
+    moved = current.given[:, 0] - current.values[:, 0]
+    if not moved.any() or look_data.shown is None:
+        return look_data.theta
+    return np.asarray(current.scales[0].place(look_data.shown))
+
+
+def _with_intervals(look_data: LookData, current: Estimates, reach: FloatArray) -> LookData:
+    """A look with the ends of intervals, as people read them."""
+    shown = look_data.theta if look_data.shown is None else look_data.shown
+    lower, upper = _ends(_given(look_data, current), look_data.se, reach, shown, current)
+    return replace(look_data, shown=shown, lower=lower, upper=upper)
+
+
+def _ends(
+    theta: FloatArray, se: FloatArray, reach: FloatArray | float, shown: FloatArray, current: Estimates
+) -> tuple[FloatArray, FloatArray]:
+    scale = current.scales[0]
+    with np.errstate(over="ignore"):
+        lower, upper = (scale.natural(theta + side * reach * se) for side in (-1, 1))
+    return np.minimum(lower, shown), np.maximum(upper, shown)
+
+
+def _effect_of(pooled: LookData, current: Estimates, reach: float) -> AnytimeEffect:
+    """Groups that were pooled to one, as people read it."""
+    shown = current.scales[0].natural(pooled.theta) if pooled.shown is None else pooled.shown
+    lower, upper = _ends(pooled.theta, pooled.se, reach, shown, current)
+    return AnytimeEffect(
+        float(shown[0]), float(lower[0]), float(upper[0]), None if pooled.n is None else float(pooled.n[0])
+    )
+
+
+def _shown_by_group(data: LookData) -> list[tuple[int, float]]:
+    return [(i, effect.estimate) for i, effect in _effects_by_group(data)]
+
+
+def _effects_by_group(data: LookData) -> list[tuple[int, AnytimeEffect]]:
+    """The effect of every group of a look that has its intervals."""
+    columns = [np.asarray(column).tolist() for column in (data.groups, data.shown, data.lower, data.upper)]
+    sizes = [None] * data.groups.size if data.n is None else data.n.tolist()
+    return [(i, AnytimeEffect(*values)) for i, *values in zip(*columns, sizes, strict=True)]
 
 
 def _saved_spending(name: str, function: Callable[[float], float] | None) -> str | Callable[[float], float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +17,13 @@ from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates, plain
 from faultlines.estimates.labels import Range, name_of
+from faultlines.estimates.margins import margins_of
+from faultlines.estimates.scales import ANSCOMBE
 from faultlines.estimates.validation import numbers
 from faultlines.guarantees.calibrated import Calibrated
 from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.guarantees.joint_test import JointTest, extract_effects
+from faultlines.guarantees.margins import aggregate_effects
 from faultlines.progress import progress
 from faultlines.results.clustering import Clustering
 from faultlines.results.clusters import numbered
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
     from faultlines.results.power import Direction
 
 _FOLLOWED = 200  # experiments that are followed to their clusters
+_FOLLOWED_ALONG_MARGINS = 40  # of crossed attributes, where each takes some 0.1 s
+_STEPS = 2  # in which the units needed are found where the scale is not straight
 _HALVINGS = 12
 _DOUBLINGS = 40
 _ROUGHLY = 0.03  # of a gap: precise enough for a sentence
@@ -54,8 +61,13 @@ def power(
     *,
     gap: float | None = None,
     split: float | Sequence[Label] | npt.ArrayLike = 0.5,
+    along: str | None = None,
     spread: float | None = None,
+    baseline: float | None = None,
     arms: int = 2,
+    shares: Sequence[float] | Mapping[Any, float] | None = None,
+    per_day: float | None = None,
+    margins: bool = True,
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
     tolerance: float = 0.0,
@@ -64,25 +76,30 @@ def power(
     min_size: float | None = None,
     seed: int = 0,
 ) -> Power:
-    """The chance of detecting a planned split and of recovering it exactly, and the smallest gap one would detect.
+    """The probability of detecting a planned difference, the smallest one that is detected, and the users it takes.
 
     Args:
-        data: Standard errors of the groups; with `spread`, sizes of the groups. Or the estimates, or the result, of an
-            experiment that is over: their standard errors count (with `spread`, their sizes). Or its rows, as for
-            `fl.cluster`, with `by` and `metric`.
+        data: Standard errors of the groups; with `spread` or `baseline`, sizes of the groups. Or the estimates, or the
+            result, of an experiment that is over: their standard errors count (with `spread`, their sizes). Or its
+            rows, as for `fl.cluster`, with `by` and `metric`.
         by: For rows: as for `fl.cluster`.
         metric: For rows: as for `fl.cluster`.
-        gap: The difference asked about, in the units of the metric. Left out, only the smallest detectable is found.
-            Of several effects, in each of them on its own.
+        gap: The difference asked about, in the units of the metric; below zero, for groups that are lower alone. Left
+            out, only the smallest detectable is found. Of several effects, in each of them on its own.
         split: Which groups differ: the share of the groups that are apart by `gap`, chosen anew in every simulated
             experiment; or the labels of those groups; or one number per group, the planned effect in units of the gap
-            (0, 0, 1, 2).
-        spread: Standard deviation of the metric between units; the standard errors are then spread·√(arms²/size).
-        arms: With `spread`: 2 for an experiment whose sizes are shared evenly by two arms, 1 for a plain mean.
-        alpha: Level of significance.
+            (0, 0, 1, 2). With `along`, the share of the levels of that attribute, or their names.
+        along: Of crossed attributes, the one along which groups differ: all groups of a level do.
+        spread: Standard deviation of the metric between units; the standard errors then follow from the sizes.
+        baseline: Or, for a rate, the rate that is expected: its spread follows from it.
+        arms: With `spread` or `baseline`: 2 for an experiment, 1 for a plain mean or rate.
+        shares: Of two arms, the shares of control and treatment, such as ``(0.9, 0.1)``. Default: one half each.
+        per_day: Units that come in on a day, in all groups together: `days` is then how long the experiment takes.
+        margins: Of crossed attributes, test every margin, as `fl.cluster` does.
+        alpha: Significance level.
         guarantee: See `fl.cluster`.
         tolerance: See `fl.cluster`.
-        target: The chance with which the smallest gap shall be detected.
+        target: The probability with which the smallest gap shall be detected.
         runs: Simulated experiments behind each figure.
         min_size: For rows: as for `fl.cluster`.
         seed: Of the simulation.
@@ -97,9 +114,13 @@ def power(
         >>> import faultlines as fl
         >>> 2 < fl.power([1.0] * 10, runs=200).minimum_detectable < 4
         True
+        >>> plan = fl.power([5000] * 10, baseline=0.05, gap=0.01, per_day=4000, runs=200)
+        >>> plan.verdict, plan.needed > 50_000, plan.days == plan.needed / 4000
+        ('not enough', True, True)
     """
     alpha, seed, control = checks.alpha(alpha), checks.seed(seed), resolve_guarantee(guarantee)
-    estimates = _planned_estimates(_measure(data, by, metric, min_size), spread, arms)
+    spread_of_arms = _Spread.checked(spread, baseline, arms, shares)
+    estimates = _planned_estimates(_measure(data, by, metric, min_size), spread_of_arms)
     groups = compare_effects(estimates, tolerance)
     control.check(alpha, groups)
     runs = checks.runs(runs, 20, 1000)
@@ -108,18 +129,14 @@ def power(
     target = checks.number(
         "target", target, problem, "Use {target}.", low=alpha, high=1, ends="()", settings={"target": likely}
     )
-    if gap is not None:
-        problem = "must be a number above zero"
-        gap = checks.number("gap", gap, problem, "Give it in the units of the metric.", low=0, ends="()")
-        if gap >= min(scale.largest_gap(upwards=True) for scale in estimates.scales):
-            raise InputError.out_of_range(
-                "gap", "rates differ by less than 1 in any case", "0.01 is one point.", gap, form="clause"
-            )
-    pattern, planned = _pattern(split, estimates)
-    trial = Trial(groups, pattern, control, alpha, tolerance, seed)
+    gap = None if gap is None else _checked_gap(gap, estimates)
+    per_day = None if per_day is None else _checked_per_day(per_day, gap, estimates)
+    pattern, planned = _pattern(split, estimates) if along is None else _pattern_along(along, split, estimates)
+    trial = Trial(groups, pattern, control, alpha, tolerance, seed, margins=checks.flag("margins", margins))
     steps = sum(1 if scale.is_straight else 2 for scale in estimates.scales)
     with progress("simulating experiments", steps * (_HALVINGS + 8) * runs) as advance:
         pairs = [_detectable(trial, part, gap, runs, target, advance) for part in range(estimates.dims)]
+        needed = _units_needed(trial, gap, pairs, runs, target, advance)
     directions = tuple(row for pair in pairs for row in pair)
     return Power(
         gap=gap,
@@ -132,7 +149,63 @@ def power(
         planned=planned,
         runs=runs,
         directions=directions,
+        along=along,
+        followed=trial.followed_runs(runs),
+        n=None if estimates.n is None else float(np.sum(estimates.n)),
+        needed=needed,
+        days=None if needed is None or per_day is None else needed / per_day,
     )
+
+
+def _checked_gap(gap: float, estimates: Estimates) -> float:
+    gap = checks.number("gap", gap, "must be a number", "Give it in the units of the metric.")
+    if gap == 0:
+        raise InputError.out_of_range(
+            "gap", "must not be zero", "Give it in the units of the metric.", gap, form="must"
+        )
+    largest = min(scale.largest_gap(upwards=gap > 0) for scale in estimates.scales)
+    if abs(gap) >= largest:
+        problem = "rates differ by less than 1 in any case" if gap > 0 else "effects cannot fall so far"
+        raise InputError.out_of_range("gap", problem, "0.01 is one point.", gap, form="clause")
+    return gap
+
+
+def _checked_per_day(per_day: float, gap: float | None, estimates: Estimates) -> float:
+    per_day = checks.number(
+        "per_day", per_day, "must be a number above zero", "Give the units of a day.", low=0, ends="()"
+    )
+    if gap is None or estimates.n is None:
+        problem = "needs a gap" if gap is None else "needs the sizes of the groups"
+        raise InputError.missing("per_day", problem, "Give {gap} and sizes.", per_day, settings={"gap": 0.01})
+    return per_day
+
+
+def _units_needed(
+    trial: Trial,
+    gap: float | None,
+    pairs: Sequence[Sequence[DetectableDifference]],
+    runs: int,
+    target: float,
+    advance: Callable[[int], None],
+) -> float | None:
+    """Units in all groups with which the gap is detected with the target probability; None where that is not known.
+
+    Standard errors fall with the root of the size, and with them the smallest gap: exactly on a straight scale, and
+    nearly on others, where it is found again at the size that follows.
+    """
+    n = trial.estimates.n
+    if gap is None or n is None or trial.estimates.dims > 1:
+        return None
+    factor = (max(row.minimum_detectable for row in pairs[0]) / abs(gap)) ** 2
+    if not trial.estimates.scales[0].is_straight:
+        for _ in range(_STEPS):
+            resized = trial.resized(factor)
+            ways = [row.direction == "higher" for row in pairs[0]]
+            sizes = [smallest_gap(resized, 0, runs, target, upwards=way, advance=advance) for way in ways]
+            if any(size is None for size in sizes):
+                return None
+            factor *= (max(size for size in sizes if size is not None) / abs(gap)) ** 2
+    return float(np.ceil(factor * np.sum(n)))
 
 
 def _detectable(
@@ -144,9 +217,12 @@ def _detectable(
     name = trial.estimates.parts[part] if trial.estimates.parts else ""
     rows = []
     directions: list[Direction] = ["higher"] if straight else ["lower", "higher"]
+    is_drop = gap is not None and gap < 0
+    if is_drop:
+        directions = ["lower"]
     for direction in directions:
         sign = _SIGNS[direction]
-        detected, recovered = (None, None) if gap is None else trial.run(part, sign * gap, runs, advance)
+        detected, recovered = (None, None) if gap is None else trial.run(part, sign * abs(gap), runs, advance)
         smallest = smallest_gap(trial, part, runs, target, upwards=sign > 0, advance=advance)
         if smallest is None:
             raise InputError.out_of_range(
@@ -156,7 +232,7 @@ def _detectable(
                 target,
             )
         rows.append(DetectableDifference(direction, detected, recovered, smallest, name))
-    return [replace(rows[0], direction="lower"), *rows] if straight else rows
+    return [replace(rows[0], direction="lower"), *rows] if straight and not is_drop else rows
 
 
 # ------------------------------------------------------------------------------------------------------- the plan
@@ -177,7 +253,78 @@ def _measure(data: object, by: By | None, metric: Metric | None, min_size: float
     return groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0].comparison.estimates
 
 
-def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
+class _Spread(NamedTuple):
+    """How standard errors follow from sizes: se = factor/√n; for a plain rate, on the scale of rates.
+
+    Attributes:
+        factor: The factor; None where standard errors are given.
+        rate: The rate, for a plain rate of one arm.
+        parameter: What was given, for errors.
+    """
+
+    factor: float | None
+    rate: float | None = None
+    parameter: str = "spread"
+
+    @classmethod
+    def checked(
+        cls,
+        spread: float | None,
+        baseline: float | None,
+        arms: int,
+        shares: Sequence[float] | Mapping[Any, float] | None,
+    ) -> _Spread:
+        """The spread between units and how they are shared out between arms, refused where they do not fit."""
+        arms = int(
+            checks.number(
+                "arms", arms, "must be 1 or 2", "2 for an experiment, 1 for a plain mean.", low=1, high=2, whole=True
+            )
+        )
+        if spread is not None and baseline is not None:
+            raise InputError.conflict("spread, baseline", "both say how units vary", "Leave one of them out.")
+        if spread is None and baseline is None:
+            if shares is not None:
+                raise InputError.conflict("shares", "goes with sizes and a spread", "Leave it out.")
+            return cls(None)
+        if spread is not None:
+            spread = checks.number(
+                "spread", spread, "must be a number above zero", "Give a standard deviation.", low=0, ends="()"
+            )
+        rate = None
+        if baseline is not None:
+            rate = checks.number(
+                "baseline",
+                baseline,
+                "must lie between 0 and 1",
+                "For 5%, use {baseline}.",
+                low=0,
+                high=1,
+                ends="()",
+                settings={"baseline": 0.05},
+            )
+        size = float(np.sqrt(rate * (1 - rate))) if rate is not None else float(spread or 0.0)
+        parameter = "spread" if baseline is None else "baseline"
+        if arms == 1:
+            if shares is not None:
+                raise InputError.conflict("shares", "means nothing without arms", "Leave it out, or plan two arms.")
+            return cls(size, rate, parameter)
+        parts = np.array([0.5, 0.5] if shares is None else _two_shares(shares))
+        return cls(size * float(np.sqrt(np.sum(1 / parts))), None, parameter)
+
+
+def _two_shares(shares: Any) -> list[float]:
+    """The shares of control and treatment, which add up to 1."""
+    values = list(shares.values()) if isinstance(shares, Mapping) else shares
+    remedy = "Use for example shares=(0.9, 0.1)."
+    if not isinstance(values, list | tuple | np.ndarray) or len(values) != 2:
+        raise InputError.wrong_type("shares", "is not two shares", remedy, shares)
+    numbers_of = [
+        checks.number("shares", value, "must be numbers above zero", remedy, low=0, ends="()") for value in values
+    ]
+    return [value / sum(numbers_of) for value in numbers_of]
+
+
+def _planned_estimates(data: Any, spread: _Spread) -> Estimates:
     """Standard errors to plan with, as estimates whose effects do not matter."""
     if isinstance(data, Clustering):
         # A part held out is less precise than all of the data, which the next experiment will use.
@@ -190,8 +337,8 @@ def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
         flat = False
     if not flat:
         raise InputError.wrong_type("data", "is not one number per group", "Give standard errors or estimates.", data)
-    if spread is not None:
-        planned = _from_sizes(known, data, spread, arms)
+    if spread.factor is not None:
+        planned = _from_sizes(known, data, spread)
     else:
         planned = _estimates(np.ones(np.shape(data)), se=data) if known is None else known
     if len(planned) < 2:
@@ -199,23 +346,24 @@ def _planned_estimates(data: Any, spread: float | None, arms: int) -> Estimates:
     return planned
 
 
-def _from_sizes(known: Estimates | None, data: Any, spread: float, arms: int) -> Estimates:
+def _from_sizes(known: Estimates | None, data: Any, spread: _Spread) -> Estimates:
     """Standard errors that follow from group sizes."""
     if known is not None and known.n is None:
-        raise InputError.conflict("spread", "goes with sizes, and these have none", "Give n as well.", spread)
+        raise InputError.conflict(spread.parameter, "goes with sizes, and these have none", "Give n as well.")
     if known is not None and known.dims > 1:
         problem = f"means nothing for {known.dims} effects at once"
-        raise InputError.unsupported("spread", problem, "Leave it out: their standard errors count.", spread)
-    problem = "must be a number above zero"
-    spread = checks.number("spread", spread, problem, "Give a standard deviation.", low=0, ends="()")
-    arms = int(
-        checks.number(
-            "arms", arms, "must be 1 or 2", "2 for an experiment, 1 for a plain mean.", low=1, high=2, whole=True
-        )
-    )
+        raise InputError.unsupported(spread.parameter, problem, "Leave it out: their standard errors count.")
     if known is None:
         known = _estimates(np.ones(np.shape(data)), n=data)
-    return Estimates(np.zeros(len(known)), spread * arms / np.sqrt(np.asarray(known.n)), known.labels, known.n)
+    size, attributes = np.asarray(known.n), known.attributes
+    if spread.rate is not None:
+        rates = np.full(len(known), spread.rate)
+        angles = ANSCOMBE.place(rates)
+        return Estimates(
+            angles, 0.5 / np.sqrt(size), known.labels, known.n, attributes=attributes, natural=rates, scale=ANSCOMBE
+        )
+    errors = (spread.factor or 0.0) / np.sqrt(size)
+    return Estimates(np.zeros(len(known)), errors, known.labels, known.n, attributes=attributes)
 
 
 def _estimates(ones: FloatArray, **given: Any) -> Estimates:
@@ -246,6 +394,23 @@ def _pattern(split: Any, estimates: Estimates) -> tuple[Callable[[np.random.Gene
     levels -= levels.min()
     counts = tuple(np.unique(levels, return_counts=True)[1].tolist())
     return lambda _: levels, counts
+
+
+def _pattern_along(
+    along: str, split: Any, estimates: Estimates
+) -> tuple[Callable[[np.random.Generator], FloatArray], tuple[int, ...]]:
+    """The same where all groups of some levels of one attribute differ; counts are those of levels."""
+    names = estimates.attributes
+    if along not in names or len(names) < 2:
+        problem = "is not one of several attributes"
+        raise InputError.not_found("along", problem, f"There are: {', '.join(names)}.", along)
+    column = [name_of(key[names.index(along)]) for key in estimates.keys]
+    levels, codes = np.unique(np.array(column, dtype=object).astype(str), return_inverse=True)
+    if levels.size < 2:
+        raise InputError.too_few("along", "has one level", "Name an attribute with several.", along)
+    of_levels = _estimates(np.ones(levels.size), labels=levels.tolist())
+    pattern, counts = _pattern(split, of_levels)
+    return lambda rng: pattern(rng)[codes], counts
 
 
 def _levels(split: Any, estimates: Estimates) -> FloatArray:
@@ -293,6 +458,8 @@ class Trial:
         alpha: float,
         tolerance: float,
         seed: int,
+        *,
+        margins: bool = False,
     ) -> None:
         self.pattern, self.guarantee = pattern, guarantee
         self.alpha, self.tolerance, self.seed = alpha, tolerance, seed
@@ -305,6 +472,21 @@ class Trial:
         )
         self.shared = None if between is None else CorrelatedNoise.from_covariance(between)
         self.detects = guarantee.make_detector(groups, alpha, seed)
+        self.margins = False
+        if margins and tests_margins(groups, guarantee):
+            self.detects, self.margins = MarginDetector(groups, alpha, seed), True
+
+    def followed_runs(self, runs: int) -> int:
+        """How many of the experiments are followed to their clusters."""
+        if self.detects is None:
+            return runs
+        return min(runs, _FOLLOWED_ALONG_MARGINS if self.margins else _FOLLOWED)
+
+    def resized(self, factor: float) -> Trial:
+        """The same experiments with so many times as many units."""
+        estimates = self.estimates.replaced(self.estimates.values, spread=float(1 / np.sqrt(factor)))
+        groups = compare_effects(estimates, self.tolerance)
+        return Trial(groups, self.pattern, self.guarantee, self.alpha, self.tolerance, self.seed, margins=self.margins)
 
     def with_share(self, share: float) -> Trial:
         """The same experiments where another share of the groups differs, any of them."""
@@ -338,7 +520,10 @@ class Trial:
         """Shares of experiments in which the split is detected, and recovered exactly; this from the first ones."""
         if self.detects is None:
             return self._followed(part, gap, runs, advance)
-        return self.chance(part, gap, runs, advance), self._followed(part, gap, min(runs, _FOLLOWED), advance)[1]
+        detected = self.chance(part, gap, runs, advance)
+        followed, recovered = self._followed(part, gap, self.followed_runs(runs), advance)
+        # Fewer are followed than counted: what they say is how many of those that are detected are recovered.
+        return detected, detected * recovered / followed if followed else 0.0
 
     def _followed(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
         """The same, every experiment followed to its clusters."""
@@ -404,9 +589,50 @@ class Trial:
         # The draws are the same for all: what they show follows from the standard errors, and is learnt once.
         is_common = self.detects is not None and not guarantee.shares(1)
         seed = self.seed if is_common else self.seed + number
-        judged = guarantee.find_path(compare_effects(estimates, self.tolerance), seed, refine=True)
+        compared = compare_effects(estimates, self.tolerance)
+        judged = guarantee.find_path(compared, seed, refine=True, margins=self.margins)
+        if self.margins:
+            result = Clustering.of(judged, guarantee, self.alpha, True)
+            return result.labels if result.rejected else None
         clusters = count_clusters(judged.path, float(np.log(self.alpha)))
         return numbered(judged.reported, judged.path.labels(clusters)) if clusters > 1 else None
+
+
+def tests_margins(groups: Line | Plane, guarantee: Guarantee) -> bool:
+    """Whether `fl.cluster` would test the margins of these groups."""
+    estimates = groups.estimates
+    is_plain = estimates.dims == 1 and estimates.covariance is None and not groups.tolerance
+    return len(estimates.attributes) > 1 and is_plain and isinstance(guarantee, Calibrated) and guarantee.scan
+
+
+class MarginDetector:
+    """Whether some margin of crossed attributes differs, each tested at its share of α (Bonferroni).
+
+    `fl.cluster` calibrates the smallest p over all margins, which detects a little more.
+    """
+
+    def __init__(self, groups: Line | Plane, alpha: float, seed: int) -> None:
+        estimates, effects = groups.estimates, extract_effects(groups)
+        columns = np.array([[name_of(part) for part in key] for key in estimates.keys], dtype=object).astype(str)
+        codes = np.stack([np.unique(column, return_inverse=True)[1] for column in columns.T], axis=1)
+        weight = estimates.own[:, 0] ** -2.0
+        self.tests: list[tuple[FloatArray, Any]] = []
+        for margin in margins_of(codes.astype(np.int64)):
+            levels = aggregate_effects(effects, margin.codes)
+            member = np.zeros((len(estimates), margin.levels))
+            member[np.arange(len(estimates)), margin.codes] = weight
+            total = member.sum(axis=0)
+            detects = JointTest(levels, None, seed).make_detector(alpha * margin.share, total**-0.5)
+            self.tests.append((member / total, detects))
+
+    def __call__(self, effects: FloatArray, errors: FloatArray | None) -> npt.NDArray[np.bool_]:
+        """Rows of effects, (r, K, 1), and the standard errors observed with them, to whether a margin differs."""
+        detected = np.zeros(len(effects), dtype=bool)
+        for mean, detects in self.tests:
+            levels = (effects[:, :, 0] @ mean)[:, :, None]
+            of_levels = None if errors is None else np.sqrt(errors[:, :, 0] ** 2 @ mean**2)[:, :, None]
+            detected |= np.asarray(detects(levels, of_levels), dtype=bool)
+        return detected
 
 
 def _same_partition(labels: IntArray, other: IntArray) -> bool:

@@ -1,4 +1,4 @@
-"""Counts and moments in place of rows, and many experiments: from options to what the library takes."""
+"""Counts and moments in place of rows, many experiments, and plans: from options to what the library takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from faultlines.cli.metrics import flag, metric_of_rows, one_or_several
-from faultlines.cli.options import attribute
+from faultlines.cli.options import ArmOptions, attributes, column_names
 from faultlines.cli.outputs import is_table
 from faultlines.errors import InputError, did_you_mean
 from faultlines.metrics.table import METRICS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 EXACT = {"binomial": ("successes", "trials"), "poisson": ("events", "exposure")}
-_MEASURED = ("rate", "mean", "difference", "lift")
+_MEASURED = ("rate", "mean", "ratio", "difference", "lift", "ratio_difference", "ratio_lift")
 _ARMS = ("variant", "control", "treatment")
 
 
@@ -58,13 +58,14 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
             raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.")
     if columns.sum is None:
         raise InputError.missing("metric", f"needs --sum, the column of {EXACT[word][0]}", "Add --sum COLUMN.", word)
-    if len(counted.files) > 1 or "-" in counted.files:
+    files = counted.inputs
+    if counted.sql is not None or len(files) > 1 or "-" in files:
         raise InputError.conflict(
             "files", f"{word} reads one file with one row per group", "Give one file.", form="sentence"
         )
-    attributes = checked_attributes(counted.by)
-    keys = {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
-    table = read_table(counted.files[0], keys=keys, numbers={"sum": columns.sum, "n": counted.n})
+    by = checked_attributes(column_names(counted.by))
+    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
+    table = read_table(files[0], keys=keys, numbers={"sum": columns.sum, "n": counted.n})
     named = [[part_of(value) for value in column] for column in table.keys]
     labels = labels_of(keys_of(list(zip(*named, strict=True))))
     counted_in = dict(zip(EXACT[word], (("sum", columns.sum), ("n", counted.n)), strict=True))
@@ -73,7 +74,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
             table.numbers["sum"],
             table.numbers["n"],
             labels,
-            attributes=attributes,
+            attributes=by,
             metric=f"rate of {columns.sum}",
         )
     return made
@@ -81,7 +82,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
 
 def many_from(given: opt.ExperimentOptions, measured: opt.WatchedMetric, columns: opt.Aggregates) -> dict[str, Any]:
     """What `fl.cluster_many` is told about its data: a table of estimates, aggregates, or rows."""
-    made: dict[str, Any] = {"experiment": given.experiment, "by": given.by}
+    made: dict[str, Any] = {"experiment": given.experiment, "by": column_names(given.by)}
     aggregates = {name: value for name, value in asdict(columns).items() if value is not None}
     if given.estimate is not None or given.se is not None:
         return made | _estimates(given, measured, aggregates)
@@ -96,11 +97,7 @@ def many_from(given: opt.ExperimentOptions, measured: opt.WatchedMetric, columns
     else:
         is_table(given)  # refuses --n and --dof, which rows have not
         metric = metric_of_rows(measured)
-    if "-" in given.files:
-        raise InputError.unsupported(
-            "files", "rows are not read from standard input", "Give files.", "-", form="sentence"
-        )
-    return made | {"data": given.files, "by": [attribute(word) for word in given.by], "metric": metric}
+    return made | {"data": given.rows(), "by": attributes(given.by), "metric": metric}
 
 
 def _estimates(given: opt.ExperimentOptions, measured: opt.WatchedMetric, aggregates: dict[str, str]) -> dict[str, Any]:
@@ -108,7 +105,124 @@ def _estimates(given: opt.ExperimentOptions, measured: opt.WatchedMetric, aggreg
     also = {**aggregates, **{name: value for name, value in asdict(measured).items() if value is not None}}
     if also:
         raise InputError.conflict(", ".join(also), "does not go with --estimate and --se", "Leave it out.")
-    if given.estimate is None or given.se is None or len(given.files) > 1:
+    files = given.inputs
+    if given.estimate is None or given.se is None or len(files) != 1:
         problem = "a table with one row per experiment and group needs both, and is one file"
         raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
-    return {"data": given.files[0], "estimate": given.estimate, "se": given.se, "n": given.n, "dof": given.dof}
+    return {"data": files[0], "estimate": given.estimate, "se": given.se, "n": given.n, "dof": given.dof}
+
+
+# ---------- What `faultlines power` plans with: a table of groups, rows, or so many groups of one size.
+
+
+_OF_ARMS = ("variant", "control", "treatment", "covariate", "cap", "aggregate")
+_OF_EITHER = ("weight", "unit", "overlap")
+
+
+def to_plan_with(planned: opt.Planned, predictions: opt.Predictions) -> dict[str, Any]:
+    """Data for `fl.power`, with groups and metric where they are rows."""
+    if planned.metric is not None:
+        return _rows(planned, predictions, planned.metric)
+    given = {name: getattr(planned, name) for name in _OF_ARMS}
+    for name, value in {**given, **asdict(predictions), "min_size": planned.min_size}.items():
+        if value is not None:
+            raise InputError.conflict(name, "goes with rows", "Name what is measured: --metric.", value)
+    if planned.sql is not None:
+        raise InputError.conflict("sql", "goes with rows", "Name what is measured: --metric.")
+    if planned.files:
+        return {"data": _table(planned, planned.files)}
+    if planned.by or planned.se or planned.n:
+        raise InputError.conflict("by, se, n", "name columns of a file", "Give the file, or leave them out.")
+    groups, size = planned.groups, planned.size
+    if groups is None or size is None or (planned.spread is None and planned.baseline is None):
+        remedy = "Give a file, or --groups, --size and --spread or --baseline."
+        raise InputError.missing("files", "a file is missing", remedy, form="sentence")
+    if not 2 <= groups <= 1_000_000:
+        raise InputError.out_of_range(
+            "groups",
+            "must be from 2 to a million",
+            "Use for example {groups}.",
+            groups,
+            settings={"groups": 40},
+            form="must",
+        )
+    if not size > 0:
+        raise InputError.out_of_range(
+            "size", "must be above zero", "Use for example {size}.", size, settings={"size": 5000}, form="must"
+        )
+    return {"data": [size] * groups}
+
+
+def _rows(planned: opt.Planned, predictions: opt.Predictions, metric: str) -> dict[str, Any]:
+    """Files of rows, with their groups and metric."""
+    for name in ("se", "n", "groups", "size"):
+        if getattr(planned, name) is not None:
+            raise InputError.conflict(name, "goes without --metric", "Leave one of them out.")
+    if not (planned.files or planned.sql) or not planned.by:
+        raise InputError.missing("metric", "needs the files of its rows, and --by", "Name them.", metric)
+    return {
+        "data": planned.rows(),
+        "by": attributes(planned.by),
+        "metric": _metric(planned, predictions, metric),
+        "min_size": planned.min_size,
+    }
+
+
+def _metric(planned: opt.Planned, predictions: opt.Predictions, word: str) -> Metric:
+    """A metric of an experiment, where its variants are named; else of a model."""
+    from faultlines.cli.metrics import experiment_metrics, model_metrics
+    from faultlines.metrics.table import of_family
+
+    if word.partition(":")[0] not in of_family("experiment"):
+        for name in _OF_ARMS:
+            if (value := getattr(planned, name)) is not None:
+                raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.", value)
+        return model_metrics([word], predictions)[0]
+    if planned.variant is None or planned.control is None:
+        raise InputError.missing("metric", "needs --variant and --control", "Name both.", word)
+    for name, value in asdict(predictions).items():
+        if value is not None and name not in _OF_EITHER:
+            raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.", value)
+    arms = ArmOptions(
+        variant=planned.variant,
+        control=planned.control,
+        treatment=planned.treatment,
+        covariate=planned.covariate,
+        cap=planned.cap,
+        aggregate=planned.aggregate,
+        **{name: getattr(predictions, name) for name in _OF_EITHER},
+    )
+    return experiment_metrics([word], arms)[0]
+
+
+def _table(planned: opt.Planned, files: list[str]) -> Any:
+    """A table with one row per group: their standard errors or sizes."""
+    from faultlines.engines.tables import read_table
+    from faultlines.estimates.estimates import Estimates
+    from faultlines.estimates.labels import part_of
+
+    if len(files) > 1:
+        raise InputError.conflict(
+            "files",
+            f"one table is planned with, got {len(files)} files",
+            "Give one file, or rows with --metric.",
+            form="sentence",
+        )
+    file, by, se, n, spread = files[0], column_names(planned.by or []), planned.se, planned.n, planned.spread
+    if planned.groups is not None or planned.size is not None:
+        raise InputError.conflict("groups, size", "go without a file", "Leave them out, or the file.")
+    if not by or (se is None) == (n is None):
+        remedy = "Name them; for rows, --metric."
+        raise InputError.missing("file", "needs --by and either --se or --n with --spread", remedy, file)
+    for name, value in (("spread", spread), ("baseline", planned.baseline)):
+        if se is not None and value is not None:
+            raise InputError.conflict(name, "goes with --n, not with --se", "Leave one of them out.", value)
+    if n is not None and spread is None and planned.baseline is None:
+        remedy = "Give the standard deviation of the metric, or for a rate --baseline."
+        raise InputError.missing("n", "needs --spread", remedy, n)
+    keys = {f"by[{i}]" if len(by) > 1 else "by": column for i, column in enumerate(by)}
+    read = read_table(file, keys=keys, numbers={"se": se} if se is not None else {"n": n or ""})
+    named = [[part_of(value) for value in column] for column in read.keys]
+    labels = named[0] if len(by) == 1 else list(zip(*named, strict=True))
+    count = len(labels)
+    return Estimates([0.0] * count, read.numbers.get("se", [1.0] * count), labels, read.numbers.get("n"), attributes=by)

@@ -12,7 +12,7 @@ import typer
 from faultlines.cli import options as opt
 from faultlines.cli import outputs, streams
 from faultlines.cli.metrics import kinds_usage, model_usage
-from faultlines.cli.options import EXIT_CODES, Command, attribute, epilog
+from faultlines.cli.options import EXIT_CODES, Command, attributes, column_names, epilog
 from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ def estimates(
 
     settings = _settings(claim, refine, table.min_size, margins)
     prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, [table.file]))
-    by = table.by[0] if len(table.by) == 1 else table.by
+    names = column_names(table.by)
+    by = names[0] if len(names) == 1 else names
     groups = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
     _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
@@ -246,10 +247,10 @@ def aggregates(
     settings = _settings(claim, refine, counted.min_size)
     if metric in EXACT:
         wanted = Certificates.of(signed)
-        prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.files))
+        prepared = _Prepared(chosen_guarantee(claim), wanted, outputs.checked(output, counted.inputs))
         _cluster_groups(counts(metric, counted, columns, arms), prepared, claim, settings, fail_on_split)
         return
-    rows = opt.RowOptions(files=counted.files, by=counted.by, min_size=counted.min_size)
+    rows = opt.RowOptions(files=counted.files, sql=counted.sql, by=counted.by, min_size=counted.min_size)
     metrics = [aggregated_metric(metric, counted.n, columns, arms)]
     _cluster_rows(rows, metrics, claim, None, settings, opt.SelfCheckOptions(), output, fail_on_split, signed)
 
@@ -290,7 +291,7 @@ def many(
 
     checked_missing(missing)
     guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.files, csv=csv)
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.inputs, csv=csv)
     settings = _settings(claim, refine, experiments.min_size, margins) | source
     data = settings.pop("data")
     with gate(fail_on_split):
@@ -332,8 +333,10 @@ def experiment(
     output: opt.Output,
 ) -> None:
     """Which groups react differently to the treatment? From the rows of an experiment."""
-    from faultlines.cli.metrics import experiment_metrics
+    from faultlines.cli.metrics import experiment_metrics, name_treatments
 
+    if per_arm and arms.treatment == ["*"]:
+        arms = name_treatments(arms, rows.rows())
     metrics = experiment_metrics(metric, arms, per_arm=per_arm)
     metrics = _joint(metrics) if joint else metrics
     settings = _settings(claim, refine, rows.min_size, margins)
@@ -373,6 +376,83 @@ def model(
     _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed)
 
 
+@_command(
+    "faultlines audit scored.parquet --by sex --by race --by age \\\n"
+    "      --y-true label --y-pred predicted --report audit.html",
+    "faultlines audit scored.csv --by sex --by race --y-true label \\\n"
+    "      --score s --threshold 0.5 --metric tpr --metric fpr --csv groups.csv",
+    "faultlines audit scored.csv --by group --control region \\\n"
+    "      --y-true label --y-pred predicted --certify 0.05 --fail-on-split",
+    notes=[model_usage(without=["classes", "overlap"])],
+)
+def audit(
+    *,
+    given: opt.AuditOptions,
+    metric: opt.AuditMetrics = None,
+    claim: opt.Claim,
+    correction: opt.Correction = "holm",
+    fail_on_split: opt.FailOnSplit = False,
+    signed: opt.Certify,
+    json: opt.Json = None,
+    csv: opt.GroupsCsv = None,
+    report: opt.Report = None,
+    title: opt.Title = None,
+) -> None:
+    """Which groups does the model treat differently? Several metrics over features and their crossings at once."""
+    from faultlines.analyses.audit import audit as audit_model
+    from faultlines.cli.gate import Certificates, end_with_verdicts, gate
+    from faultlines.cli.options import chosen_guarantee
+
+    wanted = Certificates.of(signed)
+    if "-" in given.files:
+        remedy = "Give files."
+        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.files, csv=csv)
+    with gate(fail_on_split or wanted.asked), opt.name_options(_AUDIT_OPTIONS):
+        result = audit_model(
+            given.y_true,
+            given.y_pred,
+            data=given.files,
+            score=given.score,
+            threshold=given.threshold,
+            sensitive_features=attributes(given.by),
+            control_features=given.control,
+            metrics=metric,
+            sample_weight=given.weight,
+            unit=given.unit,
+            positive=given.positive,
+            intersections=given.intersections,
+            tolerance=claim.tolerance,
+            correction=correction,  # type: ignore[arg-type]
+            alpha=claim.alpha,
+            guarantee=chosen_guarantee(claim),
+            min_size=given.min_size,
+            seed=claim.seed,
+        )
+    results = [comparison.result for comparison in result.comparisons]
+    certificates = wanted.run(results, claim.alpha, claim.seed)
+    targets.say("\n\n".join([str(result), *wanted.texts(certificates)]))
+    if json is not None:
+        signed_off = {
+            name: None if certificate is None else certificate.to_dict()
+            for name, certificate in zip(result.names, certificates, strict=False)
+        }
+        targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": signed_off} if certificates else {})))
+    targets.write_csv(lambda: result.columns("groups"))
+    if targets.report is not None:
+        result.report(targets.report, title=title, command=outputs.command_line())
+    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+
+
+# What the library calls its parameters, and the options they are given by.
+_AUDIT_OPTIONS = {
+    "sensitive_features": "by",
+    "control_features": "control",
+    "metrics": "metric",
+    "sample_weight": "weight",
+}
+
+
 def _cluster_rows(
     rows: opt.RowOptions,
     metrics: "list[Metric]",
@@ -388,23 +468,22 @@ def _cluster_rows(
     from faultlines.analyses.cluster import cluster_metrics, holm
     from faultlines.cli.gate import Certificates, MeasuredRows, SelfChecks, end_with_verdicts, gate
     from faultlines.cli.options import chosen_guarantee
+    from faultlines.render.collection import metrics_text
 
     guarantee = chosen_guarantee(claim, split_unit)
     self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed, metrics)
-    if "-" in rows.files:
-        remedy = "Give files, or a table with one row per group to: faultlines estimates -."
-        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
-    targets = outputs.checked(output, rows.files, len(metrics))
-    by = [attribute(word) for word in rows.by]
+    data = rows.rows()
+    targets = outputs.checked(output, rows.inputs, len(metrics))
+    by = attributes(rows.by)
     with gate(fail_on_split or wanted.asked):
-        results = cluster_metrics(rows.files, by, metrics, guarantee=guarantee, **settings)
+        results = cluster_metrics(data, by, metrics, guarantee=guarantee, **settings)
     if len(results) > 1:
         results = holm(results, claim.alpha)
-        targets.say(f"{len(results)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
-    measured = [MeasuredRows(rows.files, by, metric, rows.min_size) for metric in metrics]
+    measured = [MeasuredRows(data, by, metric, rows.min_size) for metric in metrics]
     certificates = wanted.run(results, claim.alpha, claim.seed, measured)
-    targets.say("\n\n".join([*map(str, results), *wanted.texts(certificates)]))
-    checks_of_rows = self_checks.run(rows.files, by, settings)
+    text = str(results[0]) if len(results) == 1 else metrics_text(results)
+    targets.say("\n\n".join([text, *wanted.texts(certificates)]))
+    checks_of_rows = self_checks.run(data, by, settings)
     for text in self_checks.texts(checks_of_rows):
         targets.say(f"\n{text}")
     targets.write(results, claim.alpha, checks_of_rows, certificates)
@@ -417,6 +496,48 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
     if len(metrics) < 2:
         raise InputError.too_few("joint", "needs two metrics or more", "Name a second --metric, or leave it out.")
     return [joint(*metrics)]
+
+
+# -------------------------------------------------------------------------------------------------------------- srm
+
+
+@_command(
+    "faultlines srm visits/*.parquet --by country --by browser \\\n"
+    "      --variant arm --shares A=50,B=50 --unit user_id",
+    "faultlines srm visits.csv --by country --variant arm \\\n      --shares A=50,B=30,C=20 --fail-on-mismatch",
+    notes=[
+        "Without --shares, groups are compared with each other alone: a mismatch that is the same everywhere is missed."
+    ],
+)
+def srm(
+    *,
+    rows: opt.RowOptions,
+    variant: opt.Variant,
+    shares: opt.Shares = None,
+    unit: opt.Unit = None,
+    alpha: opt.RatioAlpha = 0.001,
+    seed: opt.Seed = 0,
+    fail_on_mismatch: opt.FailOnMismatch = False,
+    json: opt.Json = None,
+    report: opt.Report = None,
+    title: opt.Title = None,
+) -> None:
+    """Are users shared out between the variants as planned? If not, where does the mismatch come from?"""
+    from faultlines.analyses.srm import srm as test_ratios
+    from faultlines.cli.gate import end_with_ratios
+
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.inputs)
+    by = attributes(rows.by)
+    planned: Any = None if shares is None else opt.planned_shares(shares)
+    least = {} if rows.min_size is None else {"min_size": rows.min_size}
+    result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
+    targets.say(str(result))
+    if json is not None:
+        targets.write_json(outputs.dumped(result.to_dict()))
+    if targets.report is not None:
+        result.report(targets.report, title=title, command=outputs.command_line())
+    if fail_on_mismatch:
+        end_with_ratios(result)
 
 
 # ---------------------------------------------------------------------------------------------------------- confirm
@@ -444,10 +565,12 @@ def confirm(
     from faultlines.cli.outputs import is_table, table_of
 
     metric = fresh_metric(measured)
-    targets = outputs.checked(opt.Output(json=json), fresh.files, also=[fresh.clusters])
-    by: Any = [attribute(word) for word in fresh.by] if fresh.by else None
-    data: Any = fresh.files
-    if is_table(fresh):
+    targets = outputs.checked(opt.Output(json=json), fresh.inputs, also=[fresh.clusters])
+    by: Any = attributes(fresh.by) if fresh.by else None
+    data: Any = None
+    if not is_table(fresh):
+        data = fresh.rows()
+    else:
         data, by = table_of(fresh, measured=metric is not None and not isinstance(metric, str)), None
     with gate(fail_unless_confirmed):
         result = confirm_clusters(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
@@ -465,7 +588,7 @@ def confirm(
     "      --metric lift:revenue --variant arm --control A --unit user_id",
     "faultlines monitor state.json visits/*.parquet --by country \\\n"
     "      --metric lift:revenue --variant arm --control A --unit user_id \\\n"
-    "      --new add --report monitor.html --fail-on-split",
+    "      --report monitor.html --fail-on-split",
     "faultlines monitor state.json lifts.csv --by country \\\n      --estimate lift --se se --n users",
     notes=["A daily job: every look is at all data so far. How α is spent is said at the first look."],
 )
@@ -483,7 +606,7 @@ def monitor(
     from faultlines.cli.gate import gate
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.files, also=[watched.state])
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.inputs, also=[watched.state])
     with open_monitor(watched.state, how) as held:
         with gate(fail_on_split):
             look = take_look(held, watched, measured, final=how.final)
@@ -506,14 +629,12 @@ def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
     from faultlines.analyses.impact import impact_ratios
     from faultlines.cli.gate import end_with_impact_ratios
 
-    if "-" in asked.files:
-        remedy = "Give files."
-        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    data = asked.rows()
     output = opt.Output(json=written.json, report=written.report, title=written.title)
-    targets = outputs.checked(output, asked.files, csv=written.csv, markdown=written.markdown)
+    targets = outputs.checked(output, asked.inputs, csv=written.csv, markdown=written.markdown)
     result = impact_ratios(
-        asked.files,
-        [attribute(word) for word in asked.by],
+        data,
+        attributes(asked.by),
         selected=asked.selected,
         score=asked.score,
         positive=asked.positive,
@@ -539,17 +660,23 @@ def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
 
 @_command(
     "faultlines power --groups 40 --size 5000 --spread 1.2 --gap 0.1",
+    "faultlines power --groups 20 --size 2000 --baseline 0.05 --gap -0.01 \\\n      --shares A=90,B=10 --per-day 4000",
     "faultlines power lifts.csv --by country --se se --only DE --only AT",
     "faultlines power visits.csv --by country --metric lift:revenue \\\n      --variant arm --control A --gap 0.05",
     "faultlines power scored.csv --by group --metric equalized_odds \\\n      --y-true label --y-pred predicted",
 )
 def power(
-    planned: opt.Planned, predictions: opt.Predictions, question: opt.Question, claim: opt.Claim, json: opt.Json = None
+    planned: opt.Planned,
+    predictions: opt.Predictions,
+    question: opt.Question,
+    claim: opt.Claim,
+    margins: opt.Margins = True,
+    json: opt.Json = None,
 ) -> None:
     """What will an experiment be able to detect, or what would one have detected that found nothing?"""
     from faultlines.analyses import power as planning
+    from faultlines.cli.aggregates import to_plan_with
     from faultlines.cli.options import chosen_guarantee
-    from faultlines.cli.power import to_plan_with
 
     if question.only and question.share is not None:
         raise InputError.conflict("share, only", "both say who differs", "Leave one of them out.", form="clause")
@@ -560,8 +687,13 @@ def power(
             **to_plan_with(planned, predictions),
             gap=question.gap,
             split=question.only or (0.5 if question.share is None else question.share),
+            along=question.along,
             spread=planned.spread,
+            baseline=planned.baseline,
             arms=planned.arms,
+            shares=None if planned.shares is None else opt.planned_shares(planned.shares),
+            per_day=planned.per_day,
+            margins=margins,
             alpha=claim.alpha,
             guarantee=guarantee,
             tolerance=claim.tolerance,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.impact import ImpactRatios
+    from faultlines.results.sample_ratio import SampleRatios
     from faultlines.results.self_check import SelfCheck
 
 _LISTED = 240  # characters of a list of experiments
@@ -96,6 +97,14 @@ def end_with_confirmation(result: Confirmation) -> None:
     if result.verdict == "inconclusive":
         _end_inconclusive([result.headline])
     if result.verdict == "not confirmed":
+        raise typer.Exit(SPLIT)
+
+
+def end_with_ratios(result: SampleRatios) -> None:
+    """End with the gate's exit code: 1 for a sample ratio mismatch, 3 when there are too few units to test."""
+    if result.verdict == "not testable":
+        _end_inconclusive([result.headline])
+    if result.verdict == "mismatch":
         raise typer.Exit(SPLIT)
 
 
@@ -288,7 +297,7 @@ class SelfChecks:
             unit_of_shuffles(metric, guarantee, arms=arms)
         return cls(metrics, guarantee, runs, arms)
 
-    def run(self, files: Sequence[str], by: By, settings: dict[str, Any]) -> list[SelfCheck]:
+    def run(self, data: object, by: By, settings: dict[str, Any]) -> list[SelfCheck]:
         """Every metric checked on the rows, with the settings of its result."""
         if not self.metrics:
             return []
@@ -296,7 +305,7 @@ class SelfChecks:
 
         shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size", "margins")}
         return [
-            self_check(files, by, metric, runs=self.runs, arms=self.arms, guarantee=self.guarantee, **shared)
+            self_check(data, by, metric, runs=self.runs, arms=self.arms, guarantee=self.guarantee, **shared)
             for metric in self.metrics
         ]
 

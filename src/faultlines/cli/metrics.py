@@ -8,7 +8,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import Argument, InputError
-from faultlines.metrics.table import METRICS, of_family, remedy_for
+from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
 
-_MODEL_OPTIONS = ("threshold", "positive", "classes", "weight")
+_MODEL_OPTIONS = ("threshold", "positive", "classes", "weight", "unit", "overlap")
 _WIDTH = 70
 
 
@@ -29,12 +29,17 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         arms: The arms; several treatments are clustered jointly.
         per_arm: Or each of them on its own.
     """
+    from faultlines.cli.options import planned_shares
+
     _check_distinct(words)
-    options = {name: value for name, value in asdict(arms).items() if name != "overlap" or value is not None}
+    unset = {"overlap", "aggregate"}
+    options = {name: value for name, value in asdict(arms).items() if name not in unset or value is not None}
+    options["shares"] = None if arms.shares is None else planned_shares(arms.shares)
     given = arms.treatment or []
     if per_arm:
         if len(given) < 2 or "*" in given:
-            raise InputError.missing("per_arm", "needs the treatments by name", "Use --treatment B --treatment C.")
+            remedy = "Use --treatment B --treatment C, or --treatment '*'."
+            raise InputError.missing("per_arm", "needs two treatments or more", remedy)
         return [
             replace(metric, name=f"{metric.name}, {one}")
             for one in given
@@ -50,9 +55,19 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         if len(columns) != count or not all(columns):
             form = "lift:revenue" if count == 1 else "ratio_lift:clicks/views"
             raise InputError.missing("metric", "does not name its columns", f"Write it as in {form}.", word)
+        if count > 1 and columns[1] == "1":
+            remedy = f"Write {kind}:{columns[0]}/* to divide by the number of rows."
+            raise InputError.invalid("metric", "is divided by 1, which is no column", remedy, word)
         _check_options([entry], options)
         made.append(entry.function(*columns, **options))
     return made
+
+
+def name_treatments(arms: ArmOptions, data: object) -> ArmOptions:
+    """The same arms with all treatments that occur in rows by name."""
+    from faultlines.analyses.srm import list_variants
+
+    return replace(arms, treatment=[name for name in list_variants(data, arms.variant) if name != arms.control])
 
 
 def one_or_several(treatments: list[str] | None) -> list[str] | str | None:
@@ -62,8 +77,8 @@ def one_or_several(treatments: list[str] | None) -> list[str] | str | None:
 
 def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
     """The metrics of a model by their names, from the columns that were given."""
-    _check_distinct(words)
     entries = [_entry(word, word, "model") for word in words]
+    _check_distinct([entry.name for entry in entries])
     everything = asdict(given)
     options = {name: everything.pop(name) for name in _MODEL_OPTIONS}
     _check_options(entries, options)
@@ -98,7 +113,8 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
     from faultlines.cli.options import ArmOptions, Predictions
 
     kind = word.partition(":")[0]
-    is_experiment = ":" in word or (kind in METRICS and METRICS[kind].family == "experiment")
+    own = own_name(kind)
+    is_experiment = ":" in word or (own is not None and METRICS[own].family == "experiment")
     family: Any = ArmOptions if is_experiment else Predictions
     fields_of = {field.name for field in fields(family)}
     for name in named:
@@ -143,8 +159,9 @@ def _missing(entry: Entry, names: Sequence[str]) -> InputError:
 def _entry(word: str, name: str, family: Family) -> Entry:
     """The metric of a name, or an error that knows what other libraries call it."""
     known = of_family(family)
-    if name in known:
-        return METRICS[name]
+    own = own_name(name)  # "tpr" and what else other libraries call it
+    if own in known:
+        return METRICS[own]
     argument = Argument("metric", word)
     if name in METRICS:
         other = METRICS[name].family
@@ -190,13 +207,14 @@ def flag(parameter: str) -> str:
     return f"--{parameter.replace('_', '-')}"
 
 
-def model_usage() -> str:
-    """Which metric of a model takes which columns and options, for `--help`."""
+def model_usage(*, without: Collection[str] = ()) -> str:
+    """Which metric of a model takes which columns and options, for `--help`; a command may lack some options."""
     alike: dict[str, list[str]] = {}
     for name in of_family("model"):
         entry = METRICS[name]
         needs = ["--y-pred or --score with --threshold" if len(c) > 1 else flag(c[0]) for c in entry.columns]
-        may = [flag(option) for option in entry.options if option in _MODEL_OPTIONS and option != "threshold"]
+        options = [option for option in entry.options if option not in without]
+        may = [flag(option) for option in options if option in _MODEL_OPTIONS and option != "threshold"]
         wanted = f"{', '.join(may[:-1])} and {may[-1]}" if may[1:] else may[0]
         takes = f"{', '.join(needs)}; if wanted, {wanted}"
         alike.setdefault(takes, []).append(name)

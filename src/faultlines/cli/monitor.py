@@ -4,66 +4,40 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import files
 from faultlines.analyses.monitor import Monitor
 from faultlines.cli.metrics import metric_of_rows
-from faultlines.cli.options import attribute
-from faultlines.cli.outputs import command_line, dumped, is_table, table_of
+from faultlines.cli.options import attributes
+from faultlines.cli.outputs import command_line, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
-from faultlines.estimates.labels import name_of
-from faultlines.formats import printable
 from faultlines.guarantees.state import lock_state, stage_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from faultlines.cli import options as opt
     from faultlines.cli.outputs import Targets
-    from faultlines.estimates.estimates import Excluded
-    from faultlines.estimates.reasons import DropCode
     from faultlines.results.monitor import MonitorResult
 
-_SHOWN = 3
 _SETTINGS = ("alpha", "looks", "information", "spending", "dependence", "draws", "seed")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLook:
-    """A look from the command line, with what of the rows it did not use.
+class CommandLook(NamedTuple):
+    """A look from the command line.
 
     Attributes:
         monitor: The monitor after it.
         result: Its result.
-        excluded: Groups that were excluded, each with its reason.
-        dropped: How many rows were dropped, by reason.
-        taken: Whether this run took a look; not where the monitor had ended before.
+        taken: Whether this run took a look; not where the monitor had ended before, or groups are too small yet.
     """
 
     monitor: Monitor
     result: MonitorResult
-    excluded: Sequence[Excluded] = ()
-    dropped: Mapping[DropCode, int] | None = None
-    taken: bool = True
-
-    def __str__(self) -> str:
-        lines = [str(self.result), *(f"  {line}" for line in self.left_out)]
-        if not self.taken:
-            lines.append("  The monitor had ended before; no look was taken.")
-        return "\n".join(lines)
-
-    @property
-    def left_out(self) -> list[str]:
-        """Excluded groups and dropped rows, in words."""
-        lines = []
-        if self.excluded:
-            named = [printable(f"{name_of(group.label)} ({group.reason})") for group in self.excluded[:_SHOWN]]
-            named += [f"… +{len(self.excluded) - _SHOWN}"] if len(self.excluded) > _SHOWN else []
-            lines.append(f"Left out: {len(self.excluded):,} groups: {', '.join(named)}.")
-        return lines + [f"Left out: {count:,} {reason}." for reason, count in (self.dropped or {}).items()]
+    taken: bool
 
 
 @contextmanager
@@ -101,25 +75,17 @@ def take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetri
     """Look at all data so far; rows are not read where the monitor has ended."""
     table, has_metric = is_table(watched), any(value is not None for value in asdict(measured).values())
     metric = None if table else metric_of_rows(measured)
+    looks = len(monitor.result.looks)
     if monitor.result.finished:
         return CommandLook(monitor, monitor.result, taken=False)
-    how: dict[str, Any] = {"missing": watched.missing, "new": watched.new, "final": final}
+    how: dict[str, Any] = {
+        "missing": watched.missing, "new": watched.new, "final": final, "min_size": watched.min_size
+    }  # fmt: skip
     if metric is None:
-        if watched.min_size is not None:
-            raise InputError.conflict(
-                "min_size", "goes with rows", "Leave it out, or leave small groups out of the table."
-            )
-        return CommandLook(monitor, monitor.update(table_of(watched, measured=has_metric), **how))
-    from faultlines.metrics.measure import measure
-
-    by = [attribute(word) for word in watched.by]
-    for word, values in zip(watched.by, by, strict=True):
-        if getattr(values, "quantiles", None) is not None:
-            problem = "quantiles move while data come in, and groups with them"
-            raise InputError.unsupported("by", problem, "Cut in steps of a width, as in age:5.", word, form="clause")
-    measurement = measure(watched.files, by, metric, min_size=watched.min_size)
-    result = monitor.update(measurement.estimates, **how)
-    return CommandLook(monitor, result, measurement.excluded, measurement.dropped)
+        result = monitor.update(table_of(watched, measured=has_metric), **how)
+    else:
+        result = monitor.update(watched.rows(), attributes(watched.by), metric, **how)
+    return CommandLook(monitor, result, taken=len(result.looks) > looks)
 
 
 def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
@@ -135,13 +101,8 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
 
 
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
-    targets.say(str(look))
-    plain = look.result.to_dict()
-    plain["excluded"] = [{"label": name_of(group.label), "reason": group.reason} for group in look.excluded]
-    plain["dropped"] = dict(look.dropped or {})
-    targets.write_json(dumped(plain))
+    ended = "" if look.taken or not look.result.finished else "\nThe monitor had ended before; no look was taken."
+    targets.say(f"{look.result}{ended}")
+    targets.write_json(look.result.to_json())
     if targets.report is not None:
-        from faultlines.render.monitor import monitor_page
-
-        page = monitor_page(look.result, title=targets.title, command=command_line(), left_out=look.left_out)
-        files.write("report", targets.report, page)
+        look.result.report(targets.report, title=targets.title, command=command_line())

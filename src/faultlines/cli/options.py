@@ -51,6 +51,48 @@ def _file(words: str) -> Any:
 # ---------------------------------------------------------------------------------------- data
 
 _TABLE_BY = "Column that names the groups; several for intersections."
+_FILES = "csv or parquet files, patterns of them, or a folder; or --sql."
+Sql = Annotated[
+    str | None,
+    _option(
+        DATA,
+        "Instead of files, one SELECT over files, run by DuckDB in this process: \"select * from 'visits/*.parquet'\".",
+        "--sql",
+        metavar="QUERY",
+    ),
+]
+
+
+class RowSource:
+    """Where rows come from: files, or a query over files."""
+
+    __slots__ = ()
+    files: list[str] | None
+    sql: str | None
+
+    @property
+    def inputs(self) -> list[str]:
+        """The files, refused where there are none and no query, or both."""
+        if self.sql is not None and self.files:
+            remedy = "Leave the files out, and name them in the query."
+            raise InputError.conflict("sql", "goes without files", remedy)
+        if self.sql is None and not self.files:
+            raise InputError.missing("files", "a file is missing", "Give files, or --sql.", form="sentence")
+        return self.files or []
+
+    def rows(self) -> Any:
+        """The rows as the library takes them."""
+        files = self.inputs
+        if "-" in files:
+            remedy = "Give files, or a table with one row per group to: faultlines estimates -."
+            raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+        if self.sql is None:
+            return files
+        from faultlines.engines.duckdb import query
+
+        return query(self.sql)
+
+
 _N = "Column of group sizes."
 
 
@@ -68,10 +110,11 @@ class TableOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowOptions:
+class RowOptions(RowSource):
     """Rows of an experiment or a model, and the groups they make."""
 
-    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(_FILES)] = None
+    sql: Sql = None
     by: Annotated[
         list[str],
         _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups."),
@@ -95,17 +138,39 @@ Overlap = Annotated[
 ]
 
 
+Shares = Annotated[
+    str | None,
+    _option(
+        METRIC,
+        "Planned shares of the variants, as in A=50,B=30,C=20, for the test of sample ratios. Default: only "
+        "differences between groups are tested.",
+        metavar="SHARES",
+    ),
+]
+
+
+Variant = Annotated[str, _column(METRIC, "Column of variants.")]
+Unit = Annotated[str | None, _column(METRIC, "Column of the randomised unit: units are counted, not rows.")]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmOptions:
     """How an experiment was made."""
 
-    variant: Annotated[str, _column(METRIC, "Column of variants.")]
+    variant: Variant
     control: Annotated[str, _option(METRIC, "Its value for the control.", metavar="VALUE")]
     treatment: Treatments = None
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
+    shares: Shares = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,10 +188,47 @@ class Predictions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+    overlap: Overlap = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fresh:
+class AuditOptions:
+    """Rows of a model, the features that make the groups, and what the model said."""
+
+    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    by: Annotated[
+        list[str],
+        _column(
+            DATA,
+            "Sensitive feature; several are compared alone and crossed. age:5 cuts in steps of 5, age:q10 in ten equal "
+            "groups; a numeric one with more than 20 values is cut into five.",
+        ),
+    ]
+    control: Annotated[
+        list[str] | None, _column(DATA, "What groups must have in common to be compared: each value is a stratum.")
+    ] = None
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs. Default: 10; rates 5.")] = None
+    intersections: Annotated[
+        bool, _option(DATA, "Compare features alone and crossed in one analysis; or one by one.")
+    ] = True
+    y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
+    y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
+    score: Annotated[str | None, _column(METRIC, "Or column of scores.")] = None
+    threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
+    positive: Annotated[
+        str | None, _option(METRIC, "The label that counts as 1, if not 1, true or yes.", metavar="LABEL")
+    ] = None
+    weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fresh(RowSource):
     """Fresh data for clusters that were found before, and how they are measured: as before, or as said here."""
 
     clusters: Annotated[
@@ -135,7 +237,8 @@ class Fresh:
             help="The clusters: what --json wrote.", metavar="CLUSTERS", rich_help_panel=DATA, readable=False
         ),
     ]
-    files: Annotated[list[str], _file("Fresh data: csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(f"Fresh data: {_FILES}")] = None
+    sql: Sql = None
     by: Annotated[list[str] | None, _column(DATA, "Attribute, as for experiment and model. Default: as before.")] = None
     estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
     se: Annotated[str | None, _column(DATA, "For such a table: column of standard errors.")] = None
@@ -158,6 +261,7 @@ class MeasuredOptions:
     unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit.")] = None
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    shares: Shares = None
     y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
     y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
     score: Annotated[str | None, _column(METRIC, "Column of scores.")] = None
@@ -167,10 +271,16 @@ class MeasuredOptions:
         bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Watched:
+class Watched(RowSource):
     """All data so far of what is monitored."""
 
     state: Annotated[
@@ -182,7 +292,8 @@ class Watched:
             readable=False,
         ),
     ]
-    files: Annotated[list[str], _file("All data so far: csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(f"All data so far: {_FILES}")] = None
+    sql: Sql = None
     by: Annotated[list[str], _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5.")]
     estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
     se: Annotated[str | None, _column(DATA, "For such a table: column of standard errors.")] = None
@@ -195,9 +306,9 @@ class Watched:
             DATA, "Groups of before that are missing: error, keep (their data are complete) or ignore.", metavar="HOW"
         ),
     ] = "error"
-    new: Annotated[str, _option(DATA, "Groups that were not there before: error, add or ignore.", metavar="HOW")] = (
-        "error"
-    )
+    new: Annotated[
+        str, _option(DATA, "Groups that were not there before, or too small: add, ignore or error.", metavar="HOW")
+    ] = "add"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,13 +319,14 @@ class WatchedMetric(MeasuredOptions):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExperimentOptions:
+class ExperimentOptions(RowSource):
     """Many experiments in one table or one set of rows."""
 
     files: Annotated[
-        list[str],
+        list[str] | None,
         _file("A csv or parquet file with one row per experiment and group; with --metric rows, or patterns of files."),
-    ]
+    ] = None
+    sql: Sql = None
     experiment: Annotated[str, _column(DATA, "Column that names the experiment.")]
     by: Annotated[list[str], _column(DATA, "Attribute; several for intersections. Of rows, age:5 cuts in steps of 5.")]
     estimate: Annotated[str | None, _column(DATA, "For a table: column of estimates.")] = None
@@ -238,13 +350,27 @@ class Aggregates:
     sum_squares: Annotated[str | None, _column(DATA, "Or column of sums of squares.")] = None
     skewness: Annotated[str | None, _column(DATA, "For aggregates: column of skewnesses, with --kurtosis.")] = None
     kurtosis: Annotated[str | None, _column(DATA, "Column of kurtoses: 3 for normal values.")] = None
+    denom_sum: Annotated[str | None, _column(DATA, "For aggregates of a ratio: column of sums of the denominator.")] = (
+        None
+    )
+    denom_sum_squares: Annotated[str | None, _column(DATA, "Column of its sums of squares.")] = None
+    denom_product: Annotated[str | None, _column(DATA, "Column of sums of its products with the value.")] = None
+    covariate_sum: Annotated[str | None, _column(DATA, "For aggregates with CUPED: column of its sums.")] = None
+    covariate_sum_squares: Annotated[str | None, _column(DATA, "Column of its sums of squares.")] = None
+    covariate_product: Annotated[str | None, _column(DATA, "Column of sums of its products with the value.")] = None
+    denom_covariate_product: Annotated[
+        str | None, _column(DATA, "Of a ratio with a covariate: column of sums of products of both.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counted:
+class Counted(RowSource):
     """A table of counts and moments by group, or by group and arm."""
 
-    files: Annotated[list[str], _file("csv or parquet files with one row per group (and arm); several are pooled.")]
+    files: Annotated[
+        list[str] | None, _file("csv or parquet files with one row per group (and arm); several are pooled. Or --sql.")
+    ] = None
+    sql: Sql = None
     by: Annotated[list[str], _column(DATA, _TABLE_BY)]
     n: Annotated[str, _column(DATA, "Column of counts: people, trials; for poisson the exposure.")]
     min_size: Annotated[float | None, _number(DATA, "What a group needs in every arm. Default: 10; rates 5.")] = None
@@ -263,7 +389,8 @@ AggregatedMetric = Annotated[
     str,
     _option(
         METRIC,
-        "rate, mean, difference or lift; binomial (successes --sum of trials --n) and poisson (events --sum in the "
+        "rate, mean, ratio, difference, lift, ratio_difference or ratio_lift; binomial "
+        "(successes --sum of trials --n) and poisson (events --sum in the "
         "exposure --n) are exact likelihood ratio tests.",
         metavar="NAME",
     ),
@@ -274,8 +401,16 @@ ExperimentMetrics = Annotated[
     list[str],
     _option(METRIC, f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}; several are corrected by Holm.", metavar="KIND:COLUMN"),
 ]
-ModelMetrics = Annotated[
-    list[str], _option(METRIC, f"Several are corrected by Holm. {', '.join(of_family('model'))}.", metavar="NAME")
+_MODEL_NAMES = f"{', '.join(of_family('model'))}; also tpr, fpr, recall and other usual names."
+ModelMetrics = Annotated[list[str], _option(METRIC, f"Several are corrected by Holm. {_MODEL_NAMES}", metavar="NAME")]
+AuditMetrics = Annotated[
+    list[str] | None,
+    _option(
+        METRIC,
+        "Default: selection rate, true and false positive rate and accuracy; of scores without --threshold auc, "
+        f"calibration gap and Brier score. {_MODEL_NAMES}",
+        metavar="NAME",
+    ),
 ]
 PerArm = Annotated[bool, _option(METRIC, "Each of several treatments on its own (Holm).", "--per-arm")]
 Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar means similar in every one.", "--joint")]
@@ -405,6 +540,15 @@ FailUnlessConfirmed = Annotated[
         "--fail-unless-confirmed",
     ),
 ]
+RatioAlpha = Annotated[
+    float, _number(GUARANTEE, "Significance level: smaller than for effects, because sample ratios are tested often.")
+]
+FailOnMismatch = Annotated[
+    bool,
+    _option(
+        GATE, "Exit 1 for a sample ratio mismatch; exit 3 when there are too few units to test.", "--fail-on-mismatch"
+    ),
+]
 FailOnSplit = Annotated[
     bool,
     _option(
@@ -490,10 +634,11 @@ class Certify:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Impact:
+class Impact(RowSource):
     """Which ratios are wanted, of what."""
 
-    files: Annotated[list[str], _file("csv or parquet files, or patterns of them; one row for each applicant.")]
+    files: Annotated[list[str] | None, _file(f"One row for each applicant: {_FILES}")] = None
+    sql: Sql = None
     by: Annotated[list[str], _column(DATA, "Attribute; several for a table of each and one of their crossing.")]
     selected: Annotated[str | None, _column(DATA, "Column of outcomes: who was selected.")] = None
     score: Annotated[
@@ -562,6 +707,10 @@ Csv = Annotated[
     Path | None,
     _option(OUTPUT, "Write effect and cluster of every experiment and group; - for stdout.", "--csv", metavar="FILE"),
 ]
+GroupsCsv = Annotated[
+    Path | None,
+    _option(OUTPUT, "Write every metric in every group; - for stdout.", "--csv", metavar="FILE"),
+]
 Report = Annotated[
     Path | None, _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE")
 ]
@@ -588,20 +737,26 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Planned:
+class Planned(RowSource):
     """Groups to plan with: of a table, of the rows of an experiment or a model, or so many of one size."""
 
     files: Annotated[
         list[str] | None,
         _file("A csv or parquet file with one row per group; with --metric, rows; or give --groups and --size."),
     ] = None
+    sql: Sql = None
     by: Annotated[list[str] | None, _column(DATA, _TABLE_BY)] = None
     se: Annotated[str | None, _column(DATA, "Column of standard errors; or --n with --spread.")] = None
     n: Annotated[str | None, _column(DATA, _N)] = None
     groups: Annotated[int | None, _number(DATA, "Without a file: how many groups.")] = None
     size: Annotated[float | None, _number(DATA, "Without a file: units in each of them.")] = None
     spread: Annotated[float | None, _number(DATA, "Standard deviation of the metric between units.")] = None
+    baseline: Annotated[float | None, _number(DATA, "Or, for a rate, the rate that is expected, such as 0.05.")] = None
     arms: Annotated[int, _number(DATA, "2: sizes are shared by two arms; 1: a plain mean.")] = 2
+    shares: Annotated[
+        str | None, _option(DATA, "Shares of two arms, as in A=90,B=10. Default: one half each.", metavar="SHARES")
+    ] = None
+    per_day: Annotated[float | None, _number(DATA, "Units that come in on a day: says how many days it takes.")] = None
     min_size: Annotated[float | None, _number(DATA, "For rows: how many a group needs in every arm.")] = None
     metric: Annotated[
         str | None,
@@ -610,18 +765,30 @@ class Planned:
     variant: Annotated[str | None, _column(METRIC, "Of an experiment: column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
-    overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
+    cap: Annotated[
+        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+    ] = None
+    aggregate: Annotated[
+        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """The difference that is asked about."""
 
-    gap: Annotated[float | None, _number(PLAN, "The difference to be seen, in units of the metric.")] = None
+    gap: Annotated[
+        float | None,
+        _number(PLAN, "The difference to be detected, in units of the metric; below zero: for groups that are lower."),
+    ] = None
     share: Annotated[float | None, _number(PLAN, "Share of the groups that differ, any of them. Default: 0.5.")] = None
-    only: Annotated[list[str] | None, _option(PLAN, "Or just these groups.", metavar="GROUP")] = None
+    only: Annotated[list[str] | None, _option(PLAN, "Or just these groups; with --along, levels.", metavar="GROUP")] = (
+        None
+    )
+    along: Annotated[
+        str | None, _column(PLAN, "Of several --by, the attribute along which groups differ: all groups of a level do.")
+    ] = None
     target: Annotated[float, _number(PLAN, "Chance with which the smallest gap shall be seen.")] = 0.8
     runs: Annotated[int, _number(PLAN, "Simulated experiments behind each figure.")] = 1000
 
@@ -680,6 +847,16 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
 # ---------- From words to attributes: a column, or a column to be cut.
 
 
+def attributes(given: Sequence[str]) -> list[str | Bins]:
+    """The attributes of `--by`, each a column or a column to be cut; country,device is two."""
+    return [attribute(word) for word in column_names(given)]
+
+
+def column_names(given: Sequence[str]) -> list[str]:
+    """Names of columns, of which several may stand in one word."""
+    return [name.strip() for word in given for name in (word.split(",") if word.strip(", ") else [word])]
+
+
 def attribute(given: str) -> str | Bins:
     """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
     from faultlines.rows.keys import bins
@@ -689,6 +866,24 @@ def attribute(given: str) -> str | Bins:
         return given
     column, size = cut.groups()
     return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
+
+
+def planned_shares(given: str) -> dict[str, float]:
+    """Shares of variants, from A=50,B=30,C=20."""
+    shares: dict[str, float] = {}
+    remedy = "Write it as in A=50,B=30,C=20."
+    for word in given.split(","):
+        name, equals, number = word.rpartition("=")
+        try:
+            share = float(number)
+        except ValueError as error:
+            raise InputError.invalid("shares", "are not shares of variants", remedy, given) from error
+        if not equals or not name:
+            raise InputError.invalid("shares", "are not shares of variants", remedy, given)
+        if name in shares:
+            raise InputError.duplicate("shares", "name a variant twice", "Name each once.", name)
+        shares[name] = share
+    return shares
 
 
 # ---------- From words to a guarantee, by the one table of guarantees.
@@ -776,7 +971,8 @@ Exit codes:
        with --certify: all groups are within the gap;
        with --fail-unless-confirmed: clusters are confirmed
   1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
-       --fail-on harm: a group is harmed; --fail-unless-confirmed: clusters are not confirmed
+       --fail-on harm: a group is harmed; --fail-unless-confirmed: clusters are not confirmed;
+       --fail-on-mismatch: arms do not have the shares they should have
   2    something given cannot be used, or there is not enough memory
   3    a gate is inconclusive: groups were excluded, or data are too few
   70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where

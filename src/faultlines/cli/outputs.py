@@ -92,8 +92,12 @@ class Targets:
                 item["self_check"] = check.to_dict()
             for item, certificate in zip(data, certificates, strict=False):
                 item["certificate"] = None if certificate is None else certificate.to_dict()
-            several = {"correction": "holm", "alpha": alpha, "metrics": data}
-            self.write_json(dumped(data[0] if len(data) == 1 else several))
+            if len(data) > 1:
+                from faultlines.render.collection import metrics_data
+
+                self.write_json(dumped({**metrics_data(results), "metrics": data}))
+            else:
+                self.write_json(dumped(data[0]))
         if self.report is not None:
             from faultlines.render.page import write_page
 
@@ -247,21 +251,20 @@ def is_table(given: ExperimentOptions | Fresh | Watched) -> bool:
         return True
     if given.n is not None or given.dof is not None:
         raise InputError.conflict("n, dof", "go with --estimate and --se", "Name these, or leave them out.")
-    if "-" in given.files:
-        raise InputError.unsupported(
-            "files", "rows are not read from standard input", "Give files.", "-", form="sentence"
-        )
     return False
 
 
 def table_of(given: Fresh | Watched, *, measured: bool) -> Estimates:
     """The estimates of a table; `measured` says whether a metric was asked for, which goes with rows."""
+    from faultlines.cli.options import column_names
     from faultlines.estimates.estimates import Estimates
 
     if measured:
         raise InputError.conflict("metric", "is measured in rows, not with --estimate and --se", "Leave it out.")
-    if given.estimate is None or given.se is None or not given.by or len(given.files) > 1:
+    files = given.inputs
+    if given.estimate is None or given.se is None or not given.by or len(files) != 1:
         problem = "a table with one row per group needs --by, --estimate and --se, and is one file"
         raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
-    by = given.by[0] if len(given.by) == 1 else given.by
-    return Estimates.from_frame(given.files[0], by=by, estimate=given.estimate, se=given.se, n=given.n, dof=given.dof)
+    names = column_names(given.by)
+    by = names[0] if len(names) == 1 else names
+    return Estimates.from_frame(files[0], by=by, estimate=given.estimate, se=given.se, n=given.n, dof=given.dof)

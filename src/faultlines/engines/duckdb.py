@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from contextlib import contextmanager
@@ -33,6 +34,40 @@ def connect() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     return duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+
+
+_SQL = "Write one SELECT, as in: select * from 'visits/*.parquet' where day >= '2024-01-01'"
+
+
+def query(sql: str) -> duckdb.DuckDBPyRelation:
+    """The rows of a query over files, run when they are read; it can do nothing but read.
+
+    Args:
+        sql: One SELECT.
+
+    Returns:
+        A relation on a connection of its own, without extensions, variables of Python or further settings.
+
+    Raises:
+        InputError: If it is anything else than one SELECT, or cannot be run.
+    """
+    import duckdb
+
+    engine = connect()
+    engine.execute("SET python_enable_replacements = false; SET lock_configuration = true")
+    try:
+        statements = engine.extract_statements(sql)
+        kinds = [statement.type for statement in statements]
+        if kinds != [duckdb.StatementType.SELECT]:
+            problem = "is empty" if not kinds else "is not one SELECT"
+            raise InputError.unsupported("sql", problem, f"{_SQL}.", shorten_text(sql, 60))
+        relation = engine.sql(statements[0].query)
+    except duckdb.Error as error:
+        problem = f"cannot be run ({describe_error(error)})"
+        raise InputError.invalid("sql", problem, f"{_SQL}.", shorten_text(sql, 60)) from error
+    if relation is None:
+        raise InputError.unsupported("sql", "returns no rows", f"{_SQL}.", shorten_text(sql, 60))
+    return relation
 
 
 @contextmanager
@@ -254,6 +289,16 @@ def _select_column(selection: Selection) -> str:
     return f"strftime({column}::TIMESTAMP_NS, '{TIME_FORMAT}.%n')"
 
 
+def _mixes_text_and_numbers(column: Any) -> bool:
+    kinds = {type(value) for value in column.unique()}
+    return str in kinds and bool(kinds & {int, float, np.int64, np.float64})
+
+
+def _as_text(value: Any) -> str:
+    """A value of a column that mixes text and numbers: 1.0 and "1.0" read as "1", so that these are one group."""
+    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", str(value))
+
+
 def _scan_frame(connection: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any], names: list[str]) -> Any:
     """A frame in memory as a relation, under other names."""
     if not frame.implementation.is_pandas():
@@ -264,4 +309,6 @@ def _scan_frame(connection: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any],
         inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         if type(inner).__name__ in {"IntervalDtype", "PeriodDtype"}:  # unknown to DuckDB
             native = native.assign(**{name: native[name].astype(object).map(str, na_action="ignore")})
+        elif dtype.kind == "O" and _mixes_text_and_numbers(native[name]):
+            native = native.assign(**{name: native[name].map(_as_text, na_action="ignore")})
     return connection.from_df(native)

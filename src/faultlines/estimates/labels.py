@@ -30,6 +30,7 @@ _VAGUE = frozenset(
     {"unknown", "missing", "n/a", "na", "nan", "none", "null", "?", "not known", "not stated", "undisclosed"}
     | {"not specified", "not disclosed", "declined", "prefer not to say", "decline to answer", "unspecified"}
 )
+_INTERVAL = re.compile(r"[\[(](-?(?:[0-9.]+|inf)), (-?(?:[0-9.]+|inf))[\])]")  # as pandas writes a range: (30, 45]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -162,6 +163,8 @@ def rank(part: Hashable) -> tuple[Any, ...]:
         return (3, "")
     if isinstance(part, Range):
         return (1, part.lower, part.upper)
+    if isinstance(part, str) and (interval := _INTERVAL.fullmatch(part)):
+        return (1, float(interval[1]), float(interval[2]))
     return (0, part) if isinstance(part, int | float) else (2, str(part))
 
 

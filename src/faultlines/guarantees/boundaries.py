@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,6 +28,11 @@ Dependence = Literal["independent", "returning", "any"]
 DEPENDENCE = ("independent", "returning", "any")
 _ROUNDING = 1e-6
 _ESTIMATED = 0.1  # standard errors that are estimates may rise so far without any loss of data
+_TINY = 5e-324
+_COLUMNS: dict[str, tuple[float, float | None]] = {  # of a look: the least value, and what null stands for
+    "theta": (-np.inf, None), "se": (_TINY, None), "n": (_TINY, None), "dof": (1.0, np.inf), "odds": (_TINY, None),
+    "shown": (-np.inf, None), "lower": (-np.inf, -np.inf), "upper": (-np.inf, np.inf),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +45,12 @@ class LookData:
         se: Their standard errors.
         n: Their sizes, where known.
         dof: Degrees of freedom behind the standard errors, where those are estimated.
+        odds: Of a 0/1 outcome, the odds that it is 1.
+        shown: The estimates as people read them.
+        lower: Lower ends of intervals that are valid at every look; none before they are computed.
+        upper: Upper ends.
+        covariance: Covariance of the estimates, where groups share data; it is not kept in a state.
+        covariance_dof: Its degrees of freedom, where all of it is estimated.
     """
 
     groups: IntArray
@@ -47,10 +58,22 @@ class LookData:
     se: FloatArray
     n: FloatArray | None
     dof: FloatArray | None
+    odds: FloatArray | None = None
+    shown: FloatArray | None = None
+    lower: FloatArray | None = None
+    upper: FloatArray | None = None
+    covariance: FloatArray | None = None
+    covariance_dof: float = np.inf
 
     def estimates(self, labels: Sequence[Label]) -> Estimates:
         """The same as estimates."""
-        return Estimates(self.theta, self.se, [labels[i] for i in self.groups.tolist()], self.n, self.dof)
+        names = [labels[i] for i in self.groups.tolist()]
+        if self.covariance is None:
+            return Estimates(self.theta, self.se, names, self.n, self.dof)
+        how: dict[str, Any] = {"covariance": self.covariance}
+        if np.isfinite(self.covariance_dof):
+            how["covariance_dof"] = self.covariance_dof
+        return Estimates(self.theta, None, names, self.n, self.dof, **how)
 
     def is_same_data(self, other: LookData) -> bool:
         """Whether it is another look at the same data: engines that add up rows on several cores differ in digits."""
@@ -61,26 +84,28 @@ class LookData:
         return sized and not far.any() and np.allclose(self.se, other.se, rtol=_ROUNDING, atol=0)
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON has it; infinite degrees of freedom are null."""
-        freedom = None if self.dof is None else [d if np.isfinite(d) else None for d in self.dof.tolist()]
-        sizes = None if self.n is None else self.n.tolist()
-        groups, theta, se = (array.tolist() for array in (self.groups, self.theta, self.se))
-        return {"groups": groups, "theta": theta, "se": se, "n": sizes, "dof": freedom}
+        """As JSON has it; what is infinite is null."""
+        plain: dict[str, Any] = {"groups": self.groups.tolist()}
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            plain[name] = None if column is None else [d if np.isfinite(d) else None for d in column.tolist()]
+        return plain
 
     @classmethod
-    def from_plain(cls, value: Any, labels: int) -> LookData:
+    def from_plain(cls, value: Any, labels: int, *, least: int = 2) -> LookData:
         """From what JSON had, refused if it is not what a look can see of so many groups."""
         groups = [check_type(i, int) for i in check_type(value["groups"], list)]
-        if len(groups) < 2 or len(set(groups)) < len(groups) or min(groups) < 0 or max(groups) >= labels:
+        if len(groups) < least or len(set(groups)) < len(groups) or min(groups) < 0 or max(groups) >= labels:
             raise ValueError("groups of a look are not different known ones")
         columns: dict[str, FloatArray | None] = {}
-        for name, low in (("theta", -np.inf), ("se", 5e-324), ("n", 5e-324), ("dof", 1.0)):
+        for name, (low, infinite) in _COLUMNS.items():
             column = value[name]
-            if column is None and name in {"n", "dof"}:
+            if column is None and name not in {"theta", "se"}:
                 columns[name] = None
                 continue
             numbers = [
-                np.inf if d is None and name == "dof" else check_number(d, low) for d in check_type(column, list)
+                infinite if d is None and infinite is not None else check_number(d, low)
+                for d in check_type(column, list)
             ]
             if len(numbers) != len(groups):
                 raise ValueError(f"{name} of a look has another length")
@@ -94,23 +119,38 @@ class GroupHistory:
 
     Attributes:
         theta: Their last estimates.
+        shown: The same as people read them.
         se: Their last standard errors.
         n: Their last sizes; none where sizes are not given.
+        odds: Their last odds, of 0/1 outcomes.
         dof: Degrees of freedom at their last look; infinite where standard errors are known.
         information: How much is known of each: its size, or 1/se²; it never falls.
         clock: The same as the paths see it.
         first_n: Their first sizes.
         first_se: Their first standard errors.
+        first_odds: Their first odds, of 0/1 outcomes.
+        first_clock: What the paths saw at their first look.
+        batch: How many looks before their first one had brought new groups.
     """
 
     theta: FloatArray
+    shown: FloatArray
     se: FloatArray
     n: FloatArray | None
+    odds: FloatArray
     dof: FloatArray
     information: FloatArray
     clock: FloatArray
     first_n: FloatArray
     first_se: FloatArray
+    first_odds: FloatArray
+    first_clock: FloatArray
+    batch: FloatArray
+
+    @property
+    def growth(self) -> FloatArray:
+        """How many times the information of its first look each group has, as the paths see it."""
+        return np.asarray(self.clock / self.first_clock)
 
 
 def check_one_effect(estimates: Any) -> Estimates:
@@ -122,11 +162,26 @@ def check_one_effect(estimates: Any) -> Estimates:
         raise InputError.unsupported(
             "estimates", problem, "Monitor each of them on its own, at α divided by their number."
         )
-    if estimates.covariance is not None:
-        problem = "has a covariance: looks at groups that share data are not followed"
-        remedy = "Look once, with fl.cluster; or monitor one treatment at a time, with every user in one group."
-        raise InputError.unsupported("estimates", problem, remedy)
     return estimates
+
+
+def choose_dependence(estimates: Estimates, asked: Dependence | None) -> Dependence:
+    """What is assumed of how looks depend on each other, where nothing is said.
+
+    Draws follow every group by itself. Groups that share data (several treatments with one control, users in several
+    groups) are tested look by look, with levels that add up to α: nothing is assumed of how looks depend on each other.
+    """
+    if estimates.covariance is None:
+        return asked or ("independent" if estimates.n is None else "returning")
+    if asked not in {None, "any"}:
+        raise InputError.unsupported(
+            "dependence",
+            "does not go with groups that share data",
+            "Use {dependence}, or leave it out.",
+            asked,
+            settings={"dependence": "any"},
+        )
+    return "any"
 
 
 class MonitorSubject(NamedTuple):
@@ -137,17 +192,29 @@ class MonitorSubject(NamedTuple):
         attributes: What the groups are values of.
         scale: The scale of the estimates.
         recipe: How rows were measured; "" where estimates were given.
+        percent: Whether people read the effects in per cent.
+        counted: What sizes of groups count.
     """
 
-    metric: str
-    attributes: tuple[str, ...]
-    scale: str
-    recipe: str
+    metric: str = "effect"
+    attributes: tuple[str, ...] = ("group",)
+    scale: str = "identity"
+    recipe: str = ""
+    percent: bool = False
+    counted: str = ""
 
     @classmethod
-    def of(cls, estimates: Estimates) -> MonitorSubject:
+    def of(cls, estimates: Estimates, counted: str) -> MonitorSubject:
         """That of some estimates."""
-        return cls(estimates.metric, estimates.attributes, estimates.scale.name, estimates.recipe)
+        scale = estimates.scales[0]
+        return cls(
+            estimates.metric,
+            estimates.attributes,
+            estimates.scale.name,
+            estimates.recipe,
+            scale.is_percent,
+            counted or scale.counted,
+        )
 
     @classmethod
     def from_plain(cls, value: Any, labels: Sequence[Label]) -> MonitorSubject | None:
@@ -156,12 +223,14 @@ class MonitorSubject(NamedTuple):
             return None
         if set(check_type(value, dict)) != set(cls._fields):
             raise ValueError("subject has other fields")
-        metric, scale, recipe = (check_type(value[name], str) for name in ("metric", "scale", "recipe"))
+        metric, scale, recipe, counted = (
+            check_type(value[name], str) for name in ("metric", "scale", "recipe", "counted")
+        )
         attributes = tuple(check_type(name, str) for name in check_type(value["attributes"], list))
         lengths = {len(label) if isinstance(label, tuple) else 1 for label in labels}
         if len(set(attributes)) < len(attributes) or lengths != {len(attributes)}:
             raise ValueError("attributes do not fit the labels")
-        return cls(metric, attributes, scale, recipe)
+        return cls(metric, attributes, scale, recipe, check_type(value["percent"], bool), counted)
 
     def check(self, before: MonitorSubject) -> None:
         """Refuse another one than at the looks before."""
@@ -179,7 +248,12 @@ class MonitorSubject(NamedTuple):
 
 
 def align_look(
-    estimates: Estimates, labels: Sequence[Label], history: GroupHistory | None, missing: MissingPolicy, new: NewPolicy
+    estimates: Estimates,
+    labels: Sequence[Label],
+    history: GroupHistory | None,
+    missing: MissingPolicy,
+    new: NewPolicy,
+    odds: FloatArray | None = None,
 ) -> tuple[LookData, tuple[Label, ...], dict[str, int]]:
     """A look in the order of the known groups, all labels after it, and what was left out or kept of it."""
     checks.choice("missing", missing, ("error", "keep", "ignore"), "Use 'error', 'keep' or 'ignore'.")
@@ -204,7 +278,7 @@ def align_look(
     groups = np.array([places[key] for key in keys if key in places], dtype=np.int64)
     if absent:
         ignored["stopped" if missing == "keep" else "missing"] = len(absent)
-    look = _read_columns(estimates, used, groups)
+    look = _read_columns(estimates, used, groups, odds)
     if absent and missing == "keep" and history is not None:
         look = _with_stopped(look, history, np.array(absent, dtype=np.int64))
     if look.groups.size < 2:
@@ -227,19 +301,37 @@ def _refuse(names: Sequence[Label], what: str, policy: str, other: str) -> None:
         )
 
 
-def _read_columns(estimates: Estimates, used: BoolArray, groups: IntArray) -> LookData:
-    columns = (estimates.values[:, 0], estimates.errors[:, 0], estimates.n, estimates.dof)
-    theta, se, n, dof = (None if column is None else np.array(column[used]) for column in columns)
-    return LookData(groups, theta, se, n, dof)  # type: ignore[arg-type]
+def _read_columns(estimates: Estimates, used: BoolArray, groups: IntArray, odds: FloatArray | None) -> LookData:
+    columns = {
+        "theta": estimates.values[:, 0],
+        "se": estimates.errors[:, 0],
+        "n": estimates.n,
+        "dof": estimates.dof,
+        "odds": odds,
+        "shown": estimates.shown[:, 0],
+    }
+    taken: dict[str, Any] = {name: None if column is None else column[used] for name, column in columns.items()}
+    if estimates.covariance is not None:
+        taken["covariance"] = estimates.covariance[np.ix_(used, used)]
+        taken["covariance_dof"] = estimates.covariance_dof
+    return LookData(groups, **taken)
 
 
 def _reorder(look: LookData, order: IntArray) -> LookData:
-    n, dof = (None if column is None else column[order] for column in (look.n, look.dof))
-    return LookData(look.groups[order], look.theta[order], look.se[order], n, dof)
+    columns = {name: getattr(look, name) for name in ("groups", *_COLUMNS)}
+    ordered: dict[str, Any] = {name: None if column is None else column[order] for name, column in columns.items()}
+    if look.covariance is not None:
+        ordered["covariance"] = look.covariance[np.ix_(order, order)]
+    return replace(look, **ordered)
 
 
 def _with_stopped(look: LookData, history: GroupHistory, absent: IntArray) -> LookData:
     """A look together with groups that have stopped, as they were last seen."""
+    if look.covariance is not None:
+        problem = "their last estimates have no covariance with those of the others"
+        raise InputError.unsupported(
+            "missing", problem, "Use {missing}.", "keep", settings={"missing": "ignore"}, form="clause"
+        )
     n = None if look.n is None or history.n is None else np.append(look.n, history.n[absent])
     freedom = np.append(np.full(look.groups.size, np.inf) if look.dof is None else look.dof, history.dof[absent])
     return LookData(
@@ -248,6 +340,8 @@ def _with_stopped(look: LookData, history: GroupHistory, absent: IntArray) -> Lo
         np.append(look.se, history.se[absent]),
         n,
         freedom if np.isfinite(freedom).any() else None,
+        None if look.odds is None else np.append(look.odds, history.odds[absent]),
+        None if look.shown is None else np.append(look.shown, history.shown[absent]),
     )
 
 
@@ -270,20 +364,24 @@ def extend_history(
         _check_sizes(history, look, dependence)
     before, after = (_with_room(history, len(labels), sized=look.n is not None) for _ in range(2))
     at = look.groups
-    for name, column in (("theta", look.theta), ("se", look.se), ("n", look.n)):
-        array = getattr(after, name)
+    for name in ("theta", "shown", "se", "n", "odds"):
+        array, column = getattr(after, name), getattr(look, name)
         if array is not None and column is not None:
             array[at] = column
     after.dof[at] = np.inf if look.dof is None else look.dof
     first = np.isnan(after.first_se[at])
     after.first_se[at[first]] = look.se[first]
+    after.batch[at[first]] = 0.0 if history is None else float(history.batch.max()) + 1
     information = look.se**-2.0 if look.n is None else look.n
     if look.n is not None:
         after.first_n[at[first]] = look.n[first]
+    if look.odds is not None:
+        after.first_odds[at[first]] = look.odds[first]
     if check:
         _check_growth(before, look, labels, information, dependence)
     after.information[at] = np.maximum(after.information[at], information)
     after.clock[at] = np.maximum(after.clock[at], _clock(after, look, information, dependence))
+    after.first_clock[at[first]] = after.clock[at[first]]
     return after
 
 
@@ -291,13 +389,20 @@ def _clock(after: GroupHistory, look: LookData, information: FloatArray, depende
     """How far the paths of the groups have come.
 
     Where users return, sizes say too little: the same people bring new data. If what a day adds to the total n·θ is
-    unrelated to the past, (n·se)² is the clock; of relative effects it is 1/se². Which of the clocks has run fastest
-    since the first look makes looks depend least on each other, and the boundary strictest.
+    unrelated to the past, (n·se)² is the clock; of relative effects it is 1/se². Of an outcome that happens once
+    ("has bought by now") the past is related to what is added: who has bought cannot buy for the first time again.
+    With X_t = 1{T ≤ t}, Cov(X_s, X_t) = p_s (1 − p_t) for s < t, so that Corr² is odds_s/odds_t: the clock of the same
+    users is their odds p/(1 − p), and n times that where users join. Which of the clocks has run fastest since the
+    first look makes looks depend least on each other, and the boundary strictest.
     """
     if dependence != "returning" or look.n is None:
         return information
-    n, se = look.n / after.first_n[look.groups], look.se / after.first_se[look.groups]
-    return np.asarray(after.first_n[look.groups] * np.max([n, (n * se) ** 2, se**-2.0], axis=0))
+    at = look.groups
+    n, se = look.n / after.first_n[at], look.se / after.first_se[at]
+    clocks = [n, (n * se) ** 2, se**-2.0]
+    if look.odds is not None:
+        clocks.append(n * look.odds / after.first_odds[at])
+    return np.asarray(after.first_n[at] * np.max(clocks, axis=0))
 
 
 def _with_room(history: GroupHistory | None, total: int, *, sized: bool) -> GroupHistory:
@@ -308,14 +413,19 @@ def _with_room(history: GroupHistory | None, total: int, *, sized: bool) -> Grou
         return np.append(array, np.full(total - array.size, filled))
 
     return GroupHistory(
-        room("theta", np.nan),
-        room("se", np.nan),
-        room("n", 0.0) if sized else None,
-        room("dof", np.inf),
-        room("information", 0.0),
-        room("clock", 0.0),
-        room("first_n", np.nan),
-        room("first_se", np.nan),
+        theta=room("theta", np.nan),
+        shown=room("shown", np.nan),
+        se=room("se", np.nan),
+        n=room("n", 0.0) if sized else None,
+        odds=room("odds", np.nan),
+        dof=room("dof", np.inf),
+        information=room("information", 0.0),
+        clock=room("clock", 0.0),
+        first_n=room("first_n", np.nan),
+        first_se=room("first_se", np.nan),
+        first_odds=room("first_odds", np.nan),
+        first_clock=room("first_clock", np.nan),
+        batch=room("batch", np.nan),
     )
 
 
@@ -356,6 +466,8 @@ def _check_growth(
     if dependence == "any" or np.any(information > earlier * (1 + _ROUNDING)):
         return
     if dependence == "returning" and not np.allclose(before.se[look.groups], look.se, rtol=_ROUNDING, atol=0):
+        return
+    if dependence == "returning" and look.odds is not None and np.any(look.odds != before.odds[look.groups]):
         return
     raise InputError.mismatch(
         "estimates",

@@ -6,16 +6,26 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from faultlines.checks import choice
 from faultlines.checks import column as checked_column
 from faultlines.errors import InputError
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import no_variables, shaped_of, value_variables, weight_input
+from faultlines.metrics.forms import (
+    ROWS_COLUMN,
+    checked_cap,
+    covariate_fields,
+    denominator,
+    no_variables,
+    shaped_of,
+    value_variables,
+    weight_input,
+)
 from faultlines.metrics.moments import of_difference, of_lift
-from faultlines.rows.request import Aggregated, Arms, Input
+from faultlines.rows.request import AGGREGATES, Aggregated, Arms, Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from faultlines.metrics.base import Measured
 
@@ -31,6 +41,13 @@ def aggregated(
     sum_squares: str | None = None,
     skewness: str | None = None,
     kurtosis: str | None = None,
+    denom_sum: str | None = None,
+    denom_sum_squares: str | None = None,
+    denom_product: str | None = None,
+    covariate_sum: str | None = None,
+    covariate_sum_squares: str | None = None,
+    covariate_product: str | None = None,
+    denom_covariate_product: str | None = None,
 ) -> Aggregated:
     """Name the columns of a table that holds counts and moments instead of rows, to be given as a metric's `value`.
 
@@ -44,9 +61,17 @@ def aggregated(
             was assumed: yes/no values are seen by their variance, others are taken to be as skewed as their variances
             follow their means.
         kurtosis: The column of kurtoses, mean of ((x − x̄)/s)⁴: 3 for normal values.
+        denom_sum: For a ratio: the column of sums of the denominator, SUM(views).
+        denom_sum_squares: The column of its sums of squares, SUM(views * views).
+        denom_product: The column of sums of products with the value, SUM(clicks * views).
+        covariate_sum: For CUPED: the column of sums of the covariate, SUM(before).
+        covariate_sum_squares: The column of its sums of squares.
+        covariate_product: The column of sums of its products with the value.
+        denom_covariate_product: Of a ratio with a covariate: the column of sums of products of both.
 
     Returns:
-        The names, for `difference`, `lift`, `mean` and `rate`.
+        The names, for `difference`, `lift`, `mean`, `rate`, and with a denominator `ratio_difference`, `ratio_lift` and
+        `ratio`.
 
     Raises:
         InputError: If a column is missing, or two are given where one is needed.
@@ -69,12 +94,57 @@ def aggregated(
     if (skewness is None) != (kurtosis is None):
         remedy = "Name both columns, or leave both out."
         raise InputError.missing("skewness, kurtosis", "both or none are needed", remedy, form="clause")
-    columns = Aggregated(n, mean, sum, variance, sum_squares, skewness, kurtosis)
+    columns = Aggregated(
+        n,
+        mean,
+        sum,
+        variance,
+        sum_squares,
+        skewness,
+        kurtosis,
+        denom_sum,
+        denom_sum_squares,
+        denom_product,
+        covariate_sum,
+        covariate_sum_squares,
+        covariate_product,
+        denom_covariate_product,
+    )
+    _check_others(columns)
     for field in fields(columns):
         column = getattr(columns, field.name)
         if column is not None or field.name == "n":
             checked_column(field.name, column)
     return columns
+
+
+def _check_others(columns: Aggregated) -> None:
+    """Refuse a denominator or a covariate of which some sums are missing."""
+    needed = {name: [f"{name}_sum", f"{name}_sum_squares", f"{name}_product"] for name in ("denom", "covariate")}
+    for name, parts in needed.items():
+        missing = [part for part in parts if getattr(columns, part) is None]
+        if 0 < len(missing) < len(parts):
+            remedy = "Name the columns of its sums, of its squares, and of its products with the value."
+            raise InputError.missing(", ".join(missing), f"the {name} needs all three", remedy, form="clause")
+    if (columns.denom_covariate_product is None) == (len(columns.others) == 2):
+        remedy = "Name the column of sums of their products where there are both, and only then."
+        raise InputError.missing(
+            "denom_covariate_product", "goes with a denominator and a covariate", remedy, form="clause"
+        )
+    if columns.others and columns.skewness is not None:
+        remedy = "Leave skewness and kurtosis out: every group has the variance of its own values then."
+        raise InputError.conflict("skewness, kurtosis", "are those of a single value", remedy, form="clause")
+
+
+def check_denominator(value: Aggregated, denom: object, *, ratio: bool) -> None:
+    """Refuse aggregates without the denominator of a ratio, and with one where there is no ratio."""
+    if denom is not None:
+        remedy = "Leave it out: the columns of aggregates name it."
+        raise InputError.conflict("denom", "needs rows, not aggregates", remedy, denom)
+    if ratio != (value.denom_sum is not None):
+        problem = "is needed for a ratio" if ratio else "means nothing without a ratio"
+        remedy = "Name denom_sum, denom_sum_squares and denom_product." if ratio else "Leave it out, or use a ratio."
+        raise InputError.missing("denom_sum", problem, remedy, value.denom_sum)
 
 
 def with_variance(value: Aggregated) -> Aggregated:
@@ -100,6 +170,9 @@ def difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
+    aggregate: str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
 
@@ -119,9 +192,15 @@ def difference(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values are cut, the same in all groups and arms: a number, or a quantile such as
+            ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        aggregate: What a unit has of `value`: the ``"sum"`` of its rows, their ``"mean"``, or ``"any"``: 1 where one of
+            them is not zero. It says what is compared: spend per user, the mean of their visits, or users who bought.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -137,7 +216,7 @@ def difference(
         >>> made.labels, made.theta.round(3).tolist(), made.se.round(3).tolist()
         (('DE', 'IN'), [1.0, -2.0], [0.202, 0.202])
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap, aggregate)
     return options.metric("difference", of_difference, value, None)
 
 
@@ -152,6 +231,9 @@ def lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
+    aggregate: str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Relative lift of a mean: that of the treated over that of the control, less one (the paper, section 5.1.2).
 
@@ -173,9 +255,15 @@ def lift(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values are cut, the same in all groups and arms: a number, or a quantile such as
+            ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        aggregate: What a unit has of `value`: the ``"sum"`` of its rows, their ``"mean"``, or ``"any"``: 1 where one of
+            them is not zero. It says what is compared: spend per user, the mean of their visits, or users who bought.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -191,14 +279,14 @@ def lift(
         >>> [(row["country"], round(row["estimate"], 3), round(row["se"], 3)) for row in found.to_dicts()]
         [('DE', 0.091, 0.019), ('IN', -0.095, 0.009)]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap, aggregate)
     return options.metric("lift", of_lift, value, None, LOG_RATIO)
 
 
 @recorded
 def ratio_difference(
-    numer: str,
-    denom: str,
+    numer: str | Aggregated,
+    denom: str | None = None,
     *,
     variant: str,
     control: Hashable,
@@ -207,6 +295,8 @@ def ratio_difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Difference of a ratio of sums, such as clicks per page view: that of the treated less that of the control.
 
@@ -218,16 +308,20 @@ def ratio_difference(
     for plain means.
 
     Args:
-        numer: The column whose sum is divided.
-        denom: The column by whose sum it is divided.
+        numer: The column whose sum is divided, or `fl.aggregated(...)` with its denominator.
+        denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values of `numer` are cut, the same in all groups and arms: a number, or a quantile such
+            as ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -243,14 +337,14 @@ def ratio_difference(
         >>> fl.measure(rows, "country", metric).estimates.theta.round(3).tolist()
         [0.05, 0.05]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
-    return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap)
+    return options.ratio("ratio difference", of_difference, numer, denom)
 
 
 @recorded
 def ratio_lift(
-    numer: str,
-    denom: str,
+    numer: str | Aggregated,
+    denom: str | None = None,
     *,
     variant: str,
     control: Hashable,
@@ -259,6 +353,8 @@ def ratio_lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
+    shares: Mapping[Any, float] | None = None,
 ) -> Metric:
     """Relative lift of a ratio of sums, such as clicks per page view: treated over control, less one.
 
@@ -270,16 +366,20 @@ def ratio_lift(
     of a user are summed first. `fl.ratio_difference` is the same in absolute terms; `fl.lift` is for plain means.
 
     Args:
-        numer: The column whose sum is divided.
-        denom: The column by whose sum it is divided.
+        numer: The column whose sum is divided, or `fl.aggregated(...)` with its denominator.
+        denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values of `numer` are cut, the same in all groups and arms: a number, or a quantile such
+            as ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``, for the test of sample ratios.
+            Without it, shares are compared between groups alone.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -295,8 +395,8 @@ def ratio_lift(
         >>> fl.measure(rows, "country", metric).estimates.natural.round(3).tolist()
         [0.25, 0.5]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
-    return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, shares, cap)
+    return options.ratio("ratio lift", of_lift, numer, denom, LOG_RATIO)
 
 
 class _Options:
@@ -311,12 +411,45 @@ class _Options:
         covariate: str | None,
         weight: str | None,
         overlap: str,
+        shares: Mapping[Any, float] | None,
+        cap: float | str | None,
+        aggregate: str | None = None,
     ) -> None:
-        self.arms, self.overlap = Arms(variant, control, treatment), overlap
+        self.arms, self.overlap = Arms(variant, control, treatment, shares), overlap
+        self.cap = checked_cap(cap)
+        if aggregate is not None and unit is None:
+            raise InputError.missing("aggregate", "is about rows of units", "Name the unit.", aggregate)
+        self.aggregate = choice("aggregate", aggregate or "sum", AGGREGATES)
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):
             if column is not None:
                 checked_column(name, column)
         self.unit, self.covariate, self.weight = unit, covariate, weight
+
+    def ratio(
+        self,
+        name: str,
+        estimate: Callable[..., Measured],
+        numer: str | Aggregated,
+        denom: str | None,
+        scale: Scale = IDENTITY,
+    ) -> Metric:
+        """The metric of a ratio of sums, of rows or of a table that has them."""
+        if isinstance(numer, Aggregated):
+            check_denominator(numer, denom, ratio=True)
+            return self._of_table(name, estimate, numer, scale)
+        if denom is None:
+            raise InputError.missing("denom", "is needed", 'Name the column, or "*" for the number of rows.')
+        return self.metric(name, estimate, numer, checked_column("denom", denom), scale)
+
+    def _of_table(self, name: str, estimate: Callable[..., Measured], table: Aggregated, scale: Scale) -> Metric:
+        if any(option is not None for option in (self.unit, self.covariate, self.weight, self.cap)):
+            options, problem = "unit, covariate, weight, cap", "need rows, not aggregates"
+            raise InputError.unsupported(options, problem, "Leave them out, or give the rows.")
+        has = {other: other in table.others for other in ("denom", "covariate")}
+        formula = partial(estimate, ratio=has["denom"], weighted=False, covariate=has["covariate"])
+        shown = f"{table.mean or table.sum}" + (f"/{table.denom_sum}" if has["denom"] else "")
+        fields: dict[str, Any] = {"arms": self.arms, "aggregated": with_variance(table), "scale": scale}
+        return Metric(f"{name} of {shown}", {}, no_variables, formula, **fields)
 
     def metric(
         self,
@@ -333,16 +466,11 @@ class _Options:
             covariate=self.covariate is not None,
         )
         if isinstance(numer, Aggregated):
-            if any(option is not None for option in (self.unit, self.covariate, self.weight, denom)):
-                raise InputError.unsupported(
-                    "denom, unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
-                )
-            shown = f"{name} of {numer.mean or numer.sum}"
-            table = with_variance(numer)
-            return Metric(shown, {}, no_variables, formula, arms=self.arms, aggregated=table, scale=scale)
+            check_denominator(numer, None, ratio=False)
+            return self._of_table(name, estimate, numer, scale)
         inputs = self._inputs(numer, denom)
         return Metric(
-            f"{name} of {numer}" if denom is None else f"{name} of {numer}/{denom}",
+            f"{name} of {self._estimand(numer, denom)}",
             inputs,
             value_variables,
             formula,
@@ -352,16 +480,32 @@ class _Options:
             centred={"centre": "x"} if self.weight is not None and denom is None else {},
             scale=scale,
             shaped=shaped_of(inputs),
-            products=((0, 1, 2),) if self.weight is not None and denom is None else (),
+            products=self._products(inputs),
             overlap=self.overlap,
+            **covariate_fields(inputs),
         )
 
-    def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:
-        inputs = {"x": Input(numer, parameter="value" if denom is None else "numer")}
+    def _estimand(self, numer: str, denom: str | None) -> str:
+        """What is compared, in words: a sum of rows is one per unit."""
         if denom is not None:
-            inputs["y"] = Input(denom, parameter="denom")
+            return f"{numer}/{'rows' if denom == ROWS_COLUMN else denom}"
+        if self.unit is None:
+            return numer
+        return f"{numer if self.aggregate == 'sum' else f'{self.aggregate} {numer}'} per {self.unit}"
+
+    def _products(self, inputs: Mapping[str, Input]) -> tuple[tuple[int, int, int], ...]:
+        if "w" not in inputs or "y" in inputs:
+            return ()
+        return ((0, 1, 2),) if "z" not in inputs else ((0, 1, 2), (4, 5, 2))
+
+    def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:
+        inputs = {
+            "x": Input(numer, parameter="value" if denom is None else "numer", cap=self.cap, aggregate=self.aggregate)
+        }
+        if denom is not None:
+            inputs["y"] = denominator(denom)
         if self.weight is not None:
             inputs["w"] = weight_input(self.weight)
         if self.covariate is not None:
-            inputs["z"] = Input(self.covariate, per_unit=True, parameter="covariate")
+            inputs["z"] = Input(self.covariate, per_unit=True, parameter="covariate", optional=True)
         return inputs

@@ -20,7 +20,7 @@ from faultlines.metrics.readout import Readout
 from faultlines.metrics.recipe import told_apart
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
-from faultlines.metrics.warnings import warnings
+from faultlines.metrics.warnings import sample_ratio, warnings
 from faultlines.rows.read import attribute_names, checked_by, read
 from faultlines.rows.request import Split
 
@@ -190,6 +190,7 @@ def measurements(
     parts: Sequence[Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
 ) -> tuple[Measurement, ...]:
     """Groups with their moments as estimates, those that cannot be used left out; once for each part of the rows."""
+    ratios = [sample_ratio(metric, part, names) for part in parts]
     shaped = [_shaped(apart(part, metric), metric) for part in parts]
     parts = [part for part, _ in shaped]
     if metric.arms is not None and metric.arms.several:
@@ -217,14 +218,27 @@ def measurements(
     excluded = _excluded(keys, reasons, measured, metric)
     dropped = {why: count for why, count in parts[0].dropped.items() if count}
     measured_parts = []
-    for part, grouped, (_, assumed) in zip(measured, parts, shaped, strict=True):
+    for part, grouped, (_, assumed), ratio in zip(measured, parts, shaped, ratios, strict=True):
         estimates = _estimates(part, places, labels, names, metric)
         notes = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
         if grouped.together is not None:
             estimates, words = _sharing(estimates, grouped, grouped.together, metric, places)
             notes = (*notes, *words)
         by_arm, mass = (None if array is None else array[places] for array in (part.by_arm, part.mass))
-        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, notes, mass, grouped.missing)
+        capped = None if grouped.capped is None else grouped.capped._replace(above=grouped.capped.above[places])
+        mismatch = (ratio,) if ratio is not None and ratio.is_mismatch else ()
+        of_groups = grouped.moments.of_groups(places)
+        readout = Readout(
+            metric,
+            of_groups,
+            by_arm,
+            (*mismatch, *notes),
+            mass,
+            missing=grouped.missing,
+            capped=capped,
+            sample_ratio=ratio,
+            distinct=_distinct(grouped, metric, places),
+        )
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
 
@@ -259,6 +273,8 @@ def _sizes(moments: Moments, metric: Metric) -> FloatArray:
 def _shaped(grouped: Grouped, metric: Metric) -> tuple[Grouped, tuple[str, ...]]:
     """Groups of a table that does not say how its values are distributed, with what it suggests, in words too."""
     if metric.aggregated is None or not metric.needs_covariance or grouped.moments.skewness is not None:
+        return grouped, ()
+    if metric.aggregated.others:  # every group has the variance of its own values then
         return grouped, ()
     moments, words = assume_shape(grouped.moments)
     return replace(grouped, moments=moments), (words,)
@@ -300,10 +316,26 @@ def _sharing(
     with_covariance = estimates.changed(covariance=shared.correlation * errors[:, None] * errors, covariance_dof=dof)
     off_diagonal = np.abs(shared.correlation[np.triu_indices(errors.size, 1)])
     what = "a control" if metric.overlap == "error" else metric.size_unit
+    distinct, total = _distinct(grouped, metric, places), float(np.sum(grouped.moments.n[places, :, 0]))
+    counts = ""
+    if distinct is not None:
+        counts = f" There are {formats.count(round(distinct))} different {metric.size_unit} in all; sizes of groups "
+        counts += f"add up to {formats.count(round(total))}."
     return with_covariance, (
         f"Groups share {what}, which is allowed for: two estimates go together by up to {off_diagonal.max():.2g} "
-        "(correlation), and what all have in common moves none against the others.",
+        f"(correlation), and what all have in common moves none against the others.{counts}",
     )
+
+
+def _distinct(grouped: Grouped, metric: Metric, places: Any) -> float | None:
+    """Rows or units of all groups, each counted once; None where no groups share any."""
+    if metric.overlap != "error":
+        return grouped.distinct
+    if metric.arms is None or not metric.arms.several:
+        return None
+    sizes, of_group = grouped.moments.n[places, :, 0], places // max(len(grouped.treatments), 1)
+    first = np.unique(of_group, return_index=True)[1]  # all treatments of a group have the same control
+    return float(sizes[first, 0].sum() + sizes[:, 1].sum())
 
 
 def _excluded(

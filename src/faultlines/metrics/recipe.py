@@ -47,16 +47,18 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Aggregated):
         return {"aggregated": {name: column for name, column in asdict(value).items() if column is not None}}
+    if isinstance(value, Mapping):  # planned shares of variants
+        pairs = [[_plain(item) for item in pair] for pair in value.items()]
+        return None if any(None in pair for pair in pairs) else {"shares": pairs}
     if isinstance(value, Metric):
         recipe = plain_recipe(value)
         return None if recipe is None else {"metric": recipe}
+    listed = None
     if isinstance(value, tuple) and all(isinstance(item, Metric) for item in value):
-        recipes = [plain_recipe(item) for item in value]
-        return None if None in recipes else recipes
-    if isinstance(value, list | tuple):  # several treatments
+        listed = [plain_recipe(item) for item in value]
+    elif isinstance(value, list | tuple):  # several treatments
         listed = [_plain(item) for item in value]
-        return None if None in listed else listed
-    return None
+    return None if listed is None or None in listed else listed
 
 
 def told_apart(metric: Metric) -> str:
@@ -127,7 +129,9 @@ def metric_of(recipe: Any) -> Metric:
     if not isinstance(name, str) or name not in METRICS:
         raise InputError.unknown(argument, "names no metric", did_you_mean(name, METRICS))
     for parameter, value in arguments.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and isinstance(value.get("shares"), list):
+            arguments[parameter] = dict(map(tuple, value["shares"]))
+        elif isinstance(value, Mapping):
             arguments[parameter] = _aggregated(value.get("aggregated"), argument)
     try:
         return METRICS[name].function(**arguments)

@@ -79,17 +79,18 @@ class Entry:
 
 _VALUE, _RATIO = (("value",),), (("numer",), ("denom",))
 _TRUTH, _PREDICTION, _SCORE, _LABEL = ("y_true",), ("y_pred", "score"), ("score",), ("y_pred",)
-_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap")
-_RATE = ("threshold", "positive", "classes", "weight")
+_ARMS = ("variant", "control", "treatment", "unit", "covariate", "weight", "overlap", "shares", "cap")
+_CLUSTERS = ("unit", "overlap")
+_RATE = ("threshold", "positive", "classes", "weight", *_CLUSTERS)
 
 _ENTRIES = (
-    Entry("difference", "experiment", _VALUE, _ARMS),
-    Entry("lift", "experiment", _VALUE, _ARMS),
+    Entry("difference", "experiment", _VALUE, (*_ARMS, "aggregate")),
+    Entry("lift", "experiment", _VALUE, (*_ARMS, "aggregate")),
     Entry("ratio_difference", "experiment", _RATIO, _ARMS),
     Entry("ratio_lift", "experiment", _RATIO, _ARMS),
-    Entry("mean", "population", _VALUE, ("weight",)),
-    Entry("rate", "population", _VALUE, ("positive", "weight"), span=1),
-    Entry("ratio", "population", _RATIO, ("weight",)),
+    Entry("mean", "population", _VALUE, ("weight", *_CLUSTERS, "cap")),
+    Entry("rate", "population", _VALUE, ("positive", "weight", *_CLUSTERS), span=1),
+    Entry("ratio", "population", _RATIO, ("weight", *_CLUSTERS)),
     Entry(
         "atkinson",
         "population",
@@ -111,15 +112,25 @@ _ENTRIES = (
         "balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined", adverse="low", span=1, averages=False
     ),
     Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1", adverse="low", span=1, averages=False),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low high", span=1),
-    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight"), adverse="low", span=1, averages=False),
-    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight"), adverse="high"),
-    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight"), words="Brier score", adverse="high", span=1),
-    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight"), span=2),
-    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive",), "combined", averages=False),
-    Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight",)),
-    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight",), adverse="high"),
-    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight",), adverse="high"),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE[:-1], adverse="low high", span=1),
+    Entry(
+        "auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight", "unit"), adverse="low", span=1, averages=False
+    ),
+    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS), adverse="high"),
+    Entry(
+        "brier",
+        "model",
+        (_TRUTH, _SCORE),
+        ("positive", "weight", *_CLUSTERS),
+        words="Brier score",
+        adverse="high",
+        span=1,
+    ),
+    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS), span=2),
+    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive", *_CLUSTERS), "combined", averages=False),
+    Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
+    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS), adverse="high"),
+    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS), adverse="high"),
 )
 
 METRICS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})

@@ -1,25 +1,35 @@
-"""What a reader must know about the rows behind a result: few events, one dominating group, arms out of proportion."""
+"""What a reader must know about the rows behind a result: few events, one dominating group, sample ratios.
+
+Counts of arms are compared in every margin of the groups (by country; by country × browser; the cells), level by level
+and as a whole, so that a loss in one country shows where groups are crossed with browsers too. Expected shares are
+those that were planned; where none are given, those of all other levels, and only heterogeneity is tested.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, ndtr
+from scipy.special import chdtrc, log_ndtr, ndtr, xlogy
 
 from faultlines import formats
-from faultlines.estimates.labels import labels_of, name_of
+from faultlines.errors import InputError, shorten
+from faultlines.estimates.labels import labels_of, match, name_of, part_of
+from faultlines.estimates.margins import margins_of
+from faultlines.metrics.forms import covariate_place
 from faultlines.metrics.moments import describe_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from faultlines.estimates.labels import Key
+    from faultlines.estimates.margins import Margin
     from faultlines.metrics.base import FloatArray, Metric
     from faultlines.metrics.readout import Readout
-    from faultlines.rows.request import Grouped, Moments
+    from faultlines.rows.request import Arms, Grouped, Moments
 
 _FEW = 2.0  # skewness² of an arm's mean above which, in some 25 groups, a normal distribution is far from it
 _FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at √(2 log K), where tails matter more
@@ -27,9 +37,6 @@ _MANY = 0.05  # share of the groups for which that must be so
 _UNCORRECTED = 0.25  # of the terms of an Edgeworth series that estimated shapes leave: a quarter of each
 _LARGEST_FLOOR, _SMALLEST_FLOOR = 1e-3, 1e-10  # p that is printed as "less than this"; smaller ones all read < 1e-10
 _DOMINATES = 0.9  # share of all weight that one group may have
-_MISMATCH = 1e-3  # chance of arms so much out of proportion
-_USUAL = (1 / 2, 1 / 3, 2 / 3, 1 / 4, 3 / 4, 0.1, 0.9, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.3, 0.7, 0.4, 0.6)
-_NEAR = 0.02  # a share farther from a usual one than this was meant to be what it is
 
 
 def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], errors: FloatArray) -> Iterator[str]:
@@ -42,7 +49,13 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
         errors: Their standard errors, of the first effect.
     """
     moments = grouped.moments
-    if metric.arms is not None and metric.aggregated is None and metric.unit is None:
+    if grouped.repeated is not None:
+        column, each = grouped.repeated
+        yield (
+            f"Rows were taken as independent, because no unit was given, but {column} has {each:.1f} rows per value in "
+            f"the first rows: if rows of a {column} go together, name it as unit."
+        )
+    elif metric.arms is not None and metric.aggregated is None and metric.unit is None:
         yield (
             "Rows were taken as independent, because no unit was given: if people have several rows, name the column "
             "of people as unit."
@@ -57,9 +70,8 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
             "and the "
             "others are compared with it."
         )
-    if metric.arms is not None:
-        yield from _mismatch(moments.n[:, :, 0], grouped.keys, metric.size_unit)
-    yield from _lost(metric, grouped)
+    yield from _imputed(metric, grouped)
+    yield from _capped(metric, grouped)
 
 
 def _few_events(m: Moments, metric: Metric) -> Iterator[str]:
@@ -151,53 +163,292 @@ def smallest_supported_pvalue(m: Moments, dof: FloatArray | None = None) -> PVal
     return PValueFloor(float(2 * ndtr(-z[place])), reason)  # type: ignore[arg-type]
 
 
-def _mismatch(sizes: FloatArray, keys: Sequence[Key], unit: str) -> Iterator[str]:
-    """Sample-ratio mismatch: of all rows against the usual share nearby, and of the worst group against all rows."""
-    total = sizes.sum(axis=0)
-    if not np.all(total > 0):
-        return
-    share = total[1] / total.sum()
-    meant = min(_USUAL, key=lambda usual: abs(usual - share))
-    statistic = (share - meant) ** 2 / (meant * (1 - meant)) * total.sum()
-    chance = float(chdtrc(1, statistic))
-    if abs(share - meant) < _NEAR and chance < _MISMATCH:
-        yield (
-            f"{formats.share(share, 2)} of {unit} are in treatment. If {formats.share(meant, 1)} was meant, this is a "
-            f"sample-ratio mismatch ({_p(chance)}): find its cause before you trust any effect."
-        )
-    of_groups = sizes.sum(axis=1)
-    with np.errstate(all="ignore"):
-        each = (sizes[:, 1] / of_groups - share) ** 2 / (share * (1 - share)) * of_groups
-        chances = chdtrc(1, np.nan_to_num(each)) * max(np.count_nonzero(of_groups), 1)
-    worst = int(np.argmin(chances))
-    if chances[worst] < _MISMATCH:
-        name, here = name_of(labels_of(keys)[worst]), formats.share(sizes[worst, 1] / of_groups[worst], 1)
-        yield (
-            f"Arms are out of proportion in {name}: {here} of {unit} in treatment, {formats.share(share, 1)} in all "
-            f"({_p(float(chances[worst]))} for the worst of all groups). Something other than chance put them there."
-        )
-
-
-def _lost(metric: Metric, grouped: Grouped) -> Iterator[str]:
-    """Whose rows were left out for want of a covariate, where that happened."""
-    lost, rows = grouped.lost, grouped.rows
+def _imputed(metric: Metric, grouped: Grouped) -> Iterator[str]:
+    """Who has no covariate, where some have none."""
     covariate = next((one.column for one in metric.inputs.values() if one.parameter == "covariate"), None)
-    if lost is None or rows is None or covariate is None or not lost.sum():
+    if covariate is None:
+        return
+    of_all = grouped.moments.n[:, :, 0]
+    lacking = of_all - grouped.moments.n[:, :, covariate_place(metric.inputs)]
+    if not lacking.sum():
         return
     by_arm = [
-        f"{formats.share(lost[:, i].sum() / rows[:, i].sum(), 1)} of {arm}"
+        f"{formats.share(lacking[:, i].sum() / of_all[:, i].sum(), 1)} of {arm}"
         for i, arm in enumerate(("control", "treatment"))
-        if rows[:, i].sum()
+        if of_all[:, i].sum()
     ]
     with np.errstate(all="ignore"):
-        shares = np.nan_to_num(lost.sum(axis=1) / rows.sum(axis=1))
+        shares = np.nan_to_num(lacking.sum(axis=1) / of_all.sum(axis=1))
     worst = int(np.argmax(shares))
     name, here = name_of(labels_of(grouped.keys)[worst]), formats.share(shares[worst], 1)
     yield (
-        f"Rows without a value, of the covariate {covariate} or another input, are left out: {' and '.join(by_arm)}, "
-        f"most in {name} ({here}). The effect is that on the others."
+        f"The covariate {covariate} is missing for {' and '.join(by_arm)}, most in {name} ({here}). These "
+        f"{metric.size_unit} are kept: they have the mean of their group, and an indicator of their own."
     )
 
 
-def _p(chance: float) -> str:
-    return formats.p_is(float(np.log(max(chance, 1e-300))))
+def _capped(metric: Metric, grouped: Grouped) -> Iterator[str]:
+    """Whose largest values were cut, and where."""
+    if grouped.capped is None:
+        return
+    of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
+    arms = ("control", "treatment") if metric.arms else ("all",)
+    of_arms = [
+        f"{formats.share(count[:, i].sum() / max(of_all[:, i].sum(), 1), 2)} of {arm}" for i, arm in enumerate(arms)
+    ]
+    shares = count.sum(axis=1) / np.maximum(of_all.sum(axis=1), 1)
+    worst = int(np.argmax(shares))
+    yield (
+        f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: {' and '.join(of_arms)} "
+        f"{metric.size_unit} were above, most in {name_of(labels_of(grouped.keys)[worst])} "
+        f"({formats.share(shares[worst], 2)})."
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- sample ratios
+
+
+ALARM = 1e-3  # p below which every result warns: platforms test at 0.01 to 0.0005, at every look
+_LEAST = 5.0  # units expected in every arm of a level, from which on it is tested by itself
+_TOTAL = 0.5  # of the significance level, for all units together, where planned shares are given
+_SPREAD = 0.5  # of the level of a margin, for all of its levels together; the rest is for the worst of them
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRatio:
+    """The test of the arms' shares: one p over all margins, and the worst deviation.
+
+    Attributes:
+        log_pvalue: Log p of "all arms have the shares that are expected, in every group".
+        where: Attribute and level of the worst deviation, in pairs; empty for all units together.
+        arm: The arm that deviates most there.
+        share: Its share there.
+        expected: The share it should have.
+        planned: Whether the expected share was given; else it is that of all other groups.
+        n: Units there, in all arms.
+        unit: What was counted.
+        arms: The arms that were compared, the control first.
+        counts: Units of each of them in all groups.
+        shares: Their planned shares; None where none were given.
+    """
+
+    log_pvalue: float
+    where: tuple[tuple[str, Hashable], ...]
+    arm: Hashable
+    share: float
+    expected: float
+    planned: bool
+    n: float
+    unit: str
+    arms: tuple[Hashable, ...]
+    counts: tuple[float, ...]
+    shares: tuple[float, ...] | None = None
+
+    @property
+    def pvalue(self) -> float:
+        """The p itself."""
+        return float(max(np.exp(self.log_pvalue), _TINY))
+
+    @property
+    def is_mismatch(self) -> bool:
+        """Whether p is so small that every result warns of it."""
+        return bool(self.log_pvalue < np.log(ALARM))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The test as plain data."""
+        return {
+            "pvalue": self.pvalue,
+            "mismatch": self.is_mismatch,
+            "where": {attribute: str(level) for attribute, level in self.where},
+            "arm": str(self.arm),
+            "share": self.share,
+            "expected": self.expected,
+            "planned": self.planned,
+            "n": self.n,
+            "unit": self.unit,
+            "arms": {str(arm): count for arm, count in zip(self.arms, self.counts, strict=True)},
+        }
+
+
+def sample_ratio(metric: Metric, grouped: Grouped, attributes: Sequence[str]) -> SampleRatio | None:
+    """The test of the arms of a metric; None where it has none, or too few units to test.
+
+    Args:
+        metric: What was measured; its arms have the planned shares.
+        grouped: All groups with all arms, excluded ones too.
+        attributes: The attributes of the groups.
+    """
+    if metric.arms is None or not grouped.treatments:
+        return None
+    treatments = metric.arms.treatments if metric.arms.treatments not in {(), ("*",)} else grouped.treatments
+    arms = (part_of(metric.arms.control), *map(part_of, treatments))
+    shares = planned_shares(metric.arms, arms)
+    counts = grouped.moments.n[:, :, 0]
+    shared_units = metric.overlap != "error"
+    unit = metric.size_unit
+    return compare_arms(counts, arms, grouped.keys, attributes, shares=shares, unit=unit, shared_units=shared_units)
+
+
+def planned_shares(arms: Arms, compared: Sequence[Hashable]) -> tuple[float, ...] | None:
+    """The planned shares of the arms that are compared, which add up to 1; None where none were given."""
+    if arms.shares is None:
+        return None
+    places = match([(arm,) for arm in compared], [(part_of(arm),) for arm, _ in arms.shares], "shares")
+    for place, arm in zip(places, compared, strict=True):
+        if place < 0:
+            known = ", ".join(shorten(name) for name, _ in arms.shares)
+            problem = f"have no share of the variant {shorten(arm)}"
+            raise InputError.missing("shares", problem, f"Add it; there are shares of {known}.")
+    chosen = np.array([arms.shares[place][1] for place in places])
+    return tuple((chosen / chosen.sum()).tolist())
+
+
+class _Worst(NamedTuple):
+    """The worst deviation of a margin: log p at the margin's own level, and where it is."""
+
+    log_p: float
+    level: int
+    arm: int
+    share: float
+    expected: float
+    n: float
+
+
+def compare_arms(
+    counts: FloatArray,
+    arms: Sequence[Hashable],
+    keys: Sequence[Key],
+    attributes: Sequence[str],
+    *,
+    shares: Sequence[float] | None,
+    unit: str,
+    shared_units: bool = False,
+) -> SampleRatio | None:
+    """Test the shares of arms over all margins of some cells.
+
+    Half of the significance level is for all units together, where shares were planned; margins share the rest as they
+    do in the test of effects. Within a margin one half is for its levels as a whole (Pearson's χ²), the other for the
+    worst of them (likelihood ratio of its counts, Bonferroni). Levels with fewer than 5 expected units in an arm are
+    taken together.
+
+    Args:
+        counts: Units of every cell and arm, (K, A).
+        arms: The arms, the control first.
+        keys: The levels of every cell.
+        attributes: The attributes.
+        shares: Planned shares, which add up to 1; None: those of all other levels are expected.
+        unit: What was counted.
+        shared_units: Whether units are in several cells: then cells alone are compared, one by one.
+
+    Returns:
+        The test; None where nothing can be tested.
+    """
+    total = counts.sum(axis=0)
+    if counts.shape[1] < 2 or not np.all(total > 0):
+        return None
+    everyone = total.sum()
+    expected = total / everyone if shares is None else np.asarray(shares)
+    candidates: list[tuple[float, Margin | None, _Worst]] = []
+    if shares is not None and everyone * expected.min() >= _LEAST:
+        square = float(np.sum((total - everyone * expected) ** 2 / (everyone * expected)))
+        log_p = float(np.log(max(chdtrc(expected.size - 1, square), _TINY)))
+        arm = int(np.argmax(np.abs(total / everyone - expected) / np.sqrt(expected * (1 - expected))))
+        worst = _Worst(log_p, 0, arm, float(total[arm] / everyone), float(expected[arm]), float(everyone))
+        candidates.append((log_p - np.log(_TOTAL), None, worst))
+    left = 1.0 if shares is None else 1 - _TOTAL
+    margins = margins_of(_codes(keys, len(attributes)))
+    if shared_units:
+        margins = tuple(margin for margin in margins if margin.is_cells)
+        left /= sum(margin.share for margin in margins) or 1.0
+    for margin in margins:
+        found = _worst_level(counts, margin, expected, planned=shares is not None, cells_alone=shared_units)
+        if found is not None:
+            candidates.append((found.log_p - np.log(margin.share * left), margin, found))
+    if not candidates:
+        return None
+    log_p, chosen, worst = min(candidates, key=lambda candidate: candidate[0])
+    where: tuple[tuple[str, Hashable], ...] = ()
+    if chosen is not None:
+        key = keys[int(np.flatnonzero(chosen.codes == worst.level)[0])]
+        where = tuple((attributes[a], key[a]) for a in chosen.attributes)
+    return SampleRatio(
+        min(float(log_p), 0.0),
+        where,
+        arms[worst.arm],
+        worst.share,
+        worst.expected,
+        shares is not None,
+        worst.n,
+        unit,
+        tuple(arms),
+        tuple(total.tolist()),
+        None if shares is None else tuple(expected.tolist()),
+    )
+
+
+def _codes(keys: Sequence[Key], attributes: int) -> Any:
+    codes = np.empty((len(keys), attributes), dtype=np.int64)
+    for a in range(attributes):
+        numbers: dict[str, int] = {}
+        codes[:, a] = [numbers.setdefault(name_of(key[a]), len(numbers)) for key in keys]
+    return codes
+
+
+def _worst_level(
+    counts: FloatArray, margin: Margin, expected: FloatArray, *, planned: bool, cells_alone: bool
+) -> _Worst | None:
+    """How far the levels of a margin deviate, together and the worst of them; None where none is large enough."""
+    levels = np.zeros((margin.levels, counts.shape[1]))
+    np.add.at(levels, margin.codes, counts)
+    sizes, everyone = levels.sum(axis=1), levels.sum()
+    least = float(expected.min())
+    is_tested = sizes * least >= _LEAST
+    if not planned:  # what a level is compared with must be large enough as well
+        is_tested &= (everyone - sizes) * least >= _LEAST
+    places = np.flatnonzero(is_tested)
+    if not places.size:
+        return None
+    total = levels.sum(axis=0)
+    roots = np.stack([_roots(levels[places, a], sizes[places], total[a], everyone, expected[a], planned=planned)
+                      for a in range(expected.size)], axis=1)  # fmt: skip
+    tests = places.size * (1 if expected.size == 2 else expected.size)
+    row, arm = (int(place) for place in np.unravel_index(np.argmax(np.abs(roots)), roots.shape))
+    log_p = float(np.log(2 * tests) + log_ndtr(-abs(roots[row, arm])))
+    if not cells_alone:
+        pooled = np.vstack([levels[places], levels[~is_tested].sum(axis=0)])
+        pooled = pooled[pooled.sum(axis=1) * least >= _LEAST]
+        if not planned:
+            expected = pooled.sum(axis=0) / pooled.sum()
+        means = pooled.sum(axis=1)[:, None] * expected
+        freedom = (len(pooled) - (0 if planned else 1)) * (expected.size - 1)
+        if freedom > 0:
+            square = float(np.sum((pooled - means) ** 2 / means))
+            log_q = float(np.log(max(chdtrc(freedom, square), _TINY))) - np.log(_SPREAD)
+            log_p = min(log_p - np.log(1 - _SPREAD), log_q)
+    level = int(places[row])
+    size, own = float(sizes[level]), float(levels[level, arm])
+    share_of_rest = float((total[arm] - own) / (everyone - size)) if everyone > size else float(expected[arm])
+    wanted = float(expected[arm]) if planned else share_of_rest
+    return _Worst(log_p, level, arm, own / size, wanted, size)
+
+
+def _roots(
+    own: FloatArray, sizes: FloatArray, of_arm: float, everyone: float, share: float, *, planned: bool
+) -> FloatArray:
+    """Signed roots of likelihood ratios of an arm's counts by level, about normal where the arm's share is as expected.
+
+    The count is moved by half a unit towards what is expected (continuity). Against a planned share it is binomial;
+    else it is that of a table of two by two, the level and the rest.
+    """
+    shift = np.clip(sizes * share - own, -0.5, 0.5)
+    moved = own + shift
+    deviance = _deviance(moved, sizes * share) + _deviance(sizes - moved, sizes * (1 - share))
+    if not planned:
+        rest, of_rest = everyone - sizes, of_arm - moved
+        deviance = deviance + _deviance(of_rest, rest * share) + _deviance(rest - of_rest, rest * (1 - share))
+    return np.asarray(np.sign(moved - sizes * share) * np.sqrt(np.maximum(deviance, 0.0)))
+
+
+def _deviance(counts: FloatArray, means: FloatArray) -> FloatArray:
+    return np.asarray(2 * (xlogy(counts, counts / means) - (counts - means)))

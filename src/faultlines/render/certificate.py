@@ -99,7 +99,7 @@ def _attribute(result: Certificate) -> str:
 
 
 def _groups(result: Certificate) -> str:
-    by = " × ".join(result.attributes)
+    by = ", ".join(result.margins) or " × ".join(result.attributes)
     return formats.amount(len(result.groups), "group") + ("" if by == "group" else f" by {by}")
 
 

@@ -19,6 +19,7 @@ from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
 from faultlines.metrics.recipe import traits_of
+from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.naming import GroupText, name_groups
 from faultlines.render.text import Document, TextTable
 from faultlines.results.explained import COMBINATIONS
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from faultlines.results.clusters import Cluster
     from faultlines.results.detection import DetectionLimit
     from faultlines.results.effects import Effect
+    from faultlines.results.exclusions import ExcludedShare
     from faultlines.results.explained import Explained
     from faultlines.rows.request import MissingRows
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
 DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
+RATIO = "sample ratio"  # the code of the one note that stands before the headline
 
 # Names of attributes that have a plural people would write; others are "groups by schid".
 _NOUNS = frozenset(
@@ -266,7 +269,7 @@ def notes(c: Clustering) -> tuple[Note, ...]:
     about_groups: list[Note] = []
     if c.groups.estimates is not None:
         about_groups = [*attribute_notes(c), *interval_notes(c), *membership_notes(c, c.alpha), *detection_notes(c)]
-    return (*about_groups, *quick_notes(c))
+    return (*ratio_notes(c), *about_groups, *quick_notes(c))
 
 
 def quick_notes(c: Clustering) -> tuple[Note, ...]:
@@ -324,15 +327,42 @@ def _method_notes(c: Clustering) -> Iterator[Note]:
 
 
 def data_notes(c: Clustering) -> Iterator[Note]:
-    """Warnings about the rows."""
+    """Warnings about the rows, but for sample ratios, which stand first."""
     if c.readout is not None:
-        yield from warning_notes(c.readout.warnings)
+        yield from warning_notes(warning for warning in c.readout.warnings if not isinstance(warning, SampleRatio))
 
 
-def warning_notes(warnings: Iterable[Note | str]) -> Iterator[Note]:
+def ratio_notes(c: Clustering) -> Iterator[Note]:
+    """A sample ratio mismatch: effects cannot be trusted before its cause is known."""
+    if c.readout is not None:
+        yield from warning_notes(warning for warning in c.readout.warnings if isinstance(warning, SampleRatio))
+
+
+def warning_notes(warnings: Iterable[Note | SampleRatio | str]) -> Iterator[Note]:
     """What was noticed in rows."""
     for warning in warnings:
-        yield warning if isinstance(warning, Note) else Note("data", warning, "warning")
+        if isinstance(warning, SampleRatio):
+            yield sample_ratio_note(warning)
+        else:
+            yield warning if isinstance(warning, Note) else Note("data", warning, "warning")
+
+
+def sample_ratio_note(ratio: SampleRatio) -> Note:
+    """Where the arms of an experiment do not have the shares that are expected, and why these are expected."""
+    where = describe_place(ratio.where) or "all groups together"
+    unit = ratio.unit.replace(" or ", " and ")
+    shares = f"{formats.share(ratio.share, 1)} of {formats.count(ratio.n)} {unit} are in {ratio.arm}"
+    why = "as planned" if ratio.planned else "the share in all other groups, since no shares are given"
+    text = (
+        f"Sample ratio mismatch in {where}: {shares}, {formats.share(ratio.expected, 1)} expected ({why}; "
+        f"{formats.p_is(ratio.log_pvalue)}). Check assignment and logging there before you read effects."
+    )
+    return Note(RATIO, formats.printable(text), "warning", ratio.to_dict())
+
+
+def describe_place(where: Sequence[tuple[str, Any]]) -> str:
+    """Levels of attributes in words: ``country AT, browser Safari``."""
+    return ", ".join(f"{attribute} {level}" for attribute, level in where)
 
 
 def interval_notes(c: Clustering) -> Iterator[Note]:
@@ -488,6 +518,8 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
     shares = excluded_by_value(groups, excluded)
     if not shares or groups.n is None:
         return
+    if len(groups.attributes) > 1:
+        yield from _excluded_level_notes(shares, groups.attributes, unit)
     total = sum(group.n or 0.0 for group in excluded)
     share = total / (total + float(groups.n.sum()))
     text = f"{formats.share(share, 1)} of {unit} are in excluded groups"
@@ -502,6 +534,19 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
             texts.append(", ".join(named))
         text += ", but " * any(texts) + "; ".join(filter(None, texts))
     yield Note("excluded share", f"{text[0].upper()}{text[1:]}.", fields={"share": share})
+
+
+def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[str], unit: str) -> Iterator[Note]:
+    """Levels of which every combination is excluded: the result says nothing about them."""
+    for attribute in attributes:
+        rows = sorted((row for row in shares if row.attribute == attribute and row.n == row.total), key=lambda r: -r.n)
+        if not rows:
+            continue
+        names = formats.members([row.value for row in rows], str, _LISTED)
+        count = formats.count(sum(row.n for row in rows))
+        text = f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing of them."
+        fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
+        yield Note("excluded levels", formats.printable(text), "warning", fields)
 
 
 def _excluded_share(n: float, total: float) -> str:
@@ -678,8 +723,9 @@ def adverse_sides(
 
 def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
-    opening = [headline(c), *filter(None, [contrast(c)])]
-    return Document(opening, [_cluster_table(c, complete=complete)], [note.text for note in c.notes])
+    opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
+    closing = [note.text for note in c.notes if note.code != RATIO]
+    return Document(opening, [_cluster_table(c, complete=complete)], closing)
 
 
 def interval_name(c: Clustering) -> str:

@@ -1,25 +1,25 @@
-"""Every sentence about several results with one correction: many experiments, and audits."""
+"""Every sentence about many experiments with one correction."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render import clustering
 from faultlines.render.text import Document, TextTable
-from faultlines.results.collection import Audit, Experiments, stratum_text
+from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
-from faultlines.results.protocol import Note
+from faultlines.results.protocol import Note, probability
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from faultlines.results.clustering import Clustering
     from faultlines.results.collection import Collection
 
 _ROWS = 20  # experiments in a table of text output
-_COMPARISONS = 40  # comparisons, and notes of a kind, that are printed
+_NOTES = 40  # notes that are printed
 _LISTED = 112  # characters of a list of experiments
 
 
@@ -42,27 +42,16 @@ def correction_text(result: Collection) -> str:
     return " ".join([f"{text}: clusters differ where the adjusted p is below α.", *skipped])
 
 
-def contrast_text(result: Clustering) -> str:
-    """Which clusters differ and by how much; the headline where nothing differs."""
-    return clustering.contrast(result) or clustering.headline(result)
-
-
-def exclusion_text(result: Clustering) -> str:
-    """Dropped rows and excluded groups."""
-    return " ".join(note.text for note in clustering.exclusion_notes(result))
-
-
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
 def notes(result: Collection) -> tuple[Note, ...]:
     """What was not compared, and what was excluded."""
-    if isinstance(result, Audit):
-        return tuple(_audit_notes(result))
     return tuple(_experiment_notes(result)) if isinstance(result, Experiments) else ()
 
 
 def _experiment_notes(result: Experiments) -> Iterator[Note]:
+    yield from _mismatch_notes(result)
     if not result.rejected and len(lone := _single_groups(result)) < len(result):
         yield Note("smallest p", f"Smallest {formats.p_is(float(result.log_pvalues.min()))}.")
     if lone := _single_groups(result):
@@ -81,31 +70,25 @@ def _experiment_notes(result: Experiments) -> Iterator[Note]:
     yield from clustering.dropped_notes(result.dropped)
 
 
+def _mismatch_notes(result: Experiments) -> Iterator[Note]:
+    """The experiments with a sample ratio mismatch, and where the worst of them is."""
+    ratios = {
+        name: experiment.readout.sample_ratio
+        for name, experiment in zip(result.names, result.experiments, strict=True)
+        if experiment.readout is not None and experiment.readout.sample_ratio is not None
+    }
+    found = sorted((ratio.log_pvalue, name) for name, ratio in ratios.items() if ratio.is_mismatch)
+    if found:
+        names = [name for _, name in found]
+        worst = clustering.sample_ratio_note(ratios[names[0]])
+        listed = formats.members(names, str, _LISTED, "; ")
+        text = f"Sample ratio mismatch in {formats.amount(len(names), result.noun)}: {listed}. {names[0]}: {worst.text}"
+        yield Note(clustering.RATIO, formats.printable(text), "warning", {"experiments": names, **worst.fields})
+
+
 def _single_groups(result: Experiments) -> list[str]:
     """The experiments with one group only, in which nothing was compared."""
     return [name for name, count in zip(result.names, result.group_counts, strict=True) if count < 2]
-
-
-def _audit_notes(result: Audit) -> Iterator[Note]:
-    """Each difference, then exclusions, each sentence once with the comparisons it is about, then what was skipped."""
-    for name in result.rejected:
-        comparison = next(comparison for comparison in result.comparisons if comparison.name == name)
-        where = f"{stratum_text(comparison.stratum)}: " if comparison.stratum else ""
-        text = where + clustering.contrast(comparison.result)
-        yield Note("difference", formats.printable(text), fields={"comparison": name})
-    about: dict[tuple[str, str], list[str]] = {}
-    for comparison in result.comparisons:
-        for note in clustering.exclusion_notes(comparison.result):
-            about.setdefault((note.code, note.text), []).append(comparison.name)
-    for (code, text), names in about.items():
-        where = names[0] if len(names) == 1 else formats.amount(len(names), result.noun)
-        about_all = len(names) == len(result)
-        yield Note(
-            code, formats.printable(text if about_all else f"{where}: {text}"), fields={"comparisons": tuple(names)}
-        )
-    for name, reason in result.skipped.items():
-        text = formats.printable(f"Not compared: {name} ({reason}).")
-        yield Note("not compared", text, "warning", {"comparison": name})
 
 
 # ------------------------------------------------------------------------------------------------------------ as text
@@ -113,10 +96,10 @@ def _audit_notes(result: Audit) -> Iterator[Note]:
 
 def document(result: Collection, *, complete: bool = False) -> Document:
     """The parts of several results as text; `complete` is with all of them."""
-    table = _audit_table(result, complete) if isinstance(result, Audit) else _experiment_table(result, complete)
+    table = _experiment_table(result, complete)
     texts = [note.text for note in result.notes]
-    if not complete and len(texts) > _COMPARISONS:
-        texts = [*texts[:_COMPARISONS], f"{len(texts) - _COMPARISONS:,} more notes: .notes has all."]
+    if not complete and len(texts) > _NOTES:
+        texts = [*texts[:_NOTES], f"{len(texts) - _NOTES:,} more notes: .notes has all."]
     return Document([headline(result)], [table] if table.rows else [], texts)
 
 
@@ -130,14 +113,6 @@ def _experiment_table(result: Collection, complete: bool) -> TextTable:
     return TextTable(header, rows + _more(len(rejected) - len(shown)), {1, 2, 3})
 
 
-def _audit_table(result: Audit, complete: bool) -> TextTable:
-    """All comparisons, in the order of features and metrics."""
-    shown = range(len(result) if complete else min(len(result), _COMPARISONS))
-    header = [result.noun, "adjusted p", "clusters", "groups"]
-    rows = [_row(result, place) for place in shown]
-    return TextTable(header, rows + _more(len(result) - len(shown)), {1, 2, 3})
-
-
 def _row(result: Collection, place: int) -> list[str]:
     c = result.result_at(place)
     p = formats.pvalue(float(result.log_pvalues_adj[place]))
@@ -146,3 +121,69 @@ def _row(result: Collection, place: int) -> list[str]:
 
 def _more(count: int) -> list[list[str]]:
     return [[f"… +{count:,}", "", "", ""]] if count else []
+
+
+# ---------------------------------------------------------------------------------- several metrics of the same groups
+
+
+def metrics_headline(results: Sequence[Clustering]) -> str:
+    """In how many metrics of the same rows groups differ."""
+    differing = sum(c.rejected for c in results)
+    return f"Groups differ in {differing:,} of {len(results):,} metrics (Holm, α = {results[0].alpha:.3g})."
+
+
+def metrics_text(results: Sequence[Clustering]) -> str:
+    """Several metrics as one report: what holds for all of them, an overview, then each in detail."""
+    warnings = dict.fromkeys(f"Warning: {note.text}" for c in results for note in clustering.ratio_notes(c))
+    notes_of = [[note for note in c.notes if note.code not in _SAID] for c in results]
+    common = [note.text for note in notes_of[0] if all(note in others for others in notes_of[1:])]
+    header = ["metric", "overall", "adjusted p", "clusters", "finding"]
+    rows = [
+        [c.groups.metric, _overall(c), formats.pvalue(c.log_pvalue_adj), str(c.n_clusters), _finding(c)]
+        for c in results
+    ]
+    blocks = ["\n".join([*warnings, metrics_headline(results)]), formats.table(header, rows, {1, 2, 3})]
+    for c, own in zip(results, notes_of, strict=True):
+        parts = clustering.document(c)
+        texts = [note.text for note in own if note.text not in common]
+        opening = [text for text in parts.opening if text not in warnings]
+        blocks += [f"{c.groups.metric}\n{'-' * len(c.groups.metric)}\n" + "\n".join(opening)]
+        blocks += [*(formats.table(*table) for table in parts.tables), "\n".join(texts)]
+    blocks += ["For all metrics:\n" + "\n".join(common)] if common else []
+    return formats.printable_lines("\n\n".join(filter(None, blocks)))
+
+
+_SAID = {clustering.RATIO, "correction"}  # notes that one report of several metrics says once, at its head
+_FINDING = 90  # characters of a finding in an overview
+
+
+def _finding(c: Clustering) -> str:
+    text = clustering.contrast(c) if c.rejected else "no difference found"
+    return text if len(text) <= _FINDING else f"{text[:_FINDING].rsplit(' ', 1)[0]} …"
+
+
+def _overall(c: Clustering) -> str:
+    return clustering.effect_cells(c, c.overall)[0] if len(c.overall.effects) == 1 else ""
+
+
+def metrics_data(results: Sequence[Clustering]) -> dict[str, Any]:
+    """The overview of several metrics as plain data, to stand before the results themselves."""
+    ratios = [c.readout.sample_ratio for c in results if c.readout is not None and c.readout.sample_ratio is not None]
+    worst = min(ratios, key=lambda ratio: ratio.log_pvalue, default=None)
+    return {
+        "headline": metrics_headline(results),
+        "correction": "holm",
+        "alpha": results[0].alpha,
+        "sample_ratio": None if worst is None else worst.to_dict(),
+        "overview": [
+            {
+                "metric": c.groups.metric,
+                "verdict": c.verdict,
+                "pvalue": probability(c.log_pvalue),
+                "pvalue_adj": probability(c.log_pvalue_adj),
+                "n_clusters": c.n_clusters,
+                "headline": c.headline,
+            }
+            for c in results
+        ],
+    }

@@ -64,6 +64,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
             for row in c.excluded_shares
         ],
         "notes": [note.to_dict() for note in c.notes],
+        "sample_ratio": None if c.readout is None or (ratio := c.readout.sample_ratio) is None else ratio.to_dict(),
         "overall": _overall_effect(c),
         "detection_limits": [limit.to_dict(c.group_labels) for limit in c.detection_limits],
         "columns": measured_columns(c),
@@ -72,7 +73,27 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "attributes": plain_attributes(c.groups.attributes, named_attributes(c), c.groups.keys),
         "dropped": dict(c.dropped),
         "missing_values": missing_data(c.missing_values),
+        **capped_values(c),
+        **({} if c.readout is None or c.readout.distinct is None else {"distinct_units": c.readout.distinct}),
         "path": path_of(c.judged.path_at(c.alpha).log_pvalues.tolist(), c.claims.log_pvalues.tolist()),
+    }
+
+
+def capped_values(c: Clustering) -> dict[str, Any]:
+    """Where the largest values were cut, and the share of every arm and group that was; nothing where none were."""
+    if c.readout is None or c.readout.capped is None:
+        return {}
+    column, at, count = c.readout.capped
+    sizes = c.readout.moments.n[:, :, 0]
+    arms = ("control", "treatment") if c.readout.metric.arms else ("all",)
+    of_groups = (count.sum(axis=1) / np.maximum(sizes.sum(axis=1), 1)).tolist()
+    return {
+        "capped": {
+            "column": column,
+            "at": at,
+            "arms": {arm: float(count[:, i].sum() / max(sizes[:, i].sum(), 1)) for i, arm in enumerate(arms)},
+            "groups": [{"group": name, "share": share} for name, share in zip(c.group_labels, of_groups, strict=True)],
+        }
     }
 
 

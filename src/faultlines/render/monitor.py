@@ -1,4 +1,4 @@
-"""The page of a monitor: what every look showed and needed, and its result."""
+"""Every sentence about a monitor, its table of effects, and its page."""
 
 from __future__ import annotations
 
@@ -7,71 +7,312 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from faultlines import formats
+from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
+from faultlines.render.clustering import dropped_notes, plural
 from faultlines.render.geometry import LAYERS, WIDTH, Axis, Picture
-from faultlines.render.page import rendered
-from faultlines.render.vega import svg
-from faultlines.results.monitor import ASSUMPTIONS
+from faultlines.render.text import Document, TextTable
+from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
 
+    from faultlines.guarantees.boundaries import Dependence
     from faultlines.render.geometry import Row
-    from faultlines.results.monitor import Look, MonitorResult
+    from faultlines.results.monitor import AnytimeEffect, Look, LookChanges, MonitoredGroup, MonitorResult
 
 _HIGH = 200
 _FEWEST = 8  # looks that have room in a picture where no number is planned
-_NAMED = 2_000  # characters of the members of a cluster
+_NAMED = 2_000  # characters of the members of a cluster on a page
+_LISTED = 90  # characters of a list of groups in text output
+_NAME = 30  # characters of a group in a table
+_ROWS = 10  # groups in a table of text output: those farthest from the overall effect
 _EVIDENCE = "evidence: −log₁₀ p (2 is p = 0.01)"
 
+_ASSUMPTIONS: dict[Dependence | None, str] = {
+    "independent": "Assumes that new data do not depend on the data before: new users, not the same again.",
+    "returning": (
+        "Users may come back: assumes that what they add is not negatively related to what they did before, or is a "
+        "0/1 outcome that happens once."
+    ),
+    "any": "Nothing is assumed of how looks depend on each other.",
+    None: "Assumes that every batch holds new data: no batch was used before.",
+}
+_IGNORED = {
+    "missing": "missing groups are ignored",
+    "stopped": "missing groups are kept as they were",
+    "new": "new groups are ignored",
+}
 
-def monitor_page(
-    result: MonitorResult, *, title: str | None = None, command: str = "", left_out: Sequence[str] = ()
-) -> str:
+
+# ------------------------------------------------------------------------------------------------------- the headline
+
+
+def headline(result: MonitorResult) -> str:
+    """The result in one sentence."""
+    return formats.printable(_headline(result))
+
+
+def _headline(result: MonitorResult) -> str:
+    if not result.looks:
+        return "No look yet" + (": too few groups can be compared so far." if result.waiting else ".")
+    count = formats.count(sum(map(len, result.clusters)))
+    groups = f"{count} {plural(result.attributes)}"
+    of_metric = "" if result.metric == "effect" else f" in {result.metric}"
+    basis = f"{formats.p_is(math.log(result.pvalue))} so far, α = {result.alpha:g}"
+    where = f"look {result.looks[-1].number}" + (f" of {result.planned}" if result.planned else "")
+    if result.verdict == "differ":
+        differs = f"The {result.metric} differs between {plural(result.attributes)} ({basis})"
+        return f"{differs}, reported at {where}: {result.n_clusters} clusters of {count}."
+    if result.verdict == "ended":
+        return f"No difference found{of_metric} between {groups} ({basis}); {where} was the last."
+    return f"{where.capitalize()}: no difference{of_metric} between {groups} can be reported yet ({basis})."
+
+
+# -------------------------------------------------------------------------------------------------------------- notes
+
+
+def notes(result: MonitorResult) -> tuple[Note, ...]:
+    """The overall effect, arms, changes, groups too small, what the look needed, and what is assumed."""
+    return tuple(_notes(result))
+
+
+def _notes(result: MonitorResult) -> Iterator[Note]:
+    for reason, count in result.waiting.items():
+        text = f"No look was taken: {formats.amount(count, 'group')} cannot be compared yet ({reason.text})."
+        yield Note("waiting", text, "warning", {"groups": count})
+    if not result.looks:
+        return
+    last = result.looks[-1]
+    yield from result.warnings
+    if last.arms:
+        yield _arms_note(last, result.counted)
+    if result.changes is not None:
+        yield _changes_note(result, result.changes)
+    yield from _small_notes(result)
+    level = "no p would suffice" if last.level == 0 else f"{formats.pvalue(math.log(last.level))} was needed"
+    spent = "" if last.spent is None else f"; {formats.share(last.spent / result.alpha, 1)} of α spent"
+    text = f"This look: {formats.p_is(math.log(last.pvalue))}, {level}{spent}."
+    yield Note("look", text, fields={"pvalue": last.pvalue, "level": last.level})
+    for code, count in result.ignored.items():
+        yield Note("ignored", f"{formats.count(count)} {_IGNORED[code]}.", "warning", {"code": code, "groups": count})
+    yield from dropped_notes(result.dropped)  # type: ignore[arg-type]
+    if result.groups:
+        yield _intervals_note(result)
+    yield Note("assumption", _ASSUMPTIONS[result.dependence])
+
+
+def _arms_note(look: Look, unit: str) -> Note:
+    total = sum(look.arms.values())
+    shares = ", ".join(f"{name} {formats.share(units / total, 1)}" for name, units in look.arms.items())
+    text = f"Arms: {shares} of {formats.count(total)} {unit} in these groups."
+    return Note("arms", formats.printable(text), fields=dict(look.arms))
+
+
+def _changes_note(result: MonitorResult, changes: LookChanges) -> Note:
+    before, now = result.looks[-2:]
+    parts = []
+    if changes.n is not None:
+        parts.append(f"{formats.count(changes.n)} more {result.counted}")
+    if before.overall is not None and now.overall is not None:
+        number = effect_format(result, [before.overall, now.overall])
+        parts.append(f"overall {number(before.overall.estimate)} → {number(now.overall.estimate)}")
+    parts.append(f"p so far {_p(before.adjusted)} → {_p(now.adjusted)}")
+    for labels, what in ((changes.new, "new"), (changes.stopped, "stopped")):
+        if labels:
+            count = formats.amount(len(labels), f"{what} group")
+            parts.append(f"{count} ({formats.members(labels, name_of, _LISTED // 2)})")
+    text = formats.printable(f"Since look {changes.since}: {'; '.join(parts)}.")
+    return Note("changes", text, fields={"since": changes.since, "n": changes.n, "new": len(changes.new)})
+
+
+def _small_notes(result: MonitorResult) -> Iterator[Note]:
+    """Groups that have too few data so far, by reason; with their differences where lifts cannot be had."""
+    reasons: dict[str, list[int]] = {}
+    for i, small in enumerate(result.small):
+        reasons.setdefault(small.reason.text, []).append(i)
+    for reason, places in reasons.items():
+        labels = [result.small[i].label for i in places]
+        text = (
+            f"Too small so far ({formats.count(len(places))}, {reason}): {formats.members(labels, name_of, _LISTED)}."
+        )
+        yield Note("excluded groups", formats.printable(text), "warning", {"groups": len(places)})
+
+
+def _intervals_note(result: MonitorResult) -> Note:
+    level = formats.level(result.alpha)
+    text = f"{level} intervals hold at all looks together; those of groups for all groups at once."
+    if result.rejected:
+        text += " Those of clusters hold whichever clusters the data choose."
+    return Note("intervals", text)
+
+
+def _p(p: float) -> str:
+    return formats.pvalue(math.log(p))
+
+
+# ------------------------------------------------------------------------------------------------------------ as text
+
+
+def document(result: MonitorResult, *, complete: bool = False) -> Document:
+    """The parts of a monitor as text; `complete` is with all groups and looks."""
+    tables = []
+    if result.look is not None and result.look.overall is not None:
+        tables.append(_effect_table(result, result.look.overall, complete=complete))
+    elif result.rejected:
+        rows = [[str(i + 1), formats.members(labels, name_of, _LISTED)] for i, labels in enumerate(result.clusters)]
+        tables.append(TextTable(["cluster", "members"], rows, {0}))
+    small = [group for group in result.small if group.effect is not None]
+    if small and (complete or len(small) <= _ROWS):
+        tables.append(_small_table(result))
+    if complete and len(result.looks) > 1:
+        tables.append(
+            TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
+        )
+    return Document([headline(result)], tables, [note.text for note in result.notes])
+
+
+def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bool) -> TextTable:
+    """Overall, the clusters once they differ, and groups: those farthest from the overall effect first."""
+    ranked = sorted(result.groups, key=lambda group: -_distance(group.effect, overall))
+    shown = ranked if complete else ranked[:_ROWS]
+    number = effect_format(result, [overall, *result.cluster_effects, *(group.effect for group in shown)])
+    rows = [["overall", *_cells(overall, number), "", f"{formats.count(len(result.groups))} groups"]]
+    for i, (labels, effect) in enumerate(zip(result.clusters, result.cluster_effects, strict=False)):
+        rows.append([f"cluster {i + 1}", *_cells(effect, number), "", formats.members(labels, name_of, _LISTED)])
+    rows += [_group_row(group, number) for group in shown]
+    if len(ranked) > len(shown):
+        rows.append(["…", "", "", "", "", f"{formats.count(len(ranked) - len(shown))} more groups"])
+    change = "change, points" if result.percent else "change"
+    level = f"{formats.level(result.alpha)} interval"
+    header = ["", formats.printable(result.metric), level, formats.printable(result.counted), change, ""]
+    return TextTable(header, rows, {1, 2, 3, 4})
+
+
+def _group_row(group: MonitoredGroup, number: Callable[[float], str]) -> list[str]:
+    name = formats.members([group.label], name_of, _NAME)
+    change = "" if group.change is None else number(group.change).removesuffix("%")
+    return [name, *_cells(group.effect, number), change, "" if group.status == "measured" else group.status]
+
+
+def _distance(effect: AnytimeEffect, overall: AnytimeEffect) -> float:
+    """How far a group is from the overall effect, in the width of its interval towards it."""
+    gap = effect.estimate - overall.estimate
+    width = effect.estimate - effect.lower if gap > 0 else effect.upper - effect.estimate
+    return abs(gap) / width if width > 0 else 0.0
+
+
+def _cells(effect: AnytimeEffect, number: Callable[[float], str]) -> list[str]:
+    size = "" if effect.n is None else formats.count(effect.n)
+    return [number(effect.estimate), f"{_end(effect.lower, number)} … {_end(effect.upper, number)}", size]
+
+
+def _end(value: float, number: Callable[[float], str]) -> str:
+    return number(value) if math.isfinite(value) else "−∞" if value < 0 else "∞"
+
+
+def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> Callable[[float], str]:
+    """A format for effects that are shown beside each other, with two digits of the narrowest interval."""
+    widths = [effect.upper - effect.lower for effect in effects if 0 < effect.upper - effect.lower < math.inf]
+    values = [v for e in effects for v in (e.estimate, e.lower, e.upper) if math.isfinite(v)]
+    return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.percent)
+
+
+def _small_table(result: MonitorResult) -> TextTable:
+    """Groups whose lift cannot be had yet, with their differences."""
+    shown = [(small, small.effect) for small in result.small if small.effect is not None]
+    widths = [effect.upper - effect.lower for _, effect in shown]
+    values = [value for _, effect in shown for value in (effect.lower, effect.upper)]
+    number = formats.decimals([max(min(widths), 1e-300) / 8], values)
+    rows = [
+        [formats.members([small.label], name_of, _NAME), *_cells(effect, number), formats.printable(small.reason.text)]
+        for small, effect in shown
+    ]
+    level, metric = f"{formats.level(result.alpha)} interval", formats.printable(shown[0][0].metric)
+    header = ["too small so far", metric, level, formats.printable(result.counted), ""]
+    return TextTable(header, rows, {1, 2, 3})
+
+
+_LOOK_HEADER = (
+    "look",
+    "information",
+    "of the way",
+    "groups",
+    "overall",
+    "interval",
+    "p of this look",
+    "needed",
+    "p so far",
+)
+_NUMBERS = set(range(len(_LOOK_HEADER)))
+
+
+def _look_row(result: MonitorResult, look: Look) -> list[str]:
+    """A look as the cells of a table."""
+    effect = ["–", "–"]
+    if look.overall is not None:
+        number = effect_format(result, [look.overall])
+        effect = _cells(look.overall, number)[:2]
+    return [
+        str(look.number),
+        _information(look.information),
+        "–" if look.fraction is None else formats.share(look.fraction, 1),
+        "–" if not look.groups else formats.count(look.groups),
+        *effect,
+        _p(look.pvalue),
+        _level(look.level),
+        _p(look.adjusted),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------ the page
+
+
+def write_page(result: MonitorResult, path: str | PathLike[str], *, title: str | None, command: str | None) -> None:
+    """Write the page of a monitor."""
+    checks.need_report("report()")
+    target = files.target("report", path, (".html", ".htm"))
+    files.write("report", target, monitor_page(result, title=title, command=command or ""))
+
+
+def monitor_page(result: MonitorResult, *, title: str | None = None, command: str = "") -> str:
     """The page of a monitor after its last look.
 
     Args:
         result: The result of the monitor.
         title: What stands at the head.
         command: What made it.
-        left_out: Rows that were not used, in words.
     """
-    last = result.looks[-1]
+    from faultlines.render.page import rendered
+    from faultlines.render.vega import svg
+
+    left = None
+    if result.look is not None and result.look.spent is not None:
+        left = formats.share(max(0.0, 1 - result.look.spent / result.alpha), 1)
+    parts = document(result, complete=True)
+    pictures = (_draw_effects(result), _draw_looks(result), _draw_so_far(result)) if result.looks else ()
     return rendered(
         "monitor.html",
         title=title or result.headline,
         head=title or "",
         verdict=result.headline,
-        assumed=ASSUMPTIONS[result.dependence],
+        subject=f"{result.metric} by {' × '.join(result.attributes)}",
+        notes=[{"text": note.text, "warning": note.severity == "warning"} for note in result.notes],
         pictures=[
-            {"svg": Markup(svg(picture)), "caption": picture.about}
-            for picture in (_draw_looks(result), _draw_so_far(result))
+            {"svg": Markup(svg(picture)), "caption": picture.about} for picture in pictures if picture is not None
         ],
+        tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
         clusters=[
             {"number": i + 1, "size": formats.count(len(cluster)), "members": formats.members(cluster, name_of, _NAMED)}
             for i, cluster in enumerate(result.clusters if result.rejected else ())
         ],
-        looks=[_row(look) for look in reversed(result.looks)],
-        left_out=[*(f"{words}." for words in result.ignored_groups), *left_out],
         alpha=f"{result.alpha:g}",
-        left=None if last.spent is None else formats.share(max(0.0, 1 - last.spent / result.alpha), 1),
+        left=left,
         rejected=result.rejected,
         finished=result.finished,
         command=command,
     )
-
-
-def _row(look: Look) -> list[str]:
-    """A look as the cells of a table."""
-    return [
-        str(look.number),
-        _information(look.information),
-        "–" if look.fraction is None else formats.share(look.fraction, 1),
-        formats.pvalue(math.log(look.pvalue)),
-        _level(look.level),
-        formats.pvalue(math.log(look.adjusted)),
-    ]
 
 
 def _information(information: float | None) -> str:
@@ -85,6 +326,34 @@ def _level(level: float) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------ pictures
+
+
+def _draw_effects(result: MonitorResult) -> Picture | None:
+    """The overall effect at every look, with its interval."""
+    seen = [(float(look.number), look.overall) for look in result.looks if look.overall is not None]
+    finite = [(x, e) for x, e in seen if math.isfinite(e.lower) and math.isfinite(e.upper)]
+    if not finite:
+        return None
+    number = effect_format(result, [effect for _, effect in finite])
+    factor, unit = (100.0, ", %") if result.percent else (1.0, "")
+    low = min(0.0, *(factor * e.lower for _, e in finite), *(factor * e.upper for _, e in finite))
+    high = max(0.0, *(factor * e.upper for _, e in finite))
+    points = [
+        {"x": x, "y": factor * e.estimate, "cluster": 1, "name": f"look {x:.0f}", "estimate": number(e.estimate),
+         "interval": f"{number(e.lower)} … {number(e.upper)}"}
+        for x, e in finite
+    ]  # fmt: skip
+    numbers = [x for x, _ in finite]
+    layers = {
+        "means": _joined(numbers, [factor * e.estimate for _, e in finite], 1),
+        "branches": [{"x": x, "x2": x, "y": factor * e.lower, "y2": factor * e.upper, "cluster": 1} for x, e in finite],
+        "points": points,
+    }
+    about = (
+        f"Overall {result.metric} at every look, with its {formats.level(result.alpha)} interval, valid at all looks."
+    )
+    all_layers = {name: layers.get(name, []) for name in LAYERS}
+    return Picture(about, WIDTH, _HIGH, _axis(result), Axis(f"{result.metric}{unit}", low, high), all_layers)
 
 
 def _draw_looks(result: MonitorResult) -> Picture:

@@ -35,6 +35,7 @@ from faultlines.render.clustering import (
     interval_name,
     observed_cells,
     observed_headers,
+    ratio_notes,
     rule_or_members,
     standings,
 )
@@ -212,6 +213,7 @@ def page(
         head=title or "",
         parts=parts,
         overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
+        warnings=list(dict.fromkeys(note.text for result in results for note in ratio_notes(result))),
         note=note or "",
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -343,6 +345,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
     return {
         "key": key,
         "name": part.name,
+        "warnings": [note.text for note in ratio_notes(c)],
         "decision": decide(c, part.adverse),
         "alpha": alpha_text(c.alpha),
         "certificate": _certificate(part.certificate),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.render.text import Document
+from faultlines.render.text import Document, TextTable
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -20,34 +20,36 @@ def headline(result: Power) -> str:
         return formats.printable(" ".join(note.text for note in _minimum_notes(result)))
     steps = "A gap" if len(result.planned) == 2 else "Steps"
     detected = formats.share(result.detected)
-    return (
+    return formats.printable(
         f"{steps} of {result.gap:.4g} between {_groups(result)}: detected in {detected} of simulated experiments "
         f"(target: {formats.share(result.target)})."
     )
 
 
 def _groups(result: Power) -> str:
-    return " and ".join(map(str, result.planned)) + f" of {sum(result.planned)} groups"
+    things = "groups" if result.along is None else f"levels of {result.along}"
+    return " and ".join(map(str, result.planned)) + f" of {sum(result.planned)} {things}"
 
 
 def notes(result: Power) -> tuple[Note, ...]:
-    """Minimum detectable differences, and what the figures rest on."""
+    """Minimum detectable differences, the units needed, and what the figures rest on."""
     return tuple(_notes(result))
 
 
 def _notes(result: Power) -> Iterator[Note]:
-    if result.recovered is not None:
-        share = formats.share(result.recovered)
-        yield Note("recovery", f"The planned clusters are recovered exactly in {share} of simulated experiments.")
     yield from _minimum_notes(result)
-    for effect in dict.fromkeys(row.effect for row in result.directions):
-        rows = [row for row in result.directions if row.effect == effect]
-        if len({row.minimum_detectable for row in rows}) > 1:
-            of_effect = f" in {effect}" if effect else ""
-            sizes = ", ".join(f"{row.minimum_detectable:.3g} where they are {row.direction}" for row in rows)
-            yield Note("directions", f"By direction of the groups that differ{of_effect}: {sizes}.")
+    if result.needed is not None:
+        days = "" if result.days is None else f", {result.days:.3g} days"
+        planned = "" if result.n is None else f"; {formats.count(result.n)} are planned"
+        needed = f"{formats.count(result.needed)} units in all{days}{planned}"
+        text = f"Needed for {formats.share(result.target)} power: {needed}."
+        yield Note("units needed", text, fields={"needed": result.needed, "days": result.days, "planned": result.n})
     basis = f"{result.guarantee}, α = {result.alpha:g}, {result.runs:,} simulated experiments"
-    yield Note("method", f"Method: {basis}; standard error of a share at most {formats.share(result.error, 1)}.")
+    error = f"standard error of a share at most {formats.share(result.error, 1)}"
+    followed = ""
+    if result.recovered is not None and result.followed < result.runs:
+        followed = f"; recovery from {result.followed:,} of them"
+    yield Note("method", f"Method: {basis} ({error}){followed}.")
 
 
 def _minimum_notes(result: Power) -> Iterator[Note]:
@@ -61,8 +63,23 @@ def _minimum_notes(result: Power) -> Iterator[Note]:
         yield Note("minimum detectable", text, fields={"effect": effect, "size": size})
 
 
+def _direction_table(result: Power) -> TextTable:
+    """Both directions, one row for each effect and direction."""
+    several = any(row.effect for row in result.directions)
+    header = [*(["effect"] if several else []), "groups that differ are"]
+    header += ["detected", "recovered exactly"] if result.gap is not None else []
+    rows = []
+    for row in result.directions:
+        cells = [*([row.effect] if several else []), row.direction]
+        if row.detected is not None and row.recovered is not None:
+            cells += [formats.share(row.detected), formats.share(row.recovered)]
+        rows.append([*cells, f"{row.minimum_detectable:.3g}"])
+    first = 2 if several else 1
+    return TextTable([*header, "minimum detectable"], rows, set(range(first, len(header) + 1)))
+
+
 def document(result: Power, *, complete: bool = False) -> Document:
     """The parts of a power analysis as text."""
     is_headline = result.gap is None
     texts = [note.text for note in result.notes if not (is_headline and note.code == "minimum detectable")]
-    return Document([headline(result)], [], texts)
+    return Document([headline(result)], [_direction_table(result)], texts)

@@ -8,13 +8,15 @@ if TYPE_CHECKING:
     from faultlines.core.tree import Hierarchy as Hierarchy
     from faultlines.estimates.estimates import Excluded as Excluded
     from faultlines.metrics.measure import Measurement as Measurement
+    from faultlines.results.audit import Audit as Audit
+    from faultlines.results.audit import AuditedComparison as AuditedComparison
+    from faultlines.results.audit import AuditedGroup as AuditedGroup
+    from faultlines.results.audit import CutFeature as CutFeature
     from faultlines.results.certificate import Certificate as Certificate
     from faultlines.results.certificate import CertifiedGroup as CertifiedGroup
     from faultlines.results.clustering import Clustering as Clustering
     from faultlines.results.clustering import PathStep as PathStep
     from faultlines.results.clusters import Cluster as Cluster
-    from faultlines.results.collection import Audit as Audit
-    from faultlines.results.collection import AuditedComparison as AuditedComparison
     from faultlines.results.collection import Experiments as Experiments
     from faultlines.results.confirmation import Confirmation as Confirmation
     from faultlines.results.confirmation import ConfirmedCluster as ConfirmedCluster
@@ -25,8 +27,12 @@ if TYPE_CHECKING:
     from faultlines.results.impact import ImpactCategory as ImpactCategory
     from faultlines.results.impact import ImpactRatios as ImpactRatios
     from faultlines.results.impact import ImpactTable as ImpactTable
+    from faultlines.results.monitor import AnytimeEffect as AnytimeEffect
     from faultlines.results.monitor import Look as Look
+    from faultlines.results.monitor import LookChanges as LookChanges
+    from faultlines.results.monitor import MonitoredGroup as MonitoredGroup
     from faultlines.results.monitor import MonitorResult as MonitorResult
+    from faultlines.results.monitor import SmallGroup as SmallGroup
     from faultlines.results.posterior import GroupPosterior as GroupPosterior
     from faultlines.results.power import DetectableDifference as DetectableDifference
     from faultlines.results.power import Power as Power
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
     from faultlines.results.protocol import Result as Result
     from faultlines.results.rest import AgainstRest as AgainstRest
     from faultlines.results.rules import Rule as Rule
+    from faultlines.results.sample_ratio import ArmShare as ArmShare
+    from faultlines.results.sample_ratio import SampleRatios as SampleRatios
     from faultlines.results.self_check import SelfCheck as SelfCheck
 
 # Imported when first used: a result should not bring in all the others.
@@ -42,21 +50,23 @@ _HOMES = {
     "core.tree": "Hierarchy",
     "estimates.estimates": "Excluded",
     "metrics.measure": "Measurement",
+    "results.audit": "Audit AuditedComparison AuditedGroup CutFeature",
     "results.certificate": "Certificate CertifiedGroup",
     "results.clustering": "Clustering PathStep",
     "results.clusters": "Cluster",
-    "results.collection": "Audit AuditedComparison Experiments",
+    "results.collection": "Experiments",
     "results.confirmation": "Confirmation ConfirmedCluster ConfirmedPair",
     "results.detection": "DetectionLimit",
     "results.effects": "Effect",
     "results.explained": "Explained",
     "results.impact": "ImpactCategory ImpactRatios ImpactTable",
-    "results.monitor": "Look MonitorResult",
+    "results.monitor": "AnytimeEffect Look LookChanges MonitorResult MonitoredGroup SmallGroup",
     "results.posterior": "GroupPosterior",
     "results.power": "DetectableDifference Power",
     "results.protocol": "Note Result",
     "results.rest": "AgainstRest",
     "results.rules": "Rule",
+    "results.sample_ratio": "ArmShare SampleRatios",
     "results.self_check": "SelfCheck",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

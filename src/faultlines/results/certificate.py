@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import DropCode
+    from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
     from faultlines.rows.request import MissingRows
@@ -106,6 +107,8 @@ class Certificate(TabularResult):
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
         averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
             ranking compares people of different groups, too.
+        margins: The margins that were certified, if that was asked: "sex", "race", "sex × race". The label of a level
+            has "any" for the attributes that its margin does not have.
         percent: Which of the effects people read in percent.
         seed: Of the draws behind `critical`.
 
@@ -142,7 +145,7 @@ class Certificate(TabularResult):
     percent: tuple[bool, ...]
     seed: int
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
-    warnings: tuple[Note | str, ...] = ()
+    warnings: tuple[Note | SampleRatio | str, ...] = ()
     counted: str = "rows"
     by_precision: bool = False
     missing_values: MissingRows | None = None
@@ -151,6 +154,7 @@ class Certificate(TabularResult):
     certifiable_ignoring: Any = None
     possible: tuple[tuple[Any, Any], ...] | None = None
     averaged: bool = False
+    margins: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
@@ -264,6 +268,7 @@ class Certificate(TabularResult):
             "seed": self.seed,
             "metric": self.metric,
             "parts": list(self.parts),
+            "margins": list(self.margins),
             "within": [name_of(label) for label in self.within],
             "beyond": [name_of(label) for label in self.beyond],
             "inconclusive": [name_of(label) for label in self.inconclusive],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Estimates
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import DropCode, Reason
+    from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.effects import Effect
     from faultlines.results.protocol import Columns, Note, Rows
     from faultlines.rows.request import MissingRows
@@ -193,7 +194,7 @@ class Confirmation(TabularResult):
     missing: tuple[MissingGroup, ...]
     metric: str
     tolerance: float
-    warnings: tuple[Note | str, ...] = ()
+    warnings: tuple[Note | SampleRatio | str, ...] = ()
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
     missing_values: MissingRows | None = None
 

@@ -1,37 +1,168 @@
-"""The result of a monitor: what every look showed and needed, and the clusters once a difference is reported."""
+"""The result of a monitor: effects with intervals valid at every look, what each look needed, and the clusters."""
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from faultlines import formats
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import key_of, name_of
+from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.guarantees.state import check_number, check_type, plain_label, read_labels
-from faultlines.results.protocol import Note
+from faultlines.results.protocol import Note, TabularResult, dicts_of
+from faultlines.results.tables import attribute_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
     from faultlines.estimates.labels import Label
     from faultlines.guarantees.boundaries import Dependence
+    from faultlines.results.protocol import Columns, Rows
 
 Rule = Literal["boundary", "folds"]
 Verdict = Literal["differ", "continue", "ended"]
+Status = Literal["measured", "new", "stopped"]
 
-ASSUMPTIONS: dict[Dependence | None, str] = {
-    "independent": "Assumes that new data do not depend on the data before: new users, not the same again.",
-    "returning": "Users may come back: assumes that what they add is not negatively related to what they did before.",
-    "any": "Nothing is assumed of how looks depend on each other.",
-    None: "Assumes that every batch holds new data: no batch was used before.",
-}
-IGNORED = {  # codes of groups that a look did not use as they came
-    "missing": "missing groups left out",
-    "stopped": "missing groups kept as they were",
-    "new": "new groups left out",
-}
+IGNORED = ("missing", "stopped", "new")  # codes of groups that a look did not use as they came
 _SMALLEST = 5e-324
+
+
+@dataclass(frozen=True, slots=True)
+class AnytimeEffect:
+    """An effect with an interval that is valid at every look.
+
+    Attributes:
+        estimate: The effect so far.
+        lower: Lower end of its interval; −∞ where it has none.
+        upper: Upper end.
+        n: How many users or rows it is from, where sizes are known.
+
+    Example:
+        >>> import faultlines as fl
+        >>> now = fl.Monitor(looks=5).update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"], [90, 80, 85]))
+        >>> overall = now.look.overall
+        >>> round(overall.estimate, 2), overall.lower < 3 < overall.upper, overall.n
+        (3.03, True, 255.0)
+    """
+
+    estimate: float
+    lower: float
+    upper: float
+    n: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The effect as plain data; an end that is not bounded is None.
+
+        Returns:
+            Its fields.
+        """
+        return {name: _finite(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> AnytimeEffect:
+        """The effect from plain data.
+
+        Args:
+            value: What `to_dict` gave.
+
+        Returns:
+            The effect.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        _check_fields(cls, value)
+        ends = [
+            infinite if value[name] is None else check_number(value[name])
+            for name, infinite in (("lower", -math.inf), ("upper", math.inf))
+        ]
+        n = None if value["n"] is None else check_number(value["n"], _SMALLEST)
+        return cls(check_number(value["estimate"]), ends[0], ends[1], n)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoredGroup:
+    """One group at the last look.
+
+    Attributes:
+        label: The group.
+        effect: Its effect; intervals are simultaneous for all groups and all looks.
+        change: Its estimate less that of the look before; None where it was not there.
+        status: ``"measured"``, ``"new"`` at this look, or ``"stopped"``: kept as it was.
+
+    Example:
+        >>> import faultlines as fl
+        >>> now = fl.Monitor(looks=5).update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"], [90, 80, 85]))
+        >>> group = now.groups[2]
+        >>> group.label, group.effect.estimate, group.effect.lower > 5, group.change, group.status
+        ('IN', 9.0, True, None, 'measured')
+    """
+
+    label: Label
+    effect: AnytimeEffect
+    change: float | None = None
+    status: Status = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallGroup:
+    """A group that has too few data so far to be compared.
+
+    Attributes:
+        label: The group.
+        reason: Why it cannot be compared yet.
+        n: How many users or rows it has.
+        metric: What `effect` is: of a lift that cannot be had yet, the difference.
+        effect: Its effect so far, where there is one; intervals are simultaneous for all such groups and all looks.
+
+    Example:
+        >>> import faultlines as fl, numpy as np, polars as pl
+        >>> bought = np.arange(900) % 3 == 0
+        >>> rows = pl.DataFrame({"country": ["DE", "FR"] * 440 + ["IS"] * 20, "arm": list("AABB") * 225, "y": bought})
+        >>> now = fl.Monitor(looks=5).update(rows, "country", fl.lift("y", variant="arm", control="A"))
+        >>> [(small.label, str(small.reason.code), small.n, small.metric) for small in now.small]
+        [('IS', 'mean near zero', 20.0, 'difference of y')]
+    """
+
+    label: Label
+    reason: Reason
+    n: float | None = None
+    metric: str = ""
+    effect: AnytimeEffect | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The group as plain data.
+
+        Returns:
+            Its fields; the reason by its own.
+        """
+        effect = None if self.effect is None else self.effect.to_dict()
+        reason = asdict(self.reason) | {"code": str(self.reason.code)}
+        return {
+            "label": plain_label(self.label), "reason": reason, "n": self.n, "metric": self.metric, "effect": effect
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, value: Any) -> SmallGroup:
+        """The group from plain data.
+
+        Args:
+            value: What `to_dict` gave.
+
+        Returns:
+            The group.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        _check_fields(cls, value)
+        _check_fields(Reason, value["reason"])
+        reason = Reason(**value["reason"] | {"code": ReasonCode(value["reason"]["code"])})
+        n = None if value["n"] is None else check_number(value["n"], 0)
+        effect = None if value["effect"] is None else AnytimeEffect.from_dict(value["effect"])
+        return cls(read_labels([value["label"]])[0], reason, n, check_type(value["metric"], str), effect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +180,17 @@ class Look:
         statistic: The joint statistic: the largest of top merge, scan and Cochran's Q, each standardized.
         boundary: What it must exceed; None where draws are too few to say, or p alone decides.
         merged: By the rule ``"folds"``: the two clusters that were merged.
+        overall: The effect in all groups together, with an interval that is valid at every look: from rows, that of all
+            their rows; else their mean weighted by precision.
+        groups: How many groups were compared.
+        small: How many had too few data.
+        arms: From rows of an experiment: users or rows by arm, the control first.
 
     Example:
         >>> import faultlines as fl
         >>> now = fl.Monitor(looks=5).update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"], [90, 80, 85]))
-        >>> now.look.number, now.look.fraction, now.look.pvalue < now.look.level
-        (1, 0.2, True)
+        >>> now.look.number, now.look.fraction, now.look.pvalue < now.look.level, now.look.groups
+        (1, 0.2, True, 3)
     """
 
     number: int
@@ -67,6 +203,10 @@ class Look:
     statistic: float | None = None
     boundary: float | None = None
     merged: tuple[tuple[Label, ...], tuple[Label, ...]] | None = None
+    overall: AnytimeEffect | None = None
+    groups: int = 0
+    small: int = 0
+    arms: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The look as plain data, for JSON.
@@ -75,7 +215,7 @@ class Look:
             Its fields.
         """
         merged = self.merged and [[plain_label(label) for label in cluster] for cluster in self.merged]
-        return asdict(self) | {"merged": merged}
+        return asdict(self) | {"merged": merged, "overall": self.overall and self.overall.to_dict()}
 
     @classmethod
     def from_dict(cls, value: Any) -> Look:
@@ -90,8 +230,7 @@ class Look:
         Raises:
             ValueError: If it is none.
         """
-        if set(check_type(value, dict)) != {field.name for field in fields(cls)}:
-            raise ValueError("a look has other fields")
+        _check_fields(cls, value)
 
         def optional(name: str, low: float = -math.inf, high: float = math.inf) -> float | None:
             return None if value[name] is None else check_number(value[name], low, high)
@@ -111,11 +250,53 @@ class Look:
             statistic=optional("statistic"),
             boundary=optional("boundary"),
             merged=merged,
+            overall=None if value["overall"] is None else AnytimeEffect.from_dict(value["overall"]),
+            groups=check_type(value["groups"], int),
+            small=check_type(value["small"], int),
+            arms={name: check_number(units, 0) for name, units in check_type(value["arms"], dict).items()},
         )
 
 
 @dataclass(frozen=True, slots=True)
-class MonitorResult:
+class LookChanges:
+    """What changed since the look before.
+
+    Attributes:
+        since: The number of the look before.
+        n: How many users or rows were added; None where sizes are not known.
+        overall: The overall effect less that of the look before; None where there is none.
+        pvalue: p so far, at the look before.
+        new: Groups that were not compared before.
+        stopped: Groups that have no new data and are kept as they were.
+
+    Example:
+        >>> import faultlines as fl
+        >>> monitor = fl.Monitor(looks=5)
+        >>> first = monitor.update(fl.Estimates([0.0, 0.1], [0.5] * 2, ["DE", "FR"], [90, 80]))
+        >>> second = monitor.update(fl.Estimates([0.0, 0.1, 0.5], [0.4] * 3, ["DE", "FR", "IN"], [140, 130, 85]))
+        >>> first.changes, second.changes.since, second.changes.n, second.changes.new
+        (None, 1, 185.0, ('IN',))
+    """
+
+    since: int
+    n: float | None
+    overall: float | None
+    pvalue: float
+    new: tuple[Label, ...]
+    stopped: tuple[Label, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The changes as plain data.
+
+        Returns:
+            Its fields.
+        """
+        labels = {name: [plain_label(label) for label in getattr(self, name)] for name in ("new", "stopped")}
+        return asdict(self) | labels
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MonitorResult(TabularResult):
     """The result of a monitor after its last look.
 
     Attributes:
@@ -129,6 +310,18 @@ class MonitorResult:
         planned: The planned number of looks, if there is one.
         dependence: What is assumed of how looks depend on each other; None by the rule ``"folds"``.
         ignored: Groups that the last look did not use as they came, by code: missing, stopped, new.
+        metric: What is measured.
+        attributes: What the groups are values of.
+        percent: Whether people read the effects in per cent.
+        counted: What sizes of groups count.
+        groups: Every group at the last look, with its effect.
+        cluster_effects: The effects of the clusters, once they differ: of each, the precision-weighted mean of its
+            groups. Intervals are simultaneous for all clusters that could have been chosen and all looks.
+        small: Groups that have too few data so far.
+        dropped: Reason → number of dropped rows.
+        warnings: What was noticed in the rows: sample ratios, few events.
+        changes: What changed since the look before; None at the first look.
+        waiting: Where no look could be taken because too few groups can be compared yet: how many of them, by reason.
 
     Example:
         >>> import faultlines as fl
@@ -136,9 +329,14 @@ class MonitorResult:
         >>> result = monitor.update(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
         >>> result.verdict, result.n_clusters, result.clusters, result.look.number
         ('differ', 2, (('DE', 'FR'), ('IN',)), 1)
+        >>> [round(effect.estimate, 2) for effect in result.cluster_effects], result.to_dicts()[2]["estimate"]
+        ([0.05, 5.0], 5.0)
         >>> print(result.headline)
-        2 clusters of 3 groups differ (p = 0.00032 so far, α = 0.05), reported at look 1 of 4.
+        The effect differs between groups (p = 0.00032 so far, α = 0.05), reported at look 1 of 4: 2 clusters of 3.
     """
+
+    row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters", "looks")
+    wording: ClassVar[str] = "monitor"
 
     verdict: Verdict
     rule: Rule
@@ -149,6 +347,20 @@ class MonitorResult:
     planned: int | None
     dependence: Dependence | None
     ignored: dict[str, int]
+    metric: str = "effect"
+    attributes: tuple[str, ...] = ("group",)
+    percent: bool = False
+    counted: str = "users"
+    groups: tuple[MonitoredGroup, ...] = ()
+    cluster_effects: tuple[AnytimeEffect, ...] = ()
+    small: tuple[SmallGroup, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[Note, ...] = ()
+    changes: LookChanges | None = None
+    waiting: Mapping[Reason, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<MonitorResult: {self.headline}>"
 
     @property
     def rejected(self) -> bool:
@@ -170,49 +382,67 @@ class MonitorResult:
         """The last look; None before the first."""
         return self.looks[-1] if self.looks else None
 
-    @property
-    def headline(self) -> str:
-        """The result in one sentence."""
-        if not self.looks:
-            return "No look yet."
-        groups = sum(map(len, self.clusters))
-        basis = f"{formats.p_is(math.log(self.pvalue))} so far, α = {self.alpha:g}"
-        where = f"look {self.looks[-1].number}" + (f" of {self.planned}" if self.planned else "")
-        if self.verdict == "differ":
-            return f"{self.n_clusters} clusters of {groups} groups differ ({basis}), reported at {where}."
-        if self.verdict == "ended":
-            return f"No difference found between {groups} groups ({basis}); {where} was the last."
-        return f"{where.capitalize()}: no difference between {groups} groups can be reported yet ({basis})."
+    def report(self, path: str | PathLike[str], *, title: str | None = None, command: str | None = None) -> None:
+        """Write one page to hand over: a file that needs no network and nothing beside it.
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """The last look, what of it was not used, and what is assumed."""
-        if not self.looks:
-            return ()
-        last = self.looks[-1]
-        level = "no p would suffice" if last.level == 0 else f"{formats.pvalue(math.log(last.level))} was needed"
-        spent = "" if last.spent is None else f"; {formats.share(last.spent / self.alpha, 1)} of α spent"
-        text = f"This look: {formats.p_is(math.log(last.pvalue))}, {level}{spent}."
-        notes = [Note("look", text)]
-        notes += [Note("ignored", f"{text}.", "warning") for text in self.ignored_groups]
-        return (*notes, Note("assumption", ASSUMPTIONS[self.dependence]))
+        Args:
+            path: Where to, such as ``"out.html"``.
+            title: What stands at its head: the experiment, the model, the date.
+            command: What reproduces it, to be said on the page.
 
-    @property
-    def ignored_groups(self) -> tuple[str, ...]:
-        """Groups that the last look did not use as they came, in words."""
-        return tuple(f"{count} {IGNORED[code]}" for code, count in self.ignored.items())
+        Raises:
+            InputError: If the extra ``report`` is not installed, or the file cannot be written.
 
-    def __str__(self) -> str:
-        lines = [self.headline]
-        for i, cluster in enumerate(self.clusters if self.rejected else ()):
-            lines.append(f"  {i + 1}: {formats.members(cluster, name_of, 90)}")
-        return "\n".join([*lines, *(f"  {note.text}" for note in self.notes)])
+        Example:
+            >>> import faultlines as fl
+            >>> now = fl.Monitor(looks=4).update(fl.Estimates([0.0, 0.1, 5.0], [0.5] * 3, ["DE", "FR", "IN"]))
+            >>> now.report("monitor.html", title="Checkout")
+        """
+        from faultlines.render.monitor import write_page
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data, for JSON.
+        write_page(self, path, title=title, command=command)
+
+    # ------------------------------------------------------------------------------------------------------ as data
+
+    def columns(self, rows: Rows) -> Columns:
+        """The columns of its groups, clusters or looks; groups with too few data have the reason beside them.
+
+        Args:
+            rows: ``"groups"``, ``"clusters"`` or ``"looks"``.
 
         Returns:
-            Plain data.
+            Column → values.
+        """
+        if rows == "looks":
+            plain = [look.to_dict() for look in self.looks]
+            names = [each.name for each in fields(Look) if each.name not in {"overall", "arms", "merged"}]
+            columns: Columns = {name: [look[name] for look in plain] for name in names}
+            for name in ("estimate", "lower", "upper"):
+                columns[name] = [None if look["overall"] is None else look["overall"][name] for look in plain]
+            return columns
+        if rows == "clusters":
+            numbers = list(range(1, len(self.clusters) + 1))
+            effects = self.cluster_effects or [None] * len(self.clusters)
+            members = [[name_of(label) for label in cluster] for cluster in self.clusters]
+            return {"cluster": numbers, **_effect_columns(effects), "members": members}
+        cluster_of = {label: i + 1 for i, cluster in enumerate(self.clusters) for label in cluster}
+        labels = [*(group.label for group in self.groups), *(small.label for small in self.small)]
+        blank: list[Any] = [None] * len(self.small)
+        columns = {"cluster": [cluster_of.get(group.label) for group in self.groups] + blank}
+        columns |= _effect_columns([*(group.effect for group in self.groups), *(small.effect for small in self.small)])
+        columns["n"] = [*(group.effect.n for group in self.groups), *(small.n for small in self.small)]
+        columns["change"] = [group.change for group in self.groups] + blank
+        columns["metric"] = [self.metric] * len(self.groups) + [small.metric or None for small in self.small]
+        columns["status"] = [group.status for group in self.groups] + ["too small"] * len(self.small)
+        columns["excluded"] = [None] * len(self.groups) + [str(small.reason) for small in self.small]
+        keys = [key_of(label) for label in labels]
+        return attribute_columns(self.attributes, keys, set(columns)) | columns
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data.
+
+        Returns:
+            Dictionaries, lists, numbers and text, as `to_json` writes them.
 
         Example:
             >>> import faultlines as fl
@@ -228,17 +458,32 @@ class MonitorResult:
             "rule": self.rule,
             "pvalue": self.pvalue,
             "alpha": self.alpha,
+            "metric": self.metric,
+            "attributes": list(self.attributes),
             "clusters": [[plain_label(label) for label in cluster] for cluster in self.clusters],
+            "cluster_effects": [effect.to_dict() for effect in self.cluster_effects],
+            "groups": dicts_of(self.columns("groups")),
             "looks": [look.to_dict() for look in self.looks],
+            "changes": None if self.changes is None else self.changes.to_dict(),
             "planned": self.planned,
             "dependence": self.dependence,
             "ignored": dict(self.ignored),
+            "dropped": dict(self.dropped),
         }
 
-    def to_json(self) -> str:
-        """Everything as JSON.
 
-        Returns:
-            The text of `to_dict`.
-        """
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+def _effect_columns(effects: Any) -> Columns:
+    plain = [None if effect is None else effect.to_dict() for effect in effects]
+    return {
+        name: [None if effect is None else effect[name] for effect in plain]
+        for name in ("estimate", "lower", "upper", "n")
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _check_fields(cls: Any, value: Any) -> None:
+    if set(check_type(value, dict)) != {each.name for each in fields(cls)}:
+        raise ValueError(f"{cls.__name__} has other fields")

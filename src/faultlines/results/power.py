@@ -59,7 +59,13 @@ class Power(Result):
         planned: How many groups are planned at each effect, the lowest first.
         runs: Simulated experiments behind each figure.
         directions: The same figures for groups that are lower and for groups that are higher, in this order; for each
-            of several effects.
+            of several effects. For a gap below zero, those of groups that are lower alone.
+        along: The attribute along which groups differ; None where any groups do.
+        followed: Simulated experiments that `recovered` rests on: how many of those that are detected are recovered.
+        n: Units in all groups, as planned; None where sizes are not known.
+        needed: Units in all groups with which the gap is detected with probability `target`; None where sizes are not
+            known, no gap is given, or several effects are measured.
+        days: How many days that takes; None where it was not asked.
 
     Example:
         >>> import faultlines as fl
@@ -80,6 +86,11 @@ class Power(Result):
     planned: tuple[int, ...]
     runs: int
     directions: tuple[DetectableDifference, ...]
+    along: str | None = None
+    followed: int = 0
+    n: float | None = None
+    needed: float | None = None
+    days: float | None = None
 
     @property
     def verdict(self) -> Verdict:

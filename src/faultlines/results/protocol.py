@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Columns = dict[str, list[Any]]
-Rows = Literal["groups", "clusters", "pairs", "experiments", "comparisons", "metrics"]
+Rows = Literal["groups", "clusters", "pairs", "experiments", "comparisons", "metrics", "looks"]
 Severity = Literal["info", "warning"]
 
 

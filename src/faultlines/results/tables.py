@@ -40,7 +40,7 @@ def cluster_columns(c: Clustering) -> Columns:
             columns |= _spread(c, name, values)
     return columns | {
         "groups": [len(c.members) for c in clusters],
-        "n": [_whole(c.n) for c in clusters],
+        "n": [whole_number(c.n) for c in clusters],
         "rule": [str(rule) if rule.fits else None for rule in rules],
         "rule_matches": [rule.matches for rule in rules],
         "rule_covers": [rule.covers for rule in rules],
@@ -63,7 +63,7 @@ def group_columns(c: Clustering) -> Columns:
         **_of_attributes(c),
         **_spread(c, "estimate", values + [left.estimate for left in out]),
         **_spread(c, "se", errors + [left.se for left in out]),
-        "n": [_whole(n) for n in [*sizes, *(left.n for left in out)]],
+        "n": [whole_number(n) for n in [*sizes, *(left.n for left in out)]],
         **_of_arms(c),
         **_of_rest(c),
         "cluster": labels + blank,
@@ -110,7 +110,7 @@ def _of_arms(c: Clustering) -> Columns:
     blank: list[Any] = [None] * len(c.excluded)
     columns: Columns = {}
     for i, arm in enumerate(ARMS):
-        columns[f"n_{arm}"] = [_whole(n) for n in readout.arm_sizes[:, i].tolist()] + blank
+        columns[f"n_{arm}"] = [whole_number(n) for n in readout.arm_sizes[:, i].tolist()] + blank
     for i, arm in enumerate(ARMS):
         columns[f"mean_{arm}"] = readout.by_arm[:, i].tolist() + blank
     return columns
@@ -192,6 +192,6 @@ def _encodable(words: str) -> str:
     return words if words.isascii() else words.encode("utf-8", "replace").decode()
 
 
-def _whole(size: float | None) -> float | int | None:
+def whole_number(size: float | None) -> float | int | None:
     """A size as a whole number, where it is one."""
     return int(size) if size is not None and size == int(size) else size

@@ -30,6 +30,7 @@ def pool_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
     arms, schema = request.arms, by.schema
     sources = {"n": columns.n, "m": columns.mean or columns.sum, "v": columns.variance or columns.sum_squares}
     sources |= {"s": columns.skewness, "k": columns.kurtosis}
+    sources |= {name: getattr(columns, name) for other in columns.others for name in _parts_of(other, columns)}
     expressions = by.expressions()
     if arms:
         expressions.append(key_value(rows.keys[arms.column], schema[rows.keys[arms.column]]).alias("arm"))
@@ -49,6 +50,10 @@ def pool_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
     # Where nothing but shares are needed, there are no variances to miss.
     spread_known = np.isfinite(variance) | (n == 1) | (sources["v"] is None)
     usable = np.isfinite(n) & (n > 0) & np.isfinite(mean) & spread_known
+    means, covariances = _read_others(table, n, mean, variance, columns)
+    usable &= np.isfinite(means).all(axis=1) & (
+        np.isfinite(covariances).all(axis=(1, 2)) | (n == 1) | (means.shape[1] == 1)
+    )
     _check_moments(n, mean, variance, usable, columns)
     group_places = places.place_groups(by, table)
     arm_places = places.place_arms(table, arms, n.size)
@@ -57,7 +62,9 @@ def pool_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
     at = (group_places.groups[used], arm_places.arms[used])
     shape = (len(group_places.keys), arm_places.number)
     spread = np.maximum(variance[used], 0.0)
-    moments = _pool(n[used], mean[used], spread, at, shape)
+    covariances = np.where(n[:, None, None] > 1, covariances, 0.0)
+    covariances[:, 0, 0] = np.maximum(covariances[:, 0, 0], 0.0)
+    moments = _pool(n[used], means[used], covariances[used], at, shape)
     if "s" in table:
         shape_columns = to_floats(table["s"])[used], to_floats(table["k"])[used]
         moments = _pool_shapes(moments, n[used], mean[used], spread, shape_columns, at)
@@ -89,23 +96,47 @@ def _check_moments(
         raise InputError.invalid_data(parameter, problem, "Check that it belongs to n and mean or sum.", named)
 
 
+def _parts_of(other: str, columns: Aggregated) -> list[str]:
+    """The columns that a denominator or a covariate has."""
+    parts = [f"{other}_sum", f"{other}_sum_squares", f"{other}_product"]
+    both = other == "covariate" and "denom" in columns.others
+    return [*parts, "denom_covariate_product"] if both else parts
+
+
+def _read_others(
+    table: dict[str, Column], n: FloatArray, mean: FloatArray, variance: FloatArray, columns: Aggregated
+) -> tuple[FloatArray, FloatArray]:
+    """Means and sample covariances of the value and what is beside it, (R, V) and (R, V, V)."""
+    others = columns.others
+    sums = {name: to_floats(table[name]) for other in others for name in _parts_of(other, columns)}
+    with np.errstate(all="ignore"):
+        means = np.stack([mean, *(sums[f"{other}_sum"] / n for other in others)], axis=1)
+        products = np.empty((n.size, 1 + len(others), 1 + len(others)))
+        for i, other in enumerate(others, start=1):
+            products[:, i, i] = sums[f"{other}_sum_squares"]
+            products[:, 0, i] = products[:, i, 0] = sums[f"{other}_product"]
+        if len(others) > 1:
+            products[:, 1, 2] = products[:, 2, 1] = sums["denom_covariate_product"]
+        covariances = (products - n[:, None, None] * means[:, :, None] * means[:, None, :]) / (n - 1)[:, None, None]
+    covariances[:, 0, 0] = variance
+    return means, covariances
+
+
 def _pool(
-    n: FloatArray,
-    mean: FloatArray,
-    variance: FloatArray,
-    at: tuple[IntArray, IntArray],
-    shape: tuple[int, int],
+    n: FloatArray, mean: FloatArray, cov: FloatArray, at: tuple[IntArray, IntArray], shape: tuple[int, int]
 ) -> Moments:
     """Moments of groups from those of their rows; deviations from the common mean, not differences of squares."""
-    total, centre, spread = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    count = mean.shape[1]
+    total, centre, spread = np.zeros(shape), np.zeros((*shape, count)), np.zeros((*shape, count, count))
     np.add.at(total, at, n)
-    np.add.at(centre, at, n * mean)
+    np.add.at(centre, at, n[:, None] * mean)
     with np.errstate(all="ignore"):
-        centre = centre / total
-        within = np.where(n > 1, (n - 1) * variance, 0.0)
-        np.add.at(spread, at, within + n * (mean - centre[at]) ** 2)
-        spread = spread / (total - 1)
-    return Moments(total[..., None], centre[..., None], spread[..., None, None])
+        centre = centre / total[..., None]
+        within = np.where(n[:, None, None] > 1, (n - 1)[:, None, None] * cov, 0.0)
+        away = mean - centre[at]
+        np.add.at(spread, at, within + n[:, None, None] * away[:, :, None] * away[:, None, :])
+        spread = spread / (total - 1)[..., None, None]
+    return Moments(np.repeat(total[..., None], count, axis=2), centre, spread)
 
 
 def _pool_shapes(

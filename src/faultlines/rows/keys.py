@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BINS = 200
+ALL_ROWS = "all rows"  # the one group where no attribute makes groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Keys:
 
     Args:
         rows: The rows.
-        by: The attributes.
+        by: The attributes; none for all rows as one group.
         prefix: What the names of the keys begin with.
         separate: So many of the first attributes name experiments: a unit may be in several of them.
     """
@@ -157,12 +158,16 @@ class Keys:
     def __init__(self, rows: Rows, by: Sequence[str | Bins], prefix: str = "k", *, separate: int = 0) -> None:
         self.rows, self.by, self.separate = rows, by, separate
         self.schema = rows.frame.collect_schema()
-        self.names = [f"{prefix}{i}" for i in range(len(by))]
+        self.names = [f"{prefix}{i}" for i in range(max(len(by), 1))]
         self._ranges: dict[int, list[Range]] = {}
         self._widths: dict[int, tuple[float, bool]] = {}
 
     def expressions(self) -> list[Any]:
         """All keys under names of our own; null where one is missing."""
+        import narwhals as nw
+
+        if not self.by:
+            return [nw.lit(0).alias(self.names[0])]
         return [
             (self._binned(i, attribute) if isinstance(attribute, Bins) else self._value(attribute)).alias(name)
             for i, (attribute, name) in enumerate(zip(self.by, self.names, strict=True))
@@ -174,7 +179,7 @@ class Keys:
         The largest by group goes to `record_fractions`, which then knows whether a group is 20–24 or 20 to 25.
         """
         fractions = {}
-        for name, cut in zip(self.names, self.by, strict=True):
+        for name, cut in zip(self.names, self.by, strict=bool(self.by)):
             if isinstance(cut, Bins) and cut.width is not None and cut.width == int(cut.width):
                 column = self.rows.numbers[cut.column]
                 value = finite(column, self.schema[column])
@@ -247,7 +252,7 @@ class Keys:
         Raises:
             InputError: If a null and a text would have the same name.
         """
-        parts = self._parts(place, values)
+        parts: list[Hashable] = self._parts(place, values) if self.by else [ALL_ROWS] * len(values)
         if None in values and parts.count(MISSING) > 1:
             problem = f"two different keys have the same name, a null and the text {MISSING!r}"
             raise InputError.duplicate("by", problem, "Rename the text.", form="clause")
@@ -279,7 +284,8 @@ class Keys:
         """
         places = range(len(parts))
         kinds = set(map(type, parts))
-        if kinds == {int} or (kinds == {str} and not self.rows.from_text and MISSING not in parts):
+        is_plain = kinds == {str} and not self.rows.from_text and not any(str(part)[:1] in {"(", "["} for part in parts)
+        if kinds == {int} or is_plain:  # neither "(missing)" nor ranges, as in (30, 45]
             return sorted(places, key=parts.__getitem__)  # type: ignore[arg-type]
         named = [part for part in parts if part != MISSING]
         if self.rows.from_text and named and all(type(part) is str and _is_whole(part) for part in named):

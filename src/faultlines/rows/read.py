@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.engines.frames import ColumnUse, engine_of, fetch, scan
-from faultlines.engines.protocol import to_floats
+from faultlines.engines.frames import ColumnUse, engine_of, fetch, first_values, scan
+from faultlines.engines.protocol import factorize, to_floats, to_list
 from faultlines.errors import Argument, InputError, shorten
 from faultlines.progress import working
 from faultlines.rows.aggregates import pool_aggregates
 from faultlines.rows.inputs import clean_input, is_label
-from faultlines.rows.keys import Bins, Keys
+from faultlines.rows.keys import Bins, Keys, finite
 from faultlines.rows.query import Query
-from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements
-from faultlines.rows.request import Input
+from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements, sum_unit_placements
+from faultlines.rows.request import Input, RepeatedColumn
 from faultlines.rows.resampling import resample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import narwhals as nw
 
@@ -67,7 +70,48 @@ def read(
     """
     with scan(data, list_uses(by, requests, split)) as rows, working("reading rows"):
         keys = Keys(rows, by, separate=separate)
-        return Read(_group(rows, keys, requests, split), keys.resolve())
+        grouped, resolved = _group(rows, keys, requests, split), keys.resolve()
+    if any(_takes_rows_as_independent(request) for request in requests):
+        used = {use.column for use in list_uses(by, requests, split)}
+        repeated = find_repeated_column(data, rows, used) if rows.is_stored else None
+        for place, request in enumerate(requests):
+            if repeated is not None and _takes_rows_as_independent(request):
+                grouped[place] = [replace(part, repeated=repeated) for part in grouped[place]]
+    return Read(grouped, resolved)
+
+
+def _takes_rows_as_independent(request: Request) -> bool:
+    return request.unit is None and request.aggregated is None
+
+
+_UNITS = (
+    "user customer client person people patient student pupil member account subscriber visitor household employee "
+    "applicant subject session prompt question query document conversation thread item"
+)
+_LOOKS_LIKE_UNITS = re.compile(rf"(.*[_\W])?(u|uu|gu)?id|.*[a-z]Id|({'|'.join(_UNITS.split())})s?", re.IGNORECASE)
+_LOOKED_AT = 2_048  # of the first rows
+_FEWEST = 30  # distinct values from which on a column is one of units and not an attribute
+_EACH = 1.05  # rows that each of them has on average, at the least
+
+
+def find_repeated_column(data: object, rows: Rows, used: set[str]) -> RepeatedColumn | None:
+    """The column that looks most like one of units with several rows each, by its name and the first rows.
+
+    Args:
+        data: The rows as they were given.
+        rows: The same, opened.
+        used: The columns that have a part in the analysis.
+    """
+    present = [name for name in rows.present if name not in used and _LOOKS_LIKE_UNITS.fullmatch(name)]
+    names = [name for name in present if rows.present.count(name) == 1]
+    best = None
+    for name, values in (first_values(data, names, _LOOKED_AT) if names else {}).items():
+        held = [value for value in to_list(values) if value is not None]
+        distinct = len(set(map(str, held)))
+        if distinct >= _FEWEST and len(held) > _EACH * distinct:
+            each = RepeatedColumn(name, len(held) / distinct)
+            best = each if best is None or each.rows_each > best.rows_each else best
+    return best
 
 
 def _group(rows: Rows, keys: Keys, requests: Sequence[Request], split: Split | None) -> list[list[Grouped]]:
@@ -110,6 +154,8 @@ def _uses_of_request(request: Request) -> list[ColumnUse]:
     uses = []
     for role, source in request.inputs.items():
         parameter = source.parameter or role
+        if source.kind == "rows":
+            continue
         if is_label(source):
             uses.append(ColumnUse(parameter, source.column))
         else:
@@ -163,6 +209,89 @@ def median_of(data: object, column: str) -> float:
     return number
 
 
+# ------------------------------------------------------------------- what columns hold, before anything is measured
+
+
+_ROUNDED = 0.02  # how far probabilities that were written with two digits may be from 1 together
+_LOOKED_AT = 1_000  # distinct values that are fetched: more are "many" to everyone who asks
+
+
+class ColumnSummary(NamedTuple):
+    """What a column holds.
+
+    Attributes:
+        is_number: Whether all of its values are numbers, in csv files as text that reads so.
+        values: Its values without missing ones, 1,000 at most.
+        low: The smallest finite number; NaN where there is none.
+        high: The largest.
+    """
+
+    is_number: bool
+    values: frozenset[Any]
+    low: float
+    high: float
+
+
+def summarize_columns(data: object, columns: Mapping[str, str]) -> dict[str, ColumnSummary]:
+    """What some columns of rows hold.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        columns: Column → the parameter that named it.
+
+    Returns:
+        Column → what it holds.
+    """
+    with scan(data, [ColumnUse(parameter, column) for column, parameter in columns.items()]) as rows:
+        return {column: _summarize(rows, rows.keys[column]) for column in columns}
+
+
+def _summarize(rows: Rows, name: str) -> ColumnSummary:
+    import narwhals as nw
+
+    dtype = rows.frame.collect_schema()[name]
+    if dtype.is_nested():
+        return ColumnSummary(False, frozenset(), math.nan, math.nan)
+    if dtype.is_numeric():
+        value = finite(name, dtype)
+        ends = rows.frame.select(value.min().alias("low"), value.max().alias("high"))
+        low, high = (float(to_floats(column)[0]) for column in fetch(ends).values())
+        distinct = rows.frame.select(value.alias("v")).unique().head(_LOOKED_AT + 1)
+        values = {number for number in to_floats(fetch(distinct)["v"]).tolist() if not math.isnan(number)}
+        return ColumnSummary(True, frozenset(values), low, high)
+    column = nw.col(name) if dtype in (nw.String, nw.Boolean) else nw.col(name).cast(nw.String)
+    distinct = rows.frame.select(column.alias("v")).unique().head(_LOOKED_AT + 1)
+    values = {value for value in factorize(fetch(distinct)["v"])[1] if value is not None}
+    numbers = [_to_number(str(value)) for value in values] if rows.from_text else [None]
+    found = [number for number in numbers if number is not None and math.isfinite(number)]
+    if numbers and len(found) == len(numbers):
+        return ColumnSummary(True, frozenset(found), min(found), max(found))
+    return ColumnSummary(False, frozenset(values), math.nan, math.nan)
+
+
+def sum_to_one(data: object, columns: Mapping[str, str]) -> bool:
+    """Whether some columns of numbers add up to 1 in every row that has all of them, but for rounding.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        columns: Column → the parameter that named it.
+    """
+    with scan(data, [ColumnUse(parameter, column, "number") for column, parameter in columns.items()]) as rows:
+        schema = rows.frame.collect_schema()
+        total: Any = 0.0
+        for column in columns:
+            total = total + finite(rows.numbers[column], schema[rows.numbers[column]])
+        off = fetch(rows.frame.select((total - 1.0).abs().max().alias("off")))["off"]
+        return float(to_floats(off)[0]) < _ROUNDED
+
+
+def _to_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 # ---------------------------------------------------------------------------------------------------------------- SQL
 
 
@@ -200,6 +329,9 @@ def sql(data: object, by: str | Bins | Sequence[str | Bins], metric: Request, *,
     if metric.resampling is not None:
         problem = "is a statistic of rows that are brought here: nothing but these is asked of the database"
         raise InputError.unsupported("metric", problem, "Give a metric that is made of sums.", metric.name)
+    if any(source.cap is not None and source.cap.quantile is not None for source in metric.inputs.values()):
+        problem = "is a quantile, which is looked up in the rows first"
+        raise InputError.unsupported("cap", problem, "Give the value to cap at.", metric.name)
     for attribute in attributes:
         if isinstance(attribute, Bins) and attribute.quantiles is not None:
             problem = "quantiles are looked up in the rows first"
@@ -227,7 +359,5 @@ def _build_queries(rows: Rows, keys: Keys, metric: Request) -> list[nw.LazyFrame
     frame, checks = prepare_inputs(rows, keys, metric)
     largest = [nw.col(name).max().alias(name) for name in keys.fractions()]
     totals = frame.group_by(*keys.names).agg(*count_rows(checks), *largest)
-    return [
-        totals,
-        sum_placements(frame.filter(nw.col("ok")), keys.names, metric.ranking, weighted="w" in metric.inputs),
-    ]
+    summed = sum_placements if metric.unit is None else sum_unit_placements
+    return [totals, summed(frame.filter(nw.col("ok")), keys.names, metric.ranking, weighted="w" in metric.inputs)]

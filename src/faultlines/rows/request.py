@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from numbers import Real
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
-from faultlines.checks import flag, text
 from faultlines.errors import InputError
 from faultlines.estimates.labels import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
 
-Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any"]
+Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows"]
+AGGREGATES = ("sum", "mean", "any")
 EVERY = "*"  # all variants beside the control
 LARGE_SHARE, LARGE_SHARE_OF_GROUP, FEWEST_DROPPED = 0.05, 0.2, 5  # see MissingRows.is_large
-KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any")
+KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows")
 
 
 class Columns(Protocol):
@@ -100,6 +102,13 @@ class Moments(NamedTuple):
         return Moments(*(None if part is None else part[places] for part in self))  # type: ignore[arg-type]
 
 
+class Cap(NamedTuple):
+    """The largest value that counts as it is: a number, or a quantile of all values."""
+
+    value: float | None = None
+    quantile: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """One input column and what it must hold.
@@ -108,13 +117,17 @@ class Input:
         column: The column.
         kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
             (in [0, 1]), ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts
-            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column) or
-            ``"any"`` (numbers or text).
+            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column),
+            ``"any"`` (numbers or text) or ``"rows"`` (no column: 1 in every row, so that its sum counts them).
         positive: The label that counts as 1 in a binary column.
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
         parameter: The parameter that named the column, for messages. Default: its role.
         may_lack: Whether it may be that no row has the label `positive`, as in a part of the rows it was looked for in.
+        optional: Whether rows without it are kept: it is null in these, and the other inputs are not.
+        cap: Where larger values are cut: of rows, or of the units that rows are summed to.
+        aggregate: What a unit has of its rows: their ``"sum"``, their ``"mean"``, or ``"any"``: 1 where one is not
+            zero.
 
     Example:
         >>> import faultlines as fl
@@ -128,6 +141,9 @@ class Input:
     per_unit: bool = False
     parameter: str | None = None
     may_lack: bool = False
+    optional: bool = False
+    cap: Cap | None = None
+    aggregate: str = "sum"
 
     def __post_init__(self) -> None:
         text("parameter", self.parameter)
@@ -136,6 +152,8 @@ class Input:
             raise InputError.unknown("kind", "is not known", f"Use one of {', '.join(KINDS)}.", self.kind)
         flag("per_unit", self.per_unit)
         flag("may_lack", self.may_lack)
+        flag("optional", self.optional)
+        choice("aggregate", self.aggregate, AGGREGATES)
         _check_value("positive", self.positive)
 
 
@@ -148,11 +166,12 @@ class Arms:
         control: Its value for the control.
         treatment: Its value for the treatment; None where there are just two. A list of several, or ``"*"`` for all
             others: each is compared with the control, as a group of its own.
+        shares: Variant → the share of units that was planned for it; kept as pairs. None: not known.
 
     Example:
         >>> import faultlines as fl
         >>> fl.lift("spend", variant="arm", control="A").arms
-        Arms(column='arm', control='A', treatment=None)
+        Arms(column='arm', control='A', treatment=None, shares=None)
         >>> two = fl.lift("spend", variant="arm", control="A", treatment=["B", "C"]).arms
         >>> two.several, two.treatments
         (True, ('B', 'C'))
@@ -161,6 +180,7 @@ class Arms:
     column: str
     control: Hashable
     treatment: Any = None
+    shares: Any = None
 
     def __post_init__(self) -> None:
         checked_column("variant", self.column)
@@ -180,6 +200,8 @@ class Arms:
                 raise InputError.invalid("treatment", problem, "Name two different variants.", variant)
         if len(set(self.treatments)) < len(self.treatments):
             raise InputError.duplicate("treatment", "names a variant twice", "Name each once.", self.treatment)
+        if self.shares is not None:
+            object.__setattr__(self, "shares", checked_shares(self.shares))
 
     @property
     def treatments(self) -> tuple[Any, ...]:
@@ -192,6 +214,24 @@ class Arms:
     def several(self) -> bool:
         """Whether each of several treatments is compared with the control."""
         return isinstance(self.treatment, tuple) or (isinstance(self.treatment, str) and self.treatment == EVERY)
+
+
+def checked_shares(shares: Any) -> tuple[tuple[Hashable, float], ...]:
+    """Planned shares of variants as pairs, in any unit: 50, 30 and 20 are as good as 0.5, 0.3 and 0.2."""
+    remedy = 'Use for example shares={"A": 0.5, "B": 0.5}.'
+    pairs = tuple(shares.items()) if isinstance(shares, Mapping) else shares
+    is_pairs = isinstance(pairs, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+    if not is_pairs:
+        raise InputError.wrong_type("shares", "is not a dict of shares by variant", remedy, shares)
+    if len(pairs) < 2:
+        raise InputError.too_few("shares", "needs two variants or more", remedy, shares)
+    for variant, share in pairs:
+        _check_value("shares", variant)
+        is_number = isinstance(share, Real) and not isinstance(share, bool)
+        if not is_number or not 0 < float(share) < float("inf"):
+            problem = f"the share of {variant!r} is not a positive number"
+            raise InputError.invalid("shares", problem, remedy, share, form="clause")
+    return tuple((variant, float(share)) for variant, share in pairs)
 
 
 def _check_value(parameter: str, value: object) -> None:
@@ -228,6 +268,13 @@ class Aggregated:
         sum_squares: The column of sums of squares.
         skewness: The column of skewnesses.
         kurtosis: The column of kurtoses.
+        denom_sum: The column of sums of the denominator, for ratios.
+        denom_sum_squares: The column of its sums of squares.
+        denom_product: The column of sums of its products with the value.
+        covariate_sum: The column of sums of a covariate, for CUPED.
+        covariate_sum_squares: The column of its sums of squares.
+        covariate_product: The column of sums of its products with the value.
+        denom_covariate_product: The column of sums of products of both.
 
     Example:
         >>> import faultlines as fl
@@ -243,6 +290,18 @@ class Aggregated:
     sum_squares: str | None
     skewness: str | None = None
     kurtosis: str | None = None
+    denom_sum: str | None = None
+    denom_sum_squares: str | None = None
+    denom_product: str | None = None
+    covariate_sum: str | None = None
+    covariate_sum_squares: str | None = None
+    covariate_product: str | None = None
+    denom_covariate_product: str | None = None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The variables beside the value: a denominator, a covariate."""
+        return tuple(name for name in ("denom", "covariate") if getattr(self, f"{name}_sum") is not None)
 
     def columns(self) -> dict[str, str]:
         """Every column it names, by parameter.
@@ -321,8 +380,12 @@ class Request(Protocol):
     def shaped(self) -> tuple[int, ...] | None:
         """Variables whose skewness and kurtosis are needed; None for all, where covariances are."""
 
+    @property
+    def sums(self) -> Callable[[Columns], Mapping[str, Any]] | None:
+        """From input columns to what is summed over the rows of a unit; None: the inputs themselves are."""
+
     def variables(self, columns: Columns, /) -> Mapping[str, Any]:
-        """From input columns to variables."""
+        """From input columns, or from these sums, to variables."""
 
     def columns(self) -> dict[str, str]:
         """Every column, by the parameter that named it."""
@@ -361,6 +424,21 @@ class Together(NamedTuple):
     arm: IntArray
     n: FloatArray
     cross: FloatArray
+
+
+class Capped(NamedTuple):
+    """A column whose largest values were cut: where, and how many of every group and arm, (K, A)."""
+
+    column: str
+    at: float
+    above: FloatArray
+
+
+class RepeatedColumn(NamedTuple):
+    """A column that looks like one of units, and how many rows each of its values has among the first."""
+
+    column: str
+    rows_each: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -446,3 +524,6 @@ class Grouped:
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
     missing: MissingRows | None = None  # rows that lack a value, where they were counted
+    distinct: float | None = None  # units of all groups, where some are in several
+    capped: Capped | None = None
+    repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named

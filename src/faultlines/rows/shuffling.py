@@ -289,12 +289,12 @@ class _TwoStepQuery(Query):
 
 
 class _Ranking:
-    """Requests for placements by score: these need the rows themselves, and have no units."""
+    """Requests for placements by score: these need the rows themselves."""
 
     needs_memory = True
 
     def __init__(self, rows: Rows, by: tuple[str | Bins, ...], request: Request, how: Shuffles) -> None:
-        self._rows = _hash_rows(rows, how)
+        self._rows = _hash_rows(rows, how if request.unit is None else replace(how, unit=request.unit))
         self.keys = Keys(self._rows, by)
 
     def base(self) -> nw.LazyFrame[Any]:
@@ -307,7 +307,8 @@ class _Ranking:
         """The placements of rows that have new labels."""
         shuffled_keys = {f"{PREFIX}{name}": name for name in (_SHUFFLE, *names)}
         rows = replace(self._rows, frame=frame, keys={**self._rows.keys, **shuffled_keys})
-        return rank_scores(rows, Keys(rows, tuple(shuffled_keys), prefix="new"), request, None)[0]
+        keys = Keys(rows, tuple(shuffled_keys), prefix="new", separate=1)  # every shuffle has all units
+        return rank_scores(rows, keys, request, None)[0]
 
 
 def _hash_rows(rows: Rows, how: Shuffles) -> Rows:

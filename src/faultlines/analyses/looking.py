@@ -1,0 +1,218 @@
+"""What a look takes from rows: estimates, groups too small so far, arms, the overall effect, and what was noticed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faultlines import formats
+from faultlines.analyses.groups import groups_from, is_rows
+from faultlines.errors import InputError
+from faultlines.estimates.estimates import Estimates
+from faultlines.estimates.labels import key_of, name_of
+from faultlines.guarantees.boundaries import LookData
+from faultlines.metrics.table import METRICS
+from faultlines.results.clustering import counted as counted_in
+from faultlines.results.monitor import AnytimeEffect, SmallGroup
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from faultlines.analyses.groups import By, Groups
+    from faultlines.estimates.reasons import Reason
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.guarantees.anytime import AnytimeRule
+    from faultlines.metrics.base import Metric
+    from faultlines.metrics.readout import Readout
+
+_ABSOLUTE = {"lift": "difference", "ratio_lift": "ratio_difference"}  # what can be had where a lift cannot
+_ZERO_ONE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LookRows:
+    """What a look knows of its rows beside the estimates; nothing where estimates were given.
+
+    Attributes:
+        small: Groups with too few data so far.
+        dropped: Reason → number of dropped rows.
+        warnings: What was noticed in the rows.
+        arms: Users or rows by arm, the control first.
+        overall: All rows as one group.
+        odds: Of a 0/1 outcome, the odds of every group that it is 1.
+        counted: What sizes of groups count.
+    """
+
+    small: tuple[SmallGroup, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[Note, ...] = ()
+    arms: Mapping[str, float] = field(default_factory=dict)
+    overall: LookData | None = None
+    odds: FloatArray | None = None
+    counted: str = ""
+
+    def count_reasons(self) -> dict[Reason, int]:
+        """Why groups cannot be compared yet, and how many."""
+        return dict(Counter(small.reason for small in self.small))
+
+
+def measure_look(
+    data: object, by: By | None, metric: Metric | None, min_size: float | None, rule: AnytimeRule
+) -> tuple[Any, LookRows]:
+    """Estimates of all data so far, and what is known of the rows behind them.
+
+    Of a lift, differences are measured in the same scan: groups whose lift cannot be had yet are shown with theirs.
+
+    Args:
+        data: Estimates, or rows.
+        by: For rows: the attributes.
+        metric: For rows: what to measure.
+        min_size: For rows: the smallest group that is compared.
+        rule: How far intervals of groups that are too small reach.
+
+    Raises:
+        InputError: If the data cannot be used.
+    """
+    if by is None and metric is None:
+        if min_size is not None:
+            raise InputError.conflict(
+                "min_size", "goes with rows", "Leave it out, or leave small groups out.", min_size
+            )
+        return data, LookRows(odds=_odds_of_rates(data)) if isinstance(data, Estimates) else LookRows()
+    for attribute in [by] if isinstance(by, str) or not isinstance(by, list | tuple) else by:
+        if getattr(attribute, "quantiles", None) is not None:
+            problem = "quantiles move while data come in, and groups with them"
+            raise InputError.unsupported("by", problem, "Cut in steps of a width, as in age:5.", form="clause")
+    absolute = _absolute_of(metric) if is_rows(data) else None
+    metrics = [] if metric is None else [metric, *([] if absolute is None else [absolute])]
+    groups, *beside = groups_from(data, by, metrics, min_size=min_size)
+    estimates = groups.comparison.estimates
+    if estimates is None or groups.readout is None:
+        raise InputError.wrong_type("data", "holds no rows", "Give rows with by and metric.", type(data))
+    readout = groups.readout
+    return estimates, LookRows(
+        small=_small_groups(groups, beside, rule),
+        dropped={str(code): count for code, count in groups.dropped.items()},
+        warnings=row_warnings(readout),
+        arms=arm_sizes(readout, estimates),
+        overall=_overall(readout),
+        odds=_odds_of_rates(estimates) if estimates.scales[0].is_share else _odds_of_outcome(readout),
+        counted=counted_in(groups.comparison, readout),
+    )
+
+
+def row_warnings(readout: Readout) -> tuple[Note, ...]:
+    """What was noticed in the rows of a look, sample ratios among it: the one place that asks for it."""
+    notes = (note if isinstance(note, Note) else Note("data", note, "warning") for note in readout.warnings)
+    return tuple(replace(note, text=formats.printable(note.text)) for note in notes)
+
+
+def arm_sizes(readout: Readout, estimates: Estimates) -> dict[str, float]:
+    """Users or rows of every arm in the groups that are compared, the control first; none without arms."""
+    sizes, arms = readout.arm_sizes, readout.metric.arms
+    if sizes is None or arms is None:
+        return {}
+    control = str(arms.control)
+    if not arms.several:
+        treatment = "treatment" if arms.treatment is None else str(arms.treatment)
+        return {control: float(sizes[:, 0].sum()), treatment: float(sizes[:, 1].sum())}
+    # A group is there once for each treatment, with the same control: that counts once, and where all arms are there.
+    by_group: dict[Any, dict[str, float]] = {}
+    for label, (of_control, of_treatment) in zip(estimates.labels, sizes.tolist(), strict=True):
+        *group, name = key_of(label)
+        by_group.setdefault(tuple(group), {control: of_control})[name_of(name)] = of_treatment
+    names = list(dict.fromkeys(name for counts in by_group.values() for name in counts))
+    complete = [counts for counts in by_group.values() if len(counts) == len(names)]
+    return {name: sum(counts[name] for counts in complete) for name in names} if complete else {}
+
+
+def _absolute_of(metric: Metric | None) -> Metric | None:
+    """The metric of differences for one of lifts."""
+    recipe = getattr(metric, "recipe", None)
+    if recipe is None or recipe.name not in _ABSOLUTE:
+        return None
+    return METRICS[_ABSOLUTE[recipe.name]].function(**dict(recipe.arguments))
+
+
+def _small_groups(groups: Groups, beside: Sequence[Groups], rule: AnytimeRule) -> tuple[SmallGroup, ...]:
+    """Groups that cannot be compared yet, with their differences where lifts cannot be had."""
+    absolute = beside[0].comparison.estimates if beside else None
+    places = {} if absolute is None else {key_of(label): i for i, label in enumerate(absolute.labels)}
+    found = [key for group in groups.excluded if (key := key_of(group.label)) in places]
+    effects: dict[Any, AnytimeEffect] = {}
+    if absolute is not None and found:
+        at = np.array([places[key] for key in found])
+        dof = None if absolute.dof is None else absolute.dof[at]
+        # They come and go with the looks, so that nothing is assumed of how these depend on each other.
+        reach = rule.reach_once(np.full(at.size, -np.log(at.size)), dof) * absolute.errors[at, 0]
+        middle = absolute.given[at, 0]
+        sizes = np.full(at.size, np.nan) if absolute.n is None else absolute.n[at]
+        for key, theta, width, n in zip(found, middle.tolist(), reach.tolist(), sizes.tolist(), strict=True):
+            effects[key] = AnytimeEffect(theta, theta - width, theta + width, n)
+    name = "" if absolute is None else absolute.metric
+    return tuple(
+        SmallGroup(group.label, group.reason, group.n, name if effect is not None else "", effect)
+        for group in groups.excluded
+        for effect in [effects.get(key_of(group.label))]
+    )
+
+
+def _overall(readout: Readout) -> LookData | None:
+    """All rows as one group, as a dashboard shows them; None where there is no such sum."""
+    measured = readout.together(np.zeros(len(readout.moments.n), dtype=np.int64), 1)
+    if measured is None:
+        return None
+    theta, se, shown, n = (
+        np.asarray(part, dtype=float).reshape(-1)
+        for part in (measured.theta, measured.se, measured.natural, measured.n)
+    )
+    if not (theta.size == 1 and np.isfinite([theta[0], se[0], shown[0]]).all() and se[0] > 0):
+        return None
+    dof = None if measured.dof is None else np.maximum(np.asarray(measured.dof, dtype=float).reshape(-1), 1.0)
+    moments = readout.moments
+    odds = (
+        _zero_one_odds(moments.n[:, :, 0].sum(keepdims=True)[:1, :1], _mean_of_all(moments))
+        if _is_zero_one(readout)
+        else None
+    )
+    return LookData(np.zeros(1, dtype=np.int64), theta, se, n, dof, odds, shown)
+
+
+def _mean_of_all(moments: Any) -> FloatArray:
+    n, mean = moments.n[:, :, 0], np.nan_to_num(moments.mean[:, :, 0])
+    return np.array([[float(np.sum(n * mean) / max(np.sum(n), 1.0))]])
+
+
+def _odds_of_rates(estimates: Estimates) -> FloatArray | None:
+    """The odds of rates, whose outcome is 0 or 1."""
+    if not estimates.scales[0].is_share or estimates.n is None or estimates.dims > 1:
+        return None
+    return _zero_one_odds(estimates.n[:, None], estimates.shown[:, :1])
+
+
+def _odds_of_outcome(readout: Readout) -> FloatArray | None:
+    """The odds of every group where the values behind differences and lifts are all 0 or 1."""
+    if not _is_zero_one(readout):
+        return None
+    return _zero_one_odds(readout.moments.n[:, :, 0], readout.moments.mean[:, :, 0])
+
+
+def _is_zero_one(readout: Readout) -> bool:
+    """Whether values are 0 or 1, by their variances: p(1 − p) n/(n − 1) for no others with all values in [0, 1]."""
+    moments = readout.moments
+    n, mean = moments.n[:, :, 0], moments.mean[:, :, 0]
+    if readout.metric.parts or moments.cov.shape[-1] > 1 or not np.all((n > 1) & (mean >= 0) & (mean <= 1)):
+        return False
+    variance = mean * (1 - mean) * n / (n - 1)
+    return bool(np.allclose(moments.cov[:, :, 0, 0], variance, rtol=1e-6, atol=_ZERO_ONE))
+
+
+def _zero_one_odds(n: FloatArray, mean: FloatArray) -> FloatArray:
+    """The odds of every row of counts and means of arms, half an event away from 0 and 1."""
+    total = n.sum(axis=1)
+    events = np.clip((n * mean).sum(axis=1), 0.0, total)
+    return np.asarray((events + 0.5) / (total - events + 0.5))

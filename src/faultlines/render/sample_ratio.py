@@ -1,0 +1,69 @@
+"""Every sentence about the sample ratios of an experiment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faultlines import formats
+from faultlines.render.clustering import document as clustering_document
+from faultlines.render.clustering import dropped_notes, sample_ratio_note
+from faultlines.render.text import Document, TextTable
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from faultlines.results.sample_ratio import SampleRatios
+
+
+def headline(result: SampleRatios) -> str:
+    """The result in one sentence."""
+    if result.ratio is None:
+        return f"Sample ratios cannot be tested: fewer than 5 {result.unit} are expected in an arm."
+    if result.verdict == "mismatch":
+        return sample_ratio_note(result.ratio).text
+    where = "from the planned shares" if result.ratio.planned else "of shares between groups"
+    return (
+        f"No sample ratio mismatch found: no deviation {where} "
+        f"({formats.p_is(result.ratio.log_pvalue)}, α = {result.alpha:g})."
+    )
+
+
+def notes(result: SampleRatios) -> tuple[Note, ...]:
+    """What was expected and why, and what was dropped."""
+    return tuple(_notes(result))
+
+
+def _notes(result: SampleRatios) -> Iterator[Note]:
+    if result.ratio is not None and not result.ratio.planned:
+        text = (
+            "No shares are given: each group is compared with all others, and a mismatch that is the same everywhere "
+            "cannot be detected. Give the planned shares to test them."
+        )
+        yield Note("expected shares", text, "warning")
+    differing = [c for c in result.clusterings if c.rejected]
+    if result.verdict == "mismatch" and not differing:
+        text = "Shares do not differ detectably between groups: look for a cause that affects all of them."
+        yield Note("no clusters", text)
+    yield from dropped_notes(result.dropped)
+
+
+def document(result: SampleRatios, *, complete: bool = False) -> Document:
+    """The parts of a test of sample ratios as text: the arms, then the clusters of shares."""
+    planned = any(arm.expected is not None for arm in result.arms)
+    header = ["arm", result.unit, "share", *(["planned"] if planned else [])]
+    rows = [
+        [arm.arm, formats.count(arm.n), formats.share(arm.share, 2)]
+        + ([] if arm.expected is None else [formats.share(arm.expected, 2)])
+        for arm in result.arms
+    ]
+    opening, tables = [headline(result)], [TextTable(header, rows, set(range(1, len(header))))]
+    closing: list[str] = []
+    for clustering in result.clusterings:
+        if not clustering.rejected:
+            continue
+        parts = clustering_document(clustering, complete=complete)
+        opening += parts.opening
+        tables += parts.tables
+    closing += [note.text for note in result.notes]
+    return Document(opening, tables, closing)

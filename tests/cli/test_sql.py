@@ -1,0 +1,152 @@
+"""`--sql`: rows from one SELECT on every command that reads rows, which can do nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from faultlines.engines.duckdb import query
+from tests.cli.running import is_one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.running import Warm
+
+EXPERIMENT = "experiment --by country --metric difference:spend --variant arm --control A"
+COMMANDS = [
+    EXPERIMENT,
+    "model --by country --metric selection_rate --y-pred bought",
+    "srm --by country --variant arm --shares A=1,B=1",
+    "impact-ratio --by country --selected bought",
+    "power --by country --metric difference:spend --variant arm --control A --runs 50",
+    "many --experiment day --by country --metric difference:spend --variant arm --control A",
+    "monitor state.json --by country --metric difference:spend --variant arm --control A",
+]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame({"country": rng.choice(["AT", "DE", "FR"], 3000), "arm": rng.choice(["A", "B"], 3000)})
+    data["day"] = rng.choice(["d1", "d2"], 3000)
+    data["bought"] = rng.integers(0, 2, 3000)
+    data["spend"] = rng.gamma(2, 2, 3000) + 4.0 * ((data.country == "FR") & (data.arm == "B"))
+    data.to_parquet(tmp_path / "visits.parquet")
+    data[data.country != "FR"].to_csv(tmp_path / "without.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_reads_rows_takes_a_query(warm: Warm, shop: Path, command: str) -> None:
+    by_query = warm(*command.split(), "--sql", "select * from 'visits.parquet'", cwd=shop)
+    assert by_query.returncode == 0, by_query.stderr
+    (shop / "state.json").unlink(missing_ok=True)
+    words = command.split()
+    at = 2 if words[0] == "monitor" else 1
+    by_file = warm(*words[:at], "visits.parquet", *words[at:], cwd=shop)
+    assert by_file.stdout == by_query.stdout
+
+
+def test_aggregates_and_fresh_data_take_a_query(warm: Warm, shop: Path) -> None:
+    summed = "select country, count(*) n, sum(bought) k from 'visits.parquet' group by all"
+    counts = warm("aggregates", *"--by country --metric rate --n n --sum k --json -".split(), "--sql", summed, cwd=shop)
+    assert counts.returncode == 0, counts.stderr
+    assert json.loads(counts.stdout)["n_groups"] == 3
+    rows = "select * from 'visits.parquet'"
+    assert warm(*EXPERIMENT.split(), "--sql", rows, "--json", "found.json", cwd=shop).returncode == 0
+    again = warm("confirm", "found.json", "--sql", rows, cwd=shop)
+    assert again.returncode == 0, again.stderr
+
+
+def test_filters_are_part_of_the_query(warm: Warm, shop: Path) -> None:
+    asked = "select * from 'visits.parquet' where country <> 'FR'"
+    result = json.loads(warm(*EXPERIMENT.split(), "--sql", asked, "--json", "-", cwd=shop).stdout)
+    assert {row["country"] for row in result["groups"]} == {"AT", "DE"}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        "copy (select 1) to 'evil.csv'",
+        "select 1; select 2",
+        "attach 'evil.db'",
+        "install httpfs",
+        "pragma version",
+        "set threads = 1",
+        "create table t as select 1",
+        "selec 1",
+        "select * from nowhere",
+        f"select * from '{'http:'}//localhost:9/x.parquet'",
+    ],
+)
+def test_anything_but_one_select_that_runs_is_one_line_and_exit_2(warm: Warm, shop: Path, sql: str) -> None:
+    before = sorted(path.name for path in shop.iterdir())
+    ended = warm(*EXPERIMENT.split(), "--sql", sql, cwd=shop)
+    assert ended.returncode == 2
+    assert is_one_line(ended.stderr)
+    assert "--sql" in ended.stderr
+    assert sorted(path.name for path in shop.iterdir()) == before
+
+
+def test_variables_of_python_are_not_tables() -> None:
+    hidden = pd.DataFrame({"x": [1]})
+    assert len(hidden) == 1
+    with pytest.raises(fl.InputError) as refused:
+        query("select * from hidden")
+    assert refused.value.parameter == "sql"
+
+
+@pytest.mark.parametrize("words", [[], ["visits.parquet", "--sql", "select 1"]])
+def test_files_or_a_query_are_needed_and_not_both(warm: Warm, shop: Path, words: list[str]) -> None:
+    ended = warm(*EXPERIMENT.split(), *words, cwd=shop)
+    assert ended.returncode == 2
+    assert is_one_line(ended.stderr)
+
+
+def test_attributes_with_a_comma_folders_and_mixed_kinds(warm: Warm, shop: Path) -> None:
+    words = "--metric difference:spend --variant arm --control A --json -".split()
+    crossed = warm("experiment", "visits.parquet", "--by", "country,day", *words, cwd=shop)
+    apart = warm("experiment", "visits.parquet", "--by", "country", "--by", "day", *words, cwd=shop)
+    assert json.loads(crossed.stdout)["groups"] == json.loads(apart.stdout)["groups"]
+    mixed = warm("experiment", ".", "--by", "country", *words, cwd=shop)
+    assert mixed.returncode == 2
+    assert "union all by name" in mixed.stderr
+    (shop / "without.csv").unlink()
+    folder = warm("experiment", ".", "--by", "country", *words, cwd=shop)
+    file = warm("experiment", "visits.parquet", "--by", "country", *words, cwd=shop)
+    assert json.loads(folder.stdout)["groups"] == json.loads(file.stdout)["groups"]
+
+
+def test_all_treatments_by_name_one_by_one(warm: Warm, shop: Path) -> None:
+    words = ["experiment", "visits.parquet", "--by", "country", "--variant", "arm", "--control", "A", "--per-arm"]
+    three = "select *, case when spend > 4 and arm = 'B' then 'C' else arm end as variant from 'visits.parquet'"
+    words = ["experiment", "--sql", three, *words[2:5], "variant", *words[6:], "--metric", "difference:bought"]
+    every = warm(*words, "--treatment", "*", "--json", "-", cwd=shop)
+    named = warm(*words, "--treatment", "B", "--treatment", "C", "--json", "-", cwd=shop)
+    assert every.returncode == 0, every.stderr
+    assert json.loads(every.stdout) == json.loads(named.stdout)
+    single = warm(*words, "--treatment", "B", cwd=shop)
+    assert single.returncode == 2
+
+
+def test_several_metrics_are_one_report_with_one_warning(warm: Warm, shop: Path) -> None:
+    lost = "select * from 'visits.parquet' where not (country = 'FR' and arm = 'B' and bought = 1)"
+    metrics = ["--metric", "difference:spend", "--metric", "lift:spend", "--metric", "difference:day_number"]
+    asked = f"select *, length(day) + random() day_number from ({lost})"
+    ended = warm(*EXPERIMENT.split(), *metrics[2:], "--sql", asked, "--json", "three.json", cwd=shop)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("Sample ratio mismatch") == 1
+    assert ended.stdout.startswith("Warning: Sample ratio mismatch in country FR")
+    written = json.loads((shop / "three.json").read_text(encoding="utf-8"))
+    assert [row["metric"] for row in written["overview"]] == [one["metric"] for one in written["metrics"]]
+    assert len(written["overview"]) == 3
+    assert written["sample_ratio"]["where"] == {"country": "FR"}
+    again = warm("confirm", "three.json", "--sql", asked, "--metric", "lift of spend", cwd=shop)
+    assert again.returncode == 0, again.stderr
