@@ -54,20 +54,32 @@ def test_shares_of_other_rows_need_their_own_count() -> None:
     found = fl.from_metric_frame(frame_of(data), "recall", count="positives")
     rows = fl.measure(data, "land", fl.true_positive_rate("truth", "predicted")).estimates
     np.testing.assert_allclose(found.theta, rows.theta, rtol=1e-12)
-    with refused("invalid data: metric"):
+    with refused("ambiguous: metric"):
         fl.from_metric_frame(frame_of(data), "recall")
     with refused("invalid data: metric"):
         fl.from_metric_frame(frame_of(data), "recall", count="count")
     other = frame_of(data, {"fallout": false_positive_rate, "count": count})
-    with refused("invalid data: metric"):
+    with refused("ambiguous: metric"):
         fl.from_metric_frame(other)
 
 
-def test_a_name_that_says_so_is_not_taken_for_a_share_of_all_by_chance() -> None:
-    """Half of the positives, and an even count: 0.5 × 4 is a whole number, and not what was counted."""
-    data = pd.DataFrame({"land": ["a"] * 4 + ["b"] * 4, "truth": [1, 1, 0, 0] * 2, "predicted": [1, 0, 0, 0] * 2})
-    with refused("invalid data: metric"):
-        fl.from_metric_frame(frame_of(data), "recall")
+@pytest.mark.parametrize("name", ["recall", "hit rate", "tp_share", "quality", "rate"])
+def test_a_rate_is_a_share_of_all_rows_by_its_name_or_by_the_word_of_the_user(name: str) -> None:
+    """40 of 50 positives among 100 rows: 0.8 × 100 is a whole number, and a standard error from it too small by √2."""
+    truth = ([1] * 50 + [0] * 50) * 2
+    predicted = [1] * 40 + [0] * 60 + [1] * 20 + [0] * 80
+    data = pd.DataFrame({"land": ["a"] * 100 + ["b"] * 100, "truth": truth, "predicted": predicted})
+    frame = frame_of(data, {name: recall_score, "count": count, "positives": positives})
+    with refused("ambiguous: metric"):
+        fl.from_metric_frame(frame, name)
+    rows = fl.measure(data, "land", fl.true_positive_rate("truth", "predicted")).estimates
+    np.testing.assert_allclose(fl.from_metric_frame(frame, name, count="positives").se, rows.se, rtol=1e-12)
+    named = frame_of(data, {"accuracy score": accuracy_score, "share": accuracy_score, "count": count})
+    by_name, by_word = (
+        fl.from_metric_frame(named, "accuracy score"),
+        fl.from_metric_frame(named, "share", count="count"),
+    )
+    np.testing.assert_array_equal(by_name.se, by_word.se)
 
 
 def test_intersections_are_attributes_and_empty_ones_no_groups() -> None:

@@ -115,6 +115,34 @@ def printable_lines(words: str) -> str:
     return "\n".join(printable(line) for line in words.split("\n"))
 
 
+def printable_data(value: Any) -> Any:
+    """The same for all text in lists and dictionaries, keys included."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable_data(key): printable_data(item) for key, item in value.items()}
+    return [printable_data(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what spreadsheets begin a formula with
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A value as a cell that no spreadsheet runs: text that begins like a formula gets an apostrophe before it.
+
+    Control characters are made visible, for csv is printed to terminals too. Numbers stay as they are, also as text.
+    """
+    if isinstance(value, list | tuple):  # of several values, as of the clusters a group may belong to, one cell
+        value = " ".join(map(str, value))
+    if not isinstance(value, str):
+        return value
+    words = printable(value)
+    return f"'{words}" if value.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(value) else words
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
 def first_few(words: Sequence[str], most: int, total: int | None = None) -> list[str]:
     """The first words, and how many more there are: ``["DE", "FR", "… +12"]``; `total` where not all are given."""
     total = len(words) if total is None else total
@@ -159,7 +187,8 @@ def either(words: Sequence[str]) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[int]) -> str:
-    """Columns padded to their widest cell; those in `right` are right-aligned."""
+    """Columns padded to their widest cell; those in `right` are right-aligned. No cell breaks its line."""
+    header, rows = list(map(printable, header)), [list(map(printable, row)) for row in rows]
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
@@ -193,7 +222,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[
     def line(cells: Sequence[str], tag: str) -> str:
         sides = ["right" if i in right else "left" for i in range(len(cells))]
         styled = (
-            f'<{tag} style="text-align:{side};white-space:pre">{html.escape(cell)}</{tag}>'
+            f'<{tag} style="text-align:{side};white-space:pre">{html.escape(printable(cell))}</{tag}>'
             for side, cell in zip(sides, cells, strict=True)
         )
         return f"<tr>{''.join(styled)}</tr>"

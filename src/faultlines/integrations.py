@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from faultlines.estimates.scales import FloatArray
 
 _PARTS = ("by_group", "overall", "sensitive_levels")  # by which a MetricFrame is known
-# What is known by its name to be a share of other rows than all.
-_OF_OTHER_ROWS = frozenset(
-    "recall sensitivity specificity precision tpr fpr tnr fnr ppv npv f1 true_positive_rate false_positive_rate "
-    "true_negative_rate false_negative_rate negative_predictive_value balanced_accuracy".split()
+# What is known by its name to be a share of all rows. A recall of 40 of 50 positives among 100 rows is a whole number
+# of these too, with a standard error too small by √2: what is under any other name may be such a share.
+_OF_ALL_ROWS = frozenset(
+    "accuracy error_rate misclassification_rate zero_one_loss selection_rate positive_rate acceptance_rate prevalence "
+    "base_rate".split()
 )
 _ERROR = "standard_error"
 _WHOLE = 1e-9  # of a count, that a number of events may be off by rounding
@@ -51,8 +52,8 @@ def from_metric_frame(
     Args:
         frame: The MetricFrame.
         metric: Which of its metrics; may be left out where there is one beside the count.
-        count: The metric that counts the rows the other is a share of. Default: the one called ``"count"``, where it
-            is there.
+        count: The metric that counts the rows the other is a share of. Default: the one called ``"count"``, for a
+            metric whose name says that it is a share of all rows: accuracy, error rate, selection rate.
         stratum: The value of the control feature whose groups are compared; of several features a tuple. `fl.audit`
             with ``control_features=`` looks at all strata under one correction.
 
@@ -91,13 +92,13 @@ def from_metric_frame(
     kept_keys = [tuple(map(part_of, key[controls:])) for key, good in zip(keys, there, strict=True) if good]
     known: dict[str, Any] = {"attributes": [str(name) for name in table.index.names][controls:], "metric": chosen}
     n = None if sizes is None else sizes[there]
-    of_others = count is None and chosen.lower().replace(" ", "_").removesuffix("_score") in _OF_OTHER_ROWS
-    events = None if n is None or of_others else _events(values[there], n)
+    of_counted = count is not None or _is_of_all_rows(chosen)
+    events = None if n is None or not of_counted else _events(values[there], n)
     if n is not None and events is not None:
         theta, se = ANSCOMBE.forward(events, n), 1 / np.sqrt(4 * n + 2)
         return Estimates(theta, se, labels_of(keys_of(kept_keys)), n, scale=ANSCOMBE, natural=events / n, **known)
     if count is not None or (errors is None and frame.n_boot is None):
-        raise _unknown(chosen, counted)
+        raise _unknown(chosen, counted, is_named=count is not None)
     se, dof = (errors, None) if errors is not None else _bootstrapped(frame, names, chosen)
     return Estimates(values[there], se[there], labels_of(keys_of(kept_keys)), n, dof, **known)
 
@@ -120,8 +121,20 @@ def _within(keys: Sequence[tuple[Any, ...]], controls: int, names: Sequence[Any]
     return np.array([key[:controls] == wanted for key in keys])
 
 
-def _unknown(metric: str, counted: str | None) -> InputError:
+def _is_of_all_rows(metric: str) -> bool:
+    """Whether a metric is a share of all rows, by its name: ``accuracy_score``, ``selection rate of hired``."""
+    return metric.lower().replace(" ", "_").split("_of_")[0].removesuffix("_score") in _OF_ALL_ROWS
+
+
+def _unknown(metric: str, counted: str | None, *, is_named: bool) -> InputError:
     """Why nobody can tell how sure a metric is."""
+    if counted is not None and not is_named and not _is_of_all_rows(metric):
+        problem = f"the frame does not say which rows it is a share of: all that {counted!r} counts, or some of them"
+        remedy = (
+            "Name the metric that counts them: {count} if it is all rows, a count of positives for recall; or make "
+            "the frame with n_boot=."
+        )
+        return InputError.ambiguous("metric", problem, remedy, metric, settings={"count": counted}, form="clause")
     if counted is None:
         problem = "the frame has neither a count nor a bootstrap: it does not say how sure its numbers are"
         remedy = 'Make it with metrics={…, "count": fairlearn.metrics.count}, or with n_boot= and ci_quantiles=.'
@@ -173,7 +186,7 @@ def _chosen(names: Sequence[str], metric: str | None, counted: str | None) -> st
 def _column(table: Any, names: Sequence[str], name: str) -> FloatArray:
     try:
         return np.asarray(table.iloc[:, names.index(name)], dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError.invalid_data("metric", "is not one number per group", "Name another metric.", name) from error
 
 

@@ -13,7 +13,10 @@ from statsmodels.stats.multitest import multipletests
 
 import faultlines as fl
 from faultlines import simulate
+from faultlines.metrics.table import METRICS
 from faultlines.results.multiplicity import adjustments, corrected
+from tests.abuse_cases import metric
+from tests.abuse_rows import people
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -370,3 +373,14 @@ def test_bad_frames(changes: dict[str, Any], words: str) -> None:
         fl.cluster_many(
             shop_rows(), experiment="test", by="land", metric=fl.rate("bought"), guarantee=fl.Holdout(unit="test")
         )
+
+
+@pytest.mark.parametrize("name", ["bootstrapped", *METRICS])
+def test_rows_of_an_experiment_have_the_p_they_would_have_alone(name: str) -> None:
+    rows = pd.concat([people().assign(test=str(i)) for i in range(2)]).reset_index(drop=True)
+    rows["x"] += np.random.default_rng(1).normal(size=len(rows))
+    of_rows = fl.bootstrapped(np.median, "x", draws=40) if name == "bootstrapped" else metric(name)
+    many = fl.cluster_many(rows, experiment="test", by="g", metric=of_rows, min_size=5, guarantee="bonferroni")
+    for test in many.names:
+        alone = fl.cluster(rows[rows["test"] == test], "g", of_rows, min_size=5, guarantee="bonferroni")
+        assert many[test].log_pvalue == pytest.approx(alone.log_pvalue, rel=1e-9, abs=1e-12)

@@ -198,6 +198,8 @@ class _Table(NamedTuple):
 def _open_arrays(_: Any, given: Mapping[str, Any], features: Any, controls: Any) -> _Table:
     """Arrays, Series and frames as the columns of one table, under the names of their parameters."""
     sensitive = read_columns("sensitive_features", features, "sensitive_feature")
+    if not sensitive:
+        raise InputError.empty("sensitive_features", "holds no feature", "Give one value for each row.")
     control = [] if controls is None else read_columns("control_features", controls, "control_feature")
     arrays = [read_column(name, values) for name, values in given.items() if values is not None]
     table = build_table([*arrays, *sensitive, *control])

@@ -9,6 +9,7 @@ are simultaneous under the true correlation of the comparisons.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -337,7 +338,7 @@ def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Exclud
             raise InputError.ambiguous("against", "is a number, and the label of a group", remedy, against)
         return value
     place = -1
-    if isinstance(against, str | tuple) or hasattr(against, "lower"):
+    if isinstance(against, Hashable):
         place = match([key_of(against)], estimates.keys, "against")[0]
     if place < 0 and isinstance(against, str) and names.count(against) == 1:
         place = names.index(against)

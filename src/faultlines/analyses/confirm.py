@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from faultlines import checks
 from faultlines.analyses.groups import groups_from, is_rows
 from faultlines.core.choose import compare_one_effect
 from faultlines.core.homogeneity import compare_correlated_means, compare_means, compare_pooled, log_pvalue_equal
 from faultlines.errors import UNSET, Argument, InputError, NoGroupsError, first_line, shorten
-from faultlines.estimates.labels import key_of, labels_of, match, name_of, some_of
+from faultlines.estimates.labels import key_of, keys_of, labels_of, match, name_of, some_of
 from faultlines.estimates.reasons import Reason, ReasonCode
+from faultlines.estimates.scales import critical_value
 from faultlines.metrics.base import Metric
 from faultlines.metrics.recipe import metric_of
 from faultlines.results.clustering import Clustering
@@ -160,7 +160,7 @@ def _select_metric(several: Sequence[Any], metric: Metric | str | None, paramete
     """The result of one metric among several."""
     results = [data for data in several if isinstance(data, Mapping)]
     name = metric if isinstance(metric, str | None) else metric.name
-    matches = [data for data in results if name is not None and _in_words(str(data.get("metric"))) == _in_words(name)]
+    matches = [data for data in results if name is not None and _in_words(data.get("metric")) == _in_words(name)]
     if len(matches) != 1:
         known = ", ".join(shorten(data.get("metric")) for data in results[:12])
         holds = f"holds {len(results)} results" if len(results) > 1 else "holds one result"
@@ -169,9 +169,9 @@ def _select_metric(several: Sequence[Any], metric: Metric | str | None, paramete
     return matches[0]
 
 
-def _in_words(name: str) -> str:
+def _in_words(name: Any) -> str:
     """The name of a metric in words, also where it is written as on the command line: lift:revenue."""
-    return name.replace("_", " ").replace(":", " of ")
+    return "" if not isinstance(name, str) else name.replace("_", " ").replace(":", " of ")
 
 
 def _from_data(data: Mapping[str, Any], parameter: Argument) -> FixedClusters:
@@ -179,18 +179,27 @@ def _from_data(data: Mapping[str, Any], parameter: Argument) -> FixedClusters:
         rows = [row for row in data["groups"] if row["cluster"] is not None]
         clusters = data["clusters"]
         effects = np.array([_effects(row) for row in clusters], dtype=np.float64)
-        keys, labels = keys_of_rows(rows, data["attributes"]), [int(row["cluster"]) for row in rows]
-        name, tolerance = str(data["metric"]), float(data.get("tolerance") or 0.0)
-        parts = tuple(map(str, data.get("parts") or ()))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        keys, labels = keys_of(keys_of_rows(rows, data["attributes"])), [int(row["cluster"]) for row in rows]
+        if len({tuple((type(part), part) for part in key) for key in keys}) < len(keys):  # a list is no name: TypeError
+            raise ValueError("a group is there twice")
+        name, tolerance = _text(data["metric"]), float(data.get("tolerance") or 0.0)
+        parts = tuple(map(_text, data.get("parts") or ()))
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         problem = f"is not a faultlines result, or damaged ({type(error).__name__}: {first_line(error)})"
         raise InputError.unreadable_file(parameter, problem, _REMEDY) from error
-    has_effects = effects.shape == (len(clusters), max(len(parts), 1)) and bool(np.isfinite(effects).all())
+    is_sound = 0 <= tolerance < np.inf and len(set(parts)) == len(parts)
+    has_effects = is_sound and effects.shape == (len(clusters), max(len(parts), 1)) and bool(np.isfinite(effects).all())
     if not has_effects or set(labels) != set(range(1, len(clusters) + 1)):
         raise InputError.unreadable_file(parameter, "is not complete: its clusters and groups do not match", _REMEDY)
     by = by_of(data["by"]) if data.get("by") else ()
     metric = metric_of(data["recipe"]) if data.get("recipe") else None
     return FixedClusters(keys, np.array(labels, dtype=np.int64), effects, name, parts, tolerance, by, metric)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} is not a name")
+    return value
 
 
 def _effects(row: Mapping[str, Any]) -> list[Any]:
@@ -437,7 +446,7 @@ class _Replication:
             freedom = None if dof is None else float(variances.sum() ** 2 / np.sum(variances**2 / dof))
             if dof is not None and self.levels.covariance_between is not None:
                 freedom = float(dof.min())
-            critical = float(-ndtri(self.alpha / 2) if freedom is None else -stdtrit(freedom, self.alpha / 2))
+            critical = float(critical_value(self.alpha / 2, freedom))
             difference = second.effects[i].estimate - first.effects[i].estimate
             se = error * float(scale.slope(values[:, i].mean(keepdims=True))[0])
             differences.append(Effect(difference, se, difference - critical * se, difference + critical * se))

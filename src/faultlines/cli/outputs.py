@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from faultlines import checks, files
 from faultlines.cli import streams
 from faultlines.errors import Argument, InputError
+from faultlines.formats import spreadsheet_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,10 +58,8 @@ class Targets:
             return
         table, text = columns(), StringIO()
         writer = csv_writer(text, lineterminator="\n")
-        writer.writerow(table)
-        for row in zip(*table.values(), strict=True):
-            # Of several values, as of the clusters a group may belong to, one cell.
-            writer.writerow([" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row])
+        for row in [tuple(table), *zip(*table.values(), strict=True)]:
+            writer.writerow([spreadsheet_cell(cell) for cell in row])
         if self.csv_to_stdout:
             streams.say_data(text.getvalue().removesuffix("\n"))
         elif self.csv is not None:

@@ -107,26 +107,32 @@ class _Heterogeneity(NamedTuple):
 def _profiled(profile: Callable[[float], _Heterogeneity], unit: float, widest: float, alpha: float) -> Spread:
     """Estimate and interval from Q as a function of τ²."""
 
-    def excess(between: float, tail: float | None, stretch: float) -> float:
-        square, factor, dof = profile(between)
-        return square * stretch - factor * (dof if tail is None else float(chdtri(dof, tail)))
+    def solve(quantile: Callable[[float], float], stretch: float = 1.0) -> float:
+        """The τ² at which Q is at its mean, or at a quantile."""
 
-    def solve(tail: float | None, stretch: float = 1.0) -> float:
-        """The τ² at which Q is at its mean, or at the value that it exceeds with this probability."""
-        if excess(0.0, tail, stretch) <= 0:
+        def excess(between: float) -> float:
+            square, factor, dof = profile(between)
+            return square * stretch - factor * quantile(dof)
+
+        if excess(0.0) <= 0:
             return 0.0
         low, high = 0.0, widest**2 + 1e-12
-        while excess(high, tail, stretch) > 0:
+        while excess(high) > 0:
             low, high = high, 4 * high
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if excess(middle, tail, stretch) > 0 else (low, middle)
+            low, high = (middle, high) if excess(middle) > 0 else (low, middle)
         return (low + high) / 2
 
     at_zero = profile(0.0)
     scatter = at_zero.square / (at_zero.factor * at_zero.dof)
     stretch = 1.0 if scatter >= 1 else 1.0 / max(scatter, 1e-12)
-    ends = solve(None), solve(alpha / 2), solve(1 - alpha / 2, stretch)
+    # By the tail that is small: 1 − α/2 is 1 for small α. Below 1e-100, τ² is larger than any that is in use.
+    ends = (
+        solve(lambda dof: dof),
+        solve(lambda dof: float(chdtri(dof, alpha / 2))),
+        solve(lambda dof: max(2 * float(gammaincinv(dof / 2, alpha / 2)), 1e-100), stretch),
+    )
     estimate, lower, upper = (float(np.sqrt(end)) * unit for end in ends)
     return Spread(estimate, lower, max(upper, estimate))
 

@@ -329,6 +329,8 @@ def _select_uses(
     times: set[str] = set()
     for use in uses:
         is_key = use.kind == "key"
+        if is_key:
+            _check_key(use, schema[names[use.column]])
         own, others = (keys, numbers) if is_key else (numbers, keys)
         if use.column in own:
             continue
@@ -341,6 +343,15 @@ def _select_uses(
         selections.append(Selection(names[use.column], name, as_text=becomes_text))
         times |= {name} if becomes_text else set()
     return Rows(select_columns(frame, selections), False, keys, numbers, frozenset(times), is_stored)
+
+
+def _check_key(use: ColumnUse, dtype: Any) -> None:
+    """Refuse a column that names nothing: engines have no common text for lists, records, bytes and durations."""
+    import narwhals as nw
+
+    if dtype.is_nested() or dtype in (nw.Binary, nw.Duration):
+        problem, remedy = f"holds no names ({dtype})", "Name a column of text, numbers, booleans, dates or times."
+        raise InputError.wrong_type(use.parameter, problem, remedy, use.column)
 
 
 @contextmanager

@@ -90,15 +90,35 @@ class Ibis(Engine):
             problem = "is not a dialect that Ibis writes"
             raise InputError.unknown("dialect", problem, did_you_mean(dialect, names), dialect)
         try:
-            return str(ibis.to_sql(native, dialect=dialect))
+            with _pyspark_options():
+                return str(ibis.to_sql(native, dialect=dialect))
         except (IbisError, NotImplementedError) as error:  # the latter of databases that have no NaN, such as MySQL
             problem = f"cannot be written ({first_line(error)})"
             raise InputError.unsupported("dialect", problem, "Use another metric or database.", dialect) from error
 
 
+@contextmanager
+def _pyspark_options() -> Iterator[None]:
+    """Options of Spark that its SQL is written by: Ibis has none before it is connected to Spark."""
+    import ibis
+    from ibis.config import Config
+
+    if ibis.options.pyspark is not None:
+        yield
+        return
+    plain = type("Plain", (Config,), {"__annotations__": {"treat_nan_as_null": bool}, "treat_nan_as_null": False})
+    ibis.options.pyspark = plain()
+    try:
+        yield
+    finally:
+        ibis.options.pyspark = None
+
+
 def _select_column(column: Any, zone: str | None) -> Any:
     if zone is None:
         return column
+    if not zone and column.type().scale == 9:  # strftime has no nanoseconds
+        return column.cast("string")
     if zone:
         return column.cast("timestamp('UTC')").strftime(f"{TIME_FORMAT}.%f+00:00")
     return column.strftime(f"{TIME_FORMAT}.%f")

@@ -200,7 +200,10 @@ def factorize(values: Column) -> tuple[IntArray, list[Any]]:
         listed = [_none_if_nan(value) for value in listed]
     places: dict[Any, int] = {}
     place_of = places.setdefault
-    codes = np.fromiter((place_of(value, len(places)) for value in listed), np.int64, len(listed))
+    try:
+        codes = np.fromiter((place_of(value, len(places)) for value in listed), np.int64, len(listed))
+    except TypeError:  # lists, records, bytearrays: by what they read as
+        return factorize([value if value is None else str(value) for value in listed])
     return codes, list(places)
 
 

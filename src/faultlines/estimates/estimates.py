@@ -10,13 +10,12 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from faultlines import checks
 from faultlines.errors import InputError
 from faultlines.estimates.fits import effects_of
 from faultlines.estimates.labels import checked_labels, labels_of, some_of
-from faultlines.estimates.scales import IDENTITY, Scale, scale_of_each
+from faultlines.estimates.scales import IDENTITY, Scale, critical_value, scale_of_each
 from faultlines.estimates.validation import (
     between_groups,
     check_meaning,
@@ -462,7 +461,7 @@ class Estimates:
             >>> lower.shape, upper.shape
             ((2, 1), (2, 1))
         """
-        reach = np.asarray(-ndtri(alpha / 2) if self.dof is None else -stdtrit(self.dof, alpha / 2)).reshape(-1, 1)
+        reach = critical_value(alpha / 2, self.dof).reshape(-1, 1)
         lower, upper = (self.readable(self.given + side * reach * self.errors) for side in (-1, 1))
         return np.minimum(lower, self.shown), np.maximum(upper, self.shown)
 

@@ -219,6 +219,10 @@ def reading(key: Key) -> str:
     return "\x1f".join(part_reading(part) for part in key)
 
 
+# Zeros behind a time of day, which csv may have and others have not: 03:04:05.000000, 03:04:05.120.
+_EMPTY_FRACTION = re.compile(r"(:[0-9]{2}(?:\.[0-9]*[1-9])?)\.?0*(?=$|[+-][0-9]{2}:[0-9]{2}$)")
+
+
 def part_reading(part: Hashable) -> str:
     """One value of a key as such text."""
     if isinstance(part, Range):
@@ -226,6 +230,8 @@ def part_reading(part: Hashable) -> str:
     text = str(part)
     if isinstance(part, bool) or text in {"True", "False"}:
         return text.lower()
+    if ":" in text:
+        text = _EMPTY_FRACTION.sub(r"\1", text)
     for midnight in (" 00:00:00", "T00:00:00"):
         if text.endswith(midnight) or text.endswith(f"{midnight}.000000"):
             return text.split(midnight, maxsplit=1)[0]

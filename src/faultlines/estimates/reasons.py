@@ -24,6 +24,7 @@ class ReasonCode(StrEnum):
     CUSTOM = "custom"  # what a metric of the user says
     DETERMINED = "determined"
     EMPTY_DENOMINATOR = "empty denominator"
+    LOST_DIGITS = "lost digits"  # a variance that cannot be told from rounding
     MEAN_BELOW_ZERO = "mean below zero"
     MEAN_NEAR_ZERO = "mean near zero"
     NOT_A_SHARE = "not a share"
@@ -104,6 +105,7 @@ class Reason:
 _WORDS = {
     ReasonCode.DETERMINED: "one metric determines another",
     ReasonCode.EMPTY_DENOMINATOR: "empty denominator",
+    ReasonCode.LOST_DIGITS: "variance as small as rounding",
     ReasonCode.NOT_A_SHARE: "share below 0 or above 1",
     ReasonCode.NOT_FINITE: "not a finite number",
     ReasonCode.NOT_IN_DATA: "not in the data",
@@ -145,6 +147,8 @@ _REMEDIES = {
     ReasonCode.DETERMINED: "Leave out the metric that follows from the others.",
     ReasonCode.EMPTY_DENOMINATOR: "There is nothing to divide by: weights or denominators are zero, scores all the "
     "same, or no row is of the kind that is counted. Check these columns, or take another metric.",
+    ReasonCode.LOST_DIGITS: "Values hardly differ beside their size: subtract a constant from them first, or "
+    "measure something that varies more.",
     ReasonCode.MEAN_BELOW_ZERO: _DIFFERENCE,
     ReasonCode.MEAN_NEAR_ZERO: _DIFFERENCE,
     ReasonCode.NOT_A_SHARE: "Check the columns of sums and counts: more are counted than there are.",
@@ -154,7 +158,8 @@ _REMEDIES = {
     ReasonCode.TOO_FEW_OF_CLASS: _BOTH,
     ReasonCode.TOO_LARGE: "Use other units: such numbers cannot be squared.",
     ReasonCode.ZERO_VALUES: "Use an epsilon below 1, or leave out rows with zero: it is then about the others.",
-    ReasonCode.ZERO_VARIANCE: "All values of a group are the same: measure something that varies within groups.",
+    ReasonCode.ZERO_VARIANCE: "All values of a group are the same, up to rounding: measure something that varies "
+    "within groups.",
 }
 
 

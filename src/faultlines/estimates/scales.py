@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri, stdtrit
+from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri, stdtr, stdtrit
 
 from faultlines.errors import InputError
 
@@ -16,6 +16,27 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
 
 _FEWEST = 1e-9  # events that a beta or gamma law needs
+_RARE = 1e-30  # tails below which SciPy's quantiles of Student's t are infinite, or go up where they should go down
+
+
+def critical_value(tail: FloatArray | float, dof: FloatArray | float | None) -> FloatArray:
+    """The value that a normal variable, or Student's t, exceeds with the probability `tail`; below 1e155.
+
+    Args:
+        tail: The probability, above 0 and at most a half.
+        dof: Degrees of freedom; None for a normal variable.
+    """
+    if dof is None:
+        return np.asarray(-ndtri(tail))
+    if np.min(tail) >= _RARE:
+        return np.asarray(-stdtrit(dof, tail))
+    freedom, tails = np.broadcast_arrays(np.asarray(dof, dtype=np.float64), np.asarray(tail, dtype=np.float64))
+    low, high = np.zeros(freedom.shape), np.full(freedom.shape, 350.0)  # logarithms
+    for _ in range(80):
+        middle = (low + high) / 2
+        is_low = stdtr(freedom, -np.exp(middle)) > tails
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    return np.asarray(np.where(tails >= _RARE, -stdtrit(freedom, tails), np.exp(high)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +149,7 @@ class Scale:
         Returns:
             The lower and the upper ends.
         """
-        reach = np.asarray(-ndtri(tail) if dof is None else -stdtrit(dof, tail)) * se
+        reach = critical_value(tail, dof) * se
         return np.minimum(self.natural(theta - reach), shown), np.maximum(self.natural(theta + reach), shown)
 
     def effective(self, natural: FloatArray, variance: FloatArray) -> FloatArray:

@@ -280,6 +280,7 @@ def check_range(theta: FloatArray, se: FloatArray) -> None:
 
 _LEAST = 0.05  # of the variance against all others: no group's own variance is taken for less
 _NOTHING = 1e-9  # of the own variances: what is left beside them counts as rounding
+_WIDEST = 1e7  # times the smallest standard error: beyond it, variances of differences have lost their digits
 _DEFINITE = 1e-10  # of a correlation matrix: the smallest eigenvalue with which differences have a variance
 
 
@@ -298,6 +299,9 @@ def checked_covariance(covariance: FloatArray, keys: Sequence[Key]) -> FloatArra
             "covariance", problem, remedy, place=f"of group {name_of(keys[worst])!r}", form="must"
         )
     scale = np.sqrt(variance)
+    if scale.max() > _WIDEST * scale.min():
+        problem = f"has standard errors from {scale.min():g} to {scale.max():g}, too many orders of magnitude"
+        raise InputError.out_of_range("covariance", problem, "Check the units.")
     correlation = covariance / scale[:, None] / scale
     uneven = np.abs(correlation - correlation.T)
     if uneven.max() > 1e-8:

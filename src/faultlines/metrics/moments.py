@@ -14,15 +14,16 @@ from faultlines.metrics.variances import (
     Cumulants,
     GroupVariances,
     assume_shape,
+    clear_rounding,
     cumulants_of_rate,
     inflate_for_common_error,
     is_binary,
-    is_rounding,
     is_signed,
     noise_of_arms,
     normal_scores,
     normalize_noise,
     own_dof,
+    rounding_of_mean,
     shapes_by_group,
     share_of_noise,
     shrink_rates,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import FloatArray
 
 _APART = np.array([-1.0, 1.0])  # treatment less control
+_ROUNDING = 1e-12  # of the variances that were added: what is left of terms that cancel is rounding below that
 _CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
@@ -57,6 +59,7 @@ class _Linear(NamedTuple):
     mass: FloatArray  # what the value is divided by, summed over rows: their number, weights or denominators
     common_error: float = 0.0  # relative standard error that all variances have in common
     scores: FloatArray | None = None  # normal scores of the values, (K,), where their law is known
+    lost: npt.NDArray[np.bool_] | None = None  # whether the variance cannot be told from rounding, (K, arms)
 
 
 class _Terms(NamedTuple):
@@ -89,11 +92,17 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relativ
         place = 3 if weighted else 2 if ratio else 1
         value, variance, positive, shape, slopes = _explained(m, terms, place)
         lost = 1 + slopes
-    # What is left of terms that cancel is rounding, not variance.
-    rounding = np.isfinite(variance) & (variance <= 1e-12 * positive)
-    variance, freedom = np.where(rounding, 0.0, variance), terms.effective - lost
+    variance, unclear = _clear(n, terms.value, variance, _ROUNDING * positive)
+    freedom = terms.effective - lost
     linear = _shrink_arms(value, variance, n, freedom, shape, np.isnan(terms.below), relative=relative)
-    return linear._replace(plain=terms.value, mass=n * terms.below)
+    return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear)
+
+
+def _clear(
+    n: FloatArray, value: FloatArray, variance: FloatArray, cancelled: FloatArray | float = 0.0
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Variances without rounding, where values may all be the same and their parts cancel; see `clear_rounding`."""
+    return clear_rounding(variance, np.fmax(rounding_of_mean(n, value), cancelled))
 
 
 def _is_shared(m: Moments) -> bool:
@@ -284,7 +293,6 @@ def _signed(n: FloatArray, mean: FloatArray, variance: FloatArray) -> _Linear:
 def _mean(m: Moments) -> _Terms:
     value, variance = m.mean[..., 0], m.cov[..., 0, 0]
     shape, n = Cumulants.of(m, 0), m.n[..., 0]
-    variance = np.where(is_rounding(n, value, variance), 0.0, variance)
     return _Terms(value, variance, variance, shape, n, None, np.ones(n.shape))
 
 
@@ -308,7 +316,6 @@ def _ratio(m: Moments, *, weighted: bool, plain: bool) -> _Terms:
         place = 1 if plain else 2
         effective = _kish(n, m.mean[..., place], cov[..., place, place])
         variance = variance * (n - 1) / n * effective / (effective - 1)
-        variance = np.where(is_rounding(n, value, variance), 0.0, variance)
     return _Terms(value, variance, positive, shape, effective, r, y)
 
 
@@ -529,6 +536,8 @@ def _check_arms(
         mark(reason, arm.n[:, i] == 0, Reason(ReasonCode.NO_ROWS, arm=name))
         mark(reason, arm.empty[:, i], Reason(ReasonCode.EMPTY_DENOMINATOR, arm=name))
         mark(reason, ~(arm.freedom[:, i] >= 1), Reason(ReasonCode.TOO_FEW_FOR_VARIANCE, arm=name))
+        if arm.lost is not None:
+            mark(reason, arm.lost[:, i], Reason(ReasonCode.LOST_DIGITS, arm=name))
         finite = np.isfinite(arm.value[:, i]) & np.isfinite(arm.variance[:, i])
         mark(reason, ~finite, Reason(ReasonCode.TOO_LARGE, arm=name))
 
@@ -603,10 +612,11 @@ def of_paired(m: Moments, *, weighted: bool = False) -> Measured:
             shapes.append(Cumulants(*(part / scale**power for power, part in enumerate(difference, start=2))))
         shape = shapes[0].less(shapes[1], of_both[..., 0, 1], np.ones(n.shape))
         effective = _kish(n, m.mean[..., 4], m.cov[..., 4, 4]) if weighted else n
-        rounding = variance <= 1e-12 * (of_both[..., 0, 0] + of_both[..., 1, 1])
-        variance = np.where(rounding, 0.0, variance) * (effective / (effective - 1) if weighted else 1.0)
+        variance, lost = clear_rounding(variance, _ROUNDING * (of_both[..., 0, 0] + of_both[..., 1, 1]))
+        variance = variance * (effective / (effective - 1) if weighted else 1.0)
         value, empty = r[..., 0] - r[..., 1], np.isnan(below[..., 0]) | np.isnan(below[..., 1])
-        arm = _shrink_arms(value, variance, n, effective - 1, shape, empty)._replace(mass=n * below.mean(axis=-1))
+        arm = _shrink_arms(value, variance, n, effective - 1, shape, empty)
+        arm = arm._replace(mass=n * below.mean(axis=-1), lost=lost)
         reason = no_reasons(len(n))
         _check_arms(arm, reason)
         return _finish(arm, arm.value[:, 0], arm.variance / arm.n, _third(arm)[:, 0], _fourth(arm), reason)
@@ -623,7 +633,7 @@ def of_calibration(m: Moments) -> Measured:
         return of_population(m)
     with np.errstate(all="ignore"):
         n, mean, variance = m.n[:, :, 0], m.mean[:, :, 0], m.cov[:, :, 0, 0]
-        variance = np.where(is_rounding(n, mean, variance), 0.0, variance)
+        variance, _ = _clear(n, mean, variance)
         own = Cumulants(variance[:, 0], np.zeros(len(n)), np.zeros(len(n)))
         weight = np.nan_to_num(n[:, 0] * np.isfinite(mean[:, 0]))
         gap = np.full(len(n), np.sum(weight * np.nan_to_num(mean[:, 0])) / max(weight.sum(), 1.0))
@@ -658,8 +668,7 @@ def of_calibration_slope(m: Moments) -> Measured:
     with np.errstate(all="ignore"):
         terms = _ratio(m.of_variables((0, 1)), weighted=False, plain=False)
         n, below = m.n[:, :, 0], terms.below[:, 0]
-        rounding = np.isfinite(terms.variance) & (terms.variance <= 1e-12 * terms.positive)
-        variance = np.where(rounding, 0.0, terms.variance)
+        variance, _ = _clear(n, terms.value, terms.variance, _ROUNDING * terms.positive)
         second, third, fourth, square = (m.mean[:, 0, i] for i in (2, 3, 4, 5))
         given_scores = Cumulants(second / below**2, third / below**3, fourth / below**4)
         law = given_scores._replace(fourth=(fourth + 3 * square - 3 * second**2) / below**4)
@@ -970,16 +979,20 @@ def of_atkinson(m: Moments, *, epsilon: float) -> Measured:
         cov = m.cov
         positive = a**2 * cov[..., 1, 1] + b**2 * cov[..., 0, 0]
         variance = np.maximum(positive - 2 * a * b * cov[..., 0, 1], 0.0)
-        # Terms of values that hardly differ cancel to (sd/mean)² of their size: at 1e-6 four digits are left.
-        variance = np.where(variance <= 1e-14 * positive, 0.0, variance)
+        # Terms of values that hardly differ cancel to (sd/mean)² of their size, and covariances are known to some ulp
+        # times mean/sd. At sd/mean = 1e-6, 11 of 20 data sets without a difference had p < .05.
+        known = np.maximum(1e-11, 16 * np.finfo(float).eps * ratio / np.sqrt(positive / 2))
+        variance, lost = _clear(n, np.ones(n.shape), variance, known * positive)
         difference = Cumulants.of(m, 1).less(Cumulants.of(m, 0), cov[..., 0, 1], b / a)
         shape = Cumulants(a**2 * difference.variance, a**3 * difference.third, a**4 * difference.fourth)
-        second = cov[..., 1, 1] / x**2 - power * of_u**2 * cov[..., 0, 0] - variance / ratio**2
+        second = cov[..., 1, 1] / x**2 - power * of_u**2 * cov[..., 0, 0] - np.nan_to_num(variance) / ratio**2
         straight = 1 - ratio * np.exp(-second / (2 * n))
-        arm = _shrink_arms(straight, variance, n, n - 1, shape, np.isnan(x))
+        arm = _shrink_arms(straight, variance, n, n - 1, shape, np.isnan(x))._replace(lost=lost)
         reason = no_reasons(len(n))
         mark(reason, np.any(m.n[..., 0] < n, axis=1), Reason(ReasonCode.ZERO_VALUES))
         _check_arms(arm, reason)
+        differs = np.any(cov[..., 1, 1] > rounding_of_mean(n, x), axis=1)
+        mark(reason, differs & ~np.any(arm.variance > 0, axis=1), Reason(ReasonCode.LOST_DIGITS))
         if n.shape[1] == 1:
             measured = _finish(arm, straight[:, 0], arm.variance / n, _third(arm)[:, 0], _fourth(arm), reason)
             return measured._replace(natural=1 - ratio[:, 0])

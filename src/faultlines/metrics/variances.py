@@ -57,7 +57,34 @@ def is_rounding(n: FloatArray, mean: FloatArray, variance: FloatArray) -> BoolAr
     Returns:
         True where the variance is nothing but rounding.
     """
-    return np.asarray(variance <= _ULP**2 * (64 + n / 16) * mean**2)
+    return np.asarray(variance <= rounding_of_mean(n, mean))
+
+
+def rounding_of_mean(n: FloatArray, mean: FloatArray) -> FloatArray:
+    """The variance up to which n values of this mean may all be the same."""
+    return np.asarray(_ULP**2 * (64 + n / 16) * mean**2)
+
+
+_BLURRED = 16.0  # times the largest variance that may be rounding: sd 4 times that, beyond what 10 rows leave to luck
+
+
+def clear_rounding(variance: FloatArray, largest: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Variances with rounding as zero, and where that cannot be told.
+
+    A group whose values are all the same has a variance of zero, which counts beside those of the others. Where groups
+    are on both sides of the limit, zeros are no zeros: pooled with the others they make every standard error too small.
+
+    Args:
+        variance: The variances.
+        largest: The largest that may be rounding.
+
+    Returns:
+        The variances, NaN where it cannot be told; and where that is.
+    """
+    rounding = np.isfinite(variance) & (variance <= largest)
+    close = ~rounding & (variance <= _BLURRED * largest)
+    lost = (rounding & (largest > 0)) | close if close.any() else np.zeros(variance.shape, dtype=bool)
+    return np.where(lost, np.nan, np.where(rounding, 0.0, variance)), np.asarray(lost)
 
 
 class GroupVariances(NamedTuple):

@@ -38,8 +38,10 @@ def document(result: Result, *, complete: bool = False) -> Document:
 def to_text(result: Result) -> str:
     """A result for the terminal."""
     parts = document(result)
-    blocks = ["\n".join(parts.opening), *(formats.table(*table) for table in parts.tables), "\n".join(parts.closing)]
-    return formats.printable_lines("\n\n".join(filter(None, blocks)))
+    # Cleaned before they are joined: a line break in a name would make a line of its own.
+    opening, closing = (list(map(formats.printable, lines)) for lines in (parts.opening, parts.closing))
+    blocks = ["\n".join(opening), *(formats.table(*table) for table in parts.tables), "\n".join(closing)]
+    return "\n\n".join(filter(None, blocks))
 
 
 def to_markdown(result: Result) -> str:
@@ -62,5 +64,5 @@ def to_html(result: Result) -> str:
     first, *more = (html.escape(formats.printable(text)) for text in parts.opening)
     opening = f"<p><strong>{first}</strong></p>" + "".join(f"<p>{text}</p>" for text in more)
     tables = "".join(formats.html_table(*table) for table in parts.tables)
-    closing = "".join(f"<p>{html.escape(text)}</p>" for text in parts.closing)
+    closing = "".join(f"<p>{html.escape(formats.printable(text))}</p>" for text in parts.closing)
     return f"<div>{opening}{picture}{tables}{closing}</div>"

@@ -83,11 +83,25 @@ def spec(picture: Picture, theme: Theme) -> dict[str, Any]:
     return {"width": picture.width, "height": picture.height, "layer": layers}
 
 
+# Vega looks a title up in an object, and finds what every object of JavaScript has; a space behind it is not drawn.
+_OF_EVERY_OBJECT = frozenset(
+    "constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf __proto__ "
+    "__defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__".split()
+)
+
+
 def _scaled(axis: Axis, *, reverse: bool = False) -> dict[str, Any]:
     shown = {"format": ".3~%"} if axis.is_percent else {}
     return {
         "scale": {"domain": [axis.low, axis.high], "nice": False, "zero": False, "reverse": reverse},
-        "axis": {"title": axis.title, "grid": True, "tickCount": 7} | shown if axis.is_shown else None,
+        "axis": {
+            "title": f"{axis.title} " if axis.title in _OF_EVERY_OBJECT else axis.title,
+            "grid": True,
+            "tickCount": 7,
+        }
+        | shown
+        if axis.is_shown
+        else None,
     }
 
 
@@ -159,8 +173,9 @@ def figure(c: Clustering) -> str:
 
 
 def script_json(value: object) -> str:
-    """A value as JSON that can stand in a script element."""
-    return script_safe(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    """A value as JSON that can stand in a script element, with control characters in its text made visible."""
+    shown = formats.printable_data(value)
+    return script_safe(json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def script_safe(written: str) -> str:

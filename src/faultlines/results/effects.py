@@ -7,13 +7,14 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.core.distributions import shrink_scales
 from faultlines.core.line import CorrelatedNoise, covariance_of_means
 from faultlines.core.mixture import fit_posterior
 from faultlines.core.shrinkage import shrink
+from faultlines.estimates.scales import critical_value
 from faultlines.guarantees.attributes import attribute_codes
 from faultlines.results.posterior import group_posterior, possible_of
 
@@ -84,7 +85,7 @@ def observed_effects(
 def _read(estimates: Estimates, together: Measured, alpha: float) -> list[tuple[Effect, ...]]:
     """What the metric is in the rows of each cluster."""
     theta, se, natural = (np.reshape(a, (len(together.n), -1)) for a in (together.theta, together.se, together.natural))
-    reach = np.asarray(-ndtri(alpha / 2) if together.dof is None else -stdtrit(together.dof, alpha / 2))
+    reach = critical_value(alpha / 2, together.dof)
     columns = []
     for i, scale in enumerate(estimates.scales):
         with np.errstate(all="ignore"):
@@ -325,8 +326,7 @@ class ClusterEffects:
             return [()] * self.count
         if not self.mixed or self.mixture is None:
             levels = self.means
-            reach = -ndtri(self.alpha / 2) if levels.dof is None else -stdtrit(levels.dof, self.alpha / 2)
-            return self._plain(np.asarray(reach))
+            return self._plain(critical_value(self.alpha / 2, levels.dof))
         ends = self.mixture.intervals(self.alpha)
         columns, chances = [], self.mixture.membership
         for i, scale in enumerate(self.estimates.scales):
@@ -348,8 +348,7 @@ class ClusterEffects:
         each = self.alpha / dims
         if self.fixed:  # only for how many clusters there are
             one = -np.expm1(np.log1p(-each) / self.count) / 2
-            reach = -ndtri(one) if self.means.dof is None else -stdtrit(self.means.dof, one)
-            return self._plain(np.asarray(reach))
+            return self._plain(critical_value(one, self.means.dof))
         widths = [any_cluster(estimates.own[:, i], estimates.dof, each, estimates.covariance) for i in range(dims)]
         if estimates.covariance is None:
             return self._plain(np.array(widths)[:, None])

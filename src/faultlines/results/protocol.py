@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from faultlines import checks
+from faultlines import checks, formats
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Note:
 
     Attributes:
         code: What it is about, for programs: ``"few events"``, ``"sample ratio"``, ``"excluded groups"``, …
-        text: The same as a sentence.
+        text: The same as a sentence, in one line: a line break or another control character in a name is made visible.
         severity: ``"warning"`` where the result may mislead without it, else ``"info"``.
         fields: The numbers behind the sentence.
 
@@ -50,6 +50,9 @@ class Note:
     text: str
     severity: Severity = "info"
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", formats.printable(self.text))
 
     def to_dict(self) -> dict[str, Any]:
         """The note as plain data.
@@ -88,7 +91,7 @@ class Result(ABC):
     @property
     def headline(self) -> str:
         """The outcome in one sentence."""
-        return str(self._wording().headline(self))
+        return formats.printable(str(self._wording().headline(self)))
 
     @property
     def notes(self) -> tuple[Note, ...]:

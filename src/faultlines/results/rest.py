@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from faultlines import checks
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN
 from faultlines.core.distributions import log_chi_square_tail, log_t_tail
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of
+from faultlines.estimates.scales import critical_value
 from faultlines.results.multiplicity import CORRECTIONS, corrected
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def compare_with_rest(estimates: Estimates, alpha: float, correction: Correction
         if estimates.covariance is not None:  # no group is known better than the worst of them
             dof = np.full(groups, float(estimates.dof.min()))
         log_p = np.where(gap[:, 0] == 0, 0.0, log_t_tail(np.abs(gap[:, 0]) / errors[:, 0], dof))
-        reach = -stdtrit(dof, _each(alpha, groups) / 2)[:, None]
+        reach = critical_value(_each(alpha, groups) / 2, dof)[:, None]
     else:
         square = np.einsum("ki,kij,kj->k", gap, np.linalg.inv(spread), gap)
         log_p = log_chi_square_tail(square, dims)

@@ -11,7 +11,7 @@ from faultlines.engines.protocol import to_floats
 from faultlines.errors import InputError, to_numbers
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import some_values
-from faultlines.rows.keys import finite, not_nan
+from faultlines.rows.keys import finite, key_value
 from faultlines.rows.request import Grouped, Moments
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def pool_aggregates(rows: Rows, by: Keys, request: Request, columns: Aggregated)
     sources |= {name: getattr(columns, name) for other in columns.others for name in _parts_of(other, columns)}
     expressions = by.expressions()
     if arms:
-        expressions.append(not_nan(rows.keys[arms.column], schema[rows.keys[arms.column]]).alias("arm"))
+        expressions.append(key_value(rows.keys[arms.column], schema[rows.keys[arms.column]]).alias("arm"))
     parameters = {column: parameter for parameter, column in columns.columns().items()}
     for name, column in sources.items():
         if column is None:

@@ -89,7 +89,7 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
             settings={"positive": ...},
         )
     if not simple:
-        remedy = to_numbers([] if dtype.is_nested() else some_values(rows, column), "Name a numeric column.")
+        remedy = to_numbers(some_values(rows, column) if dtype == nw.String else [], "Name a numeric column.")
         raise InputError.wrong_type(shown, f"is not numeric ({dtype})", remedy)
     value = finite(column, dtype)
     odd = {

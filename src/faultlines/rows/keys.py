@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -199,15 +200,17 @@ class Keys:
         column = self.rows.keys[attribute]
         dtype = self.schema[column]
         if dtype.is_float():
-            return not_nan(column, dtype)
+            return key_value(column, dtype)
         if (dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)) or dtype in (nw.String, nw.Boolean, nw.Date):
             return nw.col(column)
         return nw.col(column).cast(nw.String)
 
     def _binned(self, place: int, cut: Bins) -> Any:
         """The number of a row's bin; what range that is, is kept for the labels."""
+        import narwhals as nw
+
         column = self.rows.numbers[cut.column]
-        if not self.schema[column].is_numeric():
+        if not (self.schema[column].is_numeric() or self.schema[column] == nw.Boolean):  # 0 and 1, as in csv
             problem = f"is not numeric ({self.schema[column]})"
             raise InputError.wrong_type("bins", problem, "Cut numeric columns only.", cut.column)
         return self._of_width(place, column, cut.width) if cut.width is not None else self._of_edges(place, column, cut)
@@ -236,7 +239,8 @@ class Keys:
             edges = sorted(set(cuts[np.isfinite(cuts)].tolist()))
         self._ranges[place] = [Range(low, high) for low, high in itertools.pairwise([-np.inf, *edges, np.inf])]
         # Beyond the outermost edges there is room for infinity.
-        value = not_nan(column, self.schema[column])
+        dtype = self.schema[column]
+        value = not_nan(column, dtype) if dtype.is_numeric() else finite(column, dtype)
         number = nw.lit(0.0)
         for edge in edges:
             number = number + nw.when(value >= edge).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
@@ -306,6 +310,17 @@ def not_nan(column: str, dtype: Any) -> Any:
     return nw.when(~value.is_nan()).then(value) if dtype.is_float() else value
 
 
+def key_value(column: str, dtype: Any) -> Any:
+    """A column that names things, with NaN as null; floats of 32 bits are the numbers they read as: 0.1, as in csv."""
+    import narwhals as nw
+
+    if dtype.is_decimal():  # as groups are named: engines bring decimals as text, floats or their own
+        return nw.col(column).cast(nw.String)
+    if dtype != nw.Float32:
+        return not_nan(column, dtype)
+    return nw.when(~nw.col(column).is_nan()).then(nw.col(column).cast(nw.String).cast(nw.Float64))
+
+
 def finite(column: str, dtype: Any) -> Any:
     """A numeric or boolean column as doubles, with NaN and infinity as null. Cast first: integers overflow."""
     import narwhals as nw
@@ -344,6 +359,9 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
                 value=shorten(variant), place="", remedy="Give it exactly as the column has it."
             ) from error
         if place < 0:
+            equal = [i for i, value in enumerate(values) if _is_same_number(variant, value)]
+            place = equal[0] if len(equal) == 1 else -1
+        if place < 0:
             problem = f"is in no row of {shorten(arms.column)}"
             raise InputError.not_found(parameter, problem, f"There are: {shown}.", variant)
         return place
@@ -367,6 +385,16 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
             f"Say which is the treatment: {_show_values([values[i] for i in others])}; or several, in a list.",
         )
     return control, *sorted(others, key=lambda place: str(values[place]))
+
+
+def _is_same_number(variant: Any, value: Any) -> bool:
+    """Whether a number is what the text of a decimal says: 1.1 and "1.10"."""
+    if isinstance(variant, bool | str) or not isinstance(variant, Real | Decimal) or not isinstance(value, str):
+        return False
+    try:
+        return Decimal(str(variant)) == Decimal(value)
+    except InvalidOperation:
+        return False
 
 
 def _show_values(values: Sequence[Hashable]) -> str:

@@ -19,7 +19,7 @@ from faultlines.errors import InputError
 from faultlines.rows import hashing
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import Expressions, check_input, check_labels, clean_input, form_variables, source_column
-from faultlines.rows.keys import not_nan
+from faultlines.rows.keys import key_value
 from faultlines.rows.request import Capped, Grouped, Moments
 
 if TYPE_CHECKING:
@@ -236,10 +236,10 @@ class Query:
             check_labels(rows, request.inputs)
         expressions = self.by.expressions()
         if self.variant:
-            expressions.append(not_nan(rows.keys[self.variant], schema[rows.keys[self.variant]]).alias("arm"))
+            expressions.append(key_value(rows.keys[self.variant], schema[rows.keys[self.variant]]).alias("arm"))
         unit = self.unit or (self.split.unit if self.split else None)
         if unit:
-            expressions.append(not_nan(rows.keys[unit], schema[rows.keys[unit]]).alias("unit"))
+            expressions.append(key_value(rows.keys[unit], schema[rows.keys[unit]]).alias("unit"))
         for source, place in self.inputs.items():
             cleaned = clean_input(rows, source, self.parameters[place])
             expressions.append(cleaned.value.alias(f"i{place}"))

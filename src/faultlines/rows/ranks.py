@@ -12,7 +12,7 @@ from faultlines.engines.protocol import to_floats
 from faultlines.rows import hashing
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import check_input, clean_input
-from faultlines.rows.keys import not_nan
+from faultlines.rows.keys import key_value
 from faultlines.rows.query import units_in_several_error
 from faultlines.rows.request import Grouped, Moments
 
@@ -107,7 +107,7 @@ def prepare_inputs(
         checks |= {f"{kind}_{role}": (role, kind) for kind in cleaned.checks}
     if split or request.unit:
         unit = rows.keys[split.unit if split else str(request.unit)]
-        expressions.append(not_nan(unit, by.schema[unit]).alias("unit"))
+        expressions.append(key_value(unit, by.schema[unit]).alias("unit"))
         needed.append("unit")
     expressions += [expression.alias(name) for name, expression in by.fractions().items()]
     frame = rows.frame.select(*expressions)

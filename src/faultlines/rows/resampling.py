@@ -62,9 +62,10 @@ def resample(rows: Rows, by: Keys, request: Request, how: Resampling) -> Grouped
             own_columns = [column[own] for column in columns]
             of_unit = None if request.unit is None else np.unique(units[own], return_inverse=True)[1]
             sizes[i] = count[i] if of_unit is None else of_unit.max(initial=-1) + 1
+            own_key = key_of(key)[by.separate :]  # a group has the draws that it has where its experiment is alone
             try:
                 value[i], variance[i] = _bootstrap(
-                    own_columns, how, zlib.crc32(reading(key_of(key)).encode("utf-8", "replace")), of_unit
+                    own_columns, how, zlib.crc32(reading(own_key).encode("utf-8", "replace")), of_unit
                 )
             except _FailedError as error:
                 failed = failed or error

@@ -1,0 +1,196 @@
+"""What each role accepts: the table in docs/rows.md, on every way in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import ibis
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import faultlines as fl
+from faultlines.estimates.labels import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = 240
+PAGE = Path(__file__).parents[2] / "docs" / "rows.md"
+ALL = os.environ.get("FAULTLINES_ABUSE") == "all"
+
+
+def column(values: list[Any], kind: pa.DataType | None = None) -> pa.Array:
+    return pa.array([values[i // 6 % len(values)] for i in range(ROWS)], kind)
+
+
+MORNING = dt.datetime(2020, 1, 1, 3, 4, 5)
+MICROSECONDS = [MORNING + dt.timedelta(microseconds=i) for i in (1, 2)]
+NANOSECONDS = np.datetime64("2020-01-01T00:00:00", "ns") + np.array([1, 2])
+TYPES: dict[str, list[pa.Array]] = {
+    "text": [column(["a", "b"]), column(["ä", "b c"])],
+    "category": [column(["a", "b"]).dictionary_encode()],
+    "integer": [column([1, 2], kind) for kind in (pa.int8(), pa.int64(), pa.uint64())],
+    "float": [column([0.1, 2.5], kind) for kind in (pa.float64(), pa.float32())],
+    "decimal": [column([Decimal("1.10"), Decimal("2.50")], pa.decimal128(10, 2))],
+    "boolean": [column([True, False])],
+    "date": [column([dt.date(2020, 1, 1), dt.date(2020, 1, 2)])],
+    "time stamp": [
+        column(MICROSECONDS, pa.timestamp("us")),
+        column([MORNING, MORNING + dt.timedelta(1)], pa.timestamp("us")),
+        column(list(NANOSECONDS), pa.timestamp("ns")),
+    ],
+    "time of day": [column([dt.time(1, 2, 3), dt.time(1, 2, 4)], pa.time64("us"))],
+    "duration": [column([dt.timedelta(seconds=1), dt.timedelta(seconds=2)], pa.duration("us"))],
+    "bytes": [column([b"a", b"b"], pa.binary())],
+    "list": [column([[1], [2]])],
+    "record": [column([{"a": 1}, {"a": 2}])],
+}
+
+
+def measured(metric: fl.Metric) -> Callable[[Any], Any]:
+    return lambda frame: fl.measure(frame, "g", metric, min_size=1).estimates.theta.tolist()
+
+
+def grouped(by: Any) -> Callable[[Any], Any]:
+    def groups(frame: Any) -> Any:
+        keys = fl.measure(frame, by, fl.mean("x"), min_size=1).estimates.keys
+        return sorted(reading(key) for key in keys)  # csv has 2 where others have 2.0
+
+    return groups
+
+
+def roles(control: Any) -> dict[str, Callable[[Any], Any]]:
+    arms: dict[str, Any] = {"variant": "v", "control": "A"}
+    return {
+        "group": grouped("z"),
+        "bins": grouped(fl.bins("z", width=1)),
+        "value": measured(fl.difference("z", **arms)),
+        "weight": measured(fl.difference("x", weight="z", **arms)),
+        "covariate": measured(fl.difference("x", covariate="z", **arms)),
+        "variant": measured(fl.difference("x", variant="z", control=control)),
+        "unit": lambda frame: fl.measure(frame, "z", fl.difference("x", unit="z", variant="z", control=control)),
+    }
+
+
+def ways(table: pa.Table, folder: Path) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "pandas": table.to_pandas(),
+        "pandas of arrow": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.from_arrow(table),
+        "arrow": table,
+        "duckdb": duckdb.from_arrow(table),
+        "ibis": ibis.memtable(table),
+    }
+    kind = table.schema.field("z").type
+    if not pa.types.is_duration(kind):  # Parquet has whole numbers in its place
+        pyarrow.parquet.write_table(table, folder / "x.parquet")
+        made["parquet"] = folder / "x.parquet"
+    if not (pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_binary(kind)):
+        pyarrow.csv.write_csv(table, folder / "x.csv")
+        made["csv"] = folder / "x.csv"
+    return made
+
+
+def documented() -> dict[str, dict[str, bool]]:
+    lines = PAGE.read_text(encoding="utf-8").split("## What each role accepts")[1].split("\n## ")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    header = rows[0][1:]
+    return {row[0]: dict(zip(header, [cell == "yes" for cell in row[1:]], strict=True)) for row in rows[2:]}
+
+
+TABLE = documented()
+
+
+def test_the_table_is_about_all_types_and_roles() -> None:
+    assert list(TABLE) == list(TYPES)
+    assert list(TABLE["text"]) == list(roles("x"))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_one_answer_on_every_way_in(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    plain = {
+        "g": pa.array([f"g{i % 3}" for i in range(ROWS)]),
+        "x": pa.array(rng.normal(size=ROWS)),
+        "v": pa.array([["A", "B"][i // 3 % 2] for i in range(ROWS)]),
+    }
+    for array in TYPES[kind] if ALL else TYPES[kind][-1:] + TYPES[kind][:1]:
+        table = pa.table(plain | {"z": array})
+        control = "x" if pa.types.is_nested(array.type) else array[0].as_py()
+        if array.type == pa.float32():
+            control = np.float32(control)  # which reads 0.1; as a double it does not
+        frames = ways(table, tmp_path)
+        for role, ask in roles(control).items():
+            if role == "unit":
+                continue  # below
+            answers = {way: answer(ask, frame) for way, frame in frames.items()}
+            first = answers["arrow"]
+            assert (first[0] == "answered") == TABLE[kind][role], (role, answers)
+            for way, found in answers.items():
+                assert found[0] == first[0], (role, way, answers)
+                if found[0] == "answered" and isinstance(found[1][0], float):
+                    digits = 1e-6 if array.type == pa.float32() else 1e-9
+                    np.testing.assert_allclose(found[1], first[1], rtol=digits, err_msg=f"{role} {way}")
+                elif found[0] == "answered":
+                    assert [short(text) for text in found[1]] == [short(text) for text in first[1]], (role, way)
+
+
+def short(text: str) -> str:
+    """A key without the zeros that pyarrow writes to csv behind a time."""
+    return text.rstrip("0").rstrip(".") if ":" in text else text
+
+
+def answer(ask: Callable[[Any], Any], frame: Any) -> tuple[str, Any]:
+    try:
+        return "answered", ask(frame)
+    except fl.InputError as error:
+        return str(error.code), None
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_units(kind: str, tmp_path: Path) -> None:
+    """Rows of six for each unit; a type of two values would put one unit into both variants."""
+    first = TYPES[kind][0]
+    if kind in {"boolean", "category"}:
+        pytest.skip("has too few values to name units")
+    made = [_nth(first[0].as_py(), i // 6) for i in range(ROWS)]
+    rng = np.random.default_rng(1)
+    plain = {"g": pa.array([f"g{i // 12 % 2}" for i in range(ROWS)]), "x": pa.array(rng.normal(size=ROWS))}
+    plain["v"] = pa.array([["A", "B"][i // 6 % 2] for i in range(ROWS)])
+    table = pa.table(plain | {"z": pa.array(made, first.type)})
+    ask = measured(fl.difference("x", variant="v", control="A", unit="z"))
+    answers = {way: answer(ask, frame) for way, frame in ways(table, tmp_path).items()}
+    assert (answers["arrow"][0] == "answered") == TABLE[kind]["unit"], answers
+    for way, found in answers.items():
+        assert found[0] == answers["arrow"][0], (way, answers)
+        if found[1] is not None:
+            np.testing.assert_allclose(found[1], answers["arrow"][1], rtol=1e-9, err_msg=way)
+
+
+def _nth(value: Any, i: int) -> Any:
+    """The i-th value of a type."""
+    for kind, make in (
+        (bytes, lambda: b"%d" % i),
+        (str, lambda: f"u{i}"),
+        (dt.datetime, lambda: value + dt.timedelta(microseconds=i)),
+        (dt.date, lambda: value + dt.timedelta(i)),
+        (dt.time, lambda: dt.time(1, i // 60, i % 60)),
+        (dt.timedelta, lambda: dt.timedelta(seconds=i)),
+        (list, lambda: [i]),
+        (dict, lambda: {"a": i}),
+        (Decimal, lambda: Decimal(i) / 4),
+        (float, lambda: i / 4),
+    ):
+        if isinstance(value, kind):
+            return make()
+    return i
