@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from docs.figures import keep_entry, read_figures, record_figure, share_error, share_of_runs, source_hash
+from docs.figures import keep_entry, read_figures, share_error, share_of_runs, source_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,8 +104,6 @@ def count_events(
             written = time.monotonic()
     if tally.runs > 0:
         write_tally(study, cell, tally)
-        for event in tally.events:
-            record_figure(study, f"{cell}; {event}", tally.share(event), tally.runs)
     return tally
 
 

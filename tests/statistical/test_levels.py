@@ -230,7 +230,8 @@ def test_moderated_variances_find_more(world: str, least: float) -> None:
     runs = scale_runs(300)
     own, moderated = rejections(world, "equal", runs)
     assert moderated > least - monte_carlo_error(least, runs)
-    assert moderated > own + 0.08
+    # DESIGN 2.2 has .10 and .20 more; of the data sets about one in eight is found by one of the two alone.
+    assert moderated > own + 0.1 - 3 * np.sqrt(0.12 / runs)
 
 
 # -------------------------------------------------------------------------------------------------------- named groups
