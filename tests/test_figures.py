@@ -156,9 +156,9 @@ def test_study(kind):
 
 
 def test_a_session_continues_with_what_has_not_passed(tmp_path: Path) -> None:
-    for folder in ("docs", "tests/statistical", "src/faultlines/core"):
+    for folder in ("docs/figures", "tests/statistical", "src/faultlines/core"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("docs/figures.py", "tests/__init__.py", "tests/statistical/__init__.py"):
+    for name in ("docs/figures/__init__.py", "tests/__init__.py", "tests/statistical/__init__.py"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     for name in ("conftest.py", "tally.py"):
         (tmp_path / "tests" / "statistical" / name).write_bytes((ROOT / "tests/statistical" / name).read_bytes())

@@ -1,7 +1,7 @@
 """Monte Carlo counts that are written as they come, so that a study stops at its budget and continues later.
 
 A study is a set of cells; a cell is a function of the run's number, which seeds everything random in it, so that runs
-can be added at any time and in any order. Counts are kept in docs/figures/<study>.json (docs/figures.py), from which a
+can be added at any time and in any order. Counts are kept in docs/figures/<study>.json (`docs.figures`), from which a
 later session continues, and start anew when the code that they measure has changed.
 
 Environment: FAULTLINES_BUDGET, the seconds that a session of studies may take (all of them together);

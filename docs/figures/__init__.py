@@ -18,7 +18,6 @@ build/figures, so that they never replace what a full run measured.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import hashlib
 import json
@@ -35,7 +34,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs" / "figures"
 # What numbers rest on; words, pictures and the command line do not change them.
 MEASURED_CODE = ("analyses", "core", "engines", "estimates", "guarantees", "metrics", "rows", "simulate.py")
@@ -237,23 +236,3 @@ def _by_numbers(name: str) -> list[tuple[float, str]]:
 def pages() -> list[Path]:
     """Pages that may show figures."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
-def main() -> None:
-    """Fill in all pages, or say which are not as measured."""
-    parser = argparse.ArgumentParser(prog="python -m docs.figures", description="Figures on pages, as measured.")
-    parser.add_argument("--write", action="store_true", help="fill in the pages; without it, say which differ")
-    write, stale = parser.parse_args().write, []
-    for page in pages():
-        text = page.read_text(encoding="utf-8")
-        if (filled := fill_page(text)) != text:
-            stale.append(page)
-            print(f"{page.relative_to(ROOT)} {'is filled in anew' if write else 'is not as measured'}")
-            if write:
-                page.write_text(filled, encoding="utf-8")
-    if stale and not write:
-        raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    main()
