@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.timing import Board
 from docs import figures
 from docs.figures import ROOT, fill_page, make_table, record_figure, show
 from tests.statistical.tally import Tally, count_events, read_tally
@@ -39,7 +40,6 @@ def test_kept_figures_are_in_order_and_have_their_origin(path: Path) -> None:
     assert figures.one_line_per_entry(sections) == path.read_text(encoding="utf-8")
     for name, entry in sections.get("figures", {}).items():
         assert {"value", "error", "runs", "commit", "date", "source"} <= set(entry), name
-        assert entry.get("unit", "share") in figures.UNITS, name
         assert entry["value"] is None or entry.get("unit") or 0 <= entry["value"] <= 1, name
 
 
@@ -53,9 +53,8 @@ def test_a_figure_is_kept_with_its_runs_and_error(tmp_path: Path) -> None:
     before = (tmp_path / "study.json").read_bytes()
     record_figure("study", "power; halves; ours", 0.2, 400)
     assert (tmp_path / "study.json").read_bytes() == before
-    for value, unit in ((1.5, "share"), (0.5, "percent")):
-        with pytest.raises(ValueError, match="power"):
-            record_figure("study", "power; x", value, 400, unit=unit)
+    with pytest.raises(ValueError, match="power"):
+        record_figure("study", "power; x", 1.5, 400)
 
 
 def test_fewer_runs_never_replace_what_a_full_run_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,3 +180,17 @@ def test_a_session_continues_with_what_has_not_passed(tmp_path: Path) -> None:
     (tmp_path / "src" / "faultlines" / "core" / "line.py").write_text("changed = True\n", encoding="utf-8")
     assert len(outcomes(FAULTLINES_CONTINUE="1", FAULTLINES_SHARE="0.5")) == 3
     assert (tmp_path / "build" / "figures" / "study.json").is_file()
+
+
+def test_benchmarks_keep_their_figures_and_limits() -> None:
+    board = Board("tree")
+    board.line("ours / floor", 2.5, "×", good=True, limit="≤ 4")
+    board.line("    time", 31.4, "ms")
+    board.line("theirs / ours", 80.0, "×", good=False, limit="≥ 100")
+    kept = figures.read_figures("bench")["figures"]
+    assert {name: entry["value"] for name, entry in kept.items()} == {
+        "tree; ours / floor": 2.5,
+        "tree; ours / floor, time": 31.4,
+        "tree; theirs / ours": 80.0,
+    }
+    assert (kept["tree; ours / floor"]["limit"], board.missed) == ("≤ 4", ["theirs / ours"])

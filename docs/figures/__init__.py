@@ -38,7 +38,6 @@ ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs" / "figures"
 # What numbers rest on; words, pictures and the command line do not change them.
 MEASURED_CODE = ("analyses", "core", "engines", "estimates", "guarantees", "metrics", "rows", "simulate.py")
-UNITS = ("share", "s", "×", "number")
 MARKER = re.compile(r"<!-- (?P<kind>figures?): (?P<study>\w+)/(?P<name>[^>]+?) -->(?P<old>.*?)<!-- end -->", re.DOTALL)
 
 
@@ -68,14 +67,14 @@ def record_figure(
         value: What was measured.
         runs: How many data sets it rests on.
         error: One Monte Carlo standard error; by default that of a share of so many runs, and none of anything else.
-        unit: "share" (shown in %), "s", "×" or "number".
+        unit: "share" (shown in %), "number", or what is written behind it: "×", "s".
 
     Raises:
-        ValueError: If the unit is none of these, or a share is not between 0 and 1.
+        ValueError: If a share is not between 0 and 1.
     """
     number = float(value)
-    if unit not in UNITS or (unit == "share" and (number < 0 or number > 1)):
-        raise ValueError(f"{name!r}: {value} of unit {unit!r}")
+    if unit == "share" and (number < 0 or number > 1):
+        raise ValueError(f"{name!r}: {value} is not a share")
     if error is None and unit == "share":
         error = share_error(number, runs)
     entry: dict[str, Any] = {"value": _rounded(number), "error": _rounded(error), "runs": int(runs)}
