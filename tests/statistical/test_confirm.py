@@ -69,7 +69,7 @@ KINDS: dict[str, Callable[[np.ndarray[Any, Any], Rng], Data]] = {
     "two effects": two,
 }
 EXACT = {"known", "two effects"}
-RUNS = {"rates": 1000, "skewed rows": 1000, "two effects": 1000}
+RUNS = 1000
 
 
 def found_in(data: Data, seed: int) -> Clustering | None:
@@ -84,7 +84,7 @@ def found_in(data: Data, seed: int) -> Clustering | None:
 def test_levels(kind: str, groups: int) -> None:
     """Nothing differs; clusters are chosen on old data. P that they differ, pair by pair, and within: exact at α."""
     rng = np.random.default_rng(groups)
-    runs = scale_runs(RUNS.get(kind, 2000))
+    runs = scale_runs(RUNS)
     differ, pairs, within, confirmed = [], [], [], 0
     for i in range(runs):
         old = found_in(KINDS[kind](np.zeros(groups), rng), i)
@@ -116,7 +116,7 @@ def test_plain_intervals_cover(kind: str, apart: float) -> None:
     rng = np.random.default_rng(int(apart))
     levels = np.repeat([0.0, apart], [12, 8])
     effects, differences, kept = [], [], []
-    for i in range(scale_runs(RUNS.get(kind, 1500) // 2)):
+    for i in range(scale_runs(RUNS // 2)):
         old = found_in(KINDS[kind](levels, rng), i)
         if old is None or old.n_clusters < 2:
             continue
