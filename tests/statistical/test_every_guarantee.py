@@ -163,7 +163,7 @@ def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
     drawn = [simulate.planted([0, 5, 10], [4, 92, 4], seed=seed).estimates for seed in range(runs)]
     more = sum(clusters(estimates, 100, seed) > 3 for seed, estimates in enumerate(drawn)) / runs
     record_figure("every_guarantee", "each side by itself; 4 + 92 + 4 groups 5 apart; more clusters", more, runs)
-    assert more > 0.05 + 3 * share_error(0.05, runs)
+    assert abs(more - 0.4) <= 3 * share_error(0.4, runs)
 
 
 def test_clusters_tested_on_their_own_find_finer_structure() -> None:
@@ -275,20 +275,22 @@ def test_holdout_intervals_cover(kind: str) -> None:
 def test_power_side_by_side() -> None:
     """The table of docs/guarantees.md: two halves of 21 and of 102 groups, 1 to 4 standard errors apart."""
     expected = {
-        ("calibrated", 21): (0.18, 0.75, 0.99, 1.0),
+        ("calibrated", 21): (0.18, 0.76, 0.99, 1.0),
         ("holdout", 21): (0.09, 0.39, 0.85, 0.99),
         ("folds", 21): (0.01, 0.0, 0.01, 0.01),
-        ("calibrated", 102): (0.46, 1.0, 1.0, 1.0),
+        ("calibrated", 102): (0.43, 1.0, 1.0, 1.0),
         ("holdout", 102): (0.18, 0.92, 1.0, 1.0),
         ("folds", 102): (0.0, 0.0, 0.0, 0.0),
     }
     for (guarantee, groups), figures in expected.items():
+        # The calibrated test with its usual number of draws, as users have it: 99 find .37 where it finds .43.
+        chosen = "calibrated" if guarantee == "calibrated" else GUARANTEES[guarantee]
         runs = scale_runs(100 if guarantee == "folds" and groups > 50 else 400)
         for apart, figure in zip((1.0, 2.0, 3.0, 4.0), figures, strict=True):
             detected = 0
             for seed in range(runs):
                 data = simulate.planted([0, apart], [groups // 2, groups - groups // 2], seed=seed).estimates
-                detected += fl.cluster(data, guarantee=GUARANTEES[guarantee], seed=seed).rejected
+                detected += fl.cluster(data, guarantee=chosen, seed=seed).rejected
             name = f"power, halves; {guarantee}, {groups} groups; {apart} se apart"
             record_figure("every_guarantee", name, detected / runs, runs)
             # Figures of 400 runs: both sides have a Monte Carlo error.

@@ -10,11 +10,11 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import faultlines as fl
-from docs.figures import record_figure, share_error
+from docs.figures import record_figure
 from faultlines import simulate
 from faultlines.guarantees.base import split_generator
 from faultlines.guarantees.holdout import held_out_log_pvalues
-from tests.statistical.tally import scale_runs
+from tests.statistical.tally import scale_runs, wider
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_false_positives_of_the_default(kind: str) -> None:
             data = simulate.null(21, profile="lognormal", dof=8.0 if kind == "dof 8" else None, seed=rng).estimates
         claims += fl.cluster(data, guarantee="holdout", seed=i).rejected
     record_figure("holdout", f"false positives; 25 splits, {kind}", claims / runs, runs)
-    assert claims / runs <= 0.05 + 3 * share_error(0.05, runs)
+    assert claims / runs <= 0.05 + wider(0.05, runs, 250)
 
 
 @pytest.mark.parametrize("apart", [1.5, 2.0, 3.0, 6.0])

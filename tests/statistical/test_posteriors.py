@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import faultlines as fl
-from docs.figures import record_figure, share_error
+from docs.figures import record_figure
 from faultlines import simulate
 from tests.statistical.posteriors import ARRANGED, Cell, described, seen, shrinkage
-from tests.statistical.tally import scale_runs
+from tests.statistical.tally import scale_runs, wider
 
 pytestmark = pytest.mark.statistical
 CELLS = [
@@ -28,10 +28,10 @@ def test_levels_cover_and_memberships_are_calibrated(cell: Cell) -> None:
     runs = scale_runs(200)
     made = described(cell, runs)
     assert made["found"] > runs / 2
-    error = share_error(0.95, made["found"])  # at least as many intervals as data sets
+    more = wider(0.95, runs, 200)
     for name in ("covered", "in_set", "any_covered"):
         record_figure("posteriors", f"coverage; {cell}; {name.replace('_', ' ')}", made[name], made["found"])
-    assert 0.935 - 3 * error <= made["covered"] <= 0.97 + 3 * error
+    assert 0.92 - more <= made["covered"] <= 0.985 + more
     assert made["covered"] > made["hard_covered"] - 0.02
     assert np.abs(made["bias"]).max() < 0.45
     assert made["calibration_error"] <= 0.035
