@@ -80,9 +80,12 @@ def test_help_names_every_metric_with_what_it_takes(warm: Warm) -> None:
     words = " ".join(warm("model", "--help").stdout.split())
     for name in of_family("model"):
         assert name in words
-    assert "brier, calibration_gap --y-true, --score; if wanted, --positive and --weight calibration_slope" in words
-    labels = "--y-true, --y-pred or --score with --threshold; if wanted, --positive, --classes and --weight"
-    assert f"f1, equalized_odds {labels} auc" in words
+    assert (
+        "calibration_gap --y-true, --score; if wanted, --positive, --weight, --unit and --overlap calibration_slope"
+        in words
+    )
+    labels = "--y-true, --y-pred or --score with --threshold; if wanted, --positive, --classes, --weight"
+    assert f"f1 {labels}, --unit and --overlap equalized_odds {labels} and --unit auc" in words
     for name in of_family("experiment"):
         assert f"{name}:" in warm("experiment", "--help").stdout
     for name in GUARANTEES:

@@ -16,6 +16,8 @@ from faultlines.metrics.table import METRICS
 from tests.refused import refused
 
 ARGUMENTS: dict[str, Any] = {
+    "cap": "99%",
+    "aggregate": "mean",
     "value": "x", "numer": "x", "denom": "y", "variant": "arm", "control": "A", "treatment": "B", "unit": "user",
     "covariate": "z", "weight": "w", "y_true": "t", "y_pred": "p", "score": "s", "positive": 1, "bins": 9,
     "overlap": "covariance", "epsilon": 2, "classes": True,

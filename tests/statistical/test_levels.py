@@ -11,7 +11,6 @@ import faultlines as fl
 from docs.figures import record_figure
 from faultlines.core.lower_bound import at_least
 from faultlines.core.member_means import member_means
-from faultlines.core.moderated import moderate
 from faultlines.core.spread import between_spread, prefers_continuum
 from tests.statistical.tally import scale_runs, wider
 
@@ -211,9 +210,9 @@ def rejections(world: str, spread: str, runs: int) -> tuple[float, float]:
         deviation = deviations(spread, groups, rng)
         theta = deviation * (effects_of(world, groups, rng) + rng.standard_normal(groups))
         variance = deviation**2 * rng.chisquare(dof, groups) / dof
-        own += fl.cluster(fl.Estimates(theta, np.sqrt(variance), dof=np.full(groups, dof)), seed=seed).rejected
-        shared = moderate(variance, dof)
-        moderated += fl.cluster(fl.Estimates(theta, np.sqrt(shared.variance), dof=shared.dof), seed=seed).rejected
+        given = fl.Estimates(theta, np.sqrt(variance), dof=np.full(groups, dof))
+        moderated += fl.cluster(given, seed=seed).rejected
+        own += fl.cluster(given.changed(recipe="measured"), seed=seed).rejected  # what is measured stays as it is
     record_figure("levels", f"reported with 8 degrees; {world}, {spread}; own variances", own / runs, runs)
     record_figure("levels", f"reported with 8 degrees; {world}, {spread}; moderated", moderated / runs, runs)
     return own / runs, moderated / runs

@@ -36,6 +36,7 @@ def audit(
     control_features: Any = None,
     metrics: Wanted | Sequence[Wanted] | Mapping[str, Wanted] | None = None,
     sample_weight: Any = None,
+    unit: Any = None,
     positive: Hashable = None,
     intersections: bool | int = True,
     alpha: float = 0.05,
@@ -58,11 +59,13 @@ def audit(
         sensitive_features: What the groups are: an array, a Series, a frame of several, or a dict of columns.
         control_features: What groups have to have in common to be compared: likewise.
         metrics: Names of metrics, such as ``"false_positive_rate"`` (``"fpr"`` and other libraries' names are known),
-            metrics of this library over the columns ``y_true``, ``y_pred``, ``score`` and ``sample_weight``, or
-            functions of `y_true` and `y_pred`, whose standard errors come from a bootstrap; one, a list, or a dict.
-            Default: selection rate, true and false positive rate and accuracy; of scores without a threshold area under
-            the curve, calibration gap and Brier score.
+            metrics of this library over the columns ``y_true``, ``y_pred``, ``score``, ``sample_weight`` and
+            ``unit``, or functions of `y_true` and `y_pred`, whose standard errors come from a bootstrap; one, a list,
+            or a dict. Default: selection rate, true and false positive rate and accuracy; of scores without a threshold
+            area under the curve, calibration gap and Brier score.
         sample_weight: Weights of the rows.
+        unit: What rows belong to, such as a person or a prompt, where each has several: an array. Standard errors then
+            allow for what rows of a unit have in common. A unit must be in one group of every comparison.
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans. Where there are more than two, all
             others count as 0, and only accuracy and error rate can do without it.
         intersections: Which features are crossed, beside each by itself. True: all of them at once. False: none. A
@@ -88,6 +91,7 @@ def audit(
     features = read_columns("sensitive_features", sensitive_features, "sensitive_feature")
     controls = [] if control_features is None else read_columns("control_features", control_features, "control_feature")
     arrays = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight}
+    arrays["unit"] = unit
     if y_pred is None and score is None:
         raise InputError.missing(
             "y_pred, score", "one of the two is needed", "Give the predictions, or the scores.", form="clause"
@@ -98,6 +102,7 @@ def audit(
         "threshold": threshold,
         "positive": positive,
         "weight": None if sample_weight is None else "sample_weight",
+        "unit": None if unit is None else "unit",
     }
     wanted = metrics_of(metrics, {column.name for column in columns}, options, table)
     attributes = _crossed([feature.name for feature in features], intersections)

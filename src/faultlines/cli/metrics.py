@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
 
-_MODEL_OPTIONS = ("threshold", "positive", "classes", "weight")
+_MODEL_OPTIONS = ("threshold", "positive", "classes", "weight", "unit", "overlap")
 _WIDTH = 70
 
 
@@ -30,7 +30,8 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         per_arm: Or each of them on its own.
     """
     _check_distinct(words)
-    options = {name: value for name, value in asdict(arms).items() if name != "overlap" or value is not None}
+    unset = {"overlap", "aggregate"}
+    options = {name: value for name, value in asdict(arms).items() if name not in unset or value is not None}
     given = arms.treatment or []
     if per_arm:
         if len(given) < 2 or "*" in given:
@@ -50,6 +51,9 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         if len(columns) != count or not all(columns):
             form = "lift:revenue" if count == 1 else "ratio_lift:clicks/views"
             raise InputError.missing("metric", "does not name its columns", f"Write it as in {form}.", word)
+        if count > 1 and columns[1] == "1":
+            remedy = f"Write {kind}:{columns[0]}/* to divide by the number of rows."
+            raise InputError.invalid("metric", "is divided by 1, which is no column", remedy, word)
         _check_options([entry], options)
         made.append(entry.function(*columns, **options))
     return made

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 
-_OF_ARMS = ("variant", "control", "treatment", "unit", "overlap", "covariate")
+_OF_ARMS = ("variant", "control", "treatment", "covariate", "cap", "aggregate")
+_OF_EITHER = ("weight", "unit", "overlap")
 
 
 def to_plan_with(planned: Planned, predictions: Predictions) -> dict[str, Any]:
@@ -82,16 +83,16 @@ def _metric(planned: Planned, predictions: Predictions, word: str) -> Metric:
     if planned.variant is None or planned.control is None:
         raise InputError.missing("metric", "needs --variant and --control", "Name both.", word)
     for name, value in asdict(predictions).items():
-        if value is not None and name != "weight":
+        if value is not None and name not in _OF_EITHER:
             raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.", value)
     arms = ArmOptions(
         variant=planned.variant,
         control=planned.control,
         treatment=planned.treatment,
-        unit=planned.unit,
-        overlap=planned.overlap,
         covariate=planned.covariate,
-        weight=predictions.weight,
+        cap=planned.cap,
+        aggregate=planned.aggregate,
+        **{name: getattr(predictions, name) for name in _OF_EITHER},
     )
     return experiment_metrics([word], arms)[0]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +17,7 @@ from faultlines.engines.spark import Spark
 from faultlines.errors import Argument, InputError, did_you_mean, first_line, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import narwhals as nw
 
@@ -160,6 +159,7 @@ class Rows:
         numbers: Column → its name in the frame, as number.
         times: The names in the frame under which there are times as text; see `protocol.format_time`.
         is_stored: Whether they are read from files or memory, so that looking at the first few is cheap.
+        present: All columns there are, also those that are not in use.
     """
 
     frame: nw.LazyFrame[Any]
@@ -168,6 +168,7 @@ class Rows:
     numbers: Mapping[str, str]
     times: frozenset[str]
     is_stored: bool = False
+    present: tuple[str, ...] = ()
 
 
 def open_frame(data: object, parameter: str = "data") -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
@@ -248,6 +249,19 @@ def scan(data: object, uses: Sequence[ColumnUse]) -> Iterator[Rows]:
         yield rows
 
 
+def first_values(data: object, columns: Sequence[str], rows: int) -> dict[str, Column]:
+    """Columns of the first few rows of files, or of a frame in memory."""
+    import narwhals as nw
+
+    if not readers.are_paths(data):
+        frame = open_frame(data)
+        if isinstance(frame, nw.DataFrame):
+            data = frame.select(*columns).head(rows).to_native()
+    with scan(data, [ColumnUse("data", column) for column in columns]) as opened:
+        values = fetch(opened.frame.head(rows))
+        return {column: values[opened.keys[column]] for column in columns}
+
+
 @contextmanager
 def report_errors(
     data: object, frame: nw.LazyFrame[Any] | nw.DataFrame[Any], parameter: str = "data"
@@ -287,13 +301,14 @@ def out_of_memory(argument: Argument, error: Exception, engine: Engine = ENGINES
 def _scan_frame(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], uses: Sequence[ColumnUse]) -> Iterator[Rows]:
     import narwhals as nw
 
-    check_uses(uses, frame.collect_schema().names(), index_names(frame))
+    present = frame.collect_schema().names()
+    check_uses(uses, present, index_names(frame))
     columns = list(dict.fromkeys(use.column for use in uses))
     if isinstance(frame, nw.LazyFrame):
-        yield _select_uses(frame, uses, {column: column for column in columns})
+        yield replace(_select_uses(frame, uses, {column: column for column in columns}), present=tuple(present))
     else:
         with engine_of(frame).open_eager(frame, columns) as (native, names):
-            yield _select_uses(_lazy(native), uses, names, is_stored=True)
+            yield replace(_select_uses(_lazy(native), uses, names, is_stored=True), present=tuple(present))
 
 
 def _select_uses(
@@ -332,7 +347,12 @@ def _select_uses(
 def _scan_files(files: Sequence[Path], uses: Sequence[ColumnUse]) -> Iterator[Rows]:
     import duckdb
 
-    check = partial(check_uses, uses)
+    present: list[str] = []
+
+    def check(columns: Sequence[str]) -> None:
+        present[:] = columns
+        check_uses(uses, columns)
+
     is_parquet = readers.is_parquet(files[0])
     with duck.own_connection() as connection:
         try:
@@ -340,9 +360,9 @@ def _scan_files(files: Sequence[Path], uses: Sequence[ColumnUse]) -> Iterator[Ro
                 columns = [use.column for use in uses]
                 keys = {use.column: use.parameter for use in uses if use.kind == "key"}
                 relation, names = readers.scan_parquet(connection, files, columns, keys, check)
-                yield _select_uses(_lazy(relation), uses, names, is_stored=True)
+                yield replace(_select_uses(_lazy(relation), uses, names, is_stored=True), present=tuple(present))
             else:
-                yield _scan_csv(connection, files, uses)
+                yield replace(_scan_csv(connection, files, uses, check), present=tuple(present))
         except duckdb.Error as error:
             argument = readers.show_files(files)
             memory = out_of_memory(argument, error)
@@ -355,9 +375,11 @@ def _scan_files(files: Sequence[Path], uses: Sequence[ColumnUse]) -> Iterator[Ro
             raise readers.diagnose_csv(files, must_be_numeric, error) from error
 
 
-def _scan_csv(connection: Any, files: Sequence[Path], uses: Sequence[ColumnUse]) -> Rows:
+def _scan_csv(
+    connection: Any, files: Sequence[Path], uses: Sequence[ColumnUse], check: Callable[[Sequence[str]], None]
+) -> Rows:
     """Rows of csv files; a column may be used as key and as number."""
     keys = {column: f"t{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind == "key"))}
     numbers = {column: f"n{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind != "key"))}
-    query = readers.write_csv_query(files, keys, numbers, partial(check_uses, uses))
+    query = readers.write_csv_query(files, keys, numbers, check)
     return Rows(_lazy(connection.sql(query)), True, keys, numbers, frozenset(), is_stored=True)

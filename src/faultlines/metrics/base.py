@@ -100,7 +100,8 @@ class Metric:
         variables: From the input columns to the variables, by name; null where a row does not count.
         estimate: From the moments of the variables to estimates.
         arms: For experiments: the column of variants, control and treatment.
-        unit: The randomised unit; rows are summed to it first, and inputs that describe it (`Input.per_unit`) averaged.
+        unit: The unit whose rows belong together; rows are summed to it first, and inputs that describe it
+            (`Input.per_unit`) averaged.
         centred: Name → role of an input whose mean by group and arm is wanted as a further input of that name; it keeps
             weighted variances precise.
         scale: The scale of the estimates and the way back to what people read.
@@ -117,6 +118,8 @@ class Metric:
         products: Places of variables w(x − c), w and c, for every weighted mean about `centred`.
         recipe: How it was made, where a function of this library made it.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"``: allow for what they share.
+        sums: With units, what is summed over the rows of each, formed of the input columns row by row; `variables` are
+            then formed of these sums. None: the inputs themselves are summed.
 
     Raises:
         InputError: If it has no inputs, or something is not what it must be.
@@ -149,6 +152,7 @@ class Metric:
     products: tuple[tuple[int, int, int], ...] = ()
     recipe: Recipe | None = None
     overlap: str = "error"
+    sums: Callable[[Columns], Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         for parameter in ("name", "size_unit"):
@@ -160,11 +164,7 @@ class Metric:
         if self.unit is not None:
             checked_column("unit", self.unit)
         flag("needs_covariance", self.needs_covariance)
-        choice("overlap", self.overlap, ("error", "covariance"))
-        if self.overlap != "error" and self.unit is None:
-            raise InputError.missing(
-                "overlap", "needs units that can be in several groups", "Name the unit.", "covariance"
-            )
+        self._check_overlap()
         if not isinstance(self.scale, Scale):
             self._refuse("scale", "is not a scale", "Leave it out for the estimates as they are.")
         for parameter, kind, problem, remedy in _RECORDS:
@@ -178,6 +178,15 @@ class Metric:
         checked_size(self.min_size)
         if self.size_variables is not None or self.pairs is not None or self.shaped is not None:
             self._check_places()
+
+    def _check_overlap(self) -> None:
+        choice("overlap", self.overlap, ("error", "covariance"))
+        if self.overlap != "error" and self.unit is None:
+            raise InputError.missing(
+                "overlap", "needs units that can be in several groups", "Name the unit.", "covariance"
+            )
+        if self.sums is not None and (self.unit is None or not callable(self.sums)):
+            self._refuse("sums", "goes with a unit, and is a function", "Name the unit, or leave it out.")
 
     def _refuse(self, parameter: str, problem: str, remedy: str) -> None:
         raise InputError.wrong_type(parameter, problem, remedy, getattr(self, parameter))

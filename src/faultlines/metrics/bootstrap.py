@@ -22,7 +22,12 @@ _ENOUGH = 50  # rows from which on a bootstrap knows how much a statistic varies
 
 
 def bootstrapped(
-    statistic: Callable[..., Any], *columns: str, draws: int = 200, seed: int = 0, name: str | None = None
+    statistic: Callable[..., Any],
+    *columns: str,
+    draws: int = 200,
+    seed: int = 0,
+    name: str | None = None,
+    unit: str | None = None,
 ) -> Metric:
     """Any statistic of columns in each group, with the standard error it has when rows are drawn anew.
 
@@ -38,6 +43,7 @@ def bootstrapped(
         draws: How often rows are drawn anew.
         seed: Of the draws. Each group has its own, so that results do not depend on the other groups.
         name: How it is called in a result. Default: the name of the function and its columns.
+        unit: The column of units, such as people or prompts, where each has several rows: whole units are drawn then.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`. It cannot be joined, split by unit or self-checked.
@@ -66,7 +72,17 @@ def bootstrapped(
     }
     metric_name = text("name", name) or f"{getattr(statistic, '__name__', 'statistic')} of {', '.join(columns)}"
     how = Resampling(statistic, _takes_weights(statistic), drawn, checked_seed(seed))
-    return Metric(metric_name, inputs, _as_they_are, of_resampled, resampling=how, shaped=(), min_size=_ENOUGH)
+    return Metric(
+        metric_name,
+        inputs,
+        _as_they_are,
+        of_resampled,
+        unit=unit,
+        resampling=how,
+        size_unit="units" if unit else "rows",
+        shaped=(),
+        min_size=_ENOUGH,
+    )
 
 
 def _takes_weights(statistic: Callable[..., Any]) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines.estimates.scales import PERCENT
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import ENOUGH, MANY, weight_input
+from faultlines.metrics.forms import ENOUGH, MANY, Clusters, weight_of, with_weight
 from faultlines.metrics.model import of_class, predicted, prediction, truth
-from faultlines.metrics.moments import of_balanced, of_calibration_slope, of_f1, of_population
+from faultlines.metrics.moments import of_balanced, of_calibration_slope, of_f1, of_population, of_unit_balanced
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def f1(
     positive: Hashable = None,
     classes: bool = False,
     weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """F1 score: harmonic mean of precision and recall, 2 TP/(2 TP + FP + FN), by the delta method.
 
@@ -41,6 +43,9 @@ def f1(
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
         classes: Whether there may be more than two labels: all but `positive` then count as 0.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -54,12 +59,16 @@ def f1(
         'F1'
     """
     inputs = _inputs(y_true, y_pred, score, threshold, positive, classes, weight)
+    name, rows = "F1" + of_class(positive, classes), "positives or predicted positives"
+    if unit is not None:
+        sums = partial(_found_and_wanted_of_rows, threshold=threshold)
+        return Clusters(unit, overlap).ratio(name, inputs, sums, size_unit=f"units with {rows}")
     return Metric(
-        "F1" + of_class(positive, classes),
+        name,
         inputs,
         partial(_found_and_wanted, threshold=threshold),
         of_f1 if weight is None else partial(of_population, ratio=True, weighted=True),
-        size_unit="positives or predicted positives",
+        size_unit=rows,
         shaped=(0, 1),
         min_size=MANY if weight is None else ENOUGH,
     )
@@ -75,7 +84,7 @@ def _inputs(
     weight: str | None,
 ) -> dict[str, Input]:
     inputs = truth(y_true, positive, classes) | prediction(y_pred, score, threshold, positive, classes)
-    return inputs | ({} if weight is None else {"w": weight_input(weight)})
+    return with_weight(inputs, weight)
 
 
 def _found_and_wanted(c: Columns, threshold: float | None) -> dict[str, Any]:
@@ -85,6 +94,12 @@ def _found_and_wanted(c: Columns, threshold: float | None) -> dict[str, Any]:
     if "w" not in c:
         return {"x": found, "y": wanted}
     return {"wx": c["w"] * found, "wy": c["w"] * wanted, "w": c["w"] + 0 * found}
+
+
+def _found_and_wanted_of_rows(c: Columns, threshold: float | None) -> dict[str, Any]:
+    """The same of single rows, to be summed to units: 0 where a row has no part in it."""
+    t, p = c["t"], predicted(c, threshold)
+    return {"x": weight_of(c) * 2 * t * p, "y": weight_of(c) * (t + p)}
 
 
 @recorded
@@ -97,6 +112,8 @@ def balanced_accuracy(
     positive: Hashable = None,
     classes: bool = False,
     weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """Balanced accuracy: mean of true positive and true negative rate, whatever the share of positives.
 
@@ -108,6 +125,9 @@ def balanced_accuracy(
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
         classes: Whether there may be more than two labels: all but `positive` then count as 0.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -122,8 +142,24 @@ def balanced_accuracy(
     """
     each = 1 if weight is None else 3
     inputs = _inputs(y_true, y_pred, score, threshold, positive, classes, weight)
+    name = "balanced accuracy" + of_class(positive, classes)
+    if unit is not None:
+        return Metric(
+            name,
+            inputs,
+            _of_units,
+            of_unit_balanced,
+            unit=unit,
+            overlap=overlap,
+            sums=partial(_sides_of_rows, threshold=threshold),
+            scale=PERCENT,
+            size_unit="units with positives or negatives",
+            pairs=tuple((i, j) for j in range(4) for i in range(j)),
+            shaped=(0, 1, 2, 3),
+            size_variables=(4, 5),
+        )
     return Metric(
-        "balanced accuracy" + of_class(positive, classes),
+        name,
         inputs,
         partial(_of_both_sides, threshold=threshold),
         partial(of_balanced, weighted=weight is not None),
@@ -147,8 +183,25 @@ def _of_both_sides(c: Columns, threshold: float | None) -> dict[str, Any]:
     return made
 
 
+def _sides_of_rows(c: Columns, threshold: float | None) -> dict[str, Any]:
+    """Of single rows, positives then negatives: those predicted positive, and all; 0 for rows of the other side."""
+    p, weight = predicted(c, threshold), weight_of(c)
+    sides = {"1": weight * c["t"], "0": weight * (1 - c["t"])}
+    return {
+        f"{part}{side}": of_side * value for side, of_side in sides.items() for part, value in (("x", p), ("y", 1.0))
+    }
+
+
+def _of_units(c: Columns) -> dict[str, Any]:
+    """These sums of units, and the units that have rows of either side."""
+    sums = {role: c[role] for role in ("x1", "y1", "x0", "y0")}
+    return sums | {f"with{side}": c.where(c[f"y{side}"] > 0, c[f"y{side}"]) for side in "10"}
+
+
 @recorded
-def calibration_slope(y_true: str, score: str, *, positive: Hashable = None) -> Metric:
+def calibration_slope(
+    y_true: str, score: str, *, positive: Hashable = None, unit: str | None = None, overlap: str = "error"
+) -> Metric:
     """Slope of outcomes on predicted probabilities: 1 where these are calibrated, below 1 where they are too extreme.
 
     It is Cov(score, outcome)/Var(score) within each group. If E[outcome | score] = score it is 1 in every group,
@@ -159,6 +212,9 @@ def calibration_slope(y_true: str, score: str, *, positive: Hashable = None) -> 
         y_true: The column of true outcomes: 0/1, booleans, or two labels of which `positive` counts as 1.
         score: The column of predicted probabilities.
         positive: The label that counts as 1.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -172,8 +228,12 @@ def calibration_slope(y_true: str, score: str, *, positive: Hashable = None) -> 
         'calibration slope of score'
     """
     inputs = truth(y_true, positive) | {"s": Input(score, "probability", parameter="score")}
+    name = f"calibration slope of {score}"
+    if unit is not None:
+        centred = {"mean_s": "s", "mean_t": "t"}
+        return Clusters(unit, overlap).ratio(name, inputs, _products_of_rows, centred=centred, min_size=ENOUGH)
     return Metric(
-        f"calibration slope of {score}",
+        name,
         inputs,
         _deviations,
         of_calibration_slope,
@@ -195,3 +255,8 @@ def _deviations(c: Columns) -> dict[str, Any]:
         "fourth": square * square * v * (1 - 6 * v),
         "square": square * square * v * v,
     }
+
+
+def _products_of_rows(c: Columns) -> dict[str, Any]:
+    """The terms of covariance and variance: what they leave of a unit is its part of the score of a regression."""
+    return {role: value for role, value in _deviations(c).items() if role in {"x", "y"}}

@@ -6,16 +6,26 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from faultlines.checks import choice
 from faultlines.checks import column as checked_column
 from faultlines.errors import InputError
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import no_variables, shaped_of, value_variables, weight_input
+from faultlines.metrics.forms import (
+    ROWS_COLUMN,
+    checked_cap,
+    covariate_fields,
+    denominator,
+    no_variables,
+    shaped_of,
+    value_variables,
+    weight_input,
+)
 from faultlines.metrics.moments import of_difference, of_lift
-from faultlines.rows.request import Aggregated, Arms, Input
+from faultlines.rows.request import AGGREGATES, Aggregated, Arms, Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from faultlines.metrics.base import Measured
 
@@ -100,6 +110,8 @@ def difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
+    aggregate: str | None = None,
 ) -> Metric:
     """Treatment effect: mean of the treated less mean of the control (the paper, section 5.1.1).
 
@@ -119,9 +131,13 @@ def difference(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values are cut, the same in all groups and arms: a number, or a quantile such as
+            ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        aggregate: What a unit has of `value`: the ``"sum"`` of its rows, their ``"mean"``, or ``"any"``: 1 where one of
+            them is not zero. It says what is compared: spend per user, the mean of their visits, or users who bought.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -137,7 +153,7 @@ def difference(
         >>> made.labels, made.theta.round(3).tolist(), made.se.round(3).tolist()
         (('DE', 'IN'), [1.0, -2.0], [0.202, 0.202])
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap, aggregate)
     return options.metric("difference", of_difference, value, None)
 
 
@@ -152,6 +168,8 @@ def lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
+    aggregate: str | None = None,
 ) -> Metric:
     """Relative lift of a mean: that of the treated over that of the control, less one (the paper, section 5.1.2).
 
@@ -173,9 +191,13 @@ def lift(
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values are cut, the same in all groups and arms: a number, or a quantile such as
+            ``"99%"``; with units, of their sums. The estimate is then that of capped values.
+        aggregate: What a unit has of `value`: the ``"sum"`` of its rows, their ``"mean"``, or ``"any"``: 1 where one of
+            them is not zero. It says what is compared: spend per user, the mean of their visits, or users who bought.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -191,7 +213,7 @@ def lift(
         >>> [(row["country"], round(row["estimate"], 3), round(row["se"], 3)) for row in found.to_dicts()]
         [('DE', 0.091, 0.019), ('IN', -0.095, 0.009)]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap, aggregate)
     return options.metric("lift", of_lift, value, None, LOG_RATIO)
 
 
@@ -207,6 +229,7 @@ def ratio_difference(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
 ) -> Metric:
     """Difference of a ratio of sums, such as clicks per page view: that of the treated less that of the control.
 
@@ -219,15 +242,17 @@ def ratio_difference(
 
     Args:
         numer: The column whose sum is divided.
-        denom: The column by whose sum it is divided.
+        denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values of `numer` are cut, the same in all groups and arms: a number, or a quantile such
+            as ``"99%"``; with units, of their sums. The estimate is then that of capped values.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -243,7 +268,7 @@ def ratio_difference(
         >>> fl.measure(rows, "country", metric).estimates.theta.round(3).tolist()
         [0.05, 0.05]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap)
     return options.metric("ratio difference", of_difference, numer, checked_column("denom", denom))
 
 
@@ -259,6 +284,7 @@ def ratio_lift(
     covariate: str | None = None,
     weight: str | None = None,
     overlap: str = "error",
+    cap: float | str | None = None,
 ) -> Metric:
     """Relative lift of a ratio of sums, such as clicks per page view: treated over control, less one.
 
@@ -271,15 +297,17 @@ def ratio_lift(
 
     Args:
         numer: The column whose sum is divided.
-        denom: The column by whose sum it is divided.
+        denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
         treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
-        covariate: A column measured before the experiment, for CUPED.
+        covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
         weight: A column of weights.
         overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values of `numer` are cut, the same in all groups and arms: a number, or a quantile such
+            as ``"99%"``; with units, of their sums. The estimate is then that of capped values.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -295,7 +323,7 @@ def ratio_lift(
         >>> fl.measure(rows, "country", metric).estimates.natural.round(3).tolist()
         [0.25, 0.5]
     """
-    options = _Options(variant, control, treatment, unit, covariate, weight, overlap)
+    options = _Options(variant, control, treatment, unit, covariate, weight, overlap, cap)
     return options.metric("ratio lift", of_lift, numer, checked_column("denom", denom), LOG_RATIO)
 
 
@@ -311,8 +339,13 @@ class _Options:
         covariate: str | None,
         weight: str | None,
         overlap: str,
+        cap: float | str | None,
+        aggregate: str | None = None,
     ) -> None:
-        self.arms, self.overlap = Arms(variant, control, treatment), overlap
+        self.arms, self.overlap, self.cap = Arms(variant, control, treatment), overlap, checked_cap(cap)
+        if aggregate is not None and unit is None:
+            raise InputError.missing("aggregate", "is about rows of units", "Name the unit.", aggregate)
+        self.aggregate = choice("aggregate", aggregate or "sum", AGGREGATES)
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):
             if column is not None:
                 checked_column(name, column)
@@ -333,16 +366,18 @@ class _Options:
             covariate=self.covariate is not None,
         )
         if isinstance(numer, Aggregated):
-            if any(option is not None for option in (self.unit, self.covariate, self.weight, denom)):
+            if any(option is not None for option in (self.unit, self.covariate, self.weight, self.cap, denom)):
                 raise InputError.unsupported(
-                    "denom, unit, covariate, weight", "need rows, not aggregates", "Leave them out, or give the rows."
+                    "denom, unit, covariate, weight, cap",
+                    "need rows, not aggregates",
+                    "Leave them out, or give the rows.",
                 )
             shown = f"{name} of {numer.mean or numer.sum}"
             table = with_variance(numer)
             return Metric(shown, {}, no_variables, formula, arms=self.arms, aggregated=table, scale=scale)
         inputs = self._inputs(numer, denom)
         return Metric(
-            f"{name} of {numer}" if denom is None else f"{name} of {numer}/{denom}",
+            f"{name} of {self._estimand(numer, denom)}",
             inputs,
             value_variables,
             formula,
@@ -352,16 +387,32 @@ class _Options:
             centred={"centre": "x"} if self.weight is not None and denom is None else {},
             scale=scale,
             shaped=shaped_of(inputs),
-            products=((0, 1, 2),) if self.weight is not None and denom is None else (),
+            products=self._products(inputs),
             overlap=self.overlap,
+            **covariate_fields(inputs),
         )
 
-    def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:
-        inputs = {"x": Input(numer, parameter="value" if denom is None else "numer")}
+    def _estimand(self, numer: str, denom: str | None) -> str:
+        """What is compared, in words: a sum of rows is one per unit."""
         if denom is not None:
-            inputs["y"] = Input(denom, parameter="denom")
+            return f"{numer}/{'rows' if denom == ROWS_COLUMN else denom}"
+        if self.unit is None:
+            return numer
+        return f"{numer if self.aggregate == 'sum' else f'{self.aggregate} {numer}'} per {self.unit}"
+
+    def _products(self, inputs: Mapping[str, Input]) -> tuple[tuple[int, int, int], ...]:
+        if "w" not in inputs or "y" in inputs:
+            return ()
+        return ((0, 1, 2),) if "z" not in inputs else ((0, 1, 2), (4, 5, 2))
+
+    def _inputs(self, numer: Any, denom: str | None) -> dict[str, Input]:
+        inputs = {
+            "x": Input(numer, parameter="value" if denom is None else "numer", cap=self.cap, aggregate=self.aggregate)
+        }
+        if denom is not None:
+            inputs["y"] = denominator(denom)
         if self.weight is not None:
             inputs["w"] = weight_input(self.weight)
         if self.covariate is not None:
-            inputs["z"] = Input(self.covariate, per_unit=True, parameter="covariate")
+            inputs["z"] = Input(self.covariate, per_unit=True, parameter="covariate", optional=True)
         return inputs

@@ -65,12 +65,17 @@ def joint(*metrics: Metric) -> Metric:
         partial(_joint, metrics=metrics, layout=layout),
         arms=metrics[0].arms,
         unit=metrics[0].unit,
+        sums=None if metrics[0].sums is None else partial(_sums, metrics=metrics),
         centred={f"{k}{_OF}{c}": f"{k}{_OF}{role}" for k, m in enumerate(metrics) for c, role in m.centred.items()},
         scale=Scales(" and ".join(scale.name for scale in scales), parts=scales),
         size_unit=metrics[0].size_unit,
         parts=names,
         pairs=(*layout.within, *layout.copies),
-        size_variables=tuple(range(layout.total)),
+        size_variables=tuple(
+            places[i]
+            for m, places in zip(metrics, layout.own, strict=True)
+            for i in (range(len(places)) if m.size_variables is None else m.size_variables)
+        ),
         shaped=tuple(places[i] for m, places in zip(metrics, layout.own, strict=True) for i in _shaped(m, len(places))),
         min_size=max(metric.min_size for metric in metrics),
         products=tuple(
@@ -102,7 +107,8 @@ def _check(metrics: tuple[Metric, ...]) -> None:
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
             problem = "cannot be joined: its groups share data"
             raise InputError.unsupported("metric", problem, "Cluster it on its own.", metric.name)
-        if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit):
+        same = (metric.sums is None) == (metrics[0].sums is None)
+        if (metric.arms, metric.unit) != (metrics[0].arms, metrics[0].unit) or not same:
             raise InputError.mismatch(
                 "metrics",
                 "differ in their variants or units",
@@ -154,6 +160,12 @@ def _layout(metrics: Sequence[Metric]) -> _JointLayout:
         own.append(tuple(range(start, start + count)))
         start += count
     return _JointLayout(tuple(own))
+
+
+def _sums(c: Columns, metrics: tuple[Metric, ...]) -> dict[str, Any]:
+    """What is summed over the rows of a unit, of all metrics."""
+    parts = [{} if metric.sums is None else metric.sums(c.under(f"{k}{_OF}")) for k, metric in enumerate(metrics)]
+    return {f"{k}{_OF}{name}": value for k, part in enumerate(parts) for name, value in part.items()}
 
 
 def _variables(c: Columns, metrics: tuple[Metric, ...], layout: _JointLayout) -> dict[str, Any]:
@@ -236,7 +248,7 @@ def _covariance_of_means(m: Moments, layout: _JointLayout) -> FloatArray:
     for places in layout.own:
         for i in places:
             for j in places:
-                cov[..., i, j] = m.cov[..., i, j] / m.n[..., i]
+                cov[..., i, j] = m.cov[..., i, j] / np.maximum(m.n[..., i], m.n[..., j])
     for (i, j), (a, b) in zip(layout.between, layout.copies, strict=True):
         common = m.n[..., a]
         apart = (m.mean[..., a] - m.mean[..., i]) * (m.mean[..., b] - m.mean[..., j])
@@ -261,6 +273,10 @@ def apart(grouped: Grouped, metric: Metric) -> Grouped:
     keys = [(*key_of(key), name) for key in grouped.keys for name in grouped.treatments]
     moments = Moments(*(None if part is None else _by_arm(part, pick) for part in grouped.moments))  # type: ignore[arg-type]
     rows, lost = (None if part is None else _by_arm(part, pick) for part in (grouped.rows, grouped.lost))
+    capped = grouped.capped
+    if capped is not None:
+        capped = capped._replace(above=_by_arm(capped.above, pick))
+    grouped = replace(grouped, capped=capped)
     common = _own(grouped.moments) if grouped.together is None else grouped.together
     return replace(grouped, keys=keys, moments=moments, rows=rows, lost=lost, together=_with_control(common, arms))
 
@@ -276,7 +292,9 @@ def _own(moments: Moments) -> Together:
     groups, arms = moments.n.shape[:2]
     place, arm = (grid.reshape(-1) for grid in np.meshgrid(np.arange(groups), np.arange(arms), indexing="ij"))
     n = moments.n[place, arm, 0]
-    cross = np.maximum(n - 1, 0)[:, None, None] * np.nan_to_num(moments.cov[place, arm])
+    each = moments.n[place, arm]
+    both = np.minimum(each[:, :, None], each[:, None, :])  # a covariate may be missing where the others are not
+    cross = np.maximum(both - 1, 0) * np.nan_to_num(moments.cov[place, arm])
     return Together(place, place, arm, n, cross)
 
 
@@ -322,7 +340,7 @@ def correlation(metric: Metric, moments: Moments, common: Together, places: Floa
         raise InputError.unsupported(
             "groups", problem, f"Use coarser groups, at most {_MOST:,}, or one treatment at a time."
         )
-    slopes = _slopes_of_together(metric, moments) / np.maximum(moments.n[:, :, 0], 1)[:, :, None]
+    slopes = _slopes_of_together(metric, moments) / np.maximum(moments.n, 1)
     moved = np.einsum("pi,pij,pj->p", slopes[common.first, common.arm], common.cross, slopes[common.second, common.arm])
     covariance = np.zeros((len(moments.n), len(moments.n)))
     np.add.at(covariance, (common.first, common.second), np.nan_to_num(moved))

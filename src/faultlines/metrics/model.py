@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,8 +12,9 @@ from faultlines.checks import flag, number
 from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import FEW, MANY, mean_of, rate_of, weight_input, weighted_share
-from faultlines.metrics.moments import of_area, of_both_rates, of_calibration
+from faultlines.metrics.forms import FEW, MANY, Clusters, mean_of, rate_of, weighted_share, with_weight
+from faultlines.metrics.joint import joint
+from faultlines.metrics.moments import of_area, of_both_rates, of_calibration, of_unit_area
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
@@ -119,6 +121,8 @@ class ModelRate(Protocol):
         positive: Hashable = None,
         classes: bool = False,
         weight: str | None = None,
+        unit: str | None = None,
+        overlap: str = "error",
     ) -> Metric:
         """The metric for these columns."""
 
@@ -141,11 +145,13 @@ def _model_rate(
         positive: Hashable = None,
         classes: bool = False,
         weight: str | None = None,
+        unit: str | None = None,
+        overlap: str = "error",
     ) -> Metric:
         labels = truth(y_true, positive, classes, compared and score is None)
         inputs = labels | prediction(y_pred, score, threshold, positive, classes, compared)
         form = partial(_classified, outcome=outcome, threshold=threshold)
-        return rate_of(shown + of_class(positive, classes), inputs, form, weight, size_unit)
+        return rate_of(shown + of_class(positive, classes), inputs, form, weight, size_unit, Clusters(unit, overlap))
 
     metric.__name__ = metric.__qualname__ = name
     note = _COMPARED if compared else ""
@@ -167,6 +173,9 @@ _RATE_DOC = """{summary}
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
         classes: Whether there may be more than two labels: all but `positive` then count as 0{compared}.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -266,6 +275,8 @@ def selection_rate(
     positive: Hashable = None,
     classes: bool = False,
     weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
 ) -> Metric:
     """Share of rows the model selects: demographic parity asks for it to be equal. 0.2 is 20%.
 
@@ -278,6 +289,9 @@ def selection_rate(
         positive: The label that counts as selected.
         classes: Whether there may be more than two labels: all but `positive` then count as 0.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -291,9 +305,8 @@ def selection_rate(
         'selection rate'
     """
     inputs = prediction(y_pred, score, threshold, positive, classes)
-    return rate_of(
-        "selection rate" + of_class(positive, classes), inputs, partial(predicted, threshold=threshold), weight
-    )
+    name, form = "selection rate" + of_class(positive, classes), partial(predicted, threshold=threshold)
+    return rate_of(name, inputs, form, weight, clusters=Clusters(unit, overlap))
 
 
 @recorded
@@ -306,6 +319,7 @@ def equalized_odds(
     positive: Hashable = None,
     classes: bool = False,
     weight: str | None = None,
+    unit: str | None = None,
 ) -> Metric:
     """True and false positive rate together (the paper's section 5.2): groups are similar when both are equal.
 
@@ -319,6 +333,8 @@ def equalized_odds(
         positive: The label that counts as 1, where outcomes are not 0/1 or booleans.
         classes: Whether there may be more than two labels: all but `positive` then count as 0.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -331,10 +347,13 @@ def equalized_odds(
         >>> fl.equalized_odds("outcome", "predicted").parts
         ('true positive rate', 'false positive rate')
     """
+    name = "equalized odds" + of_class(positive, classes)
     inputs = truth(y_true, positive, classes) | prediction(y_pred, score, threshold, positive, classes)
-    inputs |= {} if weight is None else {"w": weight_input(weight)}
+    if unit is not None:
+        return _odds_of_units(name, inputs, threshold, weight, Clusters(unit))
+    inputs = with_weight(inputs, weight)
     return Metric(
-        "equalized odds" + of_class(positive, classes),
+        name,
         inputs,
         partial(_both_rates, threshold=threshold),
         partial(of_both_rates, weighted=weight is not None),
@@ -345,6 +364,21 @@ def equalized_odds(
         shaped=None if weight is None else (),
         min_size=FEW if weight is None else MANY,
     )
+
+
+def _odds_of_units(
+    name: str, inputs: dict[str, Input], threshold: float | None, weight: str | None, clusters: Clusters
+) -> Metric:
+    """Both rates where rows of a unit go together: positives and negatives of a unit are not independent."""
+    sides = {
+        "true positive rate": (_positive_found, "positives"),
+        "false positive rate": (_negative_taken, "negatives"),
+    }
+    rates = [
+        rate_of(side, inputs, partial(_classified, outcome=outcome, threshold=threshold), weight, rows, clusters)
+        for side, (outcome, rows) in sides.items()
+    ]
+    return replace(joint(*rates), name=name, size_unit=f"units with {_SIDES}")
 
 
 def _both_rates(c: Columns, threshold: float | None) -> dict[str, Any]:
@@ -362,8 +396,16 @@ _EITHER_SIDE = 10  # positives and negatives an area needs: with fewer, claims r
 
 
 @recorded
-def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0, weight: str | None = None) -> Metric:
-    """Area under the curve within each group (Mann–Whitney), with DeLong's standard error.
+def auc(
+    y_true: str,
+    score: str,
+    *,
+    positive: Hashable = None,
+    bins: int = 0,
+    weight: str | None = None,
+    unit: str | None = None,
+) -> Metric:
+    """Area under the curve within each group (Mann–Whitney), with DeLong's standard error; with units, Obuchowski's.
 
     0.5 is a score that knows nothing, 1 one that puts every positive above every negative of its group. In small groups
     DeLong's variance falls to zero where the area comes out near 1, and areas near 1 are skewed. The variances of the
@@ -377,6 +419,8 @@ def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0, we
         bins: Round scores in [0, 1] down to multiples of 1/bins first: less memory for very many distinct scores, at
             the price of ties. 0 (default) takes scores as they are.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -396,14 +440,14 @@ def auc(y_true: str, score: str, *, positive: Hashable = None, bins: int = 0, we
     kind = "probability" if bins else "number"
     inputs = truth(y_true, positive) | {"s": Input(score, kind, parameter="score")}  # type: ignore[arg-type]
     name = f"auc of {score}" + (f" (scores in {bins} bins)" if bins else "")
-    inputs |= {} if weight is None else {"w": weight_input(weight)}
     return Metric(
         name,
-        inputs,
+        with_weight(inputs, weight),
         _truth_and_score,
-        partial(of_area, weighted=weight is not None),
+        partial(of_area, weighted=weight is not None) if unit is None else of_unit_area,
+        unit=unit,
         ranking=int(bins),
-        size_unit=_SIDES,
+        size_unit=_SIDES if unit is None else f"units, {_SIDES}",
         shaped=(),
         min_size=_EITHER_SIDE,
     )
@@ -414,7 +458,15 @@ def _truth_and_score(c: Columns) -> dict[str, Any]:
 
 
 @recorded
-def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
+def log_loss(
+    y_true: str,
+    score: str,
+    *,
+    positive: Hashable = None,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+) -> Metric:
     """Mean logarithmic loss of predicted probabilities; those of 0 and 1 are kept a double's precision away from it.
 
     0 is perfect, 0.693 a coin's. It punishes wrong certainty more than `fl.brier`, and depends on how rare positives
@@ -426,6 +478,9 @@ def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str 
         score: The column of predicted probabilities.
         positive: The label that counts as 1.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -439,11 +494,19 @@ def log_loss(y_true: str, score: str, *, positive: Hashable = None, weight: str 
         'log loss of score'
     """
     inputs = _scored(y_true, score, positive)
-    return mean_of(f"log loss of {score}", inputs, _logarithmic, weight)
+    return mean_of(f"log loss of {score}", inputs, _logarithmic, weight, Clusters(unit, overlap))
 
 
 @recorded
-def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
+def brier(
+    y_true: str,
+    score: str,
+    *,
+    positive: Hashable = None,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+) -> Metric:
     """Mean squared distance of predicted probability and outcome: 0 is perfect, 0.25 a coin's. See `fl.log_loss`.
 
     Args:
@@ -451,6 +514,9 @@ def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | N
         score: The column of predicted probabilities.
         positive: The label that counts as 1.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -464,11 +530,19 @@ def brier(y_true: str, score: str, *, positive: Hashable = None, weight: str | N
         'Brier score of score'
     """
     inputs = _scored(y_true, score, positive)
-    return mean_of(f"Brier score of {score}", inputs, _squared, weight)
+    return mean_of(f"Brier score of {score}", inputs, _squared, weight, Clusters(unit, overlap))
 
 
 @recorded
-def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weight: str | None = None) -> Metric:
+def calibration_gap(
+    y_true: str,
+    score: str,
+    *,
+    positive: Hashable = None,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+) -> Metric:
     """Mean predicted probability less share of positives: above zero where the model promises too much.
 
     It is in points of a probability: 0.02 means that 2% more were promised than came.
@@ -478,6 +552,9 @@ def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weigh
         score: The column of predicted probabilities.
         positive: The label that counts as 1.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -491,8 +568,8 @@ def calibration_gap(y_true: str, score: str, *, positive: Hashable = None, weigh
         'calibration gap of score'
     """
     inputs = _scored(y_true, score, positive)
-    if weight is not None:
-        return mean_of(f"calibration gap of {score}", inputs, _promised, weight)
+    if weight is not None or unit is not None:
+        return mean_of(f"calibration gap of {score}", inputs, _promised, weight, Clusters(unit, overlap))
     return Metric(f"calibration gap of {score}", inputs, _promised_and_expected, of_calibration, pairs=(), shaped=())
 
 
@@ -525,13 +602,23 @@ def _promised_and_expected(c: Columns) -> dict[str, Any]:
 
 
 @recorded
-def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+def mean_error(
+    y_true: str,
+    y_pred: str,
+    *,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+) -> Metric:
     """Mean of prediction less truth (bias of a regression), in the units of the truth: above zero where too much.
 
     Args:
         y_true: The column of true values.
         y_pred: The column of predicted values.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -544,17 +631,27 @@ def mean_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric
         >>> fl.mean_error("price", "predicted").name
         'mean error'
     """
-    return mean_of("mean error", _regression(y_true, y_pred), _error, weight)
+    return mean_of("mean error", _regression(y_true, y_pred), _error, weight, Clusters(unit, overlap))
 
 
 @recorded
-def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+def mean_absolute_error(
+    y_true: str,
+    y_pred: str,
+    *,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+) -> Metric:
     """Mean absolute distance of prediction and truth, in the units of the truth.
 
     Args:
         y_true: The column of true values.
         y_pred: The column of predicted values.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -567,17 +664,27 @@ def mean_absolute_error(y_true: str, y_pred: str, *, weight: str | None = None) 
         >>> fl.mean_absolute_error("price", "predicted").name
         'mean absolute error'
     """
-    return mean_of("mean absolute error", _regression(y_true, y_pred), _absolute_error, weight)
+    return mean_of("mean absolute error", _regression(y_true, y_pred), _absolute_error, weight, Clusters(unit, overlap))
 
 
 @recorded
-def mean_squared_error(y_true: str, y_pred: str, *, weight: str | None = None) -> Metric:
+def mean_squared_error(
+    y_true: str,
+    y_pred: str,
+    *,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+) -> Metric:
     """Mean squared distance of prediction and truth, in the squared units of the truth; few large errors decide it.
 
     Args:
         y_true: The column of true values.
         y_pred: The column of predicted values.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -590,7 +697,7 @@ def mean_squared_error(y_true: str, y_pred: str, *, weight: str | None = None) -
         >>> fl.mean_squared_error("price", "predicted").name
         'mean squared error'
     """
-    return mean_of("mean squared error", _regression(y_true, y_pred), _squared_error, weight)
+    return mean_of("mean squared error", _regression(y_true, y_pred), _squared_error, weight, Clusters(unit, overlap))
 
 
 def _regression(y_true: str, y_pred: str) -> dict[str, Input]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from faultlines.metrics.variances import (
     normal_scores,
     normalize_noise,
     own_dof,
+    shapes_by_group,
     share_of_noise,
     shrink_rates,
     shrink_variances,
@@ -29,11 +31,14 @@ from faultlines.metrics.variances import (
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray
 
 _APART = np.array([-1.0, 1.0])  # treatment less control
+_CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
 
@@ -79,10 +84,11 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relativ
             return _signed(n, m.mean[..., 0], m.cov[..., 0, 0])
     terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
     value, variance, positive, shape = terms.value, terms.variance, terms.positive, terms.shape
-    lost = 1
+    lost: FloatArray | int = 1
     if covariate:
-        lost = 2
-        value, variance, positive, shape = _explained(m, terms)
+        place = 3 if weighted else 2 if ratio else 1
+        value, variance, positive, shape, slopes = _explained(m, terms, place)
+        lost = 1 + slopes
     # What is left of terms that cancel is rounding, not variance.
     rounding = np.isfinite(variance) & (variance <= 1e-12 * positive)
     variance, freedom = np.where(rounding, 0.0, variance), terms.effective - lost
@@ -306,25 +312,111 @@ def _ratio(m: Moments, *, weighted: bool, plain: bool) -> _Terms:
     return _Terms(value, variance, positive, shape, effective, r, y)
 
 
-def _explained(m: Moments, terms: _Terms) -> tuple[FloatArray, FloatArray, FloatArray, Cumulants]:
-    """Value, variance, its positive parts and shape once a covariate has explained what it can (CUPED)."""
-    n, cov = m.n[..., 0], m.cov
-    last, r, y = cov.shape[-1] - 1, terms.ratio, terms.below
-    with_z = cov[..., 0, last] if r is None else (cov[..., 0, last] - r * cov[..., 1, last]) / y
-    of_z, inner = cov[..., last, last], np.maximum(n - 1, 0)
-    sum_z = np.sum(inner * of_z, axis=1, keepdims=True)
-    slope = np.sum(inner * with_z, axis=1, keepdims=True) / np.where(sum_z > 0, sum_z, np.nan)
-    slope = np.nan_to_num(slope)  # a covariate without variance explains nothing
-    z, total = m.mean[..., last], np.sum(n, axis=1, keepdims=True)
-    value = terms.value - slope * (z - np.sum(n * z, axis=1, keepdims=True) / total)
-    positive = terms.positive + slope**2 * of_z
-    variance = (terms.variance - 2 * slope * with_z + slope**2 * of_z) * (total - 2) / (total - 3)
-    # The slope is estimated too; what that adds to the difference of the arms is shared between them.
+class _Covariate(NamedTuple):
+    """A covariate z with the mean where it is missing, and the indicator m of that, by group and arm.
+
+    The mean is that of the whole group, so that it says nothing about the arm; with the indicator beside it, no effect
+    depends on it.
+    """
+
+    mean: FloatArray  # of z and m, (K, A, 2), z about the mean of the group
+    cov: FloatArray  # (K, A, 2, 2)
+    with_terms: FloatArray  # covariances with the terms, (K, A, 2)
+    share: FloatArray  # of rows that have it, (K, A)
+    away: FloatArray  # mean of their terms less that of all
+    seen: Cumulants  # of their terms
+    own: Cumulants  # of the covariate in these rows
+    with_seen: FloatArray  # covariance of both
+
+    def residuals(self, terms: Cumulants, slope: FloatArray) -> Cumulants:
+        """Cumulants of what the two slopes leave of the terms: those of rows with the covariate and without it, mixed.
+
+        Rows without it have what rows with it leave of the moments of all.
+        """
+        q, a, seen = self.share, self.away, self.seen
+        lacking = np.where(q < 1, 1 - q, np.nan)
+        left = seen.less(self.own, self.with_seen, slope)
+        square, cube = seen.variance + a**2, seen.third + 3 * a * seen.variance + a**3
+        fourth = seen.fourth + 3 * seen.variance**2 + 4 * a * seen.third + 6 * a**2 * seen.variance + a**4
+        b = -q * a / lacking
+        variance = np.maximum((terms.variance - q * square) / lacking - b**2, 0.0)
+        third = (terms.third - q * cube) / lacking - 3 * b * variance - b**3
+        raw = (terms.fourth + 3 * terms.variance**2 - q * fourth) / lacking
+        raw = raw - 4 * b * third - 6 * b**2 * variance - b**4
+        both = q * left.variance + (1 - q) * variance
+        mixed = q * (left.fourth + 3 * left.variance**2) + (1 - q) * raw - 3 * both**2
+        of_mixture = Cumulants(both, q * left.third + (1 - q) * third, mixed)
+        # Of a handful of rows no shape is known: it is that of all then.
+        cases = zip(left, of_mixture, terms, strict=True)
+        return Cumulants(*(np.where(q == 1, one, np.where(self.is_known, two, plain)) for one, two, plain in cases))
+
+    @property
+    def is_known(self) -> npt.NDArray[np.bool_]:
+        """Where rows with the covariate are enough to have a shape."""
+        return np.isfinite(self.seen.fourth) & np.isfinite(self.own.fourth)
+
+
+def _covariate(m: Moments, terms: _Terms, place: int) -> _Covariate:
+    """From the moments of rows that have the covariate, at `place`; the terms' variables follow where it is seen."""
+    n, seen, r, y = m.n[..., 0], m.n[..., place], terms.ratio, terms.below
+    first, second, away, seen_terms = 0, 1, np.zeros(n.shape), terms.shape  # a table that has the covariate of all
+    if m.n.shape[-1] > place + 1:
+        first, second = place + 1, place + 2
+        away, seen_terms = m.mean[..., first] - m.mean[..., 0], Cumulants.of(m, first)
+        if r is not None:
+            away = (m.mean[..., first] - r * m.mean[..., second]) / y
+            seen_terms = seen_terms.less(Cumulants.of(m, second), m.cov[..., first, second], r)
+            powers = zip((2, 3, 4), seen_terms, strict=True)
+            seen_terms = Cumulants(*(part / np.abs(y) ** power for power, part in powers))
+    with_z = m.cov[..., first, place] if r is None else (m.cov[..., first, place] - r * m.cov[..., second, place]) / y
+    of_z, with_z = (np.where(seen > 1, part, 0.0) for part in (m.cov[..., place, place], with_z))
+    away = np.where(seen > 0, away, 0.0)
+    middle = np.where(seen > 0, m.mean[..., place], 0.0)
+    middle = middle - np.sum(seen * middle, axis=1, keepdims=True) / np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    middle = np.where(seen > 0, middle, 0.0)
+    share, inner = seen / n, n - 1
+    # Sums over all rows of products of deviations, of which rows without the covariate have none.
+    cov = np.empty((*n.shape, 2, 2))
+    cov[..., 0, 0] = ((seen - 1) * of_z + n * share * (1 - share) * middle**2) / inner
+    cov[..., 0, 1] = cov[..., 1, 0] = -n * share * (1 - share) * middle / inner
+    cov[..., 1, 1] = n * share * (1 - share) / inner
+    with_terms = np.stack([(seen - 1) * with_z + seen * away * middle, -seen * away], axis=-1) / inner[..., None]
+    mean = np.stack([share * middle, 1 - share], axis=-1)
+    return _Covariate(mean, cov, with_terms, share, away, seen_terms, Cumulants.of(m, place), with_z)
+
+
+def _explained(
+    m: Moments, terms: _Terms, place: int
+) -> tuple[FloatArray, FloatArray, FloatArray, Cumulants, FloatArray]:
+    """Value, variance, its positive parts and shape once a covariate has explained what it can (CUPED).
+
+    It is the regression of the terms on arm, covariate and the indicator that the covariate is missing, whose two
+    slopes are the same in both arms. The last are the degrees of freedom that the slopes take, (K, 1).
+    """
+    n, covariate = m.n[..., 0], _covariate(m, terms, place)
+    inner = np.maximum(n - 1, 0)
+    sums = np.nansum(inner[..., None, None] * covariate.cov, axis=1)  # (K, 2, 2)
+    scale = np.sqrt(np.diagonal(sums, axis1=1, axis2=2))
+    # What does not vary, or only with the other, explains nothing.
+    varies = np.nan_to_num(scale) > 0
+    scale = np.where(varies, scale, 1.0)
+    scaled = np.where(varies[:, :, None] & varies[:, None, :], sums / scale[:, :, None] / scale[:, None, :], 0.0)
+    inverse = np.linalg.pinv(np.nan_to_num(scaled), rcond=1e-10, hermitian=True) / scale[:, :, None] / scale[:, None, :]
+    slope = np.einsum("kij,kj->ki", inverse, np.nansum(inner[..., None] * covariate.with_terms, axis=1))
+    used = np.sum(varies, axis=1, keepdims=True)
+    total = np.sum(n, axis=1, keepdims=True)
+    away = covariate.mean - np.sum(n[..., None] * covariate.mean, axis=1, keepdims=True) / total[..., None]
+    value = terms.value - np.einsum("kai,ki->ka", away, slope)
+    explained = np.einsum("ki,kaij,kj->ka", slope, covariate.cov, slope)
+    positive = terms.positive + explained
+    variance = terms.variance - 2 * np.einsum("kai,ki->ka", covariate.with_terms, slope) + explained
+    variance = variance * (total - 2) / (total - 2 - np.maximum(used, 1))
+    # The slopes are estimated too; what that adds to the difference of the arms is shared between them.
     pooled = np.sum(inner * variance, axis=1, keepdims=True) / (total - 2)
-    apart = (z.max(axis=1, keepdims=True) - z.min(axis=1, keepdims=True)) ** 2
-    variance = variance + n / 2 * np.nan_to_num(pooled * apart / sum_z)
-    shape = terms.shape.less(Cumulants.of(m, last), with_z, np.broadcast_to(slope, with_z.shape))
-    return value, variance, positive, shape
+    apart = covariate.mean[:, -1] - covariate.mean[:, 0]
+    variance = variance + n / 2 * np.nan_to_num(pooled * np.einsum("ki,kij,kj->k", apart, inverse, apart)[:, None])
+    shape = covariate.residuals(terms.shape, np.broadcast_to(slope[:, :1], n.shape))
+    return value, variance, positive, shape, np.maximum(used, 1)
 
 
 class NoiseShape(NamedTuple):
@@ -361,6 +453,68 @@ def describe_noise(m: Moments) -> NoiseShape:
         skewness = (third @ _APART if n.shape[1] == 2 else third[:, 0]) / total**1.5
         of_arms = np.where(variance > 0, third / variance**1.5, 0.0)
         return NoiseShape(np.asarray(skewness), _fourth(arm) / total**2, np.asarray(of_arms))
+
+
+class OwnNoise(NamedTuple):
+    """Noise of K estimates on their scale, each by its own rows: for a bound on one group, which needs no other.
+
+    Attributes:
+        variance: Variances of the estimates, (K,).
+        dof: Degrees of freedom behind them.
+        skewness: Skewness of the estimates, by the group's own rows.
+        common: The same by the shape that groups have in common.
+    """
+
+    variance: FloatArray
+    dof: FloatArray
+    skewness: FloatArray
+    common: FloatArray
+
+
+def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise | None:
+    """The noise of means, ratios, differences and lifts by each group's own rows; None where a law is known instead.
+
+    Args:
+        estimate: What a metric makes of moments.
+        m: The moments.
+    """
+    formula, settings = (estimate.func, estimate.keywords) if isinstance(estimate, partial) else (estimate, {})
+    if formula not in (of_population, of_difference, of_lift) or m.skewness is None:
+        return None
+    ratio, weighted, covariate = (bool(settings.get(name)) for name in ("ratio", "weighted", "covariate"))
+    n, mean = m.n[..., 0], m.mean[..., 0]
+    is_plain = not (ratio or weighted or covariate)
+    if is_plain and (is_binary(n, mean, m.cov[..., 0, 0]) or (n.shape[1] == 1 and is_signed(m))):
+        return None
+    with np.errstate(all="ignore"):
+        terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
+        value, variance, positive, shape = terms[:4]
+        lost: FloatArray | int = 1
+        if covariate:
+            value, variance, positive, shape, slopes = _explained(m, terms, 3 if weighted else 2 if ratio else 1)
+            lost = 1 + slopes
+        # Third cumulants of terms that mostly cancel are differences of large numbers, and say nothing.
+        shape = shape._replace(third=np.where(variance > _CANCELLED * positive, shape.third, 0.0))
+        of_mean, freedom = variance / n, terms.effective - lost
+        common = np.stack([_common_third(n[:, i], shape.of_arm(i), variance[:, i]) for i in range(n.shape[1])], axis=1)
+        thirds = [third / n**2 for third in (shape.third, common)]
+        if formula is of_lift:  # of the logarithms, to second order
+            thirds = [(third - 3 * of_mean**2 / value) / value**3 for third in thirds]
+            of_mean = of_mean / value**2
+        total = of_mean.sum(axis=1)
+        signs = _APART if n.shape[1] == 2 else np.ones(1)
+        skewness, common = (third @ signs / total**1.5 for third in thirds)
+        return OwnNoise(total, total**2 / np.sum(of_mean**2 / freedom, axis=1), skewness, common)
+
+
+def _common_third(n: FloatArray, shape: Cumulants, variance: FloatArray) -> FloatArray:
+    """Third cumulants of single values by the shape that groups have in common; NaN where there is none."""
+    usable = (n >= 3) & (variance > 0) & np.all(np.isfinite(np.stack(shape)), axis=0)
+    third = np.full(n.shape, np.nan)
+    if usable.any():
+        own = Cumulants(*(part[usable] for part in shape))
+        third[usable] = shapes_by_group(n[usable], own, variance[usable])[0] * variance[usable] ** 1.5
+    return third
 
 
 def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
@@ -654,6 +808,32 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
     return Measured(theta, se, None, rows, mean, reason, compared=compared, mass=mass)
 
 
+def of_unit_rate(m: Moments) -> Measured:
+    """A share of rows on Anscombe's scale, where rows of a unit go together (Rao and Scott).
+
+    The variables are, for every unit, how many of its rows are yes, and how many there are. The variance of the ratio
+    of their sums is that of independent units, shared between groups as other variances are; with the variance
+    p(1 − p) of a single row it says how many independent rows would be as precise. These take the place of the rows.
+    """
+    with np.errstate(all="ignore"):
+        arm = _linear(m, ratio=True, weighted=False, covariate=False)
+        units, mean, mass = arm.n[:, 0], arm.value[:, 0], arm.mass[:, 0]
+        reason = no_reasons(len(units))
+        mark(reason, (units == 0) | arm.empty[:, 0], Reason(ReasonCode.EMPTY_DENOMINATOR))
+        mark(reason, ~np.isfinite(mean), Reason(ReasonCode.TOO_LARGE))
+        mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), Reason(ReasonCode.NOT_A_SHARE))
+        likely = np.clip(arm.likely[:, 0], 0.25 / units, 1 - 0.25 / units)
+        variance = arm.variance[:, 0] / units
+        variance = variance * inflate_for_common_error(int(unmarked(reason).sum()), arm.common_error)
+        # A group alone in which nothing varies does not say how rows go together: a unit then counts as one row.
+        trials = np.where(variance > 0, likely * (1 - likely) / variance, units)
+        theta, se = ANSCOMBE.forward(mean * trials, trials), 1 / np.sqrt(4 * trials + 2)
+        compared, usable = theta.copy(), unmarked(reason) & (trials > 0)
+        if usable.sum() > 1:
+            compared[usable] = _compared_rates(theta[usable], se[usable], mean[usable], trials[usable], mass[usable])
+    return Measured(theta, se, np.maximum(arm.freedom[:, 0], 1.0), units, mean, reason, compared=compared, mass=mass)
+
+
 def _compared_rates(theta: FloatArray, se: FloatArray, rate: FloatArray, n: FloatArray, mass: FloatArray) -> FloatArray:
     """Rates on Anscombe's scale whose noise is normal: the likely rate of each group, and the normal score beside it.
 
@@ -711,6 +891,31 @@ def of_area(m: Moments, *, weighted: bool = False) -> Measured:
         # A placement goes up where the area does, on either side.
         measured = _finish(sides, area, sides.variance / n, _third(sides).sum(axis=1), _fourth(sides), reason)
         return measured._replace(mass=mass.sum(axis=1))
+
+
+def of_unit_area(m: Moments) -> Measured:
+    """Area under the curve where rows of a unit go together (Obuchowski).
+
+    The first variable has a value for every unit, whose mean is the area: what the placements of its positives and
+    negatives add to it. The others count positives and negatives.
+    """
+    with np.errstate(all="ignore"):
+        n, area = m.n[:, :, 0], m.mean[:, :, 0]
+        reason = no_reasons(len(n))
+        for i, name in enumerate(("positives", "negatives")):
+            mark(reason, m.n[:, 0, 1 + i] < 2, Reason(ReasonCode.TOO_FEW_OF_CLASS, least=2, arm=name))
+        arm = _shrink_arms(area, m.cov[..., 0, 0], n, n - 1, Cumulants.of(m, 0), np.isnan(area) & (n > 0))
+        _check_arms(arm, reason)
+        measured = _finish(arm, area[:, 0], arm.variance / n, _third(arm)[:, 0], _fourth(arm), reason)
+        return measured._replace(mass=m.n[:, 0, 1:].sum(axis=1))
+
+
+def of_unit_balanced(m: Moments) -> Measured:
+    """Balanced accuracy where rows of a unit go together: half of one more than a difference of two ratios of sums."""
+    measured = of_paired(m)
+    balanced = (1 + measured.theta) / 2
+    compared = None if measured.compared is None else (1 + measured.compared) / 2
+    return measured._replace(theta=balanced, se=measured.se / 2, natural=balanced, compared=compared)
 
 
 def of_balanced(m: Moments, *, weighted: bool = False) -> Measured:

@@ -30,7 +30,7 @@ def metrics_of(wanted: Any, columns: set[str], options: dict[str, Any], table: A
     Args:
         wanted: Names, metrics or functions: one, several, or a dict of them; None for the usual ones.
         columns: The columns there are: ``y_true``, ``y_pred``, ``score``.
-        options: Threshold, positive label and column of weights; None where there is none.
+        options: Threshold, positive label, column of weights and of units; None where there is none.
         table: The rows, for the labels in them.
 
     Raises:
@@ -102,7 +102,7 @@ def _resampled(wanted: Any, columns: set[str], options: dict[str, Any]) -> Metri
     if options["threshold"] is not None:
         problem = "is a function, which would be given scores and not what they predict"
         raise InputError.unsupported(argument, problem, "Give the predictions: y_pred=score >= threshold.")
-    return bootstrapped(wanted, "y_true", "y_pred" if "y_pred" in columns else "score")
+    return bootstrapped(wanted, "y_true", "y_pred" if "y_pred" in columns else "score", unit=options["unit"])
 
 
 def _metric(wanted: Any, columns: set[str], options: dict[str, Any], table: Any) -> Metric:

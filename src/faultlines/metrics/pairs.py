@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import Argument, InputError
 from faultlines.metrics.base import Metric, recorded
-from faultlines.metrics.forms import mean_of, weight_input
+from faultlines.metrics.forms import Clusters, mean_of, with_weight
 from faultlines.metrics.moments import of_paired
 from faultlines.metrics.table import METRICS
 from faultlines.rows.inputs import form_variables
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FIRST, _SECOND = "first__", "second__"
 # The two models make these of different rows: of their own denominators, or of what each predicts.
 _OF_DIFFERENT_ROWS = frozenset({"ratio", "precision", "negative_predictive_value"})
-_SAME = ("y_true", "positive", "weight")  # what both must be told alike
+_SAME = ("y_true", "positive", "weight", "unit", "overlap")  # what both must be told alike
 
 
 @recorded
@@ -53,14 +53,15 @@ def paired(first: Metric, second: Metric) -> Metric:
     before, after = _plain(first, "first"), _plain(second, "second")
     _check_alike(first, second)
     kind, weight = _recipe(first), _arguments(first).get("weight")
+    clusters = Clusters(first.unit, first.overlap)
     columns = [_told_apart(one, other) for one, other in ((first, second), (second, first))]
     name = f"change in {kind.replace('_', ' ')} from {columns[0]} to {columns[1]}"
     inputs = {f"{_FIRST}{role}": one for role, one in before.inputs.items()}
     inputs |= {f"{_SECOND}{role}": one for role, one in after.inputs.items()}
     if kind in _OF_DIFFERENT_ROWS:
-        return _of_ratios(name, inputs, (before, after), weight)
-    metric = mean_of(name, inputs, partial(_changed, before=before, after=after), weight)
-    return replace(metric, size_unit=before.size_unit)
+        return _of_ratios(name, inputs, (before, after), weight, clusters)
+    metric = mean_of(name, inputs, partial(_changed, before=before, after=after), weight, clusters)
+    return replace(metric, size_unit=first.size_unit)
 
 
 def _changed(c: Columns, before: Metric, after: Metric) -> Any:
@@ -75,9 +76,26 @@ def _value(c: Columns, metric: Metric) -> Any:
 # ------------------------------------------------------------------------------------------------- different rows
 
 
-def _of_ratios(name: str, inputs: dict[str, Input], both: tuple[Metric, Metric], weight: str | None) -> Metric:
+def _of_ratios(
+    name: str, inputs: dict[str, Input], both: tuple[Metric, Metric], weight: str | None, clusters: Clusters
+) -> Metric:
     """The difference of two ratios: numerators and denominators of both, and how many rows count in each."""
-    inputs = inputs if weight is None else {**inputs, "w": weight_input(weight)}
+    inputs = with_weight(inputs, weight)
+    pairs = tuple((i, j) for j in range(4) for i in range(j))
+    if clusters.unit is not None:
+        return Metric(
+            name,
+            inputs,
+            _of_units,
+            partial(_difference_of_ratios, weighted=False, counted=(4, 5)),
+            unit=clusters.unit,
+            overlap=clusters.overlap,
+            sums=partial(_sums, before=both[0], after=both[1]),
+            size_unit="units" if "y" in both[0].inputs else f"units with {both[0].size_unit}",
+            pairs=pairs,
+            shaped=(0, 1, 2, 3),
+            size_variables=(4, 5),
+        )
     counted = () if "y" in both[0].inputs else (5, 6) if weight else (4, 5)
     return Metric(
         name,
@@ -85,7 +103,7 @@ def _of_ratios(name: str, inputs: dict[str, Input], both: tuple[Metric, Metric],
         partial(_parts, before=both[0], after=both[1]),
         partial(_difference_of_ratios, weighted=weight is not None, counted=counted),
         size_unit=both[0].size_unit,
-        pairs=tuple((i, j) for j in range(4) for i in range(j)),
+        pairs=pairs,
         shaped=(0, 1, 2, 3),
         size_variables=counted or None,
     )
@@ -120,6 +138,19 @@ def _parts(c: Columns, before: Metric, after: Metric) -> dict[str, Any]:
     return made | counted
 
 
+def _sums(c: Columns, before: Metric, after: Metric) -> dict[str, Any]:
+    """Numerators and denominators of a row, to be summed to units."""
+    parts = _parts(c, before, after)
+    return {f"{prefix}{role}": parts[f"{prefix}{role}"] for prefix in (_SECOND, _FIRST) for role in "xy"}
+
+
+def _of_units(c: Columns) -> dict[str, Any]:
+    """These sums of units, and the units that have a denominator of either."""
+    sums = {f"{prefix}{role}": c[f"{prefix}{role}"] for prefix in (_SECOND, _FIRST) for role in "xy"}
+    below = {prefix: c[f"{prefix}y"] for prefix in (_SECOND, _FIRST)}
+    return sums | {f"{prefix}n": c.where(denom > 0, denom) for prefix, denom in below.items()}
+
+
 # ------------------------------------------------------------------------------------------------- what may be given
 
 
@@ -133,13 +164,12 @@ def _arguments(metric: Metric) -> dict[str, Any]:
 
 
 def _plain(metric: Metric, parameter: str) -> Metric:
-    """The same metric without weights, which the pair has itself; an error where no pair can be made of it."""
+    """The same metric without weights and units, which the pair has itself; an error where there is no pair of it."""
     shown = Argument(parameter, metric.name if isinstance(metric, Metric) else metric)
     if not isinstance(metric, Metric):
         remedy = 'Use for example fl.paired(fl.accuracy("y", "old"), fl.accuracy("y", "new")).'
         raise InputError.wrong_type(shown, "is not a metric", remedy)
-    arguments = _arguments(metric)
-    arguments.pop("weight", None)
+    arguments = {n: v for n, v in _arguments(metric).items() if n not in {"weight", "unit", "overlap"}}
     entry = METRICS.get(_recipe(metric))
     problem = "cannot be compared in pairs: it is not a mean, share or ratio of rows of one population"
     remedy = "Use a rate of a model, a loss, or fl.mean, fl.rate or fl.ratio of rows."

@@ -11,7 +11,19 @@ from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE, PERCENT
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.experiment import with_variance
-from faultlines.metrics.forms import FEW, mean_of, no_variables, rate_of, shaped_of, value_variables, weight_input
+from faultlines.metrics.forms import (
+    FEW,
+    Clusters,
+    checked_cap,
+    denominator,
+    mean_of,
+    no_variables,
+    rate_of,
+    shaped_of,
+    value_variables,
+    weight_of,
+    with_weight,
+)
 from faultlines.metrics.forms import value as value_itself
 from faultlines.metrics.moments import of_atkinson, of_population, of_rate
 from faultlines.rows.request import Aggregated, Arms, Input
@@ -25,7 +37,14 @@ __all__ = ["mean", "rate", "ratio"]
 
 
 @recorded
-def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
+def mean(
+    value: str | Aggregated,
+    *,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+    cap: float | str | None = None,
+) -> Metric:
     """Mean of a column in each group, in the units of the column.
 
     Rows need the column `value` (numbers) and those of the groups. The standard error is the root of the variance over
@@ -35,6 +54,11 @@ def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
     Args:
         value: The column, or `fl.aggregated(...)`.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
+        cap: Where the largest values are cut, the same in all groups: a number, or a quantile such as ``"99%"``. The
+            estimate is then the mean of capped values.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -49,15 +73,22 @@ def mean(value: str | Aggregated, *, weight: str | None = None) -> Metric:
         [10.5, 19.0]
     """
     if isinstance(value, Aggregated):
-        _need_rows(weight=weight)
+        _need_rows(weight=weight, unit=unit, cap=cap)
         name = f"mean of {value.mean or value.sum}"
         return Metric(name, {}, no_variables, of_population, aggregated=with_variance(value))
-    number = Input(value, parameter="value")
-    return mean_of(f"mean of {value}", {"x": number}, value_itself, weight)
+    capped = Input(value, parameter="value", cap=checked_cap(cap))
+    return mean_of(f"mean of {value}", {"x": capped}, value_itself, weight, Clusters(unit, overlap))
 
 
 @recorded
-def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | None = None) -> Metric:
+def rate(
+    value: str | Aggregated,
+    *,
+    positive: Hashable = None,
+    weight: str | None = None,
+    unit: str | None = None,
+    overlap: str = "error",
+) -> Metric:
     """Share of rows in which a yes/no column is yes: 0.2 is 20%.
 
     Rows need the column `value` and those of the groups. Rates are compared on Anscombe's scale, asin √((y + 3/8)/(n +
@@ -70,6 +101,9 @@ def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | No
             the sum counts the rows that are yes.
         positive: The label that counts as yes.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -84,17 +118,19 @@ def rate(value: str | Aggregated, *, positive: Hashable = None, weight: str | No
         [0.5, 0.0]
     """
     if isinstance(value, Aggregated):
-        _need_rows(weight=weight, positive=positive)
+        _need_rows(weight=weight, positive=positive, unit=unit)
         name = f"rate of {value.mean or value.sum}"
         return Metric(
             name, {}, no_variables, of_rate, aggregated=value, scale=ANSCOMBE, needs_covariance=False, min_size=FEW
         )
     binary = Input(value, "binary", positive, parameter="value")
-    return rate_of(f"rate of {value}", {"x": binary}, value_itself, weight)
+    return rate_of(f"rate of {value}", {"x": binary}, value_itself, weight, clusters=Clusters(unit, overlap))
 
 
 @recorded
-def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
+def ratio(
+    numer: str, denom: str, *, weight: str | None = None, unit: str | None = None, overlap: str = "error"
+) -> Metric:
     """Ratio of two sums in each group, such as clicks per page view, in the units of the ratio.
 
     Rows need the columns `numer` and `denom` (numbers) and those of the groups. The standard error is by the delta
@@ -103,8 +139,11 @@ def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
 
     Args:
         numer: The column whose sum is divided.
-        denom: The column by whose sum it is divided.
+        denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         weight: A column of weights.
+        unit: The column of units, such as people or prompts, where each has several rows: standard errors then allow
+            for what rows of a unit have in common (clustered by unit), and estimates stay those of the rows.
+        overlap: What to do with units in several groups: ``"error"``, or ``"covariance"`` to allow for what they share.
 
     Returns:
         The metric, for `fl.cluster` and `fl.measure`.
@@ -118,10 +157,17 @@ def ratio(numer: str, denom: str, *, weight: str | None = None) -> Metric:
         >>> fl.measure(rows, "country", fl.ratio("clicks", "views")).estimates.theta.tolist()
         [0.15, 0.1]
     """
-    inputs = {"x": Input(numer, parameter="numer"), "y": Input(denom, parameter="denom")}
-    inputs |= {} if weight is None else {"w": weight_input(weight)}
+    inputs = {"x": Input(numer, parameter="numer"), "y": denominator(denom)}
+    inputs = with_weight(inputs, weight)
+    if unit is not None:
+        return Clusters(unit, overlap).ratio(f"ratio of {numer}/{denom}", inputs, _products)
     formula = partial(of_population, ratio=True, weighted=weight is not None)
     return Metric(f"ratio of {numer}/{denom}", inputs, value_variables, formula, shaped=shaped_of(inputs))
+
+
+def _products(c: Columns) -> dict[str, Any]:
+    """Numerator and denominator of a row, times its weight where it has one."""
+    return {role: weight_of(c) * c[role] for role in ("x", "y")}
 
 
 def _need_rows(**options: object) -> None:

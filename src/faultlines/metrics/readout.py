@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from faultlines.metrics.moments import own_noise
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
+    from faultlines.metrics.moments import OwnNoise
+    from faultlines.rows.request import Capped, MissingRows
 
     IntArray = npt.NDArray[np.int64]
 
@@ -27,6 +32,8 @@ class Readout:
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
         warnings: What a reader must know about these rows.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
+        missing: How many rows of every group, excluded ones too, lack a value; None where rows were not counted.
+        capped: Where the largest values were cut, and how many of every group and arm; None where none were.
     """
 
     metric: Metric
@@ -34,17 +41,27 @@ class Readout:
     by_arm: FloatArray | None
     warnings: tuple[str, ...]
     mass: FloatArray | None = None
+    missing: MissingRows | None = None
+    capped: Capped | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
         """Rows (units) of every arm, (K, arms); None where nothing is compared."""
         return self.moments.n[:, :, 0] if self.metric.arms else None
 
+    def own_noise(self) -> OwnNoise | None:
+        """The noise of each estimate by its own rows, where no law of it is known."""
+        metric = self.metric
+        if metric.parts or metric.ranking is not None or metric.resampling is not None:
+            return None
+        return own_noise(metric.estimate, self.moments)
+
     def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
         """The same for some of the groups."""
         places = np.flatnonzero(keep)
         by_arm, mass = (None if array is None else array[places] for array in (self.by_arm, self.mass))
-        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass)
+        capped = None if self.capped is None else self.capped._replace(above=self.capped.above[places])
+        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass, capped=capped)
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:
         """What the metric is in the rows of each cluster, as if it were one group; None where there is no such sum.
@@ -59,23 +76,25 @@ class Readout:
         if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
             return None  # rows that several groups have in common would count several times
         moments = self.moments
-        for product, weight, centre in metric.products:
-            moments = _recentred(moments, product, weight, centre)
+        for centre in dict.fromkeys(centre for _, _, centre in metric.products):
+            products = [(product, weight) for product, weight, about in metric.products if about == centre]
+            moments = _recentred(moments, products, centre)
         return metric.measured(_summed(moments, clusters, count))
 
 
-def _recentred(m: Moments, product: int, weight: int, centre: int) -> Moments:
-    """The same where w(x − c) is taken about one c for all groups, and not about the mean of each."""
+def _recentred(m: Moments, products: Sequence[tuple[int, int]], centre: int) -> Moments:
+    """The same where all w(x − c) are taken about one c for all groups, and not about the mean of each."""
     with np.errstate(all="ignore"):
-        size = np.nan_to_num(m.n[..., product])
+        size = np.nan_to_num(m.n[..., centre])
         common = float(np.sum(size * np.nan_to_num(m.mean[..., centre])) / max(np.sum(size), 1.0))
         away = m.mean[..., centre] - common
         mean, cov = m.mean.copy(), m.cov.copy()
-        mean[..., product] += away * mean[..., weight]
+        for product, weight in products:
+            mean[..., product] += away * mean[..., weight]
+            # Cov(w(x − c) + a w, v) = Cov(w(x − c), v) + a Cov(w, v), first for one side, then for the other.
+            cov[..., product, :] += away[..., None] * cov[..., weight, :]
+            cov[..., :, product] += away[..., None] * cov[..., :, weight]
         mean[..., centre] = np.where(np.isnan(away), np.nan, common)
-        # Cov(w(x − c) + a w, v) = Cov(w(x − c), v) + a Cov(w, v), first for one side, then for the other.
-        cov[..., product, :] += away[..., None] * cov[..., weight, :]
-        cov[..., :, product] += away[..., None] * cov[..., :, weight]
     return m._replace(mean=mean, cov=cov)
 
 

@@ -9,6 +9,7 @@ from scipy.special import chdtrc, ndtr
 
 from faultlines import formats
 from faultlines.estimates.labels import labels_of, name_of
+from faultlines.metrics.forms import covariate_place
 from faultlines.metrics.moments import describe_noise
 
 if TYPE_CHECKING:
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.labels import Key
     from faultlines.metrics.base import FloatArray, Metric
+    from faultlines.metrics.readout import Readout
     from faultlines.rows.request import Grouped, Moments
 
 _FEW = 2.0  # skewness² of an arm's mean above which, in some 25 groups, a normal distribution is far from it
 _FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at √(2 log K), where tails matter more
 _MANY = 0.05  # share of the groups for which that must be so
 _UNCORRECTED = 0.25  # of the terms of an Edgeworth series that estimated shapes leave: a quarter of each
+_LARGEST_FLOOR, _SMALLEST_FLOOR = 1e-3, 1e-10  # p that is printed as "less than this"; smaller ones all read < 1e-10
 _DOMINATES = 0.9  # share of all weight that one group may have
 _MISMATCH = 1e-3  # chance of arms so much out of proportion
 _USUAL = (1 / 2, 1 / 3, 2 / 3, 1 / 4, 3 / 4, 0.1, 0.9, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.3, 0.7, 0.4, 0.6)
@@ -40,7 +43,13 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
         errors: Their standard errors, of the first effect.
     """
     moments = grouped.moments
-    if metric.arms is not None and metric.aggregated is None and metric.unit is None:
+    if grouped.repeated is not None:
+        column, each = grouped.repeated
+        yield (
+            f"Rows were taken as independent, because no unit was given, but {column} has {each:.1f} rows per value in "
+            f"the first rows: if rows of a {column} go together, name it as unit."
+        )
+    elif metric.arms is not None and metric.aggregated is None and metric.unit is None:
         yield (
             "Rows were taken as independent, because no unit was given: if people have several rows, name the column "
             "of people as unit."
@@ -57,7 +66,8 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
         )
     if metric.arms is not None:
         yield from _mismatch(moments.n[:, :, 0], grouped.keys, metric.size_unit)
-    yield from _lost(metric, grouped)
+    yield from _imputed(metric, grouped)
+    yield from _capped(metric, grouped)
 
 
 def _few_events(m: Moments, metric: Metric) -> Iterator[str]:
@@ -85,6 +95,26 @@ def few_events_limit(groups: int) -> float:
         2 for up to 25 groups, and less as the largest of them all lies farther out.
     """
     return float(_FEW / (1 + max(0.0, np.log(groups / _FEW_GROUPS))))
+
+
+def pvalue_floor(readout: Readout, dof: FloatArray | None) -> PValueFloor | None:
+    """The smallest p that measured rows support, at most .001; None where nothing limits it above 1e-10.
+
+    Rates are compared by the scores of their own law and have exact tails. Where even .001 is not supported, a warning
+    says so.
+
+    Args:
+        readout: The moments behind the estimates.
+        dof: Degrees of freedom of their standard errors; None where these are known.
+    """
+    metric = readout.metric
+    if metric.parts or not metric.needs_covariance or readout.moments.skewness is None:
+        return None
+    floor = smallest_supported_pvalue(readout.moments, dof)
+    if floor.pvalue <= _SMALLEST_FLOOR:
+        return None
+    power_of_ten = float(f"1e{int(np.ceil(np.log10(floor.pvalue)))}")  # it is known to a factor, not to a digit
+    return floor._replace(pvalue=min(power_of_ten, _LARGEST_FLOOR))
 
 
 class PValueFloor(NamedTuple):
@@ -156,24 +186,45 @@ def _mismatch(sizes: FloatArray, keys: Sequence[Key], unit: str) -> Iterator[str
         )
 
 
-def _lost(metric: Metric, grouped: Grouped) -> Iterator[str]:
-    """Whose rows were left out for want of a covariate, where that happened."""
-    lost, rows = grouped.lost, grouped.rows
+def _imputed(metric: Metric, grouped: Grouped) -> Iterator[str]:
+    """Who has no covariate, where some have none."""
     covariate = next((one.column for one in metric.inputs.values() if one.parameter == "covariate"), None)
-    if lost is None or rows is None or covariate is None or not lost.sum():
+    if covariate is None:
+        return
+    of_all = grouped.moments.n[:, :, 0]
+    lacking = of_all - grouped.moments.n[:, :, covariate_place(metric.inputs)]
+    if not lacking.sum():
         return
     by_arm = [
-        f"{formats.share(lost[:, i].sum() / rows[:, i].sum(), 1)} of {arm}"
+        f"{formats.share(lacking[:, i].sum() / of_all[:, i].sum(), 1)} of {arm}"
         for i, arm in enumerate(("control", "treatment"))
-        if rows[:, i].sum()
+        if of_all[:, i].sum()
     ]
     with np.errstate(all="ignore"):
-        shares = np.nan_to_num(lost.sum(axis=1) / rows.sum(axis=1))
+        shares = np.nan_to_num(lacking.sum(axis=1) / of_all.sum(axis=1))
     worst = int(np.argmax(shares))
     name, here = name_of(labels_of(grouped.keys)[worst]), formats.share(shares[worst], 1)
     yield (
-        f"Rows without a value, of the covariate {covariate} or another input, are left out: {' and '.join(by_arm)}, "
-        f"most in {name} ({here}). The effect is that on the others."
+        f"The covariate {covariate} is missing for {' and '.join(by_arm)}, most in {name} ({here}). These "
+        f"{metric.size_unit} are kept: they have the mean of their group, and an indicator of their own."
+    )
+
+
+def _capped(metric: Metric, grouped: Grouped) -> Iterator[str]:
+    """Whose largest values were cut, and where."""
+    if grouped.capped is None:
+        return
+    of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
+    arms = ("control", "treatment") if metric.arms else ("all",)
+    of_arms = [
+        f"{formats.share(count[:, i].sum() / max(of_all[:, i].sum(), 1), 2)} of {arm}" for i, arm in enumerate(arms)
+    ]
+    shares = count.sum(axis=1) / np.maximum(of_all.sum(axis=1), 1)
+    worst = int(np.argmax(shares))
+    yield (
+        f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: {' and '.join(of_arms)} "
+        f"{metric.size_unit} were above, most in {name_of(labels_of(grouped.keys)[worst])} "
+        f"({formats.share(shares[worst], 2)})."
     )
 
 

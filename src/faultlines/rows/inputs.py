@@ -43,6 +43,8 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
     """An input as doubles, NaN and infinity as null, labels as 0 and 1."""
     import narwhals as nw
 
+    if source.kind == "rows":
+        return CleanInput(nw.lit(1.0), {})
     column = source_column(rows, source)
     dtype = rows.frame.collect_schema()[column]
     simple = dtype.is_numeric() or dtype == nw.Boolean
@@ -250,7 +252,8 @@ def form_variables(
 
     Args:
         request: What is asked.
-        names: Role → name in the frame; by default the roles themselves, to learn which variables there are.
+        names: Role (of a sum over units, its name) → name in the frame; by default these themselves, to learn which
+            variables there are.
         single: Roles of single precision.
 
     Raises:
@@ -258,7 +261,9 @@ def form_variables(
     """
     import narwhals as nw
 
-    names = {role: role for role in (*request.inputs, *request.centred)} if names is None else names
+    if names is None:
+        names = {role: role for role in (*request.inputs, *request.centred)}
+        names = names if request.sums is None else {name: name for name in request.sums(Expressions(names))}
     columns = Expressions(names, single)
     try:
         variables = request.variables(columns)

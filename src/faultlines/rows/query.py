@@ -18,9 +18,9 @@ from faultlines.engines.protocol import to_floats, to_list
 from faultlines.errors import InputError
 from faultlines.rows import hashing
 from faultlines.rows import keys as places
-from faultlines.rows.inputs import check_input, check_labels, clean_input, form_variables, source_column
+from faultlines.rows.inputs import Expressions, check_input, check_labels, clean_input, form_variables, source_column
 from faultlines.rows.keys import not_nan
-from faultlines.rows.request import Grouped, Moments
+from faultlines.rows.request import Capped, Grouped, Moments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,6 +142,11 @@ class _Used(NamedTuple):
     def name(self) -> str:
         return f"i{self.place}_{self.together}"
 
+    @property
+    def over(self) -> str:
+        """The column that says whether it was cut."""
+        return f"over{self.place}_{self.together}"
+
 
 class Query:
     """The one group-by behind several requests of the same variants and unit.
@@ -164,6 +169,7 @@ class Query:
         self.used = [self._use(request) for request in requests]
         self.checks: list[tuple[int, str]] = []  # place of an input, kind of check
         self.columns: list[list[str]] = []  # for every request, the columns of its variables
+        self.caps: dict[int, float] = {}  # place of an input, where it is cut
 
     def _use(self, request: Request) -> dict[str, _Used]:
         for role, source in request.inputs.items():
@@ -243,11 +249,45 @@ class Query:
         nulled = []
         for joined, number in self.together.items():
             for place in joined:
-                others = [~nw.col(f"i{other}").is_null() for other in sorted(joined) if other != place]
+                needed = [other for other in self._needed(joined) if other != place]
+                others = [~nw.col(f"i{other}").is_null() for other in needed]
                 value = nw.col(f"i{place}")
                 value = nw.when(nw.all_horizontal(*others, ignore_nulls=False)).then(value) if others else value
                 nulled.append(value.alias(_Used(place, number).name))
-        return frame.with_columns(*nulled)
+        frame = frame.with_columns(*nulled)
+        # What rows are summed to is capped, and not they themselves, unless they are all that is asked about.
+        in_rows = [used for used in self._capped() if self.unit is None or used not in self._summed_inputs()]
+        return self._cut(frame, in_rows) if in_rows else frame
+
+    def _capped(self) -> list[_Used]:
+        """The inputs whose largest values are cut."""
+        capped = {place for source, place in self.inputs.items() if source.cap is not None}
+        return list(dict.fromkeys(used for roles in self.used for used in roles.values() if used.place in capped))
+
+    def _cut(self, frame: nw.LazyFrame[Any], capped: Sequence[_Used]) -> nw.LazyFrame[Any]:
+        """Inputs cut where they are capped, beside whether they were; a quantile is that of all groups and arms."""
+        import narwhals as nw
+
+        sources = {place: source for source, place in self.inputs.items()}
+        for used in capped:
+            cap, column = sources[used.place].cap, nw.col(used.name)
+            if cap is None or used.place in self.caps:
+                continue
+            at = np.nan if cap.value is None else cap.value
+            if cap.quantile is not None:
+                highest = column.quantile(cap.quantile, interpolation="linear").alias("cap")
+                at = float(to_floats(fetch(frame.select(highest))["cap"])[0])
+            self.caps[used.place] = at if np.isfinite(at) else np.finfo(float).max
+        over = {used: nw.col(used.name) > self.caps[used.place] for used in capped}
+        frame = frame.with_columns(
+            *(nw.when(is_over).then(nw.lit(1)).otherwise(nw.lit(0)).alias(used.over) for used, is_over in over.items())
+        )
+        return frame.with_columns(
+            *(
+                nw.when(is_over).then(nw.lit(self.caps[used.place])).otherwise(nw.col(used.name)).alias(used.name)
+                for used, is_over in over.items()
+            )
+        )
 
     def _assign_parts(self, frame: nw.LazyFrame[Any], repetition: int) -> nw.LazyFrame[Any]:
         """With the number of the part a unit falls into at that repetition."""
@@ -256,7 +296,15 @@ class Query:
     def _counted(self, number: int) -> str:
         """An input whose values are the rows in which all inputs of a set have one."""
         joined = next(joined for joined, known in self.together.items() if known == number)
-        return _Used(min(joined), number).name
+        return _Used(self._needed(joined)[0], number).name
+
+    def _needed(self, joined: frozenset[int]) -> list[int]:
+        """The inputs of a set without which a row cannot be used."""
+        return [place for source, place in self.inputs.items() if place in joined and not source.optional]
+
+    def _counted_alone(self) -> list[int]:
+        """Inputs whose missing values are counted by themselves: those that are used with others, or with units."""
+        return sorted({place for joined in self.together if len(joined) > 1 or self.unit for place in joined})
 
     # -------------------------------------------------------------------------------------------------------- counts
 
@@ -281,14 +329,40 @@ class Query:
         import narwhals as nw
 
         sources = {place: source for source, place in self.inputs.items()}
-        sums = []
-        for used in dict.fromkeys(used for roles in self.used for used in roles.values()):
-            column = nw.col(used.name)
-            sums.append((column.mean() if sources[used.place].per_unit else column.sum()).alias(used.name))
         keys = [key for key in self.keyed if key != "part"]
+        frame, formed = self._form_sums(frame, keys)
+        sums = [nw.col(name).sum() for name in formed]
+        sums += [nw.col(used.over).sum() for used in self._capped() if used not in self._summed_inputs()]
+        for used in self._summed_inputs():
+            sums.append(_aggregate_rows(sources[used.place], nw.col(used.name)).alias(used.name))
         counts = [nw.col(self._counted(n)).count().alias(f"ok{n}") for n in self.together.values()]
+        counts += [nw.col(f"i{place}").count().alias(f"have{place}") for place in self._counted_alone()]
         summed = frame.group_by(*keys, "unit").agg(nw.len().alias("rows"), *counts, *self._extremes(), *sums)
         return hashing.hash_units(summed, self.split) if self.split else summed
+
+    def _summed_inputs(self) -> list[_Used]:
+        """The inputs that are summed to units as they are."""
+        plain = (roles for request, roles in zip(self.requests, self.used, strict=True) if request.sums is None)
+        return list(dict.fromkeys(used for roles in plain for used in roles.values()))
+
+    def _form_sums(self, frame: nw.LazyFrame[Any], keys: Sequence[str]) -> tuple[nw.LazyFrame[Any], list[str]]:
+        """Rows with what some requests form before rows are summed to units, and the columns that hold it."""
+        import narwhals as nw
+
+        centres, formed = [], []
+        for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
+            if request.sums is None:
+                continue
+            names = {role: used.name for role, used in roles.items()}
+            for centre, role in request.centred.items():
+                # Of the whole group, also where it is split by units later: that shifts a sum to second order only.
+                centres.append(nw.col(names[role]).mean().over(*keys).alias(f"centre{k}_{centre}"))
+                names[centre] = f"centre{k}_{centre}"
+            sums = request.sums(Expressions(names, self._single(request)))
+            formed += [value.alias(_sum_name(k, name)) for name, value in sums.items()]
+        frame = frame.with_columns(*centres) if centres else frame
+        frame = frame.with_columns(*formed) if formed else frame
+        return frame, [name for k, request in enumerate(self.requests) for name in _sum_names(k, request).values()]
 
     def _usable_units(self, units: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Values of units that have some; rows without a unit count for nothing."""
@@ -301,18 +375,23 @@ class Query:
                 for n in self.together.values()
             )
         )
-        return frame.with_columns(
-            *(
-                nw.when(nw.col(f"ok{used.together}") > 0).then(nw.col(used.name)).alias(used.name)
-                for used in dict.fromkeys(used for roles in self.used for used in roles.values())
-            )
+        columns = [(used.name, used.together) for used in self._summed_inputs()]
+        for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
+            together = next(iter(roles.values())).together
+            columns += [(name, together) for name in _sum_names(k, request).values()]
+        frame = frame.with_columns(
+            *(nw.when(nw.col(f"ok{n}") > 0).then(nw.col(name)).alias(name) for name, n in columns)
         )
+        of_units = [used for used in self._capped() if used in self._summed_inputs()]
+        return self._cut(frame, of_units) if of_units else frame
 
     def _unit_counts(self) -> list[Any]:
         import narwhals as nw
 
         counts = [nw.col("rows").sum().alias("rows")]
         counts += [nw.col(f"ok{n}").sum().alias(f"ok{n}") for n in self.together.values()]
+        counts += [nw.col(f"have{place}").sum().alias(f"have{place}") for place in self._counted_alone()]
+        counts.append(nw.when(~nw.col("unit").is_null()).then(nw.col("rows")).sum().alias("have_unit"))
         return counts + self._extremes(of_units=True)
 
     # ------------------------------------------------------------------------------------------------------- moments
@@ -388,6 +467,8 @@ class Query:
         aggregates |= shapes
         if self.unit is None:
             aggregates |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
+            aggregates |= {f"have{place}": nw.col(f"i{place}").count() for place in self._counted_alone()}
+        aggregates |= {used.over: nw.col(used.over).sum() for used in self._capped()}
         named = [expression.alias(name) for name, expression in aggregates.items()]
         return frame.group_by(*self.keyed).agg(*counts, *named)
 
@@ -398,12 +479,15 @@ class Query:
         centres, variables = [], []
         self.columns = []
         for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
-            names = {role: used.name for role, used in roles.items()}
-            for centre, role in request.centred.items():
-                centres.append(nw.col(names[role]).mean().over(*self.keyed).alias(f"centre{k}_{centre}"))
-            names |= {centre: f"centre{k}_{centre}" for centre in request.centred}
+            names = _sum_names(k, request)
+            if request.sums is None:
+                names = {role: used.name for role, used in roles.items()}
+                for centre, role in request.centred.items():
+                    centres.append(nw.col(names[role]).mean().over(*self.keyed).alias(f"centre{k}_{centre}"))
+                names |= {centre: f"centre{k}_{centre}" for centre in request.centred}
+            single = self._single(request) if self.unit is None else frozenset[str]()  # sums over units are not
             columns = []
-            for i, (column, variable) in enumerate(form_variables(request, names, self._single(request))):
+            for i, (column, variable) in enumerate(form_variables(request, names, single)):
                 columns.append(column or f"v{k}_{i}")
                 variables += [] if column else [variable.alias(columns[-1])]
             self.columns.append(columns)
@@ -435,15 +519,13 @@ class Query:
         return places.add_overlaps(self.by, table, self.requests[k].arms, parts, len(columns), bool(self.split))
 
     def _single(self, request: Request) -> frozenset[str]:
-        """Roles whose columns are of single precision; sums over units are not."""
+        """Roles whose columns are of single precision."""
         import narwhals as nw
 
-        if self.unit is not None:
-            return frozenset()
         return frozenset(
             role
             for role, source in request.inputs.items()
-            if self.by.schema[source_column(self.rows, source)] == nw.Float32
+            if source.kind != "rows" and self.by.schema[source_column(self.rows, source)] == nw.Float32
         )
 
     # ------------------------------------------------------------------------------------------------------- results
@@ -461,14 +543,33 @@ class Query:
             usable = np.where(divided, 0.0, to_floats(table[self._usable(number)]))
             arm_places = places.place_arms(table, request.arms, rows.size)
             dropped = places.count_dropped(rows, usable, arm_places, request.arms)
+            missing = places.count_missing(
+                rows, usable, arm_places, group_places, self._present(table, roles), self.variant
+            )
             parts = places.split_rows(table, len(self.split.shares) if self.split else 0)
             of_parts = []
             for part in parts:
                 grouped = self._group(k, table, group_places, arm_places, part)
+                capped = next((used for used in roles.values() if used.place in self.caps), None)
+                if capped is not None:
+                    count = _sum_by_group(to_floats(table[capped.over]), group_places, arm_places, part)
+                    column = next(source.column for source, place in self.inputs.items() if place == capped.place)
+                    grouped = replace(grouped, capped=Capped(column, self.caps[capped.place], count))
                 every, lost = (_sum_by_group(c, group_places, arm_places, part) for c in (rows, rows - usable))
-                of_parts.append(replace(grouped, dropped=dropped, rows=every, lost=lost))
+                of_parts.append(replace(grouped, dropped=dropped, rows=every, lost=lost, missing=missing))
             results.append(of_parts)
         return results
+
+    def _present(self, table: Mapping[str, Column], roles: Mapping[str, _Used]) -> dict[str, Any]:
+        """Column → how many rows have a value there."""
+        alone, columns = self._counted_alone(), [source.column for source in self.inputs]
+        present = {
+            columns[used.place]: to_floats(
+                table[f"have{used.place}" if used.place in alone else self._usable(used.together)]
+            )
+            for used in roles.values()
+        }
+        return present | ({self.unit: to_floats(table["have_unit"])} if self.unit else {})
 
     def _group(
         self,
@@ -539,7 +640,7 @@ class Query:
             several = used.group_by(*unit).agg(places_of.alias("places")).filter(nw.col("places") > 1)
             count = int(to_floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
             if count:
-                raise _units_in_several_error(self.unit, count, request)
+                raise units_in_several_error(self.unit, count, request)
 
     def _absent(self) -> list[Any]:
         import narwhals as nw
@@ -547,9 +648,36 @@ class Query:
         return [nw.col(name).is_null() for name in ("unit", *(["arm"] if self.variant else []))]
 
 
-def _units_in_several_error(unit: str | None, count: int, request: Request) -> InputError:
+def _aggregate_rows(source: Input, column: Any) -> Any:
+    """What a unit has of an input of its rows."""
+    import narwhals as nw
+
+    if source.per_unit or source.aggregate == "mean":
+        return column.mean()
+    if source.aggregate == "any":
+        is_some = nw.when(column != 0).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
+        return nw.when(~column.is_null()).then(is_some).max()
+    return column.sum()
+
+
+def _sum_name(k: int, name: str) -> str:
+    """The column of a sum over units of the k-th request."""
+    return f"u{k}_{name}"
+
+
+def _sum_names(k: int, request: Request) -> dict[str, str]:
+    """The sums over units of the k-th request, and their columns; none where its inputs are summed as they are."""
+    if request.sums is None:
+        return {}
+    roles = {role: role for role in (*request.inputs, *request.centred)}
+    return {name: _sum_name(k, name) for name in request.sums(Expressions(roles))}
+
+
+def units_in_several_error(unit: str | None, count: int, request: Request) -> InputError:
     """The error of units in more than one place."""
-    if request.overlap != "error":
+    if request.ranking is not None or request.resampling is not None:
+        problem, remedy = "group", "A unit must be in one: leave such units out, or group by what cannot change."
+    elif request.overlap != "error":
         problem, remedy = "variant", "Leave such units out: they have had both."
     else:
         problem = "variant or group" if request.arms else "group"

@@ -13,6 +13,7 @@ from faultlines.rows import hashing
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import check_input, clean_input
 from faultlines.rows.keys import not_nan
+from faultlines.rows.query import units_in_several_error
 from faultlines.rows.request import Grouped, Moments
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from faultlines.rows.request import Request, Split
 
 _POWERS = (2, 3, 4)
+_SIDES = ("pos", "neg")
 _SUMMED = ("pos", "neg", "p1", *(f"{side}{power}" for side in "pn" for power in _POWERS))
 _WEIGHTED = (*_SUMMED, "rows_p", "rows_n", "squares_p", "squares_n")
 
@@ -35,7 +37,8 @@ def rank_scores(rows: Rows, by: Keys, request: Request, split: Split | None) -> 
 
     The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). The moments have two variables: n are positives
     and negatives, the first mean is the area, and the variances are those of the placements. With weights, ``w``, they
-    are those of w(a − A)/w̄, and two more variables are the weights themselves.
+    are those of w(a − A)/w̄, and two more variables are the weights themselves. With units the first variable has one
+    value for each, and the others count positives and negatives.
     """
     frame, checks = prepare_inputs(rows, by, request, split)
     if split is None:
@@ -61,21 +64,31 @@ def _group_placements(
 
     keyed = [*by.names, *(["part"] if count else [])]
     largest = [nw.col(name).max().alias(name) for name in by.fractions()]
-    totals = fetch(frame.group_by(*keyed).agg(*count_rows(checks), *largest))
+    present = [nw.col(role).count().alias(f"have_{role}") for role in request.inputs]
+    totals = fetch(frame.group_by(*keyed).agg(*count_rows(checks), *present, *largest))
     by.record_fractions(totals)
     check_inputs(rows, request, totals, checks)
     group_places = places.place_groups(by, totals)
     arms = places.place_arms(totals, None, len(group_places.groups))
-    dropped = places.count_dropped(to_floats(totals["rows"]), to_floats(totals["ok"]), arms, None)
-    weighted = "w" in request.inputs
-    summed = fetch(sum_placements(frame.filter(nw.col("ok")), keyed, request.ranking or 0, weighted=weighted))
+    counts = to_floats(totals["rows"]), to_floats(totals["ok"])
+    dropped = places.count_dropped(*counts, arms, None)
+    have = {source.column: to_floats(totals[f"have_{role}"]) for role, source in request.inputs.items()}
+    missing = places.count_missing(*counts, arms, group_places, have)
+    weighted, used = "w" in request.inputs, frame.filter(nw.col("ok"))
+    if request.unit is None:
+        summed = fetch(sum_placements(used, keyed, request.ranking or 0, weighted=weighted))
+        moments = _weighted_moments if weighted else _moments
+    else:
+        check_units(used, by, request)
+        summed = fetch(sum_unit_placements(used, keyed, request.ranking or 0, weighted=weighted))
+        moments = _unit_moments
     # The groups of both tables in one order: those of the totals, which are all.
     both = {name: _concatenate(totals[name], summed[name]) for name in by.names}
     groups = places.place_groups(by, both).groups[len(group_places.groups) :]
     parts = places.split_rows(summed, count)
-    moments = _weighted_moments if weighted else _moments
     return [
-        Grouped(group_places.keys, moments(summed, groups, part, len(group_places.keys)), dropped) for part in parts
+        Grouped(group_places.keys, moments(summed, groups, part, len(group_places.keys)), dropped, missing=missing)
+        for part in parts
     ]
 
 
@@ -92,8 +105,8 @@ def prepare_inputs(
         expressions.append(cleaned.value.alias(role))
         expressions += [expression.alias(f"{kind}_{role}") for kind, expression in cleaned.checks.items()]
         checks |= {f"{kind}_{role}": (role, kind) for kind in cleaned.checks}
-    if split:
-        unit = rows.keys[split.unit]
+    if split or request.unit:
+        unit = rows.keys[split.unit if split else str(request.unit)]
         expressions.append(not_nan(unit, by.schema[unit]).alias("unit"))
         needed.append("unit")
     expressions += [expression.alias(name) for name, expression in by.fractions().items()]
@@ -167,6 +180,67 @@ def sum_placements(
     return counted.group_by(*keyed).agg(*(nw.col(name).sum() for name in (_WEIGHTED if weighted else _SUMMED)))
 
 
+def sum_unit_placements(
+    used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted: bool = False
+) -> nw.LazyFrame[Any]:
+    """Sums of powers of what each unit adds to the area, by group (Obuchowski).
+
+    With placements a of positives, b of negatives and the area A, a unit adds Σ(a − A)/n₊ + Σ(b − A)/n₋ over its own
+    rows. Units are independent, so that the sum of the squares of that is the variance of the area.
+    """
+    import narwhals as nw
+
+    weight = nw.col("w") if weighted else nw.lit(1.0)
+    if bins:
+        used = used.with_columns((nw.col("s") * bins).floor().cast(nw.Float64).alias("s"))
+    is_positive = nw.col("t")
+    sides = {"pos": is_positive * weight, "neg": (1 - is_positive) * weight, "rows_p": is_positive}
+    used = used.with_columns(*(value.alias(name) for name, value in sides.items()))
+    used = used.with_columns((1 - nw.col("t")).alias("rows_n"))
+    counted = used.group_by(*keyed, "unit", "s").agg(*(nw.col(name).sum() for name in (*sides, "rows_n")))
+    pos, neg = nw.col("pos"), nw.col("neg")
+    counted = counted.with_columns(
+        pos.cum_sum().over(*keyed, order_by="s").alias("below_pos"),
+        neg.cum_sum().over(*keyed, order_by="s").alias("below_neg"),
+        pos.sum().over(*keyed, "s").alias("tied_pos"),
+        neg.sum().over(*keyed, "s").alias("tied_neg"),
+        pos.sum().over(*keyed).alias("all_pos"),
+        neg.sum().over(*keyed).alias("all_neg"),
+    )
+    # Rows of several units at one score are in any order: the largest sum is that of all of them.
+    counted = counted.with_columns(*(nw.col(f"below_{s}").max().over(*keyed, "s").alias(f"to_{s}") for s in _SIDES))
+    below = nw.col("to_neg") - nw.col("tied_neg") / 2
+    above = nw.col("all_pos") - nw.col("to_pos") + nw.col("tied_pos") / 2
+    counted = counted.with_columns((pos * below).alias("placed_pos"), (neg * above).alias("placed_neg"))
+    sums = ("pos", "neg", "rows_p", "rows_n", "placed_pos", "placed_neg")
+    units = counted.group_by(*keyed, "unit").agg(
+        *(nw.col(name).sum() for name in sums), *(nw.col(f"all_{side}").max() for side in _SIDES)
+    )
+    both = nw.col("all_pos") * nw.col("all_neg")
+    units = units.with_columns((nw.col("placed_pos").sum().over(*keyed)).alias("placed"))
+    units = units.with_columns(nw.when(both > 0).then(nw.col("placed") / both).alias("area"))
+    added = (nw.col("placed_pos") + nw.col("placed_neg")) / both - nw.col("area") * (
+        nw.col("pos") / nw.col("all_pos") + nw.col("neg") / nw.col("all_neg")
+    )
+    units = units.with_columns(nw.when(both > 0).then(added).alias("d"))
+    units = units.with_columns(*((nw.col("d") ** power).alias(f"d{power}") for power in _POWERS))
+    powers = [nw.col(f"d{power}").sum() for power in _POWERS]
+    totals = [nw.col(name).sum() for name in ("rows_p", "rows_n")]
+    return units.group_by(*keyed).agg(nw.len().alias("units"), nw.col("area").max(), *totals, *powers)
+
+
+def check_units(used: nw.LazyFrame[Any], by: Keys, request: Request) -> None:
+    """Refuse units that are in several groups."""
+    import narwhals as nw
+
+    unit = ["unit", *by.names[: by.separate]]
+    pairs = used.select(*dict.fromkeys([*by.names, "unit"])).unique()
+    several = pairs.group_by(*unit).agg(nw.len().alias("places")).filter(nw.col("places") > 1)
+    count = int(to_floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
+    if count:
+        raise units_in_several_error(request.unit, count, request)
+
+
 def _sums_of_weights() -> list[Any]:
     """Weights of positives and negatives at a score: their number, their sum, and the sums of their powers."""
     import narwhals as nw
@@ -209,6 +283,24 @@ def _moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) ->
             cov[at, 0, i, i] = spread * count / (count - 1)
             skewness[at, 0, i] = (third - 3 * area * second + 2 * area**3) / spread**1.5
             kurtosis[at, 0, i] = (fourth - 4 * area * third + 6 * area**2 * second - 3 * area**4) / spread**2
+    return Moments(n, mean, cov, skewness, kurtosis)
+
+
+def _unit_moments(summed: Mapping[str, Column], groups: Any, part: Any, size: int) -> Moments:
+    """Moments of what units add to the area, times their number, about the area; and counts of either side."""
+    at = groups[part]
+    names = ("units", "area", "rows_p", "rows_n", *(f"d{power}" for power in _POWERS))
+    sums = {name: to_floats(summed[name])[part] for name in names}
+    n, mean, cov = np.zeros((size, 1, 3)), np.full((size, 1, 3), np.nan), np.full((size, 1, 3, 3), np.nan)
+    skewness, kurtosis = np.full((size, 1, 3), np.nan), np.full((size, 1, 3), np.nan)
+    units = sums["units"]
+    for i, name in enumerate(("units", "rows_p", "rows_n")):
+        n[at, 0, i] = sums[name]
+    with np.errstate(all="ignore"):
+        second, third, fourth = (sums[f"d{power}"] * units ** (power - 1) for power in _POWERS)
+        mean[at, 0, 0] = sums["area"]
+        cov[at, 0, 0, 0] = second * units / (units - 1)
+        skewness[at, 0, 0], kurtosis[at, 0, 0] = third / second**1.5, fourth / second**2
     return Moments(n, mean, cov, skewness, kurtosis)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from faultlines.engines.frames import ColumnUse, engine_of, scan
-from faultlines.errors import InputError, shorten
+import numpy as np
+
+from faultlines.engines.frames import ColumnUse, engine_of, fetch, first_values, scan
+from faultlines.engines.protocol import to_floats, to_list
+from faultlines.errors import Argument, InputError, shorten
 from faultlines.progress import working
 from faultlines.rows.aggregates import pool_aggregates
-from faultlines.rows.inputs import is_label
+from faultlines.rows.inputs import clean_input, is_label
 from faultlines.rows.keys import Bins, Keys
 from faultlines.rows.query import Query
-from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements
+from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements, sum_unit_placements
+from faultlines.rows.request import Input, RepeatedColumn
 from faultlines.rows.resampling import resample
 
 if TYPE_CHECKING:
@@ -63,7 +69,48 @@ def read(
     """
     with scan(data, list_uses(by, requests, split)) as rows, working("reading rows"):
         keys = Keys(rows, by, separate=separate)
-        return Read(_group(rows, keys, requests, split), keys.resolve())
+        grouped, resolved = _group(rows, keys, requests, split), keys.resolve()
+    if any(_takes_rows_as_independent(request) for request in requests):
+        used = {use.column for use in list_uses(by, requests, split)}
+        repeated = find_repeated_column(data, rows, used) if rows.is_stored else None
+        for place, request in enumerate(requests):
+            if repeated is not None and _takes_rows_as_independent(request):
+                grouped[place] = [replace(part, repeated=repeated) for part in grouped[place]]
+    return Read(grouped, resolved)
+
+
+def _takes_rows_as_independent(request: Request) -> bool:
+    return request.unit is None and request.aggregated is None
+
+
+_UNITS = (
+    "user customer client person people patient student pupil member account subscriber visitor household employee "
+    "applicant subject session prompt question query document conversation thread item"
+)
+_LOOKS_LIKE_UNITS = re.compile(rf"(.*[_\W])?(u|uu|gu)?id|.*[a-z]Id|({'|'.join(_UNITS.split())})s?", re.IGNORECASE)
+_LOOKED_AT = 2_048  # of the first rows
+_FEWEST = 30  # distinct values from which on a column is one of units and not an attribute
+_EACH = 1.05  # rows that each of them has on average, at the least
+
+
+def find_repeated_column(data: object, rows: Rows, used: set[str]) -> RepeatedColumn | None:
+    """The column that looks most like one of units with several rows each, by its name and the first rows.
+
+    Args:
+        data: The rows as they were given.
+        rows: The same, opened.
+        used: The columns that have a part in the analysis.
+    """
+    present = [name for name in rows.present if name not in used and _LOOKS_LIKE_UNITS.fullmatch(name)]
+    names = [name for name in present if rows.present.count(name) == 1]
+    best = None
+    for name, values in (first_values(data, names, _LOOKED_AT) if names else {}).items():
+        held = [value for value in to_list(values) if value is not None]
+        distinct = len(set(map(str, held)))
+        if distinct >= _FEWEST and len(held) > _EACH * distinct:
+            each = RepeatedColumn(name, len(held) / distinct)
+            best = each if best is None or each.rows_each > best.rows_each else best
+    return best
 
 
 def _group(rows: Rows, keys: Keys, requests: Sequence[Request], split: Split | None) -> list[list[Grouped]]:
@@ -106,6 +153,8 @@ def _uses_of_request(request: Request) -> list[ColumnUse]:
     uses = []
     for role, source in request.inputs.items():
         parameter = source.parameter or role
+        if source.kind == "rows":
+            continue
         if is_label(source):
             uses.append(ColumnUse(parameter, source.column))
         else:
@@ -135,6 +184,28 @@ def _check_split(split: Split, request: Request) -> None:
             split.unit,
             form="clause",
         )
+
+
+def median_of(data: object, column: str) -> float:
+    """The median of a numeric column over all rows that have a value.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        column: The column, named by the parameter `score`.
+
+    Raises:
+        InputError: If the rows cannot be read, or the column has no numbers.
+    """
+    import narwhals as nw
+
+    source = Input(column, parameter="score")
+    with scan(data, [ColumnUse("score", column, "number")]) as rows, working("reading rows"):
+        value = clean_input(rows, source, "score").value.alias("v")
+        median = nw.col("v").quantile(0.5, interpolation="linear").alias("median")
+        number = float(to_floats(fetch(rows.frame.select(value).select(median))["median"])[0])
+    if not np.isfinite(number):
+        raise InputError.invalid_data(Argument("score", column), "holds no numbers", "Name a column of scores.")
+    return number
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL
@@ -174,6 +245,9 @@ def sql(data: object, by: str | Bins | Sequence[str | Bins], metric: Request, *,
     if metric.resampling is not None:
         problem = "is a statistic of rows that are brought here: nothing but these is asked of the database"
         raise InputError.unsupported("metric", problem, "Give a metric that is made of sums.", metric.name)
+    if any(source.cap is not None and source.cap.quantile is not None for source in metric.inputs.values()):
+        problem = "is a quantile, which is looked up in the rows first"
+        raise InputError.unsupported("cap", problem, "Give the value to cap at.", metric.name)
     for attribute in attributes:
         if isinstance(attribute, Bins) and attribute.quantiles is not None:
             problem = "quantiles are looked up in the rows first"
@@ -201,7 +275,5 @@ def _build_queries(rows: Rows, keys: Keys, metric: Request) -> list[nw.LazyFrame
     frame, checks = prepare_inputs(rows, keys, metric)
     largest = [nw.col(name).max().alias(name) for name in keys.fractions()]
     totals = frame.group_by(*keys.names).agg(*count_rows(checks), *largest)
-    return [
-        totals,
-        sum_placements(frame.filter(nw.col("ok")), keys.names, metric.ranking, weighted="w" in metric.inputs),
-    ]
+    summed = sum_placements if metric.unit is None else sum_unit_placements
+    return [totals, summed(frame.filter(nw.col("ok")), keys.names, metric.ranking, weighted="w" in metric.inputs)]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
-from faultlines.checks import flag, text
 from faultlines.errors import InputError
+from faultlines.estimates.labels import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
 
-Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any"]
+Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows"]
+AGGREGATES = ("sum", "mean", "any")
 EVERY = "*"  # all variants beside the control
-KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any")
+LARGE_SHARE, LARGE_SHARE_OF_GROUP, FEWEST_DROPPED = 0.05, 0.2, 5  # see MissingRows.is_large
+KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows")
 
 
 class Columns(Protocol):
@@ -98,6 +101,13 @@ class Moments(NamedTuple):
         return Moments(*(None if part is None else part[places] for part in self))  # type: ignore[arg-type]
 
 
+class Cap(NamedTuple):
+    """The largest value that counts as it is: a number, or a quantile of all values."""
+
+    value: float | None = None
+    quantile: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """One input column and what it must hold.
@@ -106,13 +116,17 @@ class Input:
         column: The column.
         kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
             (in [0, 1]), ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts
-            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column) or
-            ``"any"`` (numbers or text).
+            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column),
+            ``"any"`` (numbers or text) or ``"rows"`` (no column: 1 in every row, so that its sum counts them).
         positive: The label that counts as 1 in a binary column.
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
         parameter: The parameter that named the column, for messages. Default: its role.
         may_lack: Whether it may be that no row has the label `positive`, as in a part of the rows it was looked for in.
+        optional: Whether rows without it are kept: it is null in these, and the other inputs are not.
+        cap: Where larger values are cut: of rows, or of the units that rows are summed to.
+        aggregate: What a unit has of its rows: their ``"sum"``, their ``"mean"``, or ``"any"``: 1 where one is not
+            zero.
 
     Example:
         >>> import faultlines as fl
@@ -126,6 +140,9 @@ class Input:
     per_unit: bool = False
     parameter: str | None = None
     may_lack: bool = False
+    optional: bool = False
+    cap: Cap | None = None
+    aggregate: str = "sum"
 
     def __post_init__(self) -> None:
         text("parameter", self.parameter)
@@ -134,6 +151,8 @@ class Input:
             raise InputError.unknown("kind", "is not known", f"Use one of {', '.join(KINDS)}.", self.kind)
         flag("per_unit", self.per_unit)
         flag("may_lack", self.may_lack)
+        flag("optional", self.optional)
+        choice("aggregate", self.aggregate, AGGREGATES)
         _check_value("positive", self.positive)
 
 
@@ -319,8 +338,12 @@ class Request(Protocol):
     def shaped(self) -> tuple[int, ...] | None:
         """Variables whose skewness and kurtosis are needed; None for all, where covariances are."""
 
+    @property
+    def sums(self) -> Callable[[Columns], Mapping[str, Any]] | None:
+        """From input columns to what is summed over the rows of a unit; None: the inputs themselves are."""
+
     def variables(self, columns: Columns, /) -> Mapping[str, Any]:
-        """From input columns to variables."""
+        """From input columns, or from these sums, to variables."""
 
     def columns(self) -> dict[str, str]:
         """Every column, by the parameter that named it."""
@@ -361,6 +384,92 @@ class Together(NamedTuple):
     cross: FloatArray
 
 
+class Capped(NamedTuple):
+    """A column whose largest values were cut: where, and how many of every group and arm, (K, A)."""
+
+    column: str
+    at: float
+    above: FloatArray
+
+
+class RepeatedColumn(NamedTuple):
+    """A column that looks like one of units, and how many rows each of its values has among the first."""
+
+    column: str
+    rows_each: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MissingRows:
+    """How many rows of every group were dropped because they lack a value, in all groups that occur.
+
+    Attributes:
+        keys: The groups, excluded ones too.
+        rows: The rows of each, (K,), without those of variants that are not compared.
+        dropped: Those of them that lack some value, (K,).
+        by_column: Column → rows that lack this value, (K,); a row may lack several.
+    """
+
+    keys: Sequence[Key]
+    rows: FloatArray
+    dropped: FloatArray
+    by_column: Mapping[str, FloatArray]
+
+    @property
+    def shares(self) -> FloatArray:
+        """The share of each group that was dropped, (K,)."""
+        return np.divide(self.dropped, self.rows, out=np.zeros(self.rows.shape), where=self.rows > 0)
+
+    @property
+    def share(self) -> float:
+        """The share of all rows that was dropped."""
+        return float(self.dropped.sum() / max(self.rows.sum(), 1.0))
+
+    @property
+    def without_group(self) -> float:
+        """Rows with a missing attribute: whose group is not known."""
+        unknown = [any(part == MISSING for part in key) for key in self.keys]
+        return float(self.rows[unknown].sum())
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so much is missing that a result about the other rows may mislead.
+
+        More than 5% of all rows, or more than 20% of the rows of a group and at least five: below 5% little depends on
+        what is missing, above 20% everything may (Schulz and Grimes, Lancet 2002).
+        """
+        some = self.dropped >= FEWEST_DROPPED
+        return self.share > LARGE_SHARE or bool(np.any(some & (self.shares > LARGE_SHARE_OF_GROUP)))
+
+    def of(self, keys: Sequence[Key]) -> list[MissingOfGroup]:
+        """What is missing in some groups, which may have the treatment as a further part of their keys."""
+        places = {tuple(key): place for place, key in enumerate(self.keys)}
+        width = len(self.keys[0]) if len(self.keys) else 0
+        shares, found = self.shares, []
+        for key in keys:
+            place = places.get(tuple(key[:width]))
+            known = place is not None
+            found.append(
+                MissingOfGroup(float(self.rows[place]), float(self.dropped[place]), float(shares[place]))
+                if known
+                else MissingOfGroup(0.0, 0.0, 0.0)
+            )
+        return found
+
+    def of_places(self, places: IntArray, keys: Sequence[Key]) -> MissingRows:
+        """Those of some of the groups, under these keys."""
+        by_column = {name: counts[places] for name, counts in self.by_column.items()}
+        return MissingRows(keys, self.rows[places], self.dropped[places], by_column)
+
+
+class MissingOfGroup(NamedTuple):
+    """Rows of one group, those of them that were dropped, and their share."""
+
+    rows: float
+    dropped: float
+    share: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
     """The groups that occur, the moments of each, and how many rows were not used, by reason."""
@@ -372,3 +481,6 @@ class Grouped:
     lost: FloatArray | None = None  # those of them without some input
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
+    missing: MissingRows | None = None  # rows that lack a value, where they were counted
+    capped: Capped | None = None
+    repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named

@@ -17,11 +17,11 @@ from faultlines.errors import InputError, NoGroupsError, first_line
 from faultlines.estimates.labels import key_of, reading
 from faultlines.progress import progress
 from faultlines.rows import keys as places
-from faultlines.rows.ranks import prepare_inputs
+from faultlines.rows.ranks import check_units, prepare_inputs
 from faultlines.rows.request import Grouped, Moments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -34,8 +34,15 @@ _FAILED = 0.1  # share of draws that may have no value
 
 
 def resample(rows: Rows, by: Keys, request: Request, how: Resampling) -> Grouped:
-    """The statistic in every group, as a mean whose variance over the number of rows is that of the draws."""
+    """The statistic in every group, as a mean whose variance over the number of rows is that of the draws.
+
+    Of units, whose rows are drawn together, it is their number.
+    """
+    import narwhals as nw
+
     frame, _ = prepare_inputs(rows, by, request)
+    if request.unit is not None:
+        check_units(frame.filter(nw.col("ok")), by, request)
     table = fetch(frame)
     by.record_fractions(table)
     group_places = places.place_groups(by, table)
@@ -44,15 +51,20 @@ def resample(rows: Rows, by: Keys, request: Request, how: Resampling) -> Grouped
     count = np.bincount(group_places.groups[usable], minlength=size)
     columns = [_to_array(table[role])[usable] for role in request.inputs]
     # In the order of their values, for engines return rows in any order.
-    order = np.lexsort((*reversed(columns), group_places.groups[usable]))
+    units = np.arange(len(columns[0])) if request.unit is None else _to_array(table["unit"])[usable]
+    order = np.lexsort((*reversed(columns), *([] if request.unit is None else [units]), group_places.groups[usable]))
     ends = np.cumsum(count)
     value, variance, failed = np.full(size, np.nan), np.full(size, np.nan), None
+    sizes = np.zeros(size)
     with progress("drawing rows anew", size) as advance:
         for i, key in enumerate(group_places.keys):
-            own_columns = [column[order[ends[i] - count[i] : ends[i]]] for column in columns]
+            own = order[ends[i] - count[i] : ends[i]]
+            own_columns = [column[own] for column in columns]
+            of_unit = None if request.unit is None else np.unique(units[own], return_inverse=True)[1]
+            sizes[i] = count[i] if of_unit is None else of_unit.max(initial=-1) + 1
             try:
                 value[i], variance[i] = _bootstrap(
-                    own_columns, how, zlib.crc32(reading(key_of(key)).encode("utf-8", "replace"))
+                    own_columns, how, zlib.crc32(reading(key_of(key)).encode("utf-8", "replace")), of_unit
                 )
             except _FailedError as error:
                 failed = failed or error
@@ -66,10 +78,23 @@ def resample(rows: Rows, by: Keys, request: Request, how: Resampling) -> Grouped
         remedy = "Try it on the arrays of one group."
         raise NoGroupsError("statistic", problem, remedy, value=request.name)
     dropped = {places.MISSING_VALUE: int(usable.size - usable.sum())}
-    n = count.astype(np.float64)
-    return Grouped(
-        group_places.keys, Moments(n[:, None, None], value[:, None, None], (n * variance)[:, None, None, None]), dropped
-    )
+    n = sizes
+    moments = Moments(n[:, None, None], value[:, None, None], (n * variance)[:, None, None, None])
+    return Grouped(group_places.keys, moments, dropped, missing=_missing(request, table, usable, group_places))
+
+
+def _missing(request: Request, table: Mapping[str, Column], usable: Any, group_places: places.GroupPlaces) -> Any:
+    """How many rows of every group lack a value."""
+    have = {source.column: _present(table[role]) for role, source in request.inputs.items()}
+    arms = places.place_arms(table, None, usable.size)
+    return places.count_missing(np.ones(usable.size), usable.astype(np.float64), arms, group_places, have)
+
+
+def _present(column: Column) -> FloatArray:
+    """1 where a fetched column has a value, else 0."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iufb":
+        return np.isfinite(to_floats(column)).astype(np.float64)
+    return np.array([value is not None for value in to_list(column)], dtype=np.float64)
 
 
 class _FailedError(Exception):
@@ -90,8 +115,10 @@ def _to_array(column: Column) -> npt.NDArray[Any]:
     return to_floats(values)
 
 
-def _bootstrap(columns: Sequence[npt.NDArray[Any]], how: Resampling, group: int) -> tuple[float, float]:
-    """The statistic of some rows, and the variance of the statistic of rows drawn anew."""
+def _bootstrap(
+    columns: Sequence[npt.NDArray[Any]], how: Resampling, group: int, units: npt.NDArray[np.int64] | None
+) -> tuple[float, float]:
+    """The statistic of some rows, and the variance of the statistic of rows, or of whole units, drawn anew."""
     rows = columns[0].size
     if not rows:
         return np.nan, np.nan
@@ -104,7 +131,7 @@ def _bootstrap(columns: Sequence[npt.NDArray[Any]], how: Resampling, group: int)
     random = np.random.default_rng([how.seed, group])
     draws: FloatArray = np.full(how.draws, np.nan)
     for i in range(how.draws):
-        times = random.poisson(1.0, rows)
+        times = random.poisson(1.0, rows) if units is None else random.poisson(1.0, units.max() + 1)[units]
         try:
             draws[i] = _evaluate(columns, times, how) if times.any() else np.nan
         except _FailedError:  # a draw without any positives, say
