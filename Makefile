@@ -59,13 +59,13 @@ BUDGET ?= 3300
 STUDIES = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist load --maxschedchunk 1 -m statistical -v
 stats: .venv/ready-dev
 	FAULTLINES_ABUSE=all $(BIN)/pytest -n auto tests/test_abuse.py
-	FAULTLINES_CONTINUE=1 FAULTLINES_BUDGET=$(BUDGET) $(STUDIES) tests/statistical; status=$$?; \
+	FAULTLINES_CONTINUE=1 FAULTLINES_BUDGET=$(BUDGET) $(STUDIES); status=$$?; \
 		$(BIN)/python -m docs.figures --write && exit $$status
 
 # The same in ten minutes, with fewer runs and so wider bounds: what was run longest ago first, without the studies that
 # are known to take a minute even so. Its figures go to build/figures: pages show those of full runs.
 stats-quick: .venv/ready-dev
-	FAULTLINES_SHARE=0.15 FAULTLINES_BUDGET=540 FAULTLINES_LONGEST=50 $(STUDIES) tests/statistical
+	FAULTLINES_SHARE=0.15 FAULTLINES_BUDGET=540 FAULTLINES_LONGEST=50 $(STUDIES)
 
 # Pages from the figures that are kept.
 figures: .venv/ready-dev
@@ -73,7 +73,7 @@ figures: .venv/ready-dev
 
 # All of them from the start, however long it takes.
 stats-all: .venv/ready-dev
-	$(STUDIES) tests/statistical; status=$$?; $(BIN)/python -m docs.figures --write && exit $$status
+	$(STUDIES); status=$$?; $(BIN)/python -m docs.figures --write && exit $$status
 
 # Ratios to floors and peers, all in one run, to docs/figures/bench.json.
 bench: .venv/ready-dev
