@@ -94,6 +94,9 @@ def certificates() -> Iterator[str]:
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, ratio=True).to_json()
     yield fl.certify(rows, ["country", "arm"], fl.rate("label"), gap=0.3, margins=True).to_json()
     yield fl.certify(rows, "country", lift, gap=0.3, against=0, adverse="low").to_json()
+    rows["label"] = rows.label.where(rows.spend < 8)
+    yield fl.certify(rows, "country", fl.rate("label"), gap=0.3).to_json()
+    yield fl.certify(rows, "country", fl.equalized_odds("label", "guess"), gap=0.3).to_json()
 
 
 def confirmations() -> Iterator[str]:
@@ -164,10 +167,19 @@ def odd_labels() -> Iterator[str]:
         yield fl.certify(apart, gap=1.0, against="all pairs").to_json()
 
 
+def impacts() -> Iterator[str]:
+    rows = rows_of_two_arms()
+    yield fl.impact_ratios(rows, ["country", "arm"], selected="label").to_json()
+    rows.loc[5:40, "country"] = None
+    yield fl.impact_ratios(rows, ["country"], score="spend", unknown="bounds").to_json()
+    yield fl.impact_ratios(rows[rows.arm == "A"], "arm", selected="label").to_json()
+
+
 KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "audit": audits,
     "certificate": lambda: chain(certificates(), odd_labels()),
     "confirmation": confirmations,
+    "impact": impacts,
     "many": several,
     "power": powers,
     "self_check": self_checks,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -32,6 +32,17 @@ from faultlines.analyses.contrasts import (
     natural_errors,
 )
 from faultlines.analyses.groups import Groups, groups_from
+from faultlines.analyses.missing import (
+    PossibleRates,
+    farthest_from_groups,
+    farthest_from_overall,
+    farthest_from_value,
+    is_boundable,
+    possible_by_group,
+    possible_rates,
+    unknown_counts,
+    unknown_keys,
+)
 from faultlines.core.choose import as_comparison
 from faultlines.core.distributions import shrink_scales
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
@@ -42,6 +53,7 @@ from faultlines.estimates.scales import LogRatio
 from faultlines.metrics.recipe import Traits, traits_of
 from faultlines.results.certificate import (
     ALL_PAIRS,
+    ANY,
     DIRECTIONS,
     HIGHEST,
     LOWEST,
@@ -52,7 +64,7 @@ from faultlines.results.certificate import (
 from faultlines.results.clustering import Clustering, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from faultlines.analyses.contrasts import Interval, OneEffect
     from faultlines.analyses.groups import By
@@ -62,14 +74,13 @@ if TYPE_CHECKING:
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout
-    from faultlines.results.certificate import Status, Verdict
+    from faultlines.results.certificate import MissingChoice, MissingTreatment, Status, UnknownChoice, Verdict
     from faultlines.results.clustering import Adverse
 
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
 _NAMED = (OVERALL, HIGHEST, LOWEST, ALL_PAIRS)
 DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
 AUTO = "auto"
-ANY = "any"  # stands for all levels of an attribute that a margin does not have
 
 
 def certify(
@@ -84,6 +95,8 @@ def certify(
     margins: bool = False,
     alpha: float = 0.05,
     min_size: float | None = None,
+    missing: MissingChoice = "bounds",
+    unknown: UnknownChoice | None = None,
     seed: int = 0,
 ) -> Certificate:
     """Can it be signed off that no group is farther than a gap from the overall, the best group, or another reference?
@@ -117,6 +130,13 @@ def certify(
             Margins of rows are measured anew, one scan for each.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
         min_size: As for `fl.cluster`.
+        missing: ``"bounds"``: it passes only if it would whatever the missing values are. Of rates (true positive
+            rates and the like too) that is computed; other metrics do not pass where more than 5% of all rows, or more
+            than 20% of a group and at least five, lack a value. ``"ignore"``: rows with missing values are taken to be
+            like the others, and the result says so.
+        unknown: What becomes of rows with a missing attribute. ``"bounds"``: they may belong to any group that has
+            their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
+            are a group of their own. ``"exclude"``: they are left out, and counted.
         seed: Of the draws behind the simultaneous intervals.
 
     Returns:
@@ -137,10 +157,12 @@ def certify(
         >>> fl.certify(lifts, gap=0.01, against=0, adverse="low").verdict
         'passed'
     """
+    missing, unknown = checked_missing(missing), checked_unknown(unknown)
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
     checked_adverse(adverse)
     groups = _groups(data, by, metric, min_size)
-    ask = partial(_certify, gap=gap, against=against, ratio=ratio, adverse=adverse, alpha=alpha, seed=seed)
+    ask = partial(_certify, data=data, metric=metric, gap=gap, against=against, ratio=ratio, adverse=adverse)
+    ask = partial(ask, alpha=alpha, missing=missing, unknown=unknown, seed=seed)
     if not checks.flag("margins", margins):
         return ask(groups)
     listed = _margins(groups, against)
@@ -153,15 +175,20 @@ def certify(
 def _certify(
     groups: Groups,
     *,
+    data: object,
+    metric: Metric | None,
     gap: Any,
     against: Any,
     ratio: bool,
     adverse: Any,
     alpha: float,
+    missing: MissingChoice,
+    unknown: UnknownChoice | None,
     seed: int,
     level: float | None = None,
 ) -> Certificate:
     """The certificate of some groups; what is said of single ones has the probability `level` of being wrong."""
+    groups, absent = _treat_missing(groups, data, metric, missing, unknown)
     estimates = groups.comparison.estimates
     if estimates is None:
         raise InputError.unsupported("data", "is a comparison without estimates", "Give Similarity(…, estimate=…).")
@@ -179,9 +206,13 @@ def _certify(
     _check_question(question, estimates)
     tails = _tails(estimates, question, share, alpha if level is None else level, seed)
     contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
+    widened = [_widen(c, i, question, absent.rates, tails.within) for i, c in enumerate(contrasts)]
     reference = [question.reference_value(effect) for effect in effects]
     critical = float(-ndtri(tails.beyond))
-    return _certificate(groups, estimates, question, contrasts, critical, seed, reference, by_precision=by_precision)
+    absent = absent._replace(certifiable=_certifiable(question, contrasts))
+    return _certificate(
+        groups, estimates, question, widened, critical, seed, reference, absent, by_precision=by_precision
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ what is given
@@ -460,6 +491,13 @@ def _pooled(groups: Groups, estimates: Estimates, margin: Margin) -> Estimates:
     )
 
 
+def _least_certifiable(values: Sequence[Any], pick: Callable[..., Any]) -> Any:
+    """What can be certified for all of several certificates, effect by effect."""
+    if any(value is None for value in values):
+        return None
+    return tuple(map(pick, zip(*values, strict=True))) if isinstance(values[0], tuple) else pick(values)
+
+
 def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], names: Sequence[str]) -> Certificate:
     """One certificate of all margins: it passes where each does; single groups share the significance level."""
     cells = certificates[-1]
@@ -489,8 +527,108 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
         certifiable=plain([group.bound[i] if several else group.bound for i, group in enumerate(farthest)]),
         farthest=plain([group.label for group in farthest]),
         critical=max(certificate.critical for certificate in certificates),
+        certifiable_ignoring=_least_certifiable(
+            [certificate.certifiable_ignoring for certificate in certificates], pick
+        ),
         margins=tuple(" × ".join(names[a] for a in margin.attributes) for margin in margins),
     )
+
+
+# -------------------------------------------------------------------------------------------------- what is missing
+
+
+class _Absent(NamedTuple):
+    """How missing values and unknown attributes are treated, and what follows.
+
+    Attributes:
+        treatment: What was done about missing values.
+        unknown: What was done about unknown attributes.
+        rates: What rates could be, where that matters.
+        blocks: Whether too much is missing for any pass.
+        certifiable: The gap that could be certified if nothing were missing.
+    """
+
+    treatment: MissingTreatment
+    unknown: UnknownChoice | None
+    rates: PossibleRates | None
+    blocks: bool
+    certifiable: Any = None
+
+
+def checked_missing(missing: Any) -> MissingChoice:
+    """What is to be done about missing values."""
+    remedy = "Use 'bounds', or 'ignore' to take rows with missing values to be like the others."
+    return cast("MissingChoice", checks.choice("missing", missing, ("bounds", "ignore"), remedy))
+
+
+def checked_unknown(unknown: Any) -> UnknownChoice | None:
+    """What is to be done about unknown attributes, if that was said."""
+    if unknown is None:
+        return None
+    remedy = "Use 'bounds', 'category' or 'exclude'."
+    return cast("UnknownChoice", checks.choice("unknown", unknown, ("exclude", "category", "bounds"), remedy))
+
+
+def _treat_missing(
+    groups: Groups, data: object, metric: Metric | None, missing: MissingChoice, unknown: UnknownChoice | None
+) -> tuple[Groups, _Absent]:
+    """The groups that are compared, and what missing values and unknown attributes may change."""
+    estimates, readout = groups.comparison.estimates, groups.readout
+    counts = None if readout is None else readout.missing
+    rates = estimates is not None and is_boundable(estimates) and counts is not None
+    is_unknown = unknown_keys(groups.comparison.keys)
+    if unknown == "bounds" and not rates:
+        problem = "needs rates from rows: other metrics could be anything"
+        raise InputError.unsupported("unknown", problem, "Use 'category' or 'exclude'.", unknown)
+    choice = unknown or ("bounds" if rates and missing == "bounds" else "category")
+    treated = choice if is_unknown.any() else None
+    rows = None if isinstance(data, Clustering) else data
+    outside = None
+    if treated in ("bounds", "exclude"):
+        if (~is_unknown).sum() < 2:
+            raise NoGroupsError("by", "fewer than two groups have all attributes", "Use unknown='category'.")
+        if treated == "bounds":
+            outside = unknown_counts(groups, rows, metric, is_unknown)
+        readout = None if readout is None else readout.subset(~is_unknown)
+        groups = groups._replace(comparison=groups.comparison.subset(~is_unknown), readout=readout)
+    lacking = counts is not None and bool(counts.dropped.any())
+    if missing == "ignore" or not (lacking or outside):
+        possible = possible_rates(groups, rows, metric, outside, lacking=False) if outside else None
+        return groups, _Absent("ignore" if lacking else "none", treated, possible, False)
+    possible = possible_rates(groups, rows, metric, outside, lacking=lacking)
+    if possible is None:
+        return groups, _Absent("share", treated, None, counts is not None and counts.is_large)
+    return groups, _Absent("bounds" if lacking else "none", treated, possible, False)
+
+
+def _widen(contrast: _Contrast, part: int, question: _Question, rates: PossibleRates | None, tail: float) -> _Contrast:
+    """The same where missing values and unknown attributes could be anything."""
+    if rates is None:
+        return contrast
+    alone, together = (_farthest_possible(question, rates, part, level) for level in (question.alpha, tail))
+    within = contrast.within & (together <= question.limit(part))
+    return contrast._replace(bound=np.maximum(contrast.bound, alone), within=within)
+
+
+def _farthest_possible(question: _Question, rates: PossibleRates, part: int, tail: float) -> FloatArray:
+    """How far each group may be at most from what it is compared with."""
+    against, adverse = question.against, question.adverse[part]
+    if isinstance(against, float):
+        return farthest_from_value(rates, part, tail, adverse, against, as_ratio=question.ratio)
+    if against == OVERALL:
+        return farthest_from_overall(rates, part, tail, adverse, as_ratio=question.ratio)
+    others = np.array([against.place]) if isinstance(against, Place) else np.arange(rates.fewest.shape[0])
+    if isinstance(against, str) and against in DIRECTIONS:
+        adverse = DIRECTIONS[against]
+    return farthest_from_groups(rates, part, tail, adverse, others, as_ratio=question.ratio)
+
+
+def _certifiable(question: _Question, contrasts: Sequence[_Contrast]) -> Any:
+    """The gap that can be certified, of every effect."""
+    reference = question.against.place if isinstance(question.against, Place) else None
+    places = [i for i in range(contrasts[0].bound.size) if i != reference]
+    bounds = np.array([contrast.bound[places].max() for contrast in contrasts])
+    return plain(question.as_gaps(bounds).tolist())
 
 
 # ----------------------------------------------------------------------------------------------------- what is asked
@@ -593,6 +731,7 @@ def _certificate(
     critical: float,
     seed: int,
     reference: Sequence[float],
+    absent: _Absent,
     *,
     by_precision: bool,
 ) -> Certificate:
@@ -604,7 +743,7 @@ def _certificate(
     bounds = [float(contrast.bound[place]) for contrast, place in zip(contrasts, ends, strict=True)]
     all_within = all(bound <= question.limit(i) for i, bound in enumerate(bounds))
     certified = tuple(_certified_groups(estimates, question, contrasts, places, all_within=all_within))
-    verdict: Verdict = "passed" if all_within and not groups.excluded else "inconclusive"
+    verdict: Verdict = "passed" if all_within and not groups.excluded and not absent.blocks else "inconclusive"
     if any(group.status == "beyond" for group in certified):
         verdict = "failed"
     return Certificate(
@@ -624,6 +763,11 @@ def _certificate(
         percent=tuple(scale.is_percent for scale in estimates.scales),
         seed=seed,
         dropped=groups.dropped,
+        missing_values=None if groups.readout is None else groups.readout.missing,
+        missing=absent.treatment,
+        unknown=absent.unknown,
+        certifiable_ignoring=absent.certifiable,
+        possible=None if absent.rates is None else possible_by_group(absent.rates),
         warnings=() if groups.readout is None else tuple(groups.readout.warnings),
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,

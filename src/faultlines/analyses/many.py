@@ -57,7 +57,9 @@ def _from_mapping(
     """Experiments that were given as estimates by name."""
 
     def groups(estimates: object) -> Groups:
-        return groups_from(estimates, None, [], min_size=min_size, tolerance=tolerance, guarantee=guarantee)[0]
+        return groups_from(
+            estimates, None, [], min_size=min_size, tolerance=tolerance, guarantee=guarantee, moderated=True
+        )[0]
 
     return _collect(data, groups, {})
 
@@ -172,7 +174,8 @@ def _part(grouped: Grouped, places: IntArray) -> Grouped:
     rows, lost = (None if counts is None else counts[places] for counts in (grouped.rows, grouped.lost))
     dropped = {} if lost is None else {MISSING_VALUE: int(lost.sum())}
     moments = grouped.moments.of_groups(places)
-    return replace(grouped, keys=keys, moments=moments, dropped=dropped, rows=rows, lost=lost)
+    missing = None if grouped.missing is None else grouped.missing.of_places(places, keys)
+    return replace(grouped, keys=keys, moments=moments, dropped=dropped, rows=rows, lost=lost, missing=missing)
 
 
 def _collect(

@@ -37,7 +37,9 @@ app = typer.Typer(
 )
 
 
-def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _command(
+    *examples: str, notes: Sequence[str] = (), name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command, with examples below its help."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
@@ -48,7 +50,7 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
         options = inspect.signature(flat).parameters.keys()
         both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
         below = epilog(examples, *notes, *both)
-        app.command(cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
+        app.command(name, cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
         return function
 
     return registered
@@ -273,17 +275,20 @@ def many(
     margins: opt.Margins = True,
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
+    missing: opt.Missing = "bounds",
     json: opt.Json = None,
     csv: opt.Csv = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """In which of many experiments do groups differ, and which? One table or one scan, one correction over all."""
+    from faultlines.analyses.certify import checked_missing
     from faultlines.analyses.many import cluster_many
     from faultlines.cli.aggregates import many_from
     from faultlines.cli.gate import end_with_experiments, gate
     from faultlines.cli.options import chosen_guarantee
 
+    checked_missing(missing)
     guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.files, csv=csv)
     settings = _settings(claim, refine, experiments.min_size, margins) | source
@@ -297,7 +302,7 @@ def many(
     if targets.report is not None:
         result.report(targets.report, title=title, command=outputs.command_line())
     if fail_on_split:
-        end_with_experiments(result)
+        end_with_experiments(result, missing)
 
 
 # ------------------------------------------------------------------------------------------------------------- rows
@@ -381,7 +386,7 @@ def _cluster_rows(
 ) -> None:
     """Cluster rows by each metric, correct for their number, and print the results."""
     from faultlines.analyses.cluster import cluster_metrics, holm
-    from faultlines.cli.gate import Certificates, SelfChecks, end_with_verdicts, gate
+    from faultlines.cli.gate import Certificates, MeasuredRows, SelfChecks, end_with_verdicts, gate
     from faultlines.cli.options import chosen_guarantee
 
     guarantee = chosen_guarantee(claim, split_unit)
@@ -396,13 +401,14 @@ def _cluster_rows(
     if len(results) > 1:
         results = holm(results, claim.alpha)
         targets.say(f"{len(results)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
-    certificates = wanted.run(results, claim.alpha, claim.seed)
+    measured = [MeasuredRows(rows.files, by, metric, rows.min_size) for metric in metrics]
+    certificates = wanted.run(results, claim.alpha, claim.seed, measured)
     targets.say("\n\n".join([*map(str, results), *wanted.texts(certificates)]))
     checks_of_rows = self_checks.run(rows.files, by, settings)
     for text in self_checks.texts(checks_of_rows):
         targets.say(f"\n{text}")
     targets.write(results, claim.alpha, checks_of_rows, certificates)
-    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+    end_with_verdicts(results, certificates, fail_on_split=fail_on_split, missing=wanted.missing)
 
 
 def _joint(metrics: "list[Metric]") -> "list[Metric]":
@@ -484,6 +490,48 @@ def monitor(
         write_look(look, targets, watched.state)
     if fail_on_split and look.result.rejected:
         raise typer.Exit(streams.SPLIT)
+
+
+# ----------------------------------------------------------------------------------------------------- impact ratios
+
+
+@_command(
+    "faultlines impact-ratio hires.csv --by sex --by race --selected hired",
+    "faultlines impact-ratio scored.parquet --by race --score score \\\n      --csv ratios.csv --report ratios.html",
+    "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown bounds --fail-below",
+    name="impact-ratio",
+)
+def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
+    """Tabulate impact ratios: selection rates by category over the highest one, with intervals and verdicts."""
+    from faultlines.analyses.impact import impact_ratios
+    from faultlines.cli.gate import end_with_impact_ratios
+
+    if "-" in asked.files:
+        remedy = "Give files."
+        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    output = opt.Output(json=written.json, report=written.report, title=written.title)
+    targets = outputs.checked(output, asked.files, csv=written.csv, markdown=written.markdown)
+    result = impact_ratios(
+        asked.files,
+        [attribute(word) for word in asked.by],
+        selected=asked.selected,
+        score=asked.score,
+        positive=asked.positive,
+        least=asked.least,
+        min_share=asked.min_share,
+        unknown=asked.unknown,  # type: ignore[arg-type]  # it is checked there
+        missing=asked.missing,  # type: ignore[arg-type]
+        alpha=asked.alpha,
+        seed=asked.seed,
+    )
+    targets.say(str(result))
+    targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_csv(lambda: result.columns("groups"))
+    targets.write_markdown(result.to_markdown)
+    if targets.report is not None:
+        result.report(targets.report, title=targets.title, command=outputs.command_line())
+    if asked.fail_below:
+        end_with_impact_ratios(result)
 
 
 # ------------------------------------------------------------------------------------------------------------ power

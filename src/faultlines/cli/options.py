@@ -338,7 +338,8 @@ SelfCheckRuns = Annotated[
     int | None,
     _option(
         GUARANTEE,
-        "Shuffle group labels so many times, and say how often clusters are claimed then: at most α, if all is well.",
+        "Shuffle the variants (without variants: the groups) so many times, and say how often a difference is reported "
+        "then: at most α, if all is well.",
         "--self-check",
         metavar="N",
     ),
@@ -347,11 +348,11 @@ SelfCheckRuns = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelfCheckOptions:
-    """Whether the promise is tried out on the rows."""
+    """Whether the false positive rate is measured on the rows."""
 
     self_check: SelfCheckRuns = None
-    self_check_arms: Annotated[
-        bool, _option(GUARANTEE, "For --self-check: shuffle the variants instead of the groups.", "--self-check-arms")
+    self_check_groups: Annotated[
+        bool, _option(GUARANTEE, "For --self-check: shuffle the groups instead of the variants.", "--self-check-groups")
     ] = False
 
 
@@ -407,7 +408,21 @@ FailUnlessConfirmed = Annotated[
 FailOnSplit = Annotated[
     bool,
     _option(
-        GATE, "Exit 1 when clusters differ; exit 3 when groups were left out or only one is left.", "--fail-on-split"
+        GATE,
+        "Exit 1 when clusters differ; exit 3 when groups were left out, many rows lack a value, or only one group is "
+        "left.",
+        "--fail-on-split",
+    ),
+]
+
+
+Missing = Annotated[
+    str,
+    _option(
+        GATE,
+        "Rows that lack a value. bounds: nothing passes that they could overturn (exit 3). ignore: they are taken "
+        "to be like the others.",
+        metavar="bounds|ignore",
     ),
 ]
 
@@ -462,6 +477,82 @@ class Certify:
             metavar="harm",
         ),
     ] = None
+    missing: Missing = "bounds"
+    unknown: Annotated[
+        str | None,
+        _option(
+            GATE,
+            "For --certify: rows with a missing attribute may belong to any group (bounds), are a group of their own "
+            "(category) or are left out (exclude). Default: bounds for rates, else category.",
+            metavar="HOW",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Impact:
+    """Which ratios are wanted, of what."""
+
+    files: Annotated[list[str], _file("csv or parquet files, or patterns of them; one row for each applicant.")]
+    by: Annotated[list[str], _column(DATA, "Attribute; several for a table of each and one of their crossing.")]
+    selected: Annotated[str | None, _column(DATA, "Column of outcomes: who was selected.")] = None
+    score: Annotated[
+        str | None, _column(DATA, "Column of scores, instead of --selected: the share above the median of all.")
+    ] = None
+    positive: Annotated[
+        str | None, _option(DATA, "The label that counts as selected, if not 1 or true.", metavar="LABEL")
+    ] = None
+    least: Annotated[float, _number(GUARANTEE, "The ratio that categories are compared with.")] = 0.8
+    min_share: Annotated[
+        float, _number(DATA, "Categories with a smaller share of all rows are shown, but not compared.")
+    ] = 0.02
+    unknown: Annotated[
+        str,
+        _option(
+            DATA,
+            "Applicants with a missing attribute are counted apart (exclude), are a category of their own (category) "
+            "or may belong to any (bounds).",
+            metavar="HOW",
+        ),
+    ] = "exclude"
+    missing: Annotated[
+        str,
+        _option(
+            DATA,
+            "Applicants with a missing outcome could be anything (bounds) or are taken to be like the others (ignore).",
+            metavar="bounds|ignore",
+        ),
+    ] = "bounds"
+    alpha: Annotated[float, _number(GUARANTEE, "One less the confidence of intervals and verdicts.")] = 0.05
+    seed: Annotated[int, _number(GUARANTEE, "Seed of the draws behind the intervals.")] = 0
+    fail_below: Annotated[
+        bool,
+        _option(
+            GATE,
+            "Exit 1 when a category is below --least times the highest; exit 3 when that cannot be told.",
+            "--fail-below",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImpactOutput:
+    """Where impact ratios go."""
+
+    json: Annotated[
+        Path | None, _option(OUTPUT, "Write the whole result to this file; - for stdout.", "--json", metavar="FILE")
+    ] = None
+    csv: Annotated[
+        Path | None, _option(OUTPUT, "Write one row for each category; - for stdout.", "--csv", metavar="FILE")
+    ] = None
+    markdown: Annotated[Path | None, _option(OUTPUT, "Write the tables as Markdown.", "--markdown", metavar="FILE")] = (
+        None
+    )
+    report: Annotated[
+        Path | None,
+        _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE"),
+    ] = None
+    title: Annotated[str | None, _option(OUTPUT, "The title of the page.", metavar="TEXT")] = None
 
 
 Json = Annotated[

@@ -224,7 +224,7 @@ def measurements(
             estimates, words = _sharing(estimates, grouped, grouped.together, metric, places)
             notes = (*notes, *words)
         by_arm, mass = (None if array is None else array[places] for array in (part.by_arm, part.mass))
-        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, notes, mass)
+        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, notes, mass, grouped.missing)
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
     from faultlines.metrics.moments import OwnNoise
+    from faultlines.rows.request import MissingRows
 
     IntArray = npt.NDArray[np.int64]
 
@@ -29,6 +30,7 @@ class Readout:
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
         warnings: What a reader must know about these rows.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
+        missing: How many rows of every group, excluded ones too, lack a value; None where rows were not counted.
     """
 
     metric: Metric
@@ -36,6 +38,7 @@ class Readout:
     by_arm: FloatArray | None
     warnings: tuple[str, ...]
     mass: FloatArray | None = None
+    missing: MissingRows | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import level_name, naming
 from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
 from faultlines.render.text import Document, TextTable
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
@@ -47,9 +48,9 @@ def _failed(result: Certificate) -> str:
         kind = "bounds" if _one_sided(result, 0) else "interval"
         interval = f"simultaneous {formats.level(result.alpha)} {kind} {number(group.lower)} … {number(group.upper)}"
         values = f"{what} {number(group.distance)}{unit} ({interval}{unit})"
-        other = f" {name_of(group.other)}" if result.against == ALL_PAIRS else ""
-        return f"{name_of(group.label)} is {_beyond(result, other)}: {values}."
-    names = formats.members(result.beyond, name_of, _LISTED)
+        other = f" {level_name(group.other, result.attributes)}" if result.against == ALL_PAIRS else ""
+        return f"{level_name(group.label, result.attributes)} is {_beyond(result, other)}: {values}."
+    names = formats.members(result.beyond, naming(result.attributes), _LISTED)
     some = f"{formats.count(len(beyond))} of {_groups(result)} {'is' if len(beyond) == 1 else 'are'}"
     return f"{some} {_beyond(result)} {_confidence(result)}: {names}."
 
@@ -57,14 +58,44 @@ def _failed(result: Certificate) -> str:
 def _inconclusive(result: Certificate) -> str:
     certifiable = f"Certifiable: {_certifiable(result)}"
     if not result.inconclusive:
-        excluded = formats.amount(len(result.excluded), "group")
-        was = "was" if len(result.excluded) == 1 else "were"
+        reasons = []
+        if result.excluded:
+            was = "was" if len(result.excluded) == 1 else "were"
+            reasons.append(f"{formats.amount(len(result.excluded), 'group')} {was} excluded")
+        if result.missing == "share" and result.missing_values is not None and result.missing_values.is_large:
+            reasons.append(f"{formats.share(result.missing_values.share, 1)} of rows lack a value")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
-        return f"{excluded} {was} excluded. {measured}. {certifiable}."
+        return f"{', and '.join(reasons)}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
-    farthest = formats.members(list(dict.fromkeys(names)), name_of, _LISTED)
+    farthest = formats.members(list(dict.fromkeys(names)), naming(result.attributes), _LISTED)
     cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
+    if is_overturned(result):
+        cannot = f"{_what_is_missing(result)}. {cannot}, whatever is missing"
     return f"{cannot}. {certifiable} ({farthest})."
+
+
+def is_overturned(result: Certificate) -> bool:
+    """Whether all groups are within the gap if what is missing is ignored, and may not be if it is not."""
+    if result.possible is None or result.beyond or not result.inconclusive:
+        return False
+    ignoring = result.certifiable_ignoring if result.parts else (result.certifiable_ignoring,)
+    pairs = zip(ignoring, _gaps(result), strict=True)
+    return all(value >= gap if result.ratio else value <= gap for value, gap in pairs)
+
+
+def _what_is_missing(result: Certificate) -> str:
+    """Which shares of the rows lack a value, or an attribute: ``80.1% of rows lack a value``."""
+    counts, texts = result.missing_values, []
+    if counts is not None and result.missing != "none":
+        texts.append(f"{formats.share(counts.share, 1)} of rows lack a value")
+    if counts is not None and result.unknown is not None:
+        share = counts.without_group / max(float(counts.rows.sum()), 1.0)
+        texts.append(f"{formats.share(share, 1)} of rows lack {_attribute(result)}")
+    return " and ".join(texts)
+
+
+def _attribute(result: Certificate) -> str:
+    return " or ".join(result.attributes)
 
 
 def _groups(result: Certificate) -> str:
@@ -201,7 +232,7 @@ def _notes(result: Certificate) -> Iterator[Note]:
         yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
     if undecided := result.inconclusive:
         some = f"{formats.count(len(undecided))} of {formats.amount(len(result.groups), 'group')}"
-        names = formats.members(undecided, name_of, _LISTED)
+        names = formats.members(undecided, naming(result.attributes), _LISTED)
         yield Note("inconclusive groups", f"Inconclusive: {some}: {names}.", fields={"groups": len(undecided)})
     yield Note(
         "method",
@@ -224,8 +255,32 @@ def _notes(result: Certificate) -> Iterator[Note]:
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
     yield from warning_notes(result.warnings)
-    yield from dropped_notes(result.dropped)
+    yield from _missing_notes(result)
+    yield from dropped_notes(result.dropped, result.missing_values)
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
+
+
+def _missing_notes(result: Certificate) -> Iterator[Note]:
+    """What was done about missing values and unknown attributes, and what they may change."""
+    counts = result.missing_values
+    if counts is None:
+        return
+    fields = {"share": counts.share, "certifiable_ignoring": result.certifiable_ignoring}
+    if result.possible is not None:
+        value = replace(result, certifiable=result.certifiable_ignoring)
+        if_ignored = f"if they were like the others, {_certifiable(value)} could be certified"
+        text = f"{_what_is_missing(result)}, and these could be anything: {if_ignored}."
+        yield Note("missing bounds", text, "warning" if is_overturned(result) else "info", fields)
+    elif result.missing == "share":
+        rule = "no pass where more than 5% of all rows, or 20% of a group, lack one"
+        yield Note("missing share", f"It cannot be bounded what missing values change: {rule}.", "warning", fields)
+    if result.missing == "ignore":
+        text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
+        yield Note("missing ignored", text, "warning", fields)
+    if result.unknown in ("exclude", "category"):
+        what = "are left out" if result.unknown == "exclude" else "are a group of their own"
+        text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
+        yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 
 
 def _certifiables(result: Certificate) -> tuple[float, ...]:
@@ -256,7 +311,7 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
         best = max if DIRECTIONS[result.against] == "low" else min
         for i in range(len(texts)):
             group = best(result.groups, key=lambda group, i=i: _numbers(result, [group], i, "estimate")[0])  # type: ignore[misc]
-            texts[i] = f"{texts[i]} ({name_of(group.label)})"
+            texts[i] = f"{texts[i]} ({level_name(group.label, result.attributes)})"
     return formats.printable(f"{name}: {', '.join(texts)}")
 
 
@@ -272,7 +327,7 @@ def group_table(result: Certificate, *, complete: bool = False) -> TextTable:
     """The table of groups, from the farthest to the surest to be within the gap."""
     ranked = sorted(result.groups, key=lambda group: (_ORDER[group.status], -_relative_bound(result, group)))
     shown = ranked if complete else ranked[:_ROWS]
-    header, columns = ["group"], [[formats.members([group.label], name_of, _NAME) for group in shown]]
+    header, columns = ["group"], [[formats.members([group.label], naming(result.attributes), _NAME) for group in shown]]
     for i in range(len(result.percent)):
         for name, cells in _effect_columns(result, shown, i):
             header.append(name)
@@ -312,7 +367,7 @@ def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int
     ]
     if result.has_others:
         others = [group.other[i] if result.parts else group.other for group in shown]
-        columns.append(("against", [formats.members([other], name_of, _NAME) for other in others]))
+        columns.append(("against", [formats.members([other], naming(result.attributes), _NAME) for other in others]))
     return columns
 
 

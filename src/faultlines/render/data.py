@@ -12,6 +12,7 @@ from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
 from faultlines.metrics.recipe import plain_recipe
 from faultlines.render.clustering import decide
+from faultlines.results.exclusions import missing_data
 from faultlines.results.protocol import probability
 from faultlines.results.saved import plain_attributes, plain_by
 from faultlines.results.tables import named_attributes, path_of
@@ -47,6 +48,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
             for row, cluster in zip(c.to_dicts("clusters"), c.clusters, strict=True)
         ],
         "at_least": c.at_least,
+        "pvalue_floor": None if c.pvalue_floor is None else c.pvalue_floor._asdict(),
         "is_continuum": c.is_continuum,
         "spread": None if c.spread is None else asdict(c.spread),
         "attributes_needed": list(c.attributes),
@@ -69,6 +71,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "by": plain_by(c.by),
         "attributes": plain_attributes(c.groups.attributes, named_attributes(c), c.groups.keys),
         "dropped": dict(c.dropped),
+        "missing_values": missing_data(c.missing_values),
         "path": path_of(c.judged.path_at(c.alpha).log_pvalues.tolist(), c.claims.log_pvalues.tolist()),
     }
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from faultlines.results.detection import DetectionLimit as DetectionLimit
     from faultlines.results.effects import Effect as Effect
     from faultlines.results.explained import Explained as Explained
+    from faultlines.results.impact import ImpactCategory as ImpactCategory
+    from faultlines.results.impact import ImpactRatios as ImpactRatios
+    from faultlines.results.impact import ImpactTable as ImpactTable
     from faultlines.results.monitor import Look as Look
     from faultlines.results.monitor import MonitorResult as MonitorResult
     from faultlines.results.posterior import GroupPosterior as GroupPosterior
@@ -47,6 +50,7 @@ _HOMES = {
     "results.detection": "DetectionLimit",
     "results.effects": "Effect",
     "results.explained": "Explained",
+    "results.impact": "ImpactCategory ImpactRatios ImpactTable",
     "results.monitor": "Look MonitorResult",
     "results.posterior": "GroupPosterior",
     "results.power": "DetectableDifference Power",

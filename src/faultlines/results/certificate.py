@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from faultlines.estimates.labels import key_of, name_of
+from faultlines.results.exclusions import dropped_share_column, missing_data
 from faultlines.results.protocol import TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns, spread
 
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
     from faultlines.estimates.reasons import DropCode
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
+    from faultlines.rows.request import MissingRows
 
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
+MissingChoice = Literal["bounds", "ignore"]
+MissingTreatment = Literal["none", "bounds", "share", "ignore"]
+UnknownChoice = Literal["exclude", "category", "bounds"]
 
 OVERALL, ALL_PAIRS, HIGHEST, LOWEST = "overall", "all pairs", "highest", "lowest"
+ANY = "any"  # stands for all levels of an attribute that a margin does not have
 DIRECTIONS: dict[str, Adverse] = {HIGHEST: "low", LOWEST: "high"}  # the side of the best group that others are on
 
 
@@ -90,6 +96,14 @@ class Certificate(TabularResult):
         dropped: Reason → number of dropped rows.
         warnings: What was noticed in the rows.
         counted: What the sizes of groups count.
+        missing_values: How many rows of every group lack a value; None where no rows were counted.
+        missing: What was done about them. ``"none"``: no row lacks a value. ``"bounds"``: they could be anything.
+            ``"share"``: it cannot be bounded what they change, and nothing passes where they are many. ``"ignore"``:
+            they are taken to be like the others.
+        unknown: What was done about rows with a missing attribute; None where there are none.
+        certifiable_ignoring: The gap that could be certified if missing values and unknown attributes were ignored.
+        possible: The lowest and the highest rate that every group of `comparison` could have in these rows; None where
+            nothing is missing or it cannot be bounded.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
         averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
             ranking compares people of different groups, too.
@@ -134,6 +148,11 @@ class Certificate(TabularResult):
     warnings: tuple[Note | str, ...] = ()
     counted: str = "rows"
     by_precision: bool = False
+    missing_values: MissingRows | None = None
+    missing: MissingTreatment = "none"
+    unknown: UnknownChoice | None = None
+    certifiable_ignoring: Any = None
+    possible: tuple[tuple[Any, Any], ...] | None = None
     averaged: bool = False
     margins: tuple[str, ...] = ()
 
@@ -204,14 +223,29 @@ class Certificate(TabularResult):
         for name in ("estimate", "distance", "lower", "upper", "bound"):
             values = [getattr(group, name) for group in self.groups]
             columns |= spread(self.parts, distance if name == "distance" else name, values + blank)
+        columns |= self._possible_columns(blank)
         columns["status"] = [group.status for group in self.groups] + blank
         if self.has_others:
             others = [_name(group.other, several=bool(self.parts)) for group in self.groups]
             columns |= spread(self.parts, "other", others + blank)
-        columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         labels = [*(group.label for group in self.groups), *(group.label for group in self.excluded)]
         keys = [key_of(label) for label in labels]
+        for name, shares in dropped_share_column(self.missing_values, keys).items():  # counted for cells alone
+            is_margin = [bool(self.margins) and ANY in key for key in keys]
+            columns[name] = [None if no else share for no, share in zip(is_margin, shares, strict=True)]
+        columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         return attribute_columns(self.attributes, keys, set(columns)) | columns
+
+    def _possible_columns(self, blank: list[Any]) -> Columns:
+        """The lowest and the highest rate that groups could have, where that is known."""
+        if self.possible is None:
+            return {}
+        ends = dict(zip(self.comparison.keys, self.possible, strict=True))
+        columns: Columns = {}
+        for i, name in enumerate(("possible_lower", "possible_upper")):
+            values = [ends.get(key_of(group.label), (None, None))[i] for group in self.groups]  # margins have none
+            columns |= spread(self.parts, name, values + blank)
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """The whole result as plain data; an end that is not bounded is None.
@@ -242,6 +276,10 @@ class Certificate(TabularResult):
             "inconclusive": [name_of(label) for label in self.inconclusive],
             "excluded": [{"group": name_of(group.label), "reason": str(group.reason)} for group in self.excluded],
             "dropped": dict(self.dropped),
+            "missing_values": missing_data(self.missing_values),
+            "missing": self.missing,
+            "unknown": self.unknown,
+            "certifiable_ignoring": _finite(self.certifiable_ignoring),
             "notes": [note.to_dict() for note in self.notes],
             "groups": rows,
         }

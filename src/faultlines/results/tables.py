@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of
+from faultlines.results.exclusions import dropped_share_column
 from faultlines.results.protocol import probability
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from faultlines.results.protocol import Columns
 
 ARMS = ("control", "treatment")
-_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible", "excluded")
+_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible")
+_ROW_COLUMNS = ("dropped_share", "excluded")
 _POSTERIOR_COLUMNS = ("shrunken", "shrunken_lower", "shrunken_upper")
 _REST_COLUMNS = ("pvalue_rest", "rest_difference", "rest_lower", "rest_upper")
 _ARM_COLUMNS = tuple(f"{of}_{arm}" for of in ("n", "mean") for arm in ARMS)
@@ -67,6 +69,7 @@ def group_columns(c: Clustering) -> Columns:
         "cluster": labels + blank,
         **_spread(c, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
         **_posterior_columns(c),
+        **dropped_share_column(c.missing_values, [*kept.keys, *(key_of(left.label) for left in out)]),
         "excluded": [None] * count + [str(left.reason) for left in out],
     }
 
@@ -117,7 +120,7 @@ def named_attributes(c: Clustering) -> list[str]:
     """The column of each attribute; one that is called like a column of ours gets a longer name."""
     taken = {
         name
-        for column in (*_GROUP_COLUMNS, *_POSTERIOR_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
+        for column in (*_GROUP_COLUMNS, *_ROW_COLUMNS, *_POSTERIOR_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
         for name in (column, *_spread(c, column, []))
     }
     return _not_taken(c.groups.attributes, taken)

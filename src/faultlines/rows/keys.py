@@ -15,7 +15,7 @@ from faultlines.engines.protocol import factorize, format_time, to_floats
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import MISSING, Names, Range, match, part_of, rank
 from faultlines.estimates.reasons import DropCode
-from faultlines.rows.request import EVERY, Together
+from faultlines.rows.request import EVERY, MissingRows, Together
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -475,6 +475,38 @@ def count_dropped(
     if arms is not None:
         dropped[OTHER_VARIANTS] = int(usable[(arm_places.arms < 0) & ~arm_places.missing].sum())
     return dropped
+
+
+def count_missing(
+    rows: FloatArray,
+    usable: FloatArray,
+    arm_places: ArmPlaces,
+    group_places: GroupPlaces,
+    present: Mapping[str, FloatArray],
+    variant: str | None = None,
+) -> MissingRows:
+    """How many rows of every group lack a value.
+
+    Args:
+        rows: Rows behind every fetched row.
+        usable: How many of them have all inputs.
+        arm_places: Their arms.
+        group_places: Their groups.
+        present: Column → how many of them have that value.
+        variant: The column of variants.
+    """
+    counted = (arm_places.arms >= 0) | arm_places.missing
+    usable = np.where(arm_places.missing, 0.0, usable)
+
+    def by_group(counts: FloatArray) -> FloatArray:
+        weights = np.where(counted, counts, 0.0)
+        return np.bincount(group_places.groups, weights, minlength=len(group_places.keys)).astype(np.float64)
+
+    by_column = {column: by_group(rows - have) for column, have in present.items()}
+    if variant is not None:
+        by_column[variant] = by_group(np.where(arm_places.missing, rows, 0.0))
+    some = {column: counts for column, counts in by_column.items() if counts.any()}
+    return MissingRows(group_places.keys, by_group(rows), by_group(rows - usable), some)
 
 
 def split_rows(table: Mapping[str, Column], parts: int) -> list[npt.NDArray[np.bool_]]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from faultlines.engines.frames import ColumnUse, engine_of, scan
-from faultlines.errors import InputError, shorten
+import numpy as np
+
+from faultlines.engines.frames import ColumnUse, engine_of, fetch, scan
+from faultlines.engines.protocol import to_floats
+from faultlines.errors import Argument, InputError, shorten
 from faultlines.progress import working
 from faultlines.rows.aggregates import pool_aggregates
-from faultlines.rows.inputs import is_label
+from faultlines.rows.inputs import clean_input, is_label
 from faultlines.rows.keys import Bins, Keys
 from faultlines.rows.query import Query
 from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements
+from faultlines.rows.request import Input
 from faultlines.rows.resampling import resample
 
 if TYPE_CHECKING:
@@ -135,6 +139,28 @@ def _check_split(split: Split, request: Request) -> None:
             split.unit,
             form="clause",
         )
+
+
+def median_of(data: object, column: str) -> float:
+    """The median of a numeric column over all rows that have a value.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        column: The column, named by the parameter `score`.
+
+    Raises:
+        InputError: If the rows cannot be read, or the column has no numbers.
+    """
+    import narwhals as nw
+
+    source = Input(column, parameter="score")
+    with scan(data, [ColumnUse("score", column, "number")]) as rows, working("reading rows"):
+        value = clean_input(rows, source, "score").value.alias("v")
+        median = nw.col("v").quantile(0.5, interpolation="linear").alias("median")
+        number = float(to_floats(fetch(rows.frame.select(value).select(median))["median"])[0])
+    if not np.isfinite(number):
+        raise InputError.invalid_data(Argument("score", column), "holds no numbers", "Name a column of scores.")
+    return number
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL
