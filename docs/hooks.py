@@ -187,6 +187,7 @@ KINDS = {
     "confirmation": "",
     "power": "",
     "self_check": "",
+    "impact": "",
     "many": "",
     "monitor": "`STATE.json`, in which a monitor is kept from look to look, is for `fl.Monitor.load` alone.",
 }

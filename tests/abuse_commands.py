@@ -212,7 +212,7 @@ def _together() -> Iterator[Command]:
         yield Command([*rows, *wrong.split()])
     yield Command([*rows, "accuracy", "--y-true", "t", "--y-pred", "p"], 0)
     yield Command([*rows, "lift:x", "--variant", "arm", "--control", "A", "--y-true", "t"])
-    yield Command([*EXPERIMENT, "--self-check-arms"])
+    yield Command([*EXPERIMENT, "--self-check-groups"])
     yield Command([*EXPERIMENT, "--self-check", "0"])
     yield Command([*EXPERIMENT, "--self-check", "many"])
     yield Command([*EXPERIMENT, "--min-size", "500", "--fail-on-split"], 3)

@@ -28,8 +28,9 @@ REPLACED = re.compile(
     r"\b(lone groups?|stands? apart|(told|tell) apart|cannot tell|false claims?|alike|left out|chance|unseen)\b",
     re.IGNORECASE,
 )
-NEW_WORDS = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("index.md", "intersections.md"))]
-NEW_WORDS += [ROOT / "docs" / "interpret" / name for name in ("glossary.md", "no-difference.md", "reading.md")]
+NEW_WORDS = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("index.md", "intersections.md", "method.md"))]
+NEW_WORDS += [*(ROOT / "docs" / "understand").glob("*.md"), *(ROOT / "docs" / "start").glob("*.md")]
+NEW_WORDS += [ROOT / "docs" / "trust" / "assumptions.md"]
 AVOIDED = re.compile(r"\b(notions?|mend(s|ed)?|held against|whom|one row a group|house|rooms|judged)\b", re.IGNORECASE)
 
 

@@ -42,6 +42,9 @@ def results() -> Iterator[dict[str, Any]]:
     by: list[str | fl.Bins] = ["country", fl.bins("age", width=20)]
     for metric in (fl.lift("spend", **arms), fl.rate("label"), fl.equalized_odds("label", "guess")):
         yield json.loads(fl.cluster(rows, by, metric).to_json())
+    of_arms = rows.assign(arm=np.array(["A", "B", "C"])[np.arange(900) % 3])
+    capped = fl.difference("spend", variant="arm", control="A", treatment="*", cap="95%")
+    yield json.loads(fl.cluster(of_arms, "country", capped).to_json())
     both = fl.holm([fl.cluster(rows, by, fl.rate("label")), fl.cluster(estimates())], 0.05)
     yield from (json.loads(one.to_json()) for one in both)
     own = fl.Similarity([[1.0], [2.0]], lambda a, _: np.ones(len(a)))
@@ -91,6 +94,11 @@ def certificates() -> Iterator[str]:
     yield fl.certify(rows, "country", lift, gap=0.3, against="all pairs").to_json()
     yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, against="a", ratio=True, adverse="low").to_json()
     yield fl.certify(rows, "country", fl.equalized_odds("label", "guess"), gap=0.2).to_json()
+    yield fl.certify(rows, "country", fl.rate("label"), gap=0.8, ratio=True).to_json()
+    yield fl.certify(rows, "country", lift, gap=0.3, against=0, adverse="low").to_json()
+    rows["label"] = rows.label.where(rows.spend < 8)
+    yield fl.certify(rows, "country", fl.rate("label"), gap=0.3).to_json()
+    yield fl.certify(rows, "country", fl.equalized_odds("label", "guess"), gap=0.3).to_json()
 
 
 def confirmations() -> Iterator[str]:
@@ -119,6 +127,8 @@ def audits() -> Iterator[str]:
     options: dict[str, Any] = {"sensitive_features": rows[["country"]], "control_features": rows[["arm"]]}
     yield fl.audit(rows.label, rows.guess, metrics=["fpr", "equalized_odds"], **options).to_json()
     yield fl.audit(rows.label, rows.guess, sensitive_features=rows[["country", "arm"]].assign(one=1)).to_json()
+    numbers = rows[["country"]].assign(age=range(len(rows)))
+    yield fl.audit(rows.label, rows.guess, sensitive_features=numbers, metrics="fpr", correction="bh").to_json()
 
 
 def looks(folder: Path) -> Iterator[str]:
@@ -161,10 +171,19 @@ def odd_labels() -> Iterator[str]:
         yield fl.certify(apart, gap=1.0, against="all pairs").to_json()
 
 
+def impacts() -> Iterator[str]:
+    rows = rows_of_two_arms()
+    yield fl.impact_ratios(rows, ["country", "arm"], selected="label").to_json()
+    rows.loc[5:40, "country"] = None
+    yield fl.impact_ratios(rows, ["country"], score="spend", unknown="bounds").to_json()
+    yield fl.impact_ratios(rows[rows.arm == "A"], "arm", selected="label").to_json()
+
+
 KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "audit": audits,
     "certificate": lambda: chain(certificates(), odd_labels()),
     "confirmation": confirmations,
+    "impact": impacts,
     "many": several,
     "power": powers,
     "self_check": self_checks,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -161,15 +160,6 @@ def test_figures_quoted_from_other_pages_are_still_there() -> None:
                 assert " ".join(quote.split()) in there, (page.name, source, quote)
                 seen += 1
     assert seen > 20
-
-
-def test_the_figures_of_rows_are_those_of_the_study() -> None:
-    shares = [kind["claimed"] for kind in json.loads((DOCS / "from_rows.json").read_text(encoding="utf-8"))]
-    at_most = [sum(share <= limit for share in shares) / len(shares) for limit in (0.05, 0.075)]
-    sentence = f"Of {len(shares)} kinds of simulated rows without any difference, {at_most[0]:.0%} report a difference"
-    sentence += f" in at most 5% of data sets, {at_most[1]:.0%} in at most 7.5%, the worst in {max(shares):.0%}"
-    for page in ("index.md", "trust/assumptions.md"):
-        assert sentence in " ".join((DOCS / page).read_text(encoding="utf-8").split()), page
 
 
 # ---------------------------------------------------------------------------------------------------- in a browser

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from faultlines.analyses.cluster import cluster as cluster
     from faultlines.analyses.cluster import holm as holm
     from faultlines.analyses.confirm import confirm as confirm
+    from faultlines.analyses.impact import impact_ratios as impact_ratios
     from faultlines.analyses.many import cluster_many as cluster_many
     from faultlines.analyses.model_card import model_card as model_card
     from faultlines.analyses.monitor import Monitor as Monitor
@@ -81,6 +82,7 @@ _HOMES = {
     "analyses.confirm": "confirm",
     "analyses.power": "power",
     "analyses.cluster": "cluster holm",
+    "analyses.impact": "impact_ratios",
     "analyses.many": "cluster_many",
     "analyses.model_card": "model_card",
     "integrations": "from_metric_frame to_metric_frame",

@@ -15,8 +15,9 @@ from scipy.special import ndtri
 
 from faultlines.errors import InputError, did_you_mean, shorten
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import keys_of, labels_of, part_of
+from faultlines.estimates.labels import key_of, keys_of, labels_of, part_of
 from faultlines.estimates.scales import ANSCOMBE
+from faultlines.results.audit import Audit
 from faultlines.results.clustering import Clustering
 from faultlines.results.tables import named_attributes
 
@@ -206,40 +207,47 @@ def _bootstrapped(frame: Any, names: Sequence[str], metric: str) -> tuple[FloatA
 # ----------------------------------------------------------------------------------------------------------------- out
 
 
-def to_metric_frame(result: Clustering) -> Any:
+def to_metric_frame(result: Clustering | Audit, by: str | Sequence[str] | None = None) -> Any:
     """A result as a MetricFrame of Fairlearn, for code that expects one.
 
-    Its metrics are what was measured (several effects are several metrics), ``standard_error``, ``count`` where it is
-    known, and ``cluster``, which excluded groups have not. `overall` is the observed value in all rows.
+    Of a clustering its metrics are what was measured (several effects are several metrics), ``standard_error``,
+    ``count`` where it is known, and ``cluster``, which excluded groups have not. Of an audit they are all its metrics
+    with a ``standard_error of`` each; control features are those of the audit. `overall` is the observed value in all
+    rows.
 
     Args:
-        result: What `fl.cluster` returns.
+        result: What `fl.cluster` or `fl.audit` returns.
+        by: Of an audit: the feature, or the features, whose groups are wanted. Default: all features crossed.
 
     Returns:
         A ``fairlearn.metrics.MetricFrame``: `by_group`, `overall`, `difference()`, `ratio()`, `group_min()` and so on.
 
     Raises:
-        InputError: If Fairlearn or pandas is not installed, or the groups have no estimates.
+        InputError: If Fairlearn or pandas is not installed, the groups have no estimates, or an audit has no groups by
+            such features.
 
     Example:
         >>> import faultlines as fl
         >>> c = fl.cluster(fl.Estimates([0.1, 0.9], [0.01, 0.01], ["a", "b"], attributes=["sex"], metric="rate"))
         >>> fl.to_metric_frame(c).by_group["cluster"].to_dict()
         {'a': 1.0, 'b': 2.0}
+        >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
+        >>> predicted = [0, 1] * 100 + [0, 0] * 50 + [0, 1] * 50
+        >>> audit = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall", "fpr"])
+        >>> fl.to_metric_frame(audit).difference()["true positive rate"]
+        0.5
     """
+    if isinstance(result, Audit):
+        return _frame_of_audit(result, by)
     if not isinstance(result, Clustering):
-        raise InputError.wrong_type("result", "is not a result", "Give what fl.cluster returns.", result)
+        raise InputError.wrong_type("result", "is not a result", "Give what fl.cluster or fl.audit returns.", result)
+    if by is not None:
+        raise InputError.conflict("by", "goes with an audit, but a clustering was given", "Leave it out.", by)
     groups = result.groups
     if groups.estimates is None:
         raise InputError.unsupported(
             "result", "its groups have no estimates", "Give Similarity(…, estimate=…).", form="clause"
         )
-    try:
-        fairlearn, pandas = import_module("fairlearn.metrics"), import_module("pandas")
-    except ImportError as error:
-        raise InputError.not_installed(
-            "to_metric_frame", f"needs {error.name}", "Run: pip install fairlearn"
-        ) from error
     columns, attributes = result.columns("groups"), named_attributes(result)
     overall = [effect.estimate for effect in result.overall.effects]
     parts = groups.estimates.parts or (groups.metric,)
@@ -253,14 +261,55 @@ def to_metric_frame(result: Clustering) -> Any:
     if any(size is not None for size in columns["n"]):
         metrics["count"] = partial(_look_up, columns["n"], float(sum(size or 0 for size in columns["n"])))
     metrics["cluster"] = partial(_look_up, columns["cluster"], np.nan)
-    places = np.arange(len(columns["cluster"]))
-    features = pandas.DataFrame({name: columns[name] for name in attributes})
-    return fairlearn.MetricFrame(metrics=metrics, y_true=places, y_pred=places, sensitive_features=features)
+    return _metric_frame(metrics, {name: columns[name] for name in attributes}, len(columns["cluster"]))
 
 
-def _look_up(values: Sequence[Any], overall: float, y_true: Any, _y_pred: Any) -> float:
-    """A metric that looks up the group it is asked about, by its place; asked about all of them, the overall value."""
+def _frame_of_audit(audit: Audit, by: str | Sequence[str] | None) -> Any:
+    """Every metric of an audit in the groups of some features, stratum by stratum."""
+    ways = list(dict.fromkeys(group.by for group in audit.groups))
+    wanted = max(ways, key=len) if by is None else (by,) if isinstance(by, str) else tuple(by)
+    if wanted not in ways or (by is None and len([way for way in ways if len(way) == len(wanted)]) > 1):
+        known = [" × ".join(way) for way in ways]
+        raise InputError.not_found("by", "no groups by such features", did_you_mean(by, known), by, form="clause")
+    several: dict[tuple[Any, ...], dict[str, Any]] = {}
+    overall: dict[tuple[Any, str], float] = {}
+    for group in (group for group in audit.groups if group.by == wanted):
+        name = group.metric if group.effect is None else f"{group.metric}: {group.effect}"
+        of_group = several.setdefault((group.stratum, key_of(group.label)), {})
+        of_group[name], of_group[f"{_ERROR} of {name}"] = group.estimate, group.se
+        overall[group.stratum, name] = np.nan if group.overall is None else group.overall
+    strata = [stratum for stratum, _ in several]
+    metrics = {}
+    for name in dict.fromkeys(name for values in several.values() for name in values):
+        values = [of_group.get(name) for of_group in several.values()]
+        of_all = [overall.get((stratum, name), np.nan) for stratum in strata]
+        metrics[name] = partial(_look_up, values, of_all)
+    features = {name: [str(label[i]) for _, label in several] for i, name in enumerate(wanted)}
+    controls = {name: [str(stratum[i][1]) for stratum in strata] for i, (name, _) in enumerate(strata[0])}
+    return _metric_frame(metrics, features, len(several), controls or None)
+
+
+def _metric_frame(
+    metrics: dict[str, Any], features: dict[str, Any], size: int, controls: dict[str, Any] | None = None
+) -> Any:
+    """A MetricFrame over one row per group, whose metrics look up the group."""
+    try:
+        fairlearn, pandas = import_module("fairlearn.metrics"), import_module("pandas")
+    except ImportError as error:
+        raise InputError.not_installed(
+            "to_metric_frame", f"needs {error.name}", "Run: pip install fairlearn"
+        ) from error
+    places = np.arange(size)
+    beside = {} if controls is None else {"control_features": pandas.DataFrame(controls)}
+    return fairlearn.MetricFrame(
+        metrics=metrics, y_true=places, y_pred=places, sensitive_features=pandas.DataFrame(features), **beside
+    )
+
+
+def _look_up(values: Sequence[Any], overall: float | Sequence[float], y_true: Any, _y_pred: Any) -> float:
+    """A metric that looks up the group it is asked about, by its place; asked about several, the overall value."""
+    place = int(np.asarray(y_true)[0])
     if len(y_true) > 1:
-        return overall
-    value = values[int(np.asarray(y_true)[0])]
+        return overall if isinstance(overall, float) else float(overall[place])
+    value = values[place]
     return float(np.nan if value is None else value)

@@ -15,7 +15,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from fairlearn.metrics import MetricFrame, count, selection_rate
-from sklearn.metrics import accuracy_score, matthews_corrcoef, recall_score
+from sklearn.metrics import accuracy_score, matthews_corrcoef, recall_score, roc_auc_score
+from statsmodels.stats.proportion import proportion_confint
 
 import faultlines as fl
 from faultlines.metrics.table import METRICS, own_name, remedy_for
@@ -50,26 +51,88 @@ def figures(found: Audit) -> dict[str, list[float]]:
     }
 
 
-def test_it_is_holm_over_marginals_and_intersections() -> None:
-    found = audit(metrics=["selection_rate", "recall", "fpr", "equalized_odds"])
+def test_it_is_one_analysis_per_metric_over_features_and_crossings() -> None:
+    found = audit(metrics=["selection_rate", "recall", "fpr"])
     rows = PEOPLE.assign(y=TRUTH, p=PREDICTED)
-    metrics = [
-        fl.selection_rate("p"),
-        fl.true_positive_rate("y", "p"),
-        fl.false_positive_rate("y", "p"),
-        fl.equalized_odds("y", "p"),
+    metrics = [fl.selection_rate("p"), fl.true_positive_rate("y", "p"), fl.false_positive_rate("y", "p")]
+    expected = fl.holm([fl.cluster(rows, ["sex", "race"], metric) for metric in metrics], 0.05)
+    assert list(found) == [
+        "selection rate by sex × race",
+        "true positive rate by sex × race",
+        "false positive rate by sex × race",
     ]
-    by = [["sex"], ["race"], ["sex", "race"]]
-    expected = fl.holm([fl.cluster(rows, columns, metric) for columns in by for metric in metrics], 0.05)
-    assert len(found) == 12
     for name, one in zip(found, expected, strict=True):
         assert found[name].pvalue_adj == pytest.approx(one.pvalue_adj, rel=1e-9)
         assert [c.members for c in found[name].clusters] == [c.members for c in one.clusters]
-    assert list(found)[:2] == ["selection rate by sex", "true positive rate by sex"]
-    assert list(found)[-1] == "equalized odds by sex × race"
+        assert found[name].attributes == one.attributes == ("race",)
     assert set(found.rejected) == {name for name in found if found[name].rejected}
     assert found.rejected[0] == min(found, key=lambda name: found[name].log_pvalue)
-    assert list(audit(intersections=False))[-1] == "false positive rate by race"
+    assert len([note for note in found.notes if note.code == "difference"]) == 3  # one for each, not nine
+
+
+def test_features_are_compared_one_by_one_where_that_is_asked_or_nothing_else_is_possible() -> None:
+    alone = audit(intersections=False)
+    by_feature = [f"{metric} by {name}" for metric in ("selection rate", "false positive rate") for name in PEOPLE]
+    assert list(alone) == by_feature
+    rows = PEOPLE.assign(p=PREDICTED)
+    assert alone["selection rate by race"].pvalue == pytest.approx(
+        fl.cluster(rows, "race", fl.selection_rate("p")).pvalue, rel=1e-9
+    )
+    # Several effects, another error control and a tolerance do not test margins: features are compared beside cells.
+    ways = ["equalized odds by sex × race", "equalized odds by sex", "equalized odds by race"]
+    assert list(audit(metrics="equalized_odds")) == ways
+    crossed = [f"selection rate by {name}" for name in ("sex × race", "sex", "race")]
+    assert list(audit(metrics="selection_rate", tolerance=0.01)) == crossed
+    assert list(audit(metrics="selection_rate", guarantee="bonferroni")) == crossed
+
+
+def test_features_that_make_the_same_groups_are_one_comparison() -> None:
+    found = audit(sensitive_features={"sex": PEOPLE.sex, "gender": PEOPLE.sex.map({"f": "w", "m": "x"})})
+    assert list(found) == ["selection rate by sex × gender", "false positive rate by sex × gender"]
+
+
+def test_the_table_has_every_metric_in_every_group() -> None:
+    found = audit(metrics=["recall", "selection_rate", "accuracy"])
+    table = found.to_pandas("groups")
+    assert len(table) == 3 * (2 + 3 + 6)
+    for by, features in {"sex": PEOPLE.sex, "race": PEOPLE.race, "sex × race": PEOPLE}.items():
+        theirs = MetricFrame(
+            metrics={"true positive rate": recall_score, "selection rate": selection_rate, "accuracy": accuracy_score},
+            y_true=TRUTH,
+            y_pred=PREDICTED,
+            sensitive_features=features,
+        )
+        for metric in theirs.by_group:
+            rows = table[(table.metric == metric) & (table.by == by)].set_index(list(PEOPLE) if "×" in by else by)
+            np.testing.assert_allclose(rows.estimate, theirs.by_group[metric].loc[rows.index])
+            np.testing.assert_allclose(rows.overall, theirs.overall[metric])
+            np.testing.assert_allclose(rows.difference, rows.estimate - theirs.overall[metric])
+    rows = table[(table.metric == "selection rate") & (table.by == "sex")]
+    assert rows.n.tolist() == [(PEOPLE.sex == sex).sum() for sex in "fm"]
+    assert rows.race.isna().all()
+    ends = [
+        proportion_confint(PREDICTED[PEOPLE.sex == sex].sum(), n, method="beta")
+        for sex, n in zip("fm", rows.n, strict=True)
+    ]
+    np.testing.assert_allclose(rows[["lower", "upper"]], ends, atol=0.001)
+
+
+def test_the_auc_of_all_rows_is_that_of_the_model() -> None:
+    found = audit(TRUTH, None, score=SCORE, metrics="auc")
+    assert found.groups[0].overall == pytest.approx(roc_auc_score(TRUTH, SCORE))
+    each = [roc_auc_score(TRUTH[PEOPLE.sex == sex], SCORE[PEOPLE.sex == sex]) for sex in "fm"]
+    assert [group.estimate for group in found.groups[:2]] == pytest.approx(each)
+
+
+def test_findings_are_in_the_order_of_who_is_affected_and_how_much() -> None:
+    found = audit(metrics=["accuracy", "recall", "fpr", "selection_rate"])
+    differences = [note.fields["comparison"] for note in found.notes if note.code == "difference"]
+    assert differences != [name for name in found if name in found.rejected]
+    sizes = []
+    for name in differences:
+        c = found[name]
+        sizes.append(max(abs(cluster.effects[0].estimate - c.overall.effects[0].estimate) for cluster in c.clusters))
+    assert sizes == sorted(sizes, reverse=True)  # all are about race C
 
 
 @pytest.mark.parametrize("kind", ["list", "numpy", "polars", "pyarrow", "nullable", "dict"])
@@ -127,23 +190,15 @@ def test_which_features_are_crossed() -> None:
     features = {name: RNG.choice(list("xy"), SIZE) for name in "ABCD"}
 
     def looked_at(**options: Any) -> list[str]:
-        found = audit(sensitive_features=features, metrics="selection_rate", guarantee="bonferroni", **options)
+        found = audit(sensitive_features=features, metrics="selection_rate", **options)
         return [" × ".join(one.by) for one in found.comparisons]
 
-    assert looked_at() == [*"ABCD", "A × B × C × D"]
+    assert looked_at() == looked_at(intersections=9) == ["A × B × C × D"]
     assert looked_at(intersections=False) == [*"ABCD"]
-    pairs = ["A × B", "A × C", "A × D", "B × C", "B × D", "C × D"]
-    assert looked_at(intersections=2) == [*"ABCD", *pairs]
-    assert looked_at(intersections=9)[-6:] == [
-        "C × D",
-        "A × B × C",
-        "A × B × D",
-        "A × C × D",
-        "B × C × D",
-        "A × B × C × D",
-    ]
-    found = audit(intersections=2, metrics="selection_rate")
-    assert {found[name].adjustment.results for name in found} == {3}  # type: ignore[union-attr]
+    assert looked_at(intersections=2) == ["A × B", "A × C", "A × D", "B × C", "B × D", "C × D"]
+    assert looked_at(intersections=3) == ["A × B × C", "A × B × D", "A × C × D", "B × C × D"]
+    found = audit(sensitive_features=features, metrics="selection_rate", intersections=2)
+    assert {found[name].adjustment.results for name in found} == {6}  # type: ignore[union-attr]
 
 
 def test_a_function_is_what_it_does_and_not_what_it_is_called() -> None:
@@ -185,8 +240,8 @@ def test_scores_weights_and_functions() -> None:
         ("auc", fl.auc("y", "s", weight="w")),
         ("Brier score", fl.brier("y", "s", weight="w")),
     ):
-        expected = fl.measure(rows, "race", metric).estimates
-        np.testing.assert_allclose(found[f"{name} by race"].estimates.theta, expected.theta)
+        expected = fl.measure(rows, ["sex", "race"], metric).estimates
+        np.testing.assert_allclose(found[f"{name} by sex × race"].estimates.theta, expected.theta)
     assert [one.metric for one in fl.audit(TRUTH, score=SCORE, sensitive_features=PEOPLE.sex).comparisons] == [
         "auc", "calibration gap", "Brier score"
     ]  # fmt: skip
@@ -255,7 +310,7 @@ def test_a_stratum_without_the_label_that_counts_is_as_with_numbers() -> None:
         return float(predicted[truth == 1].mean())
 
     some = audit(truth, **(options | {"metrics": {"strict": strict}}))
-    assert some.skipped == {"strict by sex (k = early)": "has a value in no group (no positives)"}
+    assert some.skipped == {"strict by sex (k = early)": "none of 2 groups can be used: no value (2)"}
 
 
 def test_several_classes() -> None:
@@ -277,24 +332,48 @@ def test_what_it_says() -> None:
     assert np.all(table.lowest <= table.overall)
     assert np.all(table.overall <= table.highest)
     assert found.verdict == "differ"
-    assert [note.fields["comparison"] for note in found.notes if note.code == "difference"] == list(found.rejected)
-    assert repr(found) == f"<Audit: {len(found.rejected)} of 6 comparisons differ, holm, α = 0.05>"
+    assert {note.fields["comparison"] for note in found.notes if note.code == "difference"} == set(found.rejected)
+    assert repr(found) == f"<Audit: {len(found.rejected)} of 2 metrics differ, holm, α = 0.05>"
     with refused("not found: name"):
         found["selection rate by sx"]
     with refused("unknown: rows"):
         found.to_dicts("clusters")
 
 
-def test_one_page(tmp_path: Any) -> None:
-    found = audit(sensitive_features=PEOPLE.race)
-    found.report(tmp_path / "audit.html", title="Hiring model")
+def test_one_page_with_a_part_for_every_finding(tmp_path: Any) -> None:
+    race = PEOPLE.race.map(
+        {name: f"{name} and more of a long name than any line of text has room for" for name in "ABC"}
+    )
+    strata = RNG.integers(0, 30, SIZE * 6).astype(str)
+    options: dict[str, Any] = {"sensitive_features": {"race": pd.concat([race] * 6, ignore_index=True)}}
+    truth, predicted = (pd.concat([one] * 6, ignore_index=True) for one in (TRUTH, PREDICTED))
+    found = audit(truth, predicted, control_features={"k": strata}, metrics=["selection_rate", "fpr"], **options)
+    assert len(found.rejected) > 20
+    found.report(tmp_path / "audit.html", title="Hiring <model>", adverse="high")
     written = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    for words in ("Hiring model", *found.names):
-        assert words in written
+    assert written.count('<section class="finding"') == len(found.rejected)
+    assert "Hiring &lt;model&gt;" in written
+    for name in race.unique():
+        assert written.count(name) > len(found.rejected)
+    assert "<script" not in written
+    with refused("unknown: adverse"):
+        found.report(tmp_path / "audit.html", adverse="up")  # type: ignore[arg-type]
+
+
+def test_the_card_of_a_large_audit_is_short() -> None:
+    found = audit(
+        sensitive_features={"sex": PEOPLE.sex, "code": RNG.integers(0, 60, SIZE).astype(str)},
+        control_features={"k": RNG.integers(0, 4, SIZE).astype(str)},
+        metrics=["selection_rate", "fpr", "recall", "accuracy"],
+    )
+    card = fl.model_card(found, data="validation rows")
+    assert len(card.splitlines()) <= 80
+    assert found.headline in card
 
 
 def test_what_cannot_be_compared_is_said() -> None:
     found = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="selection_rate")
+    assert list(found) == ["selection rate by race"]
     assert found.skipped == {"selection rate by one": "fewer than two groups can be compared"}
     (note,) = [note for note in found.notes if note.code == "not compared"]
     assert note.fields == {"comparison": "selection rate by one"}
@@ -305,7 +384,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert list(rare) == ["selection rate by few"]
     assert list(rare.skipped) == ["false positive rate by few"]
     with refused("no groups: sensitive_features"):
-        audit(sensitive_features=np.arange(SIZE))
+        audit(sensitive_features=np.arange(SIZE).astype(str))
 
 
 def test_what_was_left_out_is_in_every_output() -> None:
@@ -317,13 +396,14 @@ def test_what_was_left_out_is_in_every_output() -> None:
     (rows,) = [note for note in found.notes if note.code == "dropped rows"]
     (groups, *_) = [note for note in found.notes if note.code == "excluded groups"]
     assert rows.fields["comparisons"] == ("false positive rate by sex", "false positive rate by race")
+    assert [group.excluded is not None for group in found.groups[:3]] == [False, False, True]
     assert groups.fields["comparisons"] == ("selection rate by sex",)
     for text in (str(found), found.to_markdown(), found._repr_html_()):
         assert text.count(rows.text) == 1
         assert groups.text in text
     by_name = {row["name"]: row for row in found.to_dicts()}
-    assert [by_name[name]["n_dropped"] for name in found] == [0, 500, 0, 500]
-    assert [by_name[name]["n_excluded"] for name in found] == [1, 1, 0, 0]
+    assert [by_name[name]["n_dropped"] for name in found] == [0, 0, 500, 500]
+    assert [by_name[name]["n_excluded"] for name in found] == [1, 0, 1, 0]
     assert by_name["selection rate by race"]["excluded"] is None
     assert by_name["selection rate by sex"]["excluded"] is not None
 
@@ -331,15 +411,14 @@ def test_what_was_left_out_is_in_every_output() -> None:
 def test_no_result_is_lost_where_names_read_the_same() -> None:
     features = {"a": PEOPLE.sex, "b": PEOPLE.race, "a × b": np.where(PEOPLE.sex == "f", "x", "y")}
     found = audit(sensitive_features=features, metrics="selection_rate", intersections=2)
-    assert len(set(found.names)) == len(found) == 6
+    assert len(set(found.names)) == len(found) == 3
     assert list(json.loads(found.to_json())["results"]) == list(found.names)
     for comparison in found.comparisons:
         assert found[comparison.name] is comparison.result
         assert comparison.result.groups.attributes == comparison.by
     controls = np.array([None, "(missing)"], dtype=object)[np.arange(SIZE) % 2]
-    strata = audit(sensitive_features={"sex": PEOPLE.sex}, control_features={"k": controls}, metrics="selection_rate")
-    assert len(set(strata.names)) == len(strata) == len(json.loads(strata.to_json())["results"]) == 2
-    assert [comparison.stratum[0][1] for comparison in strata.comparisons] != ["(missing)", "(missing)"]
+    with refused("duplicate: by"):  # a missing value and text that reads like one
+        audit(sensitive_features={"sex": PEOPLE.sex}, control_features={"k": controls}, metrics="selection_rate")
     metrics = {"x": "selection_rate", "x by sex": "accuracy"}
     odd = audit(sensitive_features={"sex": PEOPLE.sex, "sex by sex": PEOPLE.sex}, metrics=metrics, intersections=False)
     assert len(set(odd.names)) == len(odd) == 4
@@ -358,8 +437,8 @@ def test_it_plugs_in() -> None:
     assert list(plain["skipped"]) == list(found.skipped)
     assert [row["name"] for row in plain["comparisons"]] == list(found)
     card = fl.model_card(found, data="validation rows")
-    assert list(map(html.unescape, re.findall("^### (.+)$", card, flags=re.M))) == list(found.rejected)
-    assert all(line in card for line in found.to_markdown().splitlines())
+    texts = [note.text for note in found.notes if note.code == "difference"]
+    assert list(map(html.unescape, re.findall("^- (.+)$", card, flags=re.M))) == texts
     shown = found._repr_html_()
     assert "<b>" not in shown
     assert "selection rate by &lt;b&gt;" in shown
@@ -437,3 +516,149 @@ def test_names_of_other_libraries() -> None:
     }.items():  # fmt: skip
         assert re.search(words, remedy_for(other, "model", function="its {}", otherwise=" Or so."))
         assert other == "recall" or own_name(other) is None
+
+
+# -------------------------------------------------------------------------------------------- columns of a frame, files
+
+
+def test_columns_of_frames_and_files_are_as_good_as_arrays(tmp_path: Any) -> None:
+    rows = PEOPLE.assign(hired=TRUTH, guess=PREDICTED, place=PLACE)
+    expected = audit(control_features={"place": PLACE})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    for data in (rows, pl.from_pandas(rows), tmp_path / "rows.csv", tmp_path / "rows.parquet"):
+        found = fl.audit(
+            "hired", "guess", data=data, sensitive_features=["sex", "race"], control_features="place", metrics=RATES
+        )
+        assert figures(found).keys() == figures(expected).keys()
+        for name, values in figures(expected).items():
+            np.testing.assert_allclose(figures(found)[name], values, rtol=1e-9)
+    cut = fl.audit(
+        None, "guess", data=rows.assign(age=RNG.integers(18, 80, SIZE)), sensitive_features=[fl.bins("age", width=20)]
+    )
+    assert list(cut) == ["selection rate by age"]  # without truth
+    assert [str(group.label) for group in cut.groups] == ["0–19", "20–39", "40–59", "60–79"]
+    for options, words in (
+        ({"y_true": "hird"}, "column not found: y_true"),
+        ({"y_pred": PREDICTED}, "wrong type: y_pred"),
+        ({"sensitive_features": []}, "empty: sensitive_features"),
+        ({"control_features": "sex"}, "duplicate: control_features"),
+    ):
+        given: dict[str, Any] = {"y_true": "hired", "y_pred": "guess", "sensitive_features": "sex"} | options
+        with refused(words):
+            fl.audit(data=rows, **given)
+
+
+def test_a_numeric_feature_with_many_values_is_cut(tmp_path: Any) -> None:
+    age = RNG.integers(18, 85, SIZE)
+    found = audit(sensitive_features={"age": age}, metrics="selection_rate")
+    assert [(cut.feature, cut.values, cut.ranges) for cut in found.cut] == [("age", 67, 5)]
+    (note,) = [note for note in found.notes if note.code == "cut feature"]
+    assert note.fields == {"feature": "age", "values": 67, "ranges": 5}
+    edges = np.quantile(age, [0.2, 0.4, 0.6, 0.8])
+    sizes = [int(np.sum(np.searchsorted(edges, age, side="right") == i)) for i in range(5)]
+    assert [group.n for group in found.groups] == sizes
+    pd.DataFrame({"p": PREDICTED, "age": age}).to_csv(tmp_path / "t.csv", index=False)
+    from_text = fl.audit(None, "p", data=tmp_path / "t.csv", sensitive_features="age")
+    assert [group.n for group in from_text.groups] == sizes
+    few = audit(sensitive_features={"age": age // 10, "text": age.astype(str)}, metrics="selection_rate", min_size=1)
+    assert few.cut == ()
+
+
+def test_codings_that_mean_the_same() -> None:
+    expected = figures(audit(metrics=["recall", "accuracy"]))
+    words = np.where(PREDICTED == 1, "Yes", "no")
+    for truth, guess in ((TRUTH == 1, words), (TRUTH, words), (np.where(TRUTH, "t", "f"), words)):
+        for options in ({}, {"positive": "Yes"}):
+            if options and truth.dtype.kind in "UO":
+                continue
+            found = figures(audit(truth, guess, metrics=["recall", "accuracy"], **options))
+            assert found == expected
+    with refused("wrong type: y_pred"):
+        audit(TRUTH, np.where(PREDICTED == 1, "good", "bad"))
+    with refused("mismatch: threshold"):
+        audit(TRUTH, None, score=100 * SCORE, threshold=0.5)
+    assert len(audit(TRUTH, None, score=4 * SCORE - 2, threshold=0.5)) == 2  # log odds may be anything
+
+
+def test_text_and_numbers_that_read_the_same_are_one_group() -> None:
+    for mixed in ([1.0, "1", 2], [1, "1.0", "2"], [1.0, "1", None]):
+        values = (mixed * SIZE)[:SIZE]
+        for given in (values, pd.Series(values), np.array(values, dtype=object)):
+            found = audit(sensitive_features={"m": given}, metrics="selection_rate")
+            assert len(found.groups) == 2
+
+
+def test_ranges_of_pandas_are_in_the_order_of_their_numbers() -> None:
+    age = RNG.integers(1, 130, SIZE)
+    cut = pd.cut(age, [0, 9, 30, 100, 130])
+    for given in (cut, cut.astype(str)):
+        found = audit(sensitive_features={"age": given}, metrics="selection_rate")
+        assert [group.label for group in found.groups] == ["(0, 9]", "(9, 30]", "(30, 100]", "(100, 130]"]
+
+
+def test_certificates_of_an_audit() -> None:
+    found = audit(metrics=["recall", "selection_rate"])
+    signed = found.certify(gap=0.4)
+    assert {name: one.verdict for name, one in signed.items()} == dict.fromkeys(found.names, "passed")
+    for name, one in signed.items():
+        assert one.certifiable == pytest.approx(fl.certify(found[name], gap=0.4, alpha=0.025).certifiable)
+    assert {one.verdict for one in found.certify(gap=0.02).values()} == {"failed"}
+
+
+def test_correction_for_the_share_of_false_findings() -> None:
+    found = audit(metrics=["recall", "selection_rate", "fpr"], correction="bh")
+    plain = audit(metrics=["recall", "selection_rate", "fpr"])
+    assert found.correction == "bh"
+    assert all(found[name].log_pvalue_adj <= plain[name].log_pvalue_adj for name in found)
+    with refused("unknown: correction"):
+        audit(correction="bonferroni")
+
+
+def test_as_a_metric_frame() -> None:
+    both = {"true positive rate": recall_score, "selection rate": selection_rate}
+    given: dict[str, Any] = {"y_true": TRUTH, "y_pred": PREDICTED}
+    found = audit(metrics=["recall", "selection_rate"])
+    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, **given)
+    ours = fl.to_metric_frame(found)
+    for name in both:
+        np.testing.assert_allclose(ours.by_group[name], theirs.by_group[name])
+        assert ours.overall[name] == pytest.approx(theirs.overall[name])
+    assert ours.difference()["selection rate"] == pytest.approx(theirs.difference()["selection rate"])
+    alone = fl.to_metric_frame(found, by="race")
+    np.testing.assert_allclose(
+        alone.by_group["selection rate"],
+        MetricFrame(metrics=selection_rate, sensitive_features=PEOPLE.race, **given).by_group,
+    )
+    strata = {"place": PLACE}
+    ours = fl.to_metric_frame(audit(metrics=["recall", "selection_rate"], control_features=strata))
+    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, control_features=strata, **given)
+    for name in both:
+        np.testing.assert_allclose(ours.by_group[name].sort_index(), theirs.by_group[name].sort_index())
+        np.testing.assert_allclose(ours.overall[name], theirs.overall[name])
+    with refused("not found: by"):
+        fl.to_metric_frame(found, by="age")
+    with refused("conflict: by"):
+        fl.to_metric_frame(next(iter(found.comparisons)).result, by="sex")
+
+
+def test_probabilities_of_groups_are_refused() -> None:
+    shares = RNG.dirichlet([1.0, 1.0, 1.0], SIZE)
+    columns = {name: shares[:, i] for i, name in enumerate(["p_a", "p_b", "p_c"])}
+    with refused("unsupported: sensitive_features"):
+        audit(sensitive_features=columns)
+    with refused("unsupported: sensitive_features"):
+        audit(sensitive_features={name: np.round(values, 2) for name, values in columns.items()} | {"sex": PEOPLE.sex})
+    two = {name: columns[name] for name in ("p_a", "p_b")}  # numbers like others: they do not add up
+    assert [cut.feature for cut in audit(sensitive_features=two, metrics="selection_rate").cut] == ["p_a", "p_b"]
+
+
+def test_units_are_counted_and_not_their_rows() -> None:
+    """Eight rows of each of 500 units that agree: as sure as 500 rows are."""
+    unit = np.repeat(np.arange(500), 8)
+    sex, predicted = (np.repeat(RNG.choice(values, 500), 8) for values in (["f", "m"], [0, 1]))
+    options: dict[str, Any] = {"sensitive_features": {"sex": sex}, "metrics": "selection_rate"}
+    by_unit = audit(TRUTH, predicted, unit=unit, **options).groups[0]
+    by_row = audit(TRUTH, predicted, **options).groups[0]
+    assert by_unit.estimate == pytest.approx(by_row.estimate)
+    assert by_unit.se / by_row.se == pytest.approx(np.sqrt(8), rel=0.1)  # type: ignore[operator]

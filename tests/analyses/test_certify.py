@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import faultlines as fl
-from faultlines.analyses.contrasts import Side, difference, ratio
+from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, halls_reach, ratio
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
+from faultlines.metrics.moments import OwnNoise
 from faultlines.render.certificate import rounded_like
 from tests.refused import refused
 
@@ -131,6 +132,244 @@ def test_a_reference_and_all_pairs_in_plain_loops() -> None:
     assert pairs.reference_value is None
 
 
+# --------------------------------------------------------------------------------------------- each group's own rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-0.3, 0.3), st.floats(-0.3, 0.3), st.floats(0.001, 0.2), st.integers(5, 500))
+def test_halls_interval_by_his_cubic(own: float, common: float, tail: float, dof: int) -> None:
+    """Each end is where T + γT²/3 + γ²T³/27 + γ/6 is the quantile, with the skewness that reaches farther."""
+    arrays = (np.array([value]) for value in (4.0, float(dof), own, common))
+    down, up = (float(end[0]) / 2 for end in halls_reach(OwnNoise(*arrays), tail))
+    quantile = float(stats.t.isf(tail, dof))
+
+    def bent(t: float, skewness: float) -> float:
+        return t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+
+    limited = float(np.clip(common, -0.8 / quantile, 0.8 / quantile))
+    assert min(abs(bent(down, g) - quantile) for g in (own, limited)) < 1e-6 or down == 0
+    assert min(abs(bent(-up, g) + quantile) for g in (own, limited)) < 1e-6 or up == 0
+    assert max(bent(down, own), bent(down, limited)) >= quantile - 1e-6
+
+
+def test_from_rows_a_group_is_bounded_by_its_own_variance_and_skewness() -> None:
+    """A noisier small group: Student's interval of its own rows, beside two groups that are known."""
+    rng = np.random.default_rng(2)
+    values = [2 * rng.standard_normal(30), *(rng.standard_normal(20_000) for _ in range(2))]
+    values[0] = np.concatenate([values[0][:15], -values[0][:15]])  # without any skewness
+    frame = pd.DataFrame({"g": np.repeat(list("abc"), [len(v) for v in values]), "x": np.concatenate(values)})
+    group = fl.certify(frame, "g", fl.mean("x"), gap=1.0, against=0, adverse="low").groups[0]
+    alone = stats.ttest_1samp(values[0], 0.0, alternative="greater").confidence_interval(0.95).low
+    assert group.bound == pytest.approx(-alone, rel=0.01)
+    skewed = np.random.default_rng(3).exponential(1, 30)
+    frame.loc[frame.g == "a", "x"] = skewed
+    by_rows = fl.certify(frame, "g", fl.mean("x"), gap=1.0, against=0.0, adverse="high").groups[0]
+    assert by_rows.bound > stats.ttest_1samp(skewed, 0.0, alternative="less").confidence_interval(0.95).high
+    assert fl.certify(fl.cluster(frame, "g", fl.mean("x")), gap=1.0, against=0, adverse="high").groups[0] == by_rows
+
+
+def own_noise_of(frame: pd.DataFrame, metric: fl.Metric) -> OwnNoise | None:
+    readout = fl.measure(frame, "g", metric).readout
+    assert readout is not None
+    return readout.own_noise()
+
+
+@pytest.mark.parametrize("kind", ["difference", "lift"])
+def test_own_noise_of_arms_is_welchs(kind: str) -> None:
+    frame = rows()
+    metric = getattr(fl, kind)("x", variant="arm", control="A")
+    noise = own_noise_of(frame, metric)
+    assert noise is not None
+    parts = frame.groupby(["g", "arm"]).x.agg(["mean", "var", "count", "skew"]).unstack()
+    of_mean = (parts["var"] / parts["count"]).to_numpy()
+    third = (parts["skew"] * parts["var"] ** 1.5 / parts["count"] ** 2).to_numpy()
+    if kind == "lift":
+        mean = parts["mean"].to_numpy()
+        third = (third - 3 * of_mean**2 / mean) / mean**3
+        of_mean = of_mean / mean**2
+    total = of_mean.sum(axis=1)
+    assert noise.variance == pytest.approx(total)
+    assert noise.skewness == pytest.approx((third[:, 1] - third[:, 0]) / total**1.5)
+    assert noise.dof == pytest.approx(total**2 / (of_mean**2 / (parts["count"].to_numpy() - 1)).sum(axis=1))
+    assert own_noise_of(frame, fl.rate("p")) is None
+    assert own_noise_of(frame, fl.difference("p", variant="arm", control="A")) is None
+
+
+# ------------------------------------------------------------------------------------- a fixed value, and directions
+
+
+def test_against_a_fixed_value_each_group_has_its_own_bound() -> None:
+    certificate = fl.certify(FIVE, gap=0.2, against=0, adverse="low")
+    for group, theta, se in zip(certificate.groups, FIVE.theta, FIVE.se, strict=True):
+        assert group.distance == pytest.approx(theta)
+        assert group.bound == pytest.approx(max(Z * se - theta, 0.0))
+        assert group.lower == pytest.approx(theta - stats.norm.isf(0.05 / 5) * se)
+    assert (certificate.against, certificate.reference_value) == (0.0, 0.0)
+    assert fl.certify(FIVE, gap=certificate.certifiable, against=0, adverse="low").verdict == "passed"
+    harm = fl.Estimates([-0.05, 0.3], [0.01, 0.01], ["old", "new"])
+    assert fl.certify(harm, gap=0, against=0, adverse="low").beyond == ("old",)
+    assert fl.certify(harm, gap=0.1, against=0, adverse="low").verdict == "passed"
+    assert fl.certify(harm, gap=0.1, adverse="low").verdict == "failed"  # new users gain more, and nobody loses
+    assert fl.certify(fl.Estimates([0.2], [0.01]), gap=0.1, against=0, adverse="low").verdict == "passed"
+    rates = fl.certify(RATES, gap=0.1, against=0.5)
+    assert [group.distance for group in rates.groups] == pytest.approx([-0.02, 0.0, 0.01])
+    assert fl.certify(RATES, gap=0.8, ratio=True, against=0.5, adverse="low").groups[0].distance == pytest.approx(0.96)
+    shared = fl.Estimates([0.1, 0.2], None, covariance=np.array([[1.0, 0.9], [0.9, 1.0]]) / 100)
+    assert fl.certify(shared, gap=1, against=0).critical < stats.norm.isf(0.05 / 4)
+
+
+def test_two_models_against_zero_is_a_regression_gate() -> None:
+    """No group loses more than two points of accuracy; what it gains does not matter."""
+    rng = np.random.default_rng(5)
+    group, truth = rng.integers(0, 3, 6000), rng.integers(0, 2, 6000)
+    old = np.where(rng.random(6000) < 0.8, truth, 1 - truth)
+    new = np.where((group == 2) & (rng.random(6000) < 0.5), truth, old)
+    frame = pd.DataFrame({"g": group, "y": truth, "old": old, "new": new})
+    change = fl.paired(fl.accuracy("y", "old"), fl.accuracy("y", "new"))
+    gained = fl.certify(frame, "g", change, gap=0.02, against=0)
+    assert (gained.verdict, gained.adverse) == ("passed", "low")
+    assert fl.certify(frame, "g", change, gap=0.02).verdict == "failed"
+    turned = fl.paired(fl.accuracy("y", "new"), fl.accuracy("y", "old"))
+    lost = fl.certify(frame, "g", turned, gap=0.02, against=0)
+    assert (lost.verdict, lost.beyond) == ("failed", (2,))
+
+
+@pytest.mark.parametrize(
+    ("metric", "side"),
+    [
+        (fl.selection_rate("p"), "low"),
+        (fl.false_positive_rate("y", "p"), "high"),
+        (fl.brier("y", "p"), "high"),
+        (fl.calibration_gap("y", "p"), None),
+        (fl.rate("p"), None),
+        (fl.difference("x", variant="arm", control="A"), None),
+        (fl.equalized_odds("y", "p"), ("low", "high")),
+        (fl.joint(fl.error_rate("y", "p"), fl.mean("x")), ("high", None)),
+        (fl.paired(fl.error_rate("y", "p"), fl.error_rate("y", "p2")), "high"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_every_metric_knows_its_harmful_direction(metric: fl.Metric, side: Any) -> None:
+    frame = rows()
+    frame["p2"] = 1 - frame.p
+    gap = [0.5] * max(len(metric.parts), 1)
+    certificate = fl.certify(frame, "g", metric, gap=gap)
+    assert certificate.adverse == side
+    assert json.loads(certificate.to_json())["adverse"] == (list(side) if isinstance(side, tuple) else side)
+    estimates = fl.measure(frame, "g", metric).estimates
+    assert fl.certify(estimates, gap=gap).adverse == side
+    assert fl.certify(fl.cluster(frame, "g", metric), gap=gap).adverse == side
+    both = fl.certify(frame, "g", metric, gap=gap, adverse=None)
+    assert both.adverse == ((None, None) if metric.parts else None)
+    assert fl.certify(frame, "g", metric, gap=gap, against="all pairs").critical > both.critical
+
+
+def test_one_direction_is_not_applied_to_metrics_that_harm_in_different_ones() -> None:
+    """As reported: with one direction for both, a false positive rate 12 points too high was "within"."""
+    frame = rows()
+    frame.loc[(frame.g == 0) & (frame.y == 0), "p"] = 1
+    odds = fl.equalized_odds("y", "p")
+    with refused("conflict: adverse"):
+        fl.certify(frame, "g", odds, gap=0.2, adverse="low")
+    assert 0 in fl.certify(frame, "g", odds, gap=0.2).beyond
+    assert fl.certify(frame, "g", odds, gap=0.2, adverse=["low", "low"]).beyond == ()
+    with refused("missing: against"):
+        fl.certify(frame, "g", odds, gap=0.8, ratio=True)
+    assert fl.certify(frame, "g", fl.false_positive_rate("y", "p"), gap=0.8, ratio=True).against == "lowest"
+    assert fl.certify(frame, "g", fl.false_positive_rate("y", "p"), gap=0.8, against="highest").adverse is None
+
+
+# --------------------------------------------------------------------------------------------------- the best group
+
+
+def hsu(theta: list[float], se: list[float], within: float, beyond: float) -> tuple[set[int], list[float], list[float]]:
+    """Candidates and ends of θ_i − max over the others, in plain loops (Hsu's constrained intervals below)."""
+    groups = range(len(theta))
+
+    def apart(i: int, j: int, c: float) -> float:
+        return theta[i] - theta[j] + c * math.hypot(se[i], se[j])
+
+    best = {i for i in groups if min(apart(i, j, within) for j in groups if j != i) >= 0}
+    lower = [min([0.0, *(apart(i, j, -within) for j in best if j != i)]) for i in groups]
+    return best, lower, [min(apart(i, j, beyond) for j in groups if j != i) for i in groups]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0.1, 2)), min_size=2, max_size=6, unique_by=lambda pair: pair[0]))
+def test_the_best_group_in_plain_loops(groups: list[tuple[float, float]]) -> None:
+    theta, se = (list(column) for column in zip(*groups, strict=True))
+    estimates = fl.Estimates(theta, se)
+    tails = best_tails(estimates, 0.05, 0, sides=1)
+    (found,) = compare_with_best(estimates, 0.05, 0, sides=1)
+    within, beyond = (float(stats.norm.isf(tail)) for tail in tails)
+    best, lower, upper = hsu(theta, se, within, beyond)
+    assert set(np.flatnonzero(found.candidates).tolist()) == best
+    assert found.interval.lower.tolist() == pytest.approx(lower)
+    assert found.interval.upper.tolist() == pytest.approx(upper)
+    assert found.to_best.value.tolist() == pytest.approx([value - max(theta) for value in theta])
+    assert np.all(found.to_best.upper <= 0)
+    certificate = fl.certify(estimates, gap=1.0, against="highest", adverse="low")
+    farthest = max(
+        theta[j] - theta[i] + Z * math.hypot(se[i], se[j]) for i in range(len(se)) for j in range(len(se)) if i != j
+    )
+    assert certificate.certifiable == pytest.approx(farthest)
+    mirrored = fl.certify(fl.Estimates([-value for value in theta], se), gap=1.0, against="lowest", adverse="high")
+    assert [group.upper for group in mirrored.groups] == pytest.approx([-group.lower for group in certificate.groups])
+    assert mirrored.verdict == certificate.verdict
+
+
+def test_the_critical_value_of_the_best_is_dunnetts() -> None:
+    """Equal variances: the one-sided table of Dunnett for five treatments and a control, 2.23 at 95%."""
+    tails = best_tails(fl.Estimates(np.zeros(6), np.ones(6)), 0.05, 0, sides=1)
+    assert float(stats.norm.isf(tails.within)) == pytest.approx(2.234, abs=0.02)
+    assert float(stats.norm.isf(tails.beyond)) == pytest.approx(
+        stats.studentized_range.isf(0.05, 6, 1e6) / 2**0.5, 0.01
+    )
+    uneven = fl.Estimates(np.zeros(6), [1.0, 3.0, 1.0, 2.0, 1.0, 1.0])
+    assert best_tails(uneven, 0.05, 0, sides=1).within < tails.within  # less correlated, so farther out
+
+
+def test_four_fifths_is_about_the_highest_group() -> None:
+    """As reported: 60% of 6,000 and 45% of 4,000 are both above 0.8 × the overall, and the impact ratio is 0.75."""
+    rates = fl.binomial([3600, 1800], [6000, 4000], ["A", "B"])
+    certificate = fl.certify(rates, gap=0.8, ratio=True)
+    assert (certificate.verdict, certificate.against, certificate.beyond) == ("failed", "highest", ("B",))
+    assert certificate.groups[1].distance == pytest.approx(0.75)
+    assert certificate.groups[1].other == "A"
+    assert certificate.reference_value == pytest.approx(0.6)
+    assert fl.certify(rates, gap=0.8, ratio=True, against="overall").verdict == "passed"
+    assert fl.certify(rates, gap=0.8, ratio=True, adverse="high").against == "lowest"
+    assert fl.certify(rates, gap=0.7, ratio=True, adverse="low").verdict == "passed"
+
+
+def test_groups_that_may_not_be_the_reference() -> None:
+    """A small category is compared with the highest of the others, and is nobody's reference."""
+    rates = fl.binomial([9, 500, 400], [10, 1000, 1000], ["tiny", "A", "B"]).estimates
+    assert rates is not None
+    (found,) = compare_with_best(rates, 0.05, 0, as_ratio=True, eligible=np.array([False, True, True]))
+    assert found.to_best.value.tolist() == pytest.approx([1.8, 1.0, 0.8])
+    assert found.other.tolist() == [1, 2, 1]
+    assert found.candidates.tolist() == [False, True, False]
+    assert found.to_best.lower[1] == 1.0
+    assert found.to_best.upper[0] > 1.8
+    (alone,) = compare_with_best(rates, 0.05, 0, as_ratio=True, eligible=np.array([False, True, False]))
+    assert alone.to_best.value.tolist() == pytest.approx([1.8, 1.0, 0.8])
+    assert [part[1] for part in alone.to_best] == [1.0, 1.0, 1.0]
+
+
+def test_the_best_of_groups_that_share_data_and_of_several_effects() -> None:
+    covariance = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]) / 100
+    shared = fl.Estimates([1.0, 0.5, 0.0], None, list("abc"), covariance=covariance)
+    certificate = fl.certify(shared, gap=0.4, against="highest", adverse="low")
+    assert certificate.groups[1].bound == pytest.approx(0.5 + Z * 0.1)
+    assert certificate.beyond == ("c",)
+    both = fl.certify(PAIR, gap=[0.2, 5.0], against="highest", adverse="low")
+    alone = fl.certify(fl.Estimates(PAIR.theta[:, 0], PAIR.se[:, 0]), gap=0.2, against="highest", adverse="low")
+    assert both.certifiable[0] == pytest.approx(alone.certifiable)
+    assert both.groups[0].lower[0] < alone.groups[0].lower
+    assert both.groups[0].other == (1, 1)
+
+
 def test_estimated_errors_reach_as_far_as_students_t() -> None:
     """With the same degrees of freedom everywhere, the interval is Student's instead of normal (Cochran and Cox)."""
     known = fl.certify(FIVE, gap=0.5)
@@ -182,7 +421,7 @@ def test_a_ratio_is_where_a_difference_could_be_zero(
 
 def test_the_share_of_a_group_in_the_overall_counts_for_ratios() -> None:
     """A group that is half of everybody cannot be more than twice the overall."""
-    certificate = fl.certify(fl.binomial([900, 3], [1000, 1000]), gap=0.5, ratio=True)
+    certificate = fl.certify(fl.binomial([900, 3], [1000, 1000]), gap=0.5, ratio=True, against="overall")
     assert certificate.groups[0].distance == pytest.approx(0.9 / 0.4515)
     assert certificate.groups[0].upper < 2
     assert certificate.verdict == "failed"
@@ -191,10 +430,10 @@ def test_the_share_of_a_group_in_the_overall_counts_for_ratios() -> None:
 def test_no_events_are_bounded_exactly() -> None:
     """Zero of a hundred: rates up to 3% are compatible (the rule of three), whatever a normal interval says."""
     huge = 10**7
-    certificate = fl.certify(fl.binomial([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against=0)
+    certificate = fl.certify(fl.binomial([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against="0")
     bound = certificate.groups[0].bound
     assert bound == pytest.approx(1 - 0.05 ** (1 / 100) - 0.001, abs=2e-5)
-    counts = fl.certify(fl.poisson([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against=0)
+    counts = fl.certify(fl.poisson([huge // 1000, 0], [huge, 100]), gap=0.03, adverse="high", against="0")
     assert counts.groups[0].bound == pytest.approx(-math.log(0.05) / 100 - 0.001, abs=2e-5)
 
 
@@ -214,7 +453,7 @@ def test_exact_intervals_of_counts(tail: float) -> None:
 # ----------------------------------------------------------------------------------------------------- the verdict
 
 
-@pytest.mark.parametrize("against", ["overall", "a", "all pairs"])
+@pytest.mark.parametrize("against", ["overall", "a", "all pairs", "highest", "lowest"])
 def test_every_gap_from_the_smallest_on_is_certified(against: str) -> None:
     smallest = fl.certify(FIVE, gap=1, against=against).certifiable
     above, below = (fl.certify(FIVE, gap=smallest * factor, against=against) for factor in (1.0001, 0.9999))
@@ -371,6 +610,42 @@ def test_the_bound_that_is_printed_passes() -> None:
     assert float(re.findall(r"Certifiable: ([\d.]+) points", close.headline)[0]) > 100 * close.gap
 
 
+def test_the_gap_is_printed_as_it_was_asked() -> None:
+    """As reported: "cannot tell … more than 10 points … none is more than 10 points", for a gap of 0.1002."""
+    certificate = fl.certify(fl.Estimates([0.0, 0.0], [0.01] * 2), gap=0.123456)
+    assert "0.123456" in certificate.headline
+    assert "10.02 points" in fl.certify(RATES, gap=0.1002).headline
+
+
+def test_a_gap_in_percent_is_refused_or_questioned() -> None:
+    """As reported: --certify 2, meant as 2%, passed."""
+    frame = rows()
+    frame["s"] = frame.p * 0.6 + 0.2
+    for metric in (fl.auc("y", "s"), fl.brier("y", "s"), fl.f1("y", "p"), fl.balanced_accuracy("y", "p")):
+        with refused("out of range: gap"):
+            fl.certify(frame, "g", metric, gap=2)
+    for metric in (fl.calibration_gap("y", "s"), fl.paired(fl.accuracy("y", "p"), fl.accuracy("y", "y"))):
+        with refused("out of range: gap"):
+            fl.certify(frame, "g", metric, gap=2)
+    difference = fl.difference("p", variant="arm", control="A")
+    codes = [note.code for note in fl.certify(frame, "g", difference, gap=2).notes]
+    assert "wide gap" in codes
+    assert "wide gap" not in {note.code for note in fl.certify(frame, "g", fl.mean("x"), gap=2).notes}
+
+
+def test_the_overall_of_a_ranking_is_that_within_groups() -> None:
+    frame = rows()
+    frame["s"] = frame.p * 0.6 + 0.1 * frame.g
+    certificate = fl.certify(frame, "g", fl.auc("y", "s"), gap=0.5)
+    within = [group.estimate for group in certificate.groups]
+    assert min(within) <= certificate.reference_value <= max(within)
+    assert "overall of groups" in {note.code for note in certificate.notes}
+    own = fl.certify(frame, "g", fl.auc("y", "s"), gap=0.5, against=0.6)
+    assert own.groups[0].distance == pytest.approx(within[0] - 0.6)
+    assert "overall of groups" not in {note.code for note in own.notes}
+    assert "overall of groups" not in {note.code for note in fl.certify(RATES, gap=0.1).notes}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -390,7 +665,8 @@ def test_the_bound_that_is_printed_passes() -> None:
         ({"against": "XX"}, "not found: against"),
         ({"against": "overal"}, "not found: against"),
         ({"against": ["DE"]}, "not found: against"),
-        ({"against": None}, "not found: against"),
+        ({"against": "highest", "adverse": "high"}, "conflict: adverse"),
+        ({"against": "lowest", "adverse": "low"}, "conflict: adverse"),
         ({"alpha": 0}, "out of range: alpha"),
         ({"alpha": 1.5}, "out of range: alpha"),
         ({"seed": -1}, "out of range: seed"),
@@ -403,10 +679,21 @@ def test_the_bound_that_is_printed_passes() -> None:
         ({"data": FIVE, "ratio": True}, "unsupported: ratio"),
         ({"data": fl.Estimates([-1.0, 3.0], [1, 1]), "ratio": True}, "unsupported: ratio"),
         ({"data": fl.Estimates([0.1, 0.2], [1, 1]), "ratio": True}, "unsupported: ratio"),
-        ({"data": fl.Estimates([0.1, 9], [1, 1]), "ratio": True, "against": 0}, "unsupported: ratio"),
+        ({"data": fl.Estimates([0.1, 9], [1, 1]), "ratio": True, "against": "0"}, "unsupported: ratio"),
+        ({"data": FIVE, "ratio": True, "against": 0}, "unsupported: ratio"),
+        ({"data": fl.Estimates([3.0, 9], [1, 1]), "ratio": True, "against": 0}, "out of range: against"),
+        ({"against": 0, "adverse": "low"}, "out of range: against"),
+        ({"against": 1.0, "adverse": "high"}, "out of range: against"),
+        ({"data": fl.binomial([5, 6], 10), "against": 0}, "ambiguous: against"),
+        ({"data": fl.Estimates([3.0, 9], [1, 1]), "against": 1}, "ambiguous: against"),
+        ({"against": math.nan}, "wrong type: against"),
+        ({"against": True}, "not found: against"),
+        ({"data": PAIR, "gap": [0.1, 1], "adverse": ["low"]}, "mismatch: adverse"),
+        ({"data": PAIR, "gap": [0.1, 1], "adverse": ["low", "up"]}, "unknown: adverse"),
         ({"data": fl.binomial([0, 0], 50), "ratio": True}, "unsupported: ratio"),
         ({"data": PAIR}, "mismatch: gap"),
         ({"data": fl.Estimates(np.zeros(5001), np.ones(5001)), "against": "all pairs"}, "unsupported: against"),
+        ({"data": fl.Estimates(np.zeros(5001), np.ones(5001)), "against": "lowest"}, "unsupported: against"),
         ({"data": fl.Similarity([[1.0], [2.0]], lambda a, b: np.ones(len(a)))}, "unsupported: data"),
     ],
 )

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 import faultlines as fl
 from faultlines.results import SelfCheck
 from faultlines.rows.read import checked_by
-from faultlines.rows.shuffling import Shuffles, shuffle_moments
+from faultlines.rows.shuffling import Shuffles, shuffle_groups
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_rows_of_a_unit_stay_together() -> None:
     apart = fl.self_check(ROWS, "country", fl.rate("bought"), unit="user", runs=60, guarantee=FEW)
     assert apart.false_positives > 45
     assert apart.verdict == "violated"
-    assert [(note.code, note.severity) for note in apart.notes] == [("error rate", "warning")]
+    assert [note.code for note in apart.notes] == ["error rate", "equal groups"]
     metric = fl.difference("spend", variant="arm", control="A", unit="user")
     for arms in (False, True):
         together = fl.self_check(ROWS, "country", metric, runs=100, arms=arms, guarantee=FEW)
@@ -74,7 +74,9 @@ def test_arms_are_shuffled_within_the_groups() -> None:
     rows = pd.concat([rows, rows.head(2000).assign(arm="C", bought=1)])
     metric = fl.difference("bought", variant="arm", control="A", treatment="B")
     assert fl.cluster(rows, "country", metric).rejected
-    assert fl.self_check(rows, "country", metric, arms=True, runs=100, guarantee=FEW).false_positives <= 15
+    check = fl.self_check(rows, "country", metric, runs=100, guarantee=FEW)  # arms, where there are any
+    assert check.false_positives <= 15
+    assert (check.shuffled, [note.code for note in check.notes]) == ("arms", [])
 
 
 @pytest.mark.parametrize("metric", [fl.rate("bought"), fl.auc("bought", "score")], ids=["moments", "ranking"])
@@ -88,8 +90,8 @@ def test_every_engine_shuffles_alike(metric: fl.Metric) -> None:
 def drawn(
     by: Any, metric: fl.Metric, how: Shuffles, rows: Any = ROWS, relabelled: fl.Metric | None = None
 ) -> list[Any]:
-    with shuffle_moments(rows, checked_by(by), metric, relabelled or metric, how) as several:
-        return list(several)
+    with shuffle_groups(rows, checked_by(by), metric, relabelled or metric, how) as several:
+        return [grouped.moments for grouped in several]
 
 
 def test_shuffled_groups_are_as_large_as_the_real_ones_and_hold_the_same_rows() -> None:
@@ -182,3 +184,18 @@ def test_the_page_takes_a_self_check_only(tmp_path: Path) -> None:
     found = fl.cluster(fl.Estimates([0.0, 1.0], [1.0, 1.0]))
     with refused("wrong type: self_check"):
         found.report(tmp_path / "out.html", self_check="fine")  # type: ignore[arg-type]
+
+
+def test_shuffled_groups_cross_as_the_real_ones_do() -> None:
+    """Crossed attributes stay crossed, so that margins are tested in shuffled rows as in the real ones."""
+    by = ("country", "arm")
+    real = {(country, arm) for country, arm in zip(ROWS.country, ROWS.arm, strict=True)}
+    with shuffle_groups(ROWS, by, fl.mean("spend"), fl.mean("spend"), Shuffles(2)) as several:
+        for grouped in several:
+            assert len(set(grouped.keys)) == len(real)
+            assert [len({key[i] for key in grouped.keys}) for i in (0, 1)] == [ROWS.country.nunique(), 2]
+    settings: dict[str, Any] = {"runs": 40, "guarantee": FEW}
+    crossed = fl.self_check(ROWS, list(by), fl.rate("bought"), **settings)
+    cells = fl.self_check(ROWS, list(by), fl.rate("bought"), margins=False, **settings)
+    assert crossed.false_positives <= 9
+    assert cells.false_positives <= 9

@@ -35,7 +35,10 @@ def scored(tmp_path: Path) -> Path:
         ("--certify 0.05", 1, "FAILED"),
         ("--certify 0.13", 3, "INCONCLUSIVE"),
         ("--certify 0.8 --ratio --reference A --adverse low", 1, "FAILED"),
-        ("--certify 0.8 --ratio --adverse high", 0, "PASSED"),
+        ("--certify 0.8 --ratio", 1, "FAILED"),
+        ("--certify 0.5 --ratio", 0, "PASSED"),
+        ("--certify 0.25 --reference highest --adverse low", 0, "PASSED"),
+        ("--certify 0.8 --ratio --reference overall --adverse high", 0, "PASSED"),
         ("--certify 0.5 --ratio --reference all_pairs", 0, "PASSED"),
     ],
 )
@@ -90,6 +93,25 @@ def test_estimates_and_experiments(warm: Warm, table: Path, scored: Path) -> Non
     assert warm("experiment", scored, *arms).returncode == 0
 
 
+def test_harm_is_about_each_groups_own_effect(warm: Warm, tmp_path: Path) -> None:
+    """New users gain four points, old ones nothing: groups differ, and nobody is harmed."""
+    path = tmp_path / "lifts.csv"
+    given = "--by users --estimate lift --se se --n n".split()
+    path.write_text("users,lift,se,n\nnew,0.04,0.004,5000\nold,0.001,0.004,5000\n")
+    assert warm("estimates", path, *given, "--fail-on-split").returncode == 1
+    assert warm("estimates", path, *given, *"--fail-on harm --adverse low --certify 0.01".split()).returncode == 0
+    done = warm("estimates", path, *given, *"--fail-on harm --adverse low".split())
+    assert (done.returncode, is_one_line(done.stderr)) == (3, True)
+    assert warm("estimates", path, *given, *"--certify 0.01 --reference 0 --adverse low".split()).returncode == 0
+    done = warm("estimates", path, *given, *"--fail-on harm".split())
+    assert (done.returncode, "--adverse" in done.stderr) == (2, True)
+    path.write_text("users,lift,se,n\nnew,0.04,0.004,5000\nold,-0.02,0.004,5000\n")
+    done = warm("estimates", path, *given, *"--fail-on harm --adverse low --json -".split())
+    certificate = json.loads(done.stdout)["certificate"]
+    assert (done.returncode, certificate["beyond"], certificate["against"]) == (1, ["old"], 0.0)
+    assert warm("estimates", path, *given, *"--fail-on harm --adverse high".split()).returncode == 1
+
+
 def test_both_gates_at_once(warm: Warm, scored: Path) -> None:
     assert warm("model", scored, *RATE, "--certify", "0.2", "--fail-on-split").returncode == 1
     assert warm("model", scored, *RATE, "--certify", "0.05", "--fail-on-split").returncode == 1
@@ -131,6 +153,11 @@ def test_groups_left_out_or_alone_cannot_be_certified(warm: Warm, scored: Path, 
         ("--reference A", "--reference"),
         ("--ratio", "--ratio"),
         ("--adverse low", "--adverse"),
+        ("--fail-on split", "--fail-on 'split'"),
+        ("--fail-on harm --ratio", "--fail-on"),
+        ("--fail-on harm --reference A", "--fail-on"),
+        ("--fail-on harm --adverse both", "--adverse"),
+        ("--certify 0.1 --metric false_positive_rate --y-true y --adverse low", "--adverse 'low'"),
     ],
 )
 def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: str, named: str) -> None:

@@ -33,7 +33,7 @@ def test_it_is_said_in_text_json_and_page(warm: Warm, tmp_path: Path) -> None:
     metrics = "--metric difference:bought --metric lift:bought".split()
     plain = warm("experiment", *ROWS, *metrics, cwd=tmp_path)
     assert "shuffles" not in plain.stdout
-    asked = "--self-check 12 --self-check-arms --json out.json --report out.html".split()
+    asked = "--self-check 12 --json out.json --report out.html".split()
     done = warm("experiment", *ROWS, *metrics, *asked, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(plain.stdout)
@@ -47,11 +47,11 @@ def test_it_is_said_in_text_json_and_page(warm: Warm, tmp_path: Path) -> None:
 
 
 def test_it_is_refused_before_anything_is_read(warm: Warm, tmp_path: Path) -> None:
-    done = warm("experiment", *ROWS, "--metric", "lift:x", "--self-check-arms", cwd=tmp_path)
+    done = warm("experiment", *ROWS, "--metric", "lift:x", "--self-check-groups", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr
-        == "faultlines: error: --self-check-arms goes with --self-check. Add for example --self-check 200.\n"
+        == "faultlines: error: --self-check-groups goes with --self-check. Add for example --self-check 200.\n"
     )
     with refused("out of range: self_check"):
         SelfChecks.of(SelfCheckOptions(self_check=0), [fl.rate("x")], fl.Calibrated())

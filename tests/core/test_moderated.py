@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,10 +42,10 @@ def test_it_is_a_weighted_mean() -> None:
 
 
 def test_variances_that_equal_each_other_are_one() -> None:
-    result = moderate(np.full(10, 2.0), 5.0)
+    result = moderate(np.full(14, 2.0), 5.0)
     assert np.isinf(result.prior_dof)
     assert np.allclose(result.variance, 2.0)
-    assert np.allclose(result.dof, 50.0)
+    assert np.allclose(result.dof, 70.0)
 
 
 def test_an_outlying_group_keeps_its_own() -> None:
@@ -84,3 +86,44 @@ def test_what_is_known_or_alone_stays() -> None:
     for parameters in ((np.array([0.0, 1, 1]), 4.0), (np.ones(3), 0.0)):
         with pytest.raises(fl.InputError, match="above zero"):
             moderate(*parameters)
+
+
+def few_degrees(rng: np.random.Generator, groups: int, effects: Any = 0.0) -> fl.Estimates:
+    return fl.Estimates(effects + rng.standard_normal(groups), np.sqrt(rng.chisquare(8, groups) / 8), dof=8)
+
+
+def test_clusters_use_moderated_errors_and_say_so() -> None:
+    outlier = np.r_[8.0, np.zeros(39)]
+    c = fl.cluster(few_degrees(np.random.default_rng(0), 40, outlier))
+    assert c.groups.estimates is not None
+    assert c.groups.estimates.dof is not None
+    assert c.groups.estimates.dof.min() > 8
+    assert [cluster.members for cluster in c.clusters if len(cluster.members) == 1] == [(0,)]
+    assert "moderated" in [note.code for note in c.notes]
+    many = fl.cluster_many({"a": few_degrees(np.random.default_rng(0), 40, outlier)})
+    assert many["a"].pvalue == c.pvalue
+
+
+def test_certificates_judge_every_group_by_its_own_error() -> None:
+    estimates = few_degrees(np.random.default_rng(1), 40)
+    certificate = fl.certify(estimates, gap=5.0)
+    assert certificate.comparison.estimates is estimates
+
+
+@pytest.mark.parametrize(
+    "estimates",
+    [
+        few_degrees(np.random.default_rng(2), 8),  # too few groups
+        fl.Estimates(np.zeros(20), np.ones(20)),  # known errors
+        fl.Estimates(np.zeros(20), np.linspace(1, 2, 20), dof=1e6),
+        fl.Estimates(np.zeros((20, 2)), np.ones((20, 2)), dof=8),  # several effects
+        few_degrees(np.random.default_rng(3), 20).changed(recipe="measured"),
+    ],
+)
+def test_what_stays_as_it_is(estimates: fl.Estimates) -> None:
+    assert module.moderate_estimates(estimates) is estimates
+
+
+def test_moderating_twice_changes_nothing() -> None:
+    moderated = module.moderate_estimates(few_degrees(np.random.default_rng(4), 30))
+    assert module.moderate_estimates(moderated) is moderated

@@ -203,7 +203,11 @@ def test_truth_values_of_csv_are_numbers_where_numbers_are_wanted(tmp_path: Path
     path.write_text("g,y\n" + "a,true\na,False\nb,TRUE\nb,true\n" * 20)
     assert fl.measure(path, "g", fl.rate("y")).estimates.natural.tolist() == [0.5, 1.0]
     assert fl.measure(path, "g", fl.mean("y"), min_size=1).estimates.natural.tolist() == [0.5, 1.0]
-    path.write_text("g,y\n" + "a,yes\na,no\n" * 20)
+    path.write_text("g,y\n" + "a,yes\na,no\nb,Y\n" * 20)
+    assert fl.measure(path, "g", fl.rate("y")).estimates.natural.tolist() == [0.5, 1.0]
+    with refused("wrong type: value"):
+        fl.measure(path, "g", fl.mean("y"))
+    path.write_text("g,y\n" + "a,good\na,bad\n" * 20)
     with refused("wrong type: value"):
         fl.measure(path, "g", fl.rate("y"))
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import faultlines as fl
+from faultlines.estimates.labels import level_name, named_by
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -232,3 +233,13 @@ def test_a_folder_and_a_stranger_are_refused(tmp_path: Path) -> None:
         fl.Estimates.from_frame(pd.DataFrame([[1, 2, 3]]), by="a", estimate="b", se="b")
     with refused("wrong type: frame"):
         fl.Estimates.from_frame({"a": [1]}, by="a", estimate="b", se="c")
+
+
+def test_a_level_that_is_missing_is_named_with_its_attribute() -> None:
+    assert level_name("(missing)", ["race"]) == "race missing"
+    assert level_name(("female", "(missing)"), ["sex", "race"]) == "female · race missing"
+    assert level_name(("unknown", "b"), ["sex", "race"]) == "sex unknown · b"
+    assert named_by("Unknown", ["sex"]) == "sex Unknown"
+    groups = fl.Estimates([0.48, 0.52, 0.70], [0.016] * 3, ["female", "male", "unknown"], attributes=["sex"])
+    assert "sex unknown" in fl.certify(groups, gap=0.05).headline
+    assert "sex unknown" in str(fl.cluster(groups))

@@ -44,6 +44,18 @@ def people(seed: int = 1) -> pd.DataFrame:
 
 
 @cache
+def applicants() -> pd.DataFrame:
+    """4,000 applicants: one race is hired less often, one has few applicants, and of some the race is unknown."""
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"sex": rng.choice(["female", "male"], 4000)})
+    frame["race"] = rng.choice(["Asian", "Black", "Native", "White"], 4000, p=[0.2, 0.3, 0.01, 0.49])
+    chance = np.where(frame.race == "Black", 0.25, 0.45)
+    frame["hired"], frame["score"] = (rng.random(4000) < chance).astype(int), chance + rng.normal(0, 0.3, 4000)
+    frame.loc[rng.random(4000) < 0.03, "race"] = None
+    return frame
+
+
+@cache
 def demo() -> Clustering:
     """Three clusters of 40 countries."""
     return fl.cluster(simulate.onboarding().estimates)
@@ -87,6 +99,12 @@ CASES: dict[str, Callable[[], Any]] = {
     "certificate-failed": lambda: fl.certify(
         fl.binomial([600, 580, 340], 1000, ["A", "B", "C"]), gap=0.8, ratio=True, against="A", adverse="low"
     ),
+    "certificate-four-fifths": lambda: fl.certify(
+        fl.binomial([3600, 1800, 290], [6000, 4000, 500], COUNTRIES[:3]), gap=0.8, ratio=True, adverse="low"
+    ),
+    "certificate-no-harm": lambda: fl.certify(
+        fl.Estimates([0.01, 0.004], [0.004, 0.003], COUNTRIES[:2]), gap=0.01, against=0, adverse="low"
+    ),
     "certificate-excluded": lambda: fl.certify(people(), "region", fl.rate("label"), gap=0.1, against="all pairs"),
     "certificate-two-effects": lambda: fl.certify(
         people(), "region", fl.equalized_odds("label", "predicted"), gap=[0.1, 0.05]
@@ -102,6 +120,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "power-no-gap": lambda: fl.power(fl.cluster(fl.binomial([40, 50, 45, 44], 400)), runs=100),
     "self-check-holds": lambda: fl.self_check(people(), "region", fl.rate("label"), runs=40),
     "self-check-violated": lambda: SelfCheck(40, 20, 0.05, "arms", None, "rate", "calibrated", 0),
+    "impact-failed": lambda: fl.impact_ratios(applicants(), ["sex", "race"], selected="hired"),
+    "impact-passed": lambda: fl.impact_ratios(applicants(), "sex", selected="hired", least=0.7),
+    "impact-bounds": lambda: fl.impact_ratios(applicants(), "race", score="score", unknown="bounds", least=0.5),
     "experiments": _experiments,
     "audit": _audit,
     "monitor": _monitor,

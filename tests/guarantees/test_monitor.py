@@ -174,7 +174,7 @@ def test_one_look_is_the_default_test(dof: float | None) -> None:
         rng = np.random.default_rng(seed)
         se = np.exp(0.5 * rng.standard_normal(12))
         data = fl.Estimates(np.repeat([0.0, 1.5], 6) + se * rng.standard_normal(12), se, dof=dof)
-        once, found = fl.Monitor(looks=1, draws=4000).update(data), fl.cluster(data)
+        once, found = fl.Monitor(looks=1, draws=4000).update(data), fl.cluster(data.changed(recipe="measured"))
         assert once.finished
         error = 4 * math.sqrt(found.pvalue / 4000) + 0.15 * found.pvalue
         assert once.pvalue == pytest.approx(found.pvalue / (1 - BY_ITSELF), abs=error)

@@ -128,7 +128,7 @@ def test_errors_name_the_parameter_that_was_used() -> None:
         (fl.brier("label", "revenue"), "invalid data: score"),
         (fl.accuracy("device", "predicted"), "invalid data: y_true"),
         (fl.accuracy("outcome", "predicted", classes=True), "mismatch: y_true, y_pred"),
-        (fl.precision("outcome", "label", positive="yes", classes=True), "not found: positive"),
+        (fl.precision("outcome", "label", positive="maybe", classes=True), "not found: positive"),
         (fl.joint(fl.mean("revenue"), fl.mean("outcome")), "wrong type: value[1]"),
     ):
         with refused(words):

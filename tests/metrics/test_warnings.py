@@ -112,3 +112,21 @@ def test_warnings_are_in_every_output(tmp_path: Any) -> None:
     shown = (str(result), result.to_markdown(), result._repr_html_(), (tmp_path / "page.html").read_text())
     assert all(NO_UNIT in text for text in shown)
     assert fields["columns"] == {"value": "x", "variant": "arm", "control": "A"}
+
+
+def test_a_p_that_rows_cannot_support_is_floored() -> None:
+    """Sums of few skewed values have tails that nobody knows at 1e-8; those of many are normal."""
+    rng = np.random.default_rng(0)
+    metric = fl.mean("x")
+    for rows, supported in ((40, False), (40_000, True)):
+        group = np.repeat(np.arange(10), rows)
+        shift = np.where(group < 5, 0.0, 40 / np.sqrt(rows))
+        c = fl.cluster(pd.DataFrame({"g": group, "x": rng.lognormal(0, 1, group.size) + shift}), "g", metric)
+        assert c.pvalue < 1e-10
+        assert (c.pvalue_floor is None) == supported
+        assert ("smallest p" in [note.code for note in c.notes]) != supported
+        if c.pvalue_floor is not None:
+            assert 1e-10 < c.pvalue_floor.pvalue <= 1e-3
+            assert c.to_dict()["pvalue_floor"]["reason"] == c.pvalue_floor.reason
+    rates = fl.cluster(pd.DataFrame({"g": np.repeat([0, 1], 400), "x": np.arange(800) % 7 > 2}), "g", fl.rate("x"))
+    assert rates.pvalue_floor is None

@@ -18,7 +18,7 @@ from scipy import stats
 import faultlines as fl
 from faultlines.engines.frames import fetch, number_rows
 from faultlines.metrics.measure import measure_parts
-from faultlines.rows.shuffling import Shuffles, shuffle_moments
+from faultlines.rows.shuffling import Shuffles, shuffle_groups
 from tests.engine_matrix import in_engine
 from tests.rows.spark import spark_session
 
@@ -227,11 +227,11 @@ def test_labels_are_shuffled_in_the_engine(engine: str, tmp_path: Path, sparks: 
     user = np.arange(600) // 3
     table = pa.table({"g": user % 4, "user": user, "x": rng.standard_normal(600)})
     data = frame_of(table, engine, tmp_path, sparks)
-    with shuffle_moments(table, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
-        expected = [moments.mean for moments in several]
-    with shuffle_moments(data, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
-        for moments, mean in zip(several, expected, strict=True):
-            np.testing.assert_allclose(moments.mean, mean, rtol=1e-9)
+    with shuffle_groups(table, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
+        expected = [grouped.moments.mean for grouped in several]
+    with shuffle_groups(data, ("g",), fl.mean("x"), fl.mean("x"), Shuffles(3, unit="user")) as several:
+        for grouped, mean in zip(several, expected, strict=True):
+            np.testing.assert_allclose(grouped.moments.mean, mean, rtol=1e-9)
     numbers = fetch(number_rows(nw.from_native(data).lazy(), "place").select("place"))["place"]
     assert len(set(numbers)) == 600
 

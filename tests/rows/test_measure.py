@@ -238,11 +238,11 @@ def test_columns_and_values_that_cannot_be_used_are_named() -> None:
     check_refused("column not found: variant", data, "country", fl.lift("revenue", variant="arms", control="A"))
     check_refused("column not found: unit", data, "country", fl.lift("revenue", unit="users", **ARMS))
     check_refused("wrong type: value", data, "country", fl.mean("outcome"))
-    check_refused("wrong type: value", data, "device", fl.rate("outcome"))
+    check_refused("wrong type: value", data, "device", fl.rate("country"))  # yes and no would do
     check_refused("invalid data: value", data, "country", fl.rate("device"))
     check_refused("invalid data: value", data, "country", fl.rate("device", positive=1))
     check_refused("invalid data: value", data, "device", fl.rate("country", positive="DE"))
-    check_refused("not found: positive", data, "device", fl.rate("label", positive="yes"))
+    check_refused("not found: positive", data, "device", fl.rate("label", positive="maybe"))
     check_refused("invalid data: score", data, "country", fl.log_loss("label", "revenue"))
     check_refused("invalid data: score", data, "country", fl.auc("label", "revenue", bins=100))
     check_refused(

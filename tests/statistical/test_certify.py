@@ -66,7 +66,7 @@ def study(groups: int, spread: float, dof: int | None, against: str, runs: int) 
     rng = np.random.default_rng([groups, int(10 * spread), dof or 0])
     se = np.exp(spread * rng.standard_normal(groups))
     se /= se.mean()
-    asked: Any = {"against": 0 if against == "0" else against}
+    asked: Any = {"against": against}
     made = []
     for factor, gap in ((1 + EDGE, GAP), (1 - EDGE, GAP), (0.0, 0.0)):
         effects, sizes = truth(groups, against, factor)

@@ -1,35 +1,54 @@
-"""`fl.audit`: a model audited from arrays by several metrics, every sensitive feature and their combinations."""
+"""`fl.audit`: a model audited by several metrics over its sensitive features and their crossings."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import checks
-from faultlines.analyses.cluster import cluster_metrics
-from faultlines.engines.arrays import build_table, read_column, read_columns, split_table
+from faultlines.analyses.groups import Groups, groups_from
+from faultlines.analyses.many import judge_all, part_of_stratum
+from faultlines.core.choose import as_comparison
+from faultlines.engines.arrays import build_table, read_column, read_columns
 from faultlines.errors import InputError, NoGroupsError
+from faultlines.estimates.labels import MISSING, labels_of
+from faultlines.estimates.margins import margins_of
+from faultlines.guarantees.attributes import attribute_codes
+from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.metrics.measure import measurements
 from faultlines.metrics.names import metrics_of
-from faultlines.results.clustering import adjust_for_number
-from faultlines.results.collection import Audit, AuditedComparison, feature_names, stratum_text, unique_names
+from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature, feature_names, stratum_text
+from faultlines.results.clustering import Clustering, adjust_for_number
+from faultlines.results.collection import unique_names
+from faultlines.results.multiplicity import CORRECTIONS
+from faultlines.rows.keys import Bins
+from faultlines.rows.read import attribute_names, checked_by, read, sum_to_one, summarize_columns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from faultlines.engines.arrays import NamedColumn
-    from faultlines.guarantees.base import Guarantee
+    from faultlines.estimates.estimates import Estimates, Excluded
+    from faultlines.guarantees.base import Guarantee, GuaranteedPath
     from faultlines.metrics.base import Metric
     from faultlines.metrics.names import Wanted
-    from faultlines.results.clustering import Clustering
+    from faultlines.results.audit import Stratum
+    from faultlines.results.multiplicity import Correction
+    from faultlines.rows.read import ColumnSummary
+    from faultlines.rows.request import Grouped
 
-    Stratum = tuple[tuple[str, Any], ...]
+    Attributes = tuple[str | Bins, ...]
+    Measured = dict[tuple[Stratum, str], Groups | NoGroupsError]
+
+_MOST_LEVELS = 20  # values of a numeric feature up to which each is a group
+_RANGES = 5  # ranges that one with more values is cut into
 
 
 def audit(
-    y_true: Any,
+    y_true: Any = None,
     y_pred: Any = None,
     *,
+    data: Any = None,
     score: Any = None,
     threshold: float | None = None,
     sensitive_features: Any,
@@ -39,133 +58,451 @@ def audit(
     unit: Any = None,
     positive: Hashable = None,
     intersections: bool | int = True,
+    tolerance: float = 0.0,
+    correction: Correction = "holm",
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
     min_size: float | None = None,
     seed: int = 0,
 ) -> Audit:
-    """Audit a model from arrays: which groups of which sensitive features it treats differently, by several metrics.
+    """Audit a model: which groups of which sensitive features it treats differently, by several metrics.
 
-    Every sensitive feature is looked at by itself, and all of them crossed: of A, B and C the groups of A, of B, of C
-    and of A × B × C, but pairs such as A × B only with ``intersections=2``. All comparisons are corrected for their
-    number (Holm): the probability of any false positive among them is α. With control features groups are compared with
-    others of the same stratum only (conditional parity), each stratum a comparison of its own.
+    Every metric is one analysis over the features and their crossings: a single p over all margins, clusters along the
+    fewest features that are enough, so that a pattern is one finding. Metrics (and strata) are corrected for their
+    number. With control features groups are compared with others of the same stratum only (conditional parity), each
+    stratum a comparison of its own.
 
     Args:
-        y_true: The true outcomes: an array, a list or a Series.
+        y_true: The true outcomes: an array, a list or a Series; with `data`, the name of a column. Metrics of
+            predictions alone need none.
         y_pred: The predicted outcomes; or give `score`.
+        data: A frame, or path, paths or glob of csv or parquet files, on any engine; all others are then names of
+            columns.
         score: The scores, with `threshold` to make predictions of them; metrics of scores need no threshold.
         threshold: A score at or above it predicts 1.
-        sensitive_features: What the groups are: an array, a Series, a frame of several, or a dict of columns.
+        sensitive_features: What the groups are: an array, a Series, a frame of several, or a dict of columns. With
+            `data`: a name or a list of names, among them `fl.bins(...)` to cut a numeric column. A numeric feature
+            with more than 20 values is cut into five ranges of about equal size, which a note says.
         control_features: What groups have to have in common to be compared: likewise.
         metrics: Names of metrics, such as ``"false_positive_rate"`` (``"fpr"`` and other libraries' names are known),
             metrics of this library over the columns ``y_true``, ``y_pred``, ``score``, ``sample_weight`` and
-            ``unit``, or functions of `y_true` and `y_pred`, whose standard errors come from a bootstrap; one, a list,
-            or a dict. Default: selection rate, true and false positive rate and accuracy; of scores without a threshold
-            area under the curve, calibration gap and Brier score.
+            ``unit`` (over those of `data`), or functions of `y_true` and `y_pred`, whose standard errors come from a
+            bootstrap; one, a list, or a dict. Default: selection rate, true and false positive rate and accuracy; of
+            scores without a threshold area under the curve, calibration gap and Brier score.
         sample_weight: Weights of the rows.
-        unit: What rows belong to, such as a person or a prompt, where each has several: an array. Standard errors then
-            allow for what rows of a unit have in common. A unit must be in one group of every comparison.
-        positive: The label that counts as 1, where outcomes are not 0/1 or booleans. Where there are more than two, all
-            others count as 0, and only accuracy and error rate can do without it.
-        intersections: Which features are crossed, beside each by itself. True: all of them at once. False: none. A
-            number: every combination of up to so many, 2 for all pairs, 3 for pairs and triples.
+        unit: What rows belong to, such as a person or a prompt, where each has several: an array, or with `data` the
+            name of a column. Standard errors then allow for what rows of a unit have in common. A unit must be in one
+            group of every comparison.
+        positive: The label that counts as 1, where outcomes are not 0/1, booleans or yes/no. Where there are more than
+            two, all others count as 0, and only accuracy and error rate can do without it.
+        intersections: True: all features crossed, in one analysis with each alone. False: each feature alone, as a
+            comparison of its own. A number: every combination of so many, 2 for all pairs.
+        tolerance: See `fl.cluster`. With one, features are compared alone and crossed, as comparisons of their own.
+        correction: ``"holm"``: the probability of any false positive is α. ``"bh"``: of the findings, a share of α is
+            false on average.
         alpha: The accepted probability of any false positive.
         guarantee: See `fl.cluster`.
         min_size: See `fl.cluster`.
         seed: Of the random draws.
 
     Returns:
-        The overview, which prints itself, with the `Clustering` of every comparison; `report` writes one page.
+        The overview, which prints itself, with the `Clustering` of every comparison and the table of every metric in
+        every group; `report` writes one page.
 
     Raises:
         InputError: If arrays do not belong together, a metric is not known, or nothing can be compared.
 
     Example:
-        >>> import faultlines as fl
+        >>> import faultlines as fl, pandas as pd
         >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
         >>> predicted = [0, 1] * 100 + [0, 0] * 100
         >>> fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall", "fpr"]).rejected
         ('true positive rate by sex',)
+        >>> people = pd.DataFrame({"hired": truth, "guess": predicted, "sex": sex})
+        >>> fl.audit("hired", "guess", data=people, sensitive_features="sex", metrics="tpr").rejected
+        ('true positive rate by sex',)
     """
-    features = read_columns("sensitive_features", sensitive_features, "sensitive_feature")
-    controls = [] if control_features is None else read_columns("control_features", control_features, "control_feature")
-    arrays = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight}
-    arrays["unit"] = unit
+    given = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight, "unit": unit}
     if y_pred is None and score is None:
         raise InputError.missing(
             "y_pred, score", "one of the two is needed", "Give the predictions, or the scores.", form="clause"
         )
-    columns = [read_column(name, values) for name, values in arrays.items() if values is not None]
-    table = build_table([*columns, *features, *controls])
+    opened = _open_arrays if data is None else _open_columns
+    table = opened(data, given, sensitive_features, control_features)
+    summaries = summarize_columns(table.data, table.looked_up())
     options = {
         "threshold": threshold,
         "positive": positive,
-        "weight": None if sample_weight is None else "sample_weight",
-        "unit": None if unit is None else "unit",
+        "weight": table.columns.get("sample_weight"),
+        "unit": table.columns.get("unit"),
     }
-    wanted = metrics_of(metrics, {column.name for column in columns}, options, table)
-    attributes = _crossed([feature.name for feature in features], intersections)
-    settings = {"guarantee": guarantee, "min_size": min_size, "seed": seed, "alpha": checks.alpha(alpha)}
-    comparisons, errors = list[AuditedComparison](), list[tuple[str, NoGroupsError]]()
-    for stratum, part in _strata(table, controls):
-        for by in attributes:
-            for name, metric, result in _compare(part, by, stratum, wanted, settings):
-                if isinstance(result, NoGroupsError):
-                    errors.append((name, result))
-                else:
-                    comparisons.append(AuditedComparison(name, metric, by, stratum, result))
-    if not comparisons:
-        reasons = "; ".join(f"{name}: {error.problem}" for name, error in errors[:3])
-        problem = f"nothing can be compared ({reasons})"
-        raise errors[0][1].changed(parameter="sensitive_features", value=None, place="", problem=problem, form="clause")
-    # A feature called "a × b" and features "a" and "b" crossed must not share a name: results are looked up by it.
-    names = unique_names([*(comparison.name for comparison in comparisons), *(name for name, _ in errors)])
-    corrected = adjust_for_number([comparison.result for comparison in comparisons], checks.alpha(alpha), "holm")
-    final = [
-        replace(comparison, name=name, result=result)
-        for comparison, name, result in zip(comparisons, names, corrected, strict=False)
+    _check_threshold(threshold, table.columns, summaries)
+    wanted = metrics_of(metrics, table.columns, options, summaries)
+    _refuse_probabilities(table, summaries)
+    features, cut = _cut_numbers(table.features, summaries)
+    checks.choice("correction", correction, CORRECTIONS, "Use 'holm' or 'bh'.")
+    plan = _Plan(
+        table._replace(features=features),
+        wanted,
+        resolve_guarantee(guarantee),
+        min_size,
+        tolerance,
+        checks.alpha(alpha),
+        checks.seed(seed),
+    )
+    alone: dict[Attributes, Measured] = {(feature,): plan.measure((feature,)) for feature in features}
+    # A feature with one level makes no groups: crossed with others it would repeat theirs.
+    varying = tuple(feature for feature in features if _varies(alone[feature,]))
+    crossed = {by: plan.measure(by) for by in _crossings(varying, intersections)}
+    comparisons, skipped = _compare(plan, alone, crossed)
+    names = unique_names([*(comparison.name for comparison in comparisons), *(name for name, _ in skipped)])
+    corrected = adjust_for_number([comparison.result for comparison in comparisons], plan.alpha, correction)
+    return Audit(
+        tuple(
+            replace(comparison, name=name, result=result)
+            for comparison, name, result in zip(comparisons, names, corrected, strict=False)
+        ),
+        {name: error.problem for name, (_, error) in zip(names[len(corrected) :], skipped, strict=True)},
+        plan.alpha,
+        tuple(_table(plan, alone | crossed)),
+        correction,
+        cut,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ what is given
+
+
+class _Table(NamedTuple):
+    """Rows, and which of their columns are what.
+
+    Attributes:
+        data: A frame or files.
+        columns: Role → column.
+        features: The sensitive features.
+        controls: The control features.
+    """
+
+    data: Any
+    columns: dict[str, str]
+    features: Attributes
+    controls: tuple[str, ...]
+
+    def looked_up(self) -> dict[str, str]:
+        """Columns of which something must be known before rows are measured → the parameter that named them."""
+        roles = {column: role for role, column in self.columns.items() if role not in {"sample_weight", "unit"}}
+        named = {feature: "sensitive_features" for feature in self.features if isinstance(feature, str)}
+        return roles | named
+
+
+def _open_arrays(_: Any, given: Mapping[str, Any], features: Any, controls: Any) -> _Table:
+    """Arrays, Series and frames as the columns of one table, under the names of their parameters."""
+    sensitive = read_columns("sensitive_features", features, "sensitive_feature")
+    control = [] if controls is None else read_columns("control_features", controls, "control_feature")
+    arrays = [read_column(name, values) for name, values in given.items() if values is not None]
+    table = build_table([*arrays, *sensitive, *control])
+    columns = {array.name: array.name for array in arrays}
+    return _Table(table, columns, tuple(f.name for f in sensitive), tuple(c.name for c in control))
+
+
+def _open_columns(data: Any, given: Mapping[str, Any], features: Any, controls: Any) -> _Table:
+    """Columns by their names in a frame or in files."""
+    columns = {name: checks.column(name, value) for name, value in given.items() if value is not None}
+    try:
+        sensitive = checked_by(features)
+        control = () if controls is None else checked_by(controls)
+    except InputError as error:
+        failed = "sensitive_features" if error.value == repr(features) else "control_features"
+        raise error.changed(parameter=failed) from error
+    names = [*attribute_names(sensitive), *attribute_names(control)]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            problem = "is a sensitive and a control feature" if name in attribute_names(control) else "is named twice"
+            raise InputError.duplicate("control_features", problem, "Name each column once.", name)
+    for cut in control:
+        if isinstance(cut, Bins):
+            raise InputError.unsupported("control_features", "cannot be cut", "Name a column of few values.", cut)
+    return _Table(data, columns, sensitive, tuple(attribute_names(control)))
+
+
+def _check_threshold(
+    threshold: float | None, columns: Mapping[str, str], summaries: Mapping[str, ColumnSummary]
+) -> None:
+    """Question a threshold of probabilities for scores that are none: nearly all rows would be predicted 1."""
+    if threshold is None or "score" not in columns or not isinstance(threshold, int | float):
+        return
+    scores = summaries[columns["score"]]
+    if scores.is_number and scores.low >= 0 and scores.high > 1 and 0 < threshold < 1:
+        problem = f"is a probability, but scores go up to {scores.high:g}"
+        remedy = f"Give both in the same units: {{threshold}}, or scores divided by {scores.high:g}."
+        settings = {"threshold": threshold * (100 if scores.high <= 100 else scores.high)}
+        raise InputError.mismatch("threshold", problem, remedy, threshold, settings=settings)
+
+
+def _refuse_probabilities(table: _Table, summaries: Mapping[str, ColumnSummary]) -> None:
+    """Refuse columns of probabilities of groups, as name-based methods give them: a row has no group then.
+
+    Weighting rows by such probabilities estimates a group's rate only if the outcome is independent of the group given
+    the probabilities. The rows cannot show that, and no bound on it that would be of use is known.
+    """
+    shares = [
+        feature
+        for feature in table.features
+        if isinstance(feature, str)
+        and summaries[feature].is_number
+        and summaries[feature].low >= 0
+        and summaries[feature].high <= 1
+        and not summaries[feature].values <= {0, 1}
     ]
-    skipped = {name: error.problem for name, (_, error) in zip(names[len(final) :], errors, strict=True)}
-    return Audit(tuple(final), skipped, checks.alpha(alpha))
+    if len(shares) > 1 and sum_to_one(table.data, dict.fromkeys(shares, "sensitive_features")):
+        problem = "are probabilities of groups, which add up to 1 in every row, and not groups"
+        remedy = (
+            "Give the group of each row, or the likeliest one as a feature of its own. Rates weighted by probabilities "
+            "hold only if outcomes do not depend on the group beyond these, which no row can show."
+        )
+        raise InputError.unsupported("sensitive_features", problem, remedy, shares)
 
 
-def _crossed(names: Sequence[str], intersections: Any) -> list[tuple[str, ...]]:
-    """Each feature by itself; and all of them at once, or every combination of up to so many."""
+def _cut_numbers(
+    features: Attributes, summaries: Mapping[str, ColumnSummary]
+) -> tuple[Attributes, tuple[CutFeature, ...]]:
+    """The features, numeric ones with many values cut into ranges of about equally many rows."""
+    made, cut = list[str | Bins](), list[CutFeature]()
+    for feature in features:
+        if isinstance(feature, Bins):
+            made.append(feature)
+            continue
+        summary = summaries[feature]
+        many = summary.is_number and len(summary.values) > _MOST_LEVELS
+        made.append(Bins(feature, quantiles=_RANGES) if many else feature)
+        cut += [CutFeature(feature, min(len(summary.values), 1_000), _RANGES)] if many else []
+    return tuple(made), tuple(cut)
+
+
+def _crossings(features: Attributes, intersections: Any) -> list[Attributes]:
+    """Which features are crossed in one analysis: none, all of them, or every combination of so many."""
     if type(intersections).__name__ in {"bool", "bool_"}:
-        alone: list[tuple[str, ...]] = [(name,) for name in names]
-        return [*alone, tuple(names)] if intersections and len(names) > 1 else alone
+        return [features] if intersections and len(features) > 1 else []
     problem = "must be true or false, or how many features are crossed"
     remedy, settings = "Use {intersections} for all pairs.", {"intersections": 2}
     depth = checks.number("intersections", intersections, problem, remedy, low=2, whole=True, settings=settings)
-    sizes = range(1, min(int(depth), len(names)) + 1)
-    return [some for size in sizes for some in combinations(names, size)]
+    size = min(int(depth), len(features))
+    return [*combinations(features, size)] if size > 1 else []
 
 
-def _strata(table: Any, controls: Sequence[NamedColumn]) -> list[tuple[Stratum, Any]]:
-    """The rows of each combination of control features, with what these are."""
-    if not controls:
-        return [((), table)]
-    names = [control.name for control in controls]
-    return [(tuple(zip(names, key, strict=True)), part) for key, part in split_table(table, names)]
+# ----------------------------------------------------------------------------------------------- measured, by stratum
+
+
+class _Plan(NamedTuple):
+    """What is measured, and how groups are compared."""
+
+    table: _Table
+    metrics: Mapping[str, Metric]
+    guarantee: Guarantee
+    min_size: float | None
+    tolerance: float
+    alpha: float
+    seed: int
+
+    def measure(self, by: Attributes) -> Measured:
+        """Every metric by some features in every stratum: its groups, or why there are none."""
+        if self.table.controls:
+            return self._measure_strata(by)
+        measured: Measured = {}
+        for name, groups in zip(self.metrics, self._measure_all(by, list(self.metrics.values())), strict=True):
+            measured[(), name] = groups
+        return measured
+
+    def _measure_all(self, by: Attributes, metrics: Sequence[Metric]) -> list[Groups | NoGroupsError]:
+        """All metrics in one scan; one by one where some metric has no group that can be used."""
+        options: dict[str, Any] = {"min_size": self.min_size, "tolerance": self.tolerance}
+        try:
+            return [
+                *groups_from(self.table.data, list(by), metrics, guarantee=self.guarantee, seed=self.seed, **options)
+            ]
+        except NoGroupsError as error:
+            return [error] if len(metrics) == 1 else [self._measure_all(by, [metric])[0] for metric in metrics]
+
+    def _measure_strata(self, by: Attributes) -> Measured:
+        """All strata in one scan: the control features come first in the keys of groups."""
+        if self.guarantee.unit is not None:
+            problem = "rows of several strata are not split by unit"
+            raise InputError.unsupported(
+                "unit", problem, "Leave it out: their estimates are split.", self.guarantee.unit, form="clause"
+            )
+        measured: Measured = {}
+        for stratum, name, part, resolved in self.strata(by):
+            metric = self.metrics[name]
+            least = metric.min_size if self.min_size is None else checks.size(self.min_size)
+            try:
+                one = measurements([part], attribute_names(by), metric, least, resolved)[0]
+            except NoGroupsError as error:
+                measured[stratum, name] = error
+                continue
+            comparison = as_comparison(one.estimates, self.tolerance)
+            measured[stratum, name] = Groups(comparison, (), one.excluded, one.dropped, one.by, one.readout)
+        return measured
+
+    def strata(self, by: Attributes) -> Iterator[tuple[Stratum, str, Grouped, Attributes]]:
+        """The moments of every metric in every stratum, by some features or as one group, in one scan."""
+        controls = self.table.controls
+        scan = read(self.table.data, (*controls, *by), list(self.metrics.values()), None, separate=len(controls))
+        for name, parts in zip(self.metrics, scan.grouped, strict=True):
+            for key, part in part_of_stratum(parts[0], len(controls)):
+                values = [None if value == MISSING else value for value in key]
+                yield tuple(zip(controls, values, strict=True)), name, part, scan.by[len(controls) :]
+
+    def overall(self) -> dict[tuple[Stratum, str], Estimates]:
+        """Every metric in all rows of every stratum."""
+        values = {}
+        for stratum, name, part, resolved in self.strata(()):
+            try:
+                one = measurements([part], ("group",), self.metrics[name], 1, resolved)[0]
+            except NoGroupsError:
+                continue
+            values[stratum, name] = one.estimates
+        return values
+
+
+def _varies(measured: Measured) -> bool:
+    """Whether a feature has two levels or more, in whatever stratum."""
+    return any(
+        isinstance(groups, NoGroupsError) or len(groups.comparison) + len(groups.excluded) > 1
+        for groups in measured.values()
+    )
+
+
+def _covers_features(result: Clustering) -> bool:
+    """Whether a crossing answers for its features too: they were tested, or make the same groups as their crossing."""
+    if result.judged.along is not None:
+        return True
+    return len(margins_of(attribute_codes(result.groups.keys, len(result.groups.attributes)))) < 2
 
 
 def _compare(
-    table: Any, by: tuple[str, ...], stratum: Stratum, metrics: Mapping[str, Metric], settings: Mapping[str, Any]
-) -> Iterator[tuple[str, str, Clustering | NoGroupsError]]:
-    """Every metric by some features in some rows: its name, the metric, and the result or why there is none."""
+    plan: _Plan, alone: Mapping[Attributes, Measured], crossed: Mapping[Attributes, Measured]
+) -> tuple[list[AuditedComparison], list[tuple[str, NoGroupsError]]]:
+    """The comparisons, and those that cannot be made.
 
-    def clusters(several: Sequence[Metric]) -> list[Clustering | NoGroupsError]:
-        try:
-            return [*cluster_metrics(table, by, several, **settings)]
-        except NoGroupsError as error:
-            return [error] if len(several) == 1 else [clusters([metric])[0] for metric in several]
+    A metric whose crossing does not test single features, because it has several effects or another error control,
+    compares these on their own as well.
+    """
+    comparisons, skipped = _judge(plan, crossed)
+    covered = {(one.stratum, one.metric): _covers_features(one.result) for one in comparisons}
+    for by, measured in alone.items():
+        is_crossed = any(set(by) <= set(several) for several in crossed)
+        left = {place: groups for place, groups in measured.items() if not (is_crossed and covered.get(place))}
+        more, without = _judge(plan, {by: left})
+        comparisons += more
+        skipped += without
+    if not comparisons:
+        reasons = "; ".join(f"{name}: {error.problem}" for name, error in skipped[:3])
+        problem = f"nothing can be compared ({reasons})"
+        raise skipped[0][1].changed(
+            parameter="sensitive_features", value=None, place="", problem=problem, form="clause"
+        )
+    order = {name: place for place, name in enumerate(plan.metrics)}
+    comparisons.sort(key=lambda comparison: order[comparison.metric])
+    return comparisons, skipped
 
-    where = f" by {feature_names(by)}" + (f" ({stratum_text(stratum)})" if stratum else "")
-    for metric, result in zip(metrics, clusters(list(metrics.values())), strict=True):
-        if not isinstance(result, NoGroupsError) and len(result.groups) < 2:
-            remedy = "Give a feature with two groups or more that are large enough."
-            error = NoGroupsError("data", "fewer than two groups can be compared", remedy, form="clause")
-            yield metric + where, metric, error
-        else:
-            yield metric + where, metric, result
+
+class _Testable(NamedTuple):
+    """Groups that are to be compared: one metric by some features in one stratum."""
+
+    name: str
+    metric: str
+    by: tuple[str, ...]
+    stratum: Stratum
+    groups: Groups
+
+
+def _judge(
+    plan: _Plan, measured: Mapping[Attributes, Measured]
+) -> tuple[list[AuditedComparison], list[tuple[str, NoGroupsError]]]:
+    """Compare groups that were measured by some features."""
+    testable: list[_Testable] = []
+    skipped: list[tuple[str, NoGroupsError]] = []
+    for by, groups_of in measured.items():
+        names = attribute_names(by)
+        for (stratum, metric), groups in groups_of.items():
+            where = f" ({stratum_text(stratum)})" if stratum else ""
+            name = f"{metric} by {feature_names(names)}{where}"
+            if isinstance(groups, NoGroupsError):
+                skipped.append((name, groups))
+            elif len(groups.comparison) < 2:
+                remedy = "Give a feature with two groups or more that are large enough."
+                error = NoGroupsError("data", "fewer than two groups can be compared", remedy, form="clause")
+                skipped.append((name, error))
+            else:
+                testable.append(_Testable(name, metric, names, stratum, groups))
+    comparisons = []
+    for of, path in zip(testable, _paths(plan, testable), strict=True):
+        told = of.groups.reported(path)
+        settings = (plan.guarantee, plan.alpha, True)
+        result = Clustering.of(path, *settings, told.excluded, told.dropped, told.by, told.readout)
+        comparisons.append(AuditedComparison(of.name, of.metric, of.by, of.stratum, result))
+    return comparisons, skipped
+
+
+def _paths(plan: _Plan, testable: Sequence[_Testable]) -> list[GuaranteedPath]:
+    """What the error control says about each; in one pass for all, unless it divides rows."""
+    for of in testable:
+        plan.guarantee.check(plan.alpha / len(testable), of.groups.comparison)
+    if any(of.groups.parts for of in testable):
+        return [
+            plan.guarantee.find_path(of.groups.comparison, plan.seed, refine=True, parts=of.groups.parts, margins=True)
+            for of in testable
+        ]
+    names, comparisons = [of.name for of in testable], [of.groups.comparison for of in testable]
+    return judge_all(names, comparisons, plan.guarantee, True, plan.seed, "comparing groups", margins=True)
+
+
+# ------------------------------------------------------------------------------------------------ metrics by group
+
+
+def _table(plan: _Plan, measured: Mapping[Attributes, Measured]) -> Iterator[AuditedGroup]:
+    """Every metric in every level of a feature and every combination of levels, beside its value in all rows."""
+    overall = plan.overall()
+    for place in dict.fromkeys(place for groups_of in measured.values() for place in groups_of):
+        of_all = overall.get(place)
+        for by, groups_of in measured.items():
+            groups = groups_of.get(place)
+            if isinstance(groups, Groups):
+                yield from _rows(groups, of_all, attribute_names(by), place, plan.alpha)
+
+
+def _rows(
+    groups: Groups, overall: Estimates | None, by: tuple[str, ...], place: tuple[Stratum, str], alpha: float
+) -> Iterator[AuditedGroup]:
+    """One metric in the groups of some features."""
+    stratum, metric = place
+    estimates = groups.comparison.estimates
+    if estimates is None:
+        return
+    lower, upper = estimates.interval_ends(alpha)
+    errors = estimates.readable_errors(estimates.given, estimates.errors)
+    labels = labels_of(estimates.keys)
+    effects = estimates.parts or (None,)
+    for part, effect in enumerate(effects):
+        percent = estimates.scales[part].is_percent
+        value = None if overall is None else float(overall.shown[0, part])
+        for i, label in enumerate(labels):
+            n = None if estimates.n is None else float(estimates.n[i])
+            shown, se, low, high = (float(column[i, part]) for column in (estimates.shown, errors, lower, upper))
+            yield AuditedGroup(metric, effect, by, label, stratum, n, shown, se, low, high, value, percent)
+        for left in groups.excluded:
+            yield _excluded_row(left, metric, effect, by, stratum, value, percent)
+
+
+def _excluded_row(
+    left: Excluded,
+    metric: str,
+    effect: str | None,
+    by: tuple[str, ...],
+    stratum: Stratum,
+    overall: float | None,
+    percent: bool,
+) -> AuditedGroup:
+    """A group that was not compared, with what is known of it."""
+    known = (left.estimate, left.se, left.lower, left.upper) if effect is None else (None,) * 4
+    return AuditedGroup(metric, effect, by, left.label, stratum, left.n, *known, overall, percent, left.reason)

@@ -9,20 +9,51 @@ are simultaneous under the true correlation of the comparisons.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from faultlines import checks
-from faultlines.analyses.contrasts import Distances, critical_of, distances, effects_of, farthest
+from faultlines.analyses.contrasts import (
+    BestTails,
+    Distances,
+    against_best,
+    at_most_below_best,
+    best_tails,
+    critical_alone,
+    critical_of,
+    distances,
+    effects_of,
+    farthest,
+)
 from faultlines.analyses.groups import Groups, groups_from
+from faultlines.analyses.missing import (
+    PossibleRates,
+    farthest_from_groups,
+    farthest_from_overall,
+    farthest_from_value,
+    is_boundable,
+    possible_by_group,
+    possible_rates,
+    unknown_counts,
+    unknown_keys,
+)
 from faultlines.core.distributions import shrink_scales
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, labels_of, match, name_of
 from faultlines.estimates.scales import LogRatio
-from faultlines.results.certificate import ALL_PAIRS, OVERALL, Certificate, CertifiedGroup
+from faultlines.metrics.recipe import Traits, traits_of
+from faultlines.results.certificate import (
+    ALL_PAIRS,
+    DIRECTIONS,
+    HIGHEST,
+    LOWEST,
+    OVERALL,
+    Certificate,
+    CertifiedGroup,
+)
 from faultlines.results.clustering import Clustering, counted
 
 if TYPE_CHECKING:
@@ -35,10 +66,13 @@ if TYPE_CHECKING:
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout
-    from faultlines.results.certificate import Status, Verdict
+    from faultlines.results.certificate import MissingChoice, MissingTreatment, Status, UnknownChoice, Verdict
     from faultlines.results.clustering import Adverse
 
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
+_NAMED = (OVERALL, HIGHEST, LOWEST, ALL_PAIRS)
+DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
+AUTO = "auto"
 
 
 def certify(
@@ -47,14 +81,16 @@ def certify(
     metric: Metric | None = None,
     *,
     gap: float | Sequence[float],
-    against: Label = OVERALL,
+    against: Label | None = None,
     ratio: bool = False,
-    adverse: Adverse | None = None,
+    adverse: Adverse | Literal["auto"] | Sequence[Adverse | None] | None = "auto",
     alpha: float = 0.05,
     min_size: float | None = None,
+    missing: MissingChoice = "bounds",
+    unknown: UnknownChoice | None = None,
     seed: int = 0,
 ) -> Certificate:
-    """Can it be signed off that no group is farther than a gap from the overall, from a reference, or from another?
+    """Can it be signed off that no group is farther than a gap from the overall, the best group, or another reference?
 
     The overall is the effect on all people: the mean of the groups' effects weighted by their rows (by the sums of
     their weights or denominators, where the metric has those; of a lift, by what the control makes). For means, rates
@@ -67,11 +103,27 @@ def certify(
         metric: As for `fl.cluster`.
         gap: How far is too far, in the units of the metric: 0.02 is two points of a rate. With ``ratio=True`` a ratio
             below 1: 0.8 is the four-fifths rule. For several effects one for each, or one for all of several rates.
-        against: ``"overall"``; ``"all pairs"``: every group with every other; or the label of a reference group.
-        ratio: Compare ratios, not differences: effects must be above zero.
-        adverse: ``"low"`` where only groups below the overall (the reference) count, ``"high"`` for those above.
+        against: ``"overall"`` (the default); ``"highest"`` or ``"lowest"``: the best group, whichever that is in truth
+            (the default with ``ratio=True``); ``"all pairs"``: every group with every other; the label of a reference
+            group; or a number, a fixed value. ``against=0`` asks of an experiment, or of two models compared by
+            `fl.paired`, that no group loses more than the gap (non-inferiority); ``gap=0`` asks for harm itself. A
+            group whose label is a number is named by its text: ``against="0"``.
+        ratio: Compare ratios, not differences: effects must be above zero. Without `against` that is with the highest
+            group, as the four-fifths rule has it, or with the lowest where high values are harmful.
+        adverse: ``"low"`` where only groups below the reference count, ``"high"`` for those above, None for both;
+            several effects can have one each. ``"auto"``: as the metric has it: low selection, true positive and true
+            negative rates, accuracy, precision, F1 and AUC are harmful, and high false positive, false negative and
+            error rates, losses and errors; of a change between two models likewise. It is both for what is neutral or
+            not known to be harmful: means, calibration, differences and lifts of experiments, plain estimates.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
         min_size: As for `fl.cluster`.
+        missing: ``"bounds"``: it passes only if it would whatever the missing values are. Of rates (true positive
+            rates and the like too) that is computed; other metrics do not pass where more than 5% of all rows, or more
+            than 20% of a group and at least five, lack a value. ``"ignore"``: rows with missing values are taken to be
+            like the others, and the result says so.
+        unknown: What becomes of rows with a missing attribute. ``"bounds"``: they may belong to any group that has
+            their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
+            are a group of their own. ``"exclude"``: they are left out, and counted.
         seed: Of the draws behind the simultaneous intervals.
 
     Returns:
@@ -86,36 +138,41 @@ def certify(
         >>> certificate = fl.certify(rates, gap=0.06)
         >>> certificate.verdict, round(certificate.certifiable, 3)
         ('passed', 0.038)
+        >>> fl.certify(rates, gap=0.8, ratio=True).against
+        'highest'
+        >>> lifts = fl.Estimates([0.010, 0.004, 0.020], [0.004, 0.003, 0.006], ["DE", "FR", "IT"])
+        >>> fl.certify(lifts, gap=0.01, against=0, adverse="low").verdict
+        'passed'
     """
+    missing, unknown = checked_missing(missing), checked_unknown(unknown)
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
-    adverse = checked_adverse(adverse)
+    checked_adverse(adverse)
     groups = _groups(data, by, metric, min_size)
+    groups, absent = _treat_missing(groups, data, metric, missing, unknown)
     estimates = groups.comparison.estimates
     if estimates is None:
         raise InputError.unsupported("data", "is a comparison without estimates", "Give Similarity(…, estimate=…).")
     gaps = _gaps(gap, estimates, ratio=ratio)
-    if len(estimates) < 2:
+    question = _question(against, adverse, estimates, groups.excluded, gaps, alpha, ratio=ratio)
+    if len(estimates) < 2 and not isinstance(question.against, float):
         raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
-    question = _Question(_place(against, estimates, groups.excluded), gaps, ratio, adverse, alpha)
     share, by_precision = shares_of(estimates, groups.readout)
-    if question.reference is not None:
+    if isinstance(question.against, Place):
         share = np.zeros(share.shape)
-        share[question.reference] = 1.0
-    effects = effects_of(estimates, share)
+        share[question.against.place] = 1.0
+    effects = effects_of(estimates, share, groups.readout)
     if ratio:
         _check_ratio(effects, question)
-    if question.is_pairs and adverse is not None:
-        raise InputError.conflict(
-            "adverse", "of two groups either is the lower one", "Leave it out.", adverse, form="clause"
-        )
-    if question.is_pairs and len(estimates) > _MOST_IN_PAIRS:
-        problem = f"of {len(estimates):,} groups are too many"
-        raise InputError.unsupported("against", problem, "Compare with the overall.", ALL_PAIRS, form="clause")
-    sides = 1 if adverse is not None else 2
-    critical = critical_of(estimates, None if question.is_pairs else share, alpha, seed, sides=sides)
-    contrasts = [question.contrast(effect, i, float(ndtr(-critical))) for i, effect in enumerate(effects)]
-    reference = [effect.overall for effect in effects]
-    return _certificate(groups, estimates, question, contrasts, critical, seed, reference, by_precision=by_precision)
+    _check_question(question, estimates)
+    tails = _tails(estimates, question, share, seed)
+    contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
+    widened = [_widen(c, i, question, absent.rates, tails.within) for i, c in enumerate(contrasts)]
+    reference = [question.reference_value(effect) for effect in effects]
+    critical = float(-ndtri(tails.beyond))
+    absent = absent._replace(certifiable=_certifiable(question, contrasts))
+    return _certificate(
+        groups, estimates, question, widened, critical, seed, reference, absent, by_precision=by_precision
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ what is given
@@ -130,18 +187,50 @@ def _groups(data: object, by: By | None, metric: Metric | None, min_size: float 
     return groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
 
 
-def checked_adverse(adverse: Any) -> Adverse | None:
-    """The harmful direction, if one was given."""
-    if adverse is None:
-        return None
-    remedy = "Use 'low' where low values are harmful, or 'high'."
-    return cast("Adverse", checks.choice("adverse", adverse, ("low", "high"), remedy))
+def checked_adverse(adverse: Any) -> None:
+    """Refuse what is no direction, nor one for each effect."""
+    remedy = "Use 'low' where low values are harmful, 'high', or 'auto' for what the metric says."
+    if isinstance(adverse, list | tuple):
+        for side in adverse:
+            if side is not None:
+                checks.choice("adverse", side, ("low", "high"), "Use 'low', 'high' or None for each effect.")
+    elif adverse is not None:
+        checks.choice("adverse", adverse, (AUTO, "low", "high"), remedy)
+
+
+def _traits(estimates: Estimates) -> tuple[Traits, ...]:
+    """What is known of each effect."""
+    known = traits_of(estimates.recipe)
+    return known if len(known) == estimates.dims else (Traits(),) * estimates.dims
+
+
+def _sides(adverse: Any, estimates: Estimates) -> tuple[Adverse | None, ...]:
+    """The harmful direction of each effect: as given, or as the metric has it."""
+    dims, names = estimates.dims, estimates.parts or (estimates.metric,)
+    known = tuple(traits.adverse for traits in _traits(estimates))
+    if adverse == AUTO:
+        return known
+    if isinstance(adverse, list | tuple):
+        if len(adverse) != dims:
+            effects = f"there {'is one effect' if dims == 1 else f'are {dims} effects'}"
+            raise InputError.mismatch("adverse", effects, "Give one direction for each.", adverse, form="clause")
+        return tuple(adverse)
+    # One direction for several effects that harm in different ones would call a high error rate harmless.
+    other = [name for name, side in zip(names, known, strict=True) if side not in (None, adverse)]
+    if dims > 1 and adverse is not None and other:
+        problem = f"is not the harmful direction of {other[0]}"
+        remedy = "Leave it out, and each metric has its own; or give one for each effect."
+        raise InputError.conflict("adverse", problem, remedy, adverse)
+    return (adverse,) * dims
 
 
 def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
     """A gap that can be asked about."""
     if ratio:
-        problem, remedy = "must be a ratio between 0 and 1", "0.8 is the four-fifths rule; above the overall, 1/0.8."
+        problem, remedy = (
+            "must be a ratio between 0 and 1",
+            "0.8 is the four-fifths rule: no group below 0.8 × the highest.",
+        )
         return checks.number(name, gap, problem, remedy, low=0, high=1, ends="()")
     remedy = "Give it in the units of the metric: 0.02 is two points of a rate."
     return checks.number(name, gap, "must be a number, 0 or more", remedy, low=0)
@@ -159,21 +248,60 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
         problem = f"cannot mean the same for {' and '.join(estimates.parts)}"
         raise InputError.mismatch("gap", problem, f"Give {dims} gaps, one for each.", gap)
     gaps = [checked_gap("gap", size, ratio=ratio) for size in (list(gap) if several else [gap] * dims)]
-    for size, scale in zip(gaps, estimates.scales, strict=True):
-        if size >= scale.largest_gap(upwards=True):
-            raise InputError.out_of_range(
-                "gap", "rates differ by less than 1 in any case", "0.02 is two points.", size, form="clause"
-            )
+    for size, scale, traits in zip(gaps, estimates.scales, _traits(estimates), strict=True):
+        span = min(scale.largest_gap(upwards=True), traits.span)
+        if size >= span and not ratio:
+            problem = f"two groups differ by less than {span:g} in any case"
+            raise InputError.out_of_range("gap", problem, "0.02 is two points.", size, form="clause")
     return tuple(gaps)
 
 
-def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -> int | str:
-    """What groups are compared with: "overall", "all pairs", or the place of a reference group."""
-    if isinstance(against, str) and against in (OVERALL, ALL_PAIRS):
+class Place(NamedTuple):
+    """A reference group, by its place."""
+
+    place: int
+
+
+def _question(
+    against: Any,
+    adverse: Any,
+    estimates: Estimates,
+    excluded: Sequence[Excluded],
+    gaps: tuple[float, ...],
+    alpha: float,
+    *,
+    ratio: bool,
+) -> _Question:
+    """What is asked, with what was left to the metric filled in."""
+    sides = _sides(adverse, estimates)
+    if against is None and ratio and len({DEFAULT_BEST[side] for side in sides}) > 1:
+        problem = "must be given: the best is the highest of some effects and the lowest of others"
+        raise InputError.missing("against", problem, "Use for example against='overall', or certify each on its own.")
+    if against is None:
+        against = DEFAULT_BEST[sides[0]] if ratio else OVERALL
+    compared = _compared_with(against, estimates, excluded)
+    if adverse == AUTO and compared == ALL_PAIRS:
+        sides = (None,) * len(sides)
+    if adverse == AUTO and isinstance(compared, str) and compared in DIRECTIONS:
+        sides = tuple(side if side == DIRECTIONS[compared] else None for side in sides)
+    return _Question(compared, gaps, ratio, sides, alpha)
+
+
+def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Excluded]) -> Place | float | str:
+    """What groups are compared with: one of the named, a fixed value, or a reference group."""
+    if isinstance(against, str) and against in _NAMED:
         return against
     names = [name_of(key) for key in estimates.keys]
+    if isinstance(against, int | float | np.number) and not isinstance(against, bool):
+        value = checks.number("against", against, "must be a finite number", "Use for example against=0.")
+        is_label = match([key_of(against)], estimates.keys, "against")[0] >= 0
+        # Labels are numbers by default, and zero is a value that effects are compared with; of rates it is not.
+        if is_label and (value != 0 or any(scale.is_share for scale in estimates.scales)):
+            remedy = f'Use against="{name_of(key_of(against))}" for the group.'
+            raise InputError.ambiguous("against", "is a number, and the label of a group", remedy, against)
+        return value
     place = -1
-    if isinstance(against, str | int | float | tuple) or hasattr(against, "lower"):
+    if isinstance(against, str | tuple) or hasattr(against, "lower"):
         place = match([key_of(against)], estimates.keys, "against")[0]
     if place < 0 and isinstance(against, str) and names.count(against) == 1:
         place = names.index(against)
@@ -184,9 +312,42 @@ def _place(against: Label, estimates: Estimates, excluded: Sequence[Excluded]) -
                 raise InputError.not_found(
                     "against", problem, "Name another group, or give {min_size}.", against, settings={"min_size": ...}
                 )
-        remedy = did_you_mean(against, [OVERALL, ALL_PAIRS, *names])
-        raise InputError.not_found("against", "is no group, nor 'overall' or 'all pairs'", remedy, against)
-    return place
+        remedy = did_you_mean(against, [*_NAMED, *names])
+        problem = f"is no group, nor one of {', '.join(map(repr, _NAMED))}"
+        raise InputError.not_found("against", problem, remedy, against)
+    return Place(place)
+
+
+def _check_question(question: _Question, estimates: Estimates) -> None:
+    """Refuse a harmful direction that has no meaning, and more groups than can be compared with each other."""
+    against = question.against
+    adverse = next((side for side in question.adverse if side is not None), None)
+    if question.is_pairs and adverse is not None:
+        raise InputError.conflict(
+            "adverse", "of two groups either is the lower one", "Leave it out.", adverse, form="clause"
+        )
+    if isinstance(against, str) and against in DIRECTIONS and adverse not in (None, DIRECTIONS[against]):
+        other = LOWEST if against == HIGHEST else HIGHEST
+        problem = f"no group is {'above the highest' if against == HIGHEST else 'below the lowest'}"
+        raise InputError.conflict("adverse", problem, f"Use against={other!r}.", adverse, form="clause")
+    if (question.is_pairs or question.is_best) and len(estimates) > _MOST_IN_PAIRS:
+        problem = f"of {len(estimates):,} groups are too many"
+        raise InputError.unsupported("against", problem, "Compare with the overall.", against, form="clause")
+    if isinstance(against, float):
+        _check_value(against, question, estimates)
+
+
+def _check_value(value: float, question: _Question, estimates: Estimates) -> None:
+    """Refuse a fixed value that nothing can be too far away from, and ratios to what is not above zero."""
+    if question.ratio and value <= 0:
+        raise InputError.out_of_range("against", "must be above zero for ratios", "Leave ratio out.", value)
+    for scale, gap, side in zip(estimates.scales, question.gaps, question.adverse, strict=True):
+        low, high = (gap * value, value / gap) if question.ratio else (value - gap, value + gap)
+        below, above = scale.is_share and low <= 0, scale.is_share and scale.is_percent and high >= 1
+        if {"low": below, "high": above, None: below and above}[side]:
+            problem = f"no rate is {'below' if side == 'low' else 'above' if side else 'beyond'} that by the gap"
+            remedy = "Name a group by its text, or compare with 'overall' or 'highest'."
+            raise InputError.out_of_range("against", problem, remedy, value, form="clause")
 
 
 def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
@@ -201,12 +362,15 @@ def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
             raise InputError.unsupported(
                 "ratio", f"needs effects above zero, and the lowest is {lowest:g}", remedy, True
             )
-        if question.is_pairs:
+        if question.is_pairs or question.against == LOWEST or isinstance(question.against, float):
             continue
         least = effect.of_all(question.alpha / 2).lower[0]
+        if question.against == HIGHEST:
+            least = effect.side(question.alpha / 2).lower.max()
         if not least > 0:
-            what = "the overall" if question.reference is None else "the reference"
-            problem = f"{what}, {effect.overall:g}, is not clearly above zero"
+            named = question.against if isinstance(question.against, str) else "reference"
+            what = f"the {named}"
+            problem = f"{what}, {question.reference_value(effect):g}, is not clearly above zero"
             raise InputError.unsupported("ratio", problem, remedy, True, form="clause")
 
 
@@ -226,6 +390,103 @@ def shares_of(estimates: Estimates, readout: Readout | None) -> tuple[FloatArray
     return np.column_stack(columns), by_precision
 
 
+# -------------------------------------------------------------------------------------------------- what is missing
+
+
+class _Absent(NamedTuple):
+    """How missing values and unknown attributes are treated, and what follows.
+
+    Attributes:
+        treatment: What was done about missing values.
+        unknown: What was done about unknown attributes.
+        rates: What rates could be, where that matters.
+        blocks: Whether too much is missing for any pass.
+        certifiable: The gap that could be certified if nothing were missing.
+    """
+
+    treatment: MissingTreatment
+    unknown: UnknownChoice | None
+    rates: PossibleRates | None
+    blocks: bool
+    certifiable: Any = None
+
+
+def checked_missing(missing: Any) -> MissingChoice:
+    """What is to be done about missing values."""
+    remedy = "Use 'bounds', or 'ignore' to take rows with missing values to be like the others."
+    return cast("MissingChoice", checks.choice("missing", missing, ("bounds", "ignore"), remedy))
+
+
+def checked_unknown(unknown: Any) -> UnknownChoice | None:
+    """What is to be done about unknown attributes, if that was said."""
+    if unknown is None:
+        return None
+    remedy = "Use 'bounds', 'category' or 'exclude'."
+    return cast("UnknownChoice", checks.choice("unknown", unknown, ("exclude", "category", "bounds"), remedy))
+
+
+def _treat_missing(
+    groups: Groups, data: object, metric: Metric | None, missing: MissingChoice, unknown: UnknownChoice | None
+) -> tuple[Groups, _Absent]:
+    """The groups that are compared, and what missing values and unknown attributes may change."""
+    estimates, readout = groups.comparison.estimates, groups.readout
+    counts = None if readout is None else readout.missing
+    rates = estimates is not None and is_boundable(estimates) and counts is not None
+    is_unknown = unknown_keys(groups.comparison.keys)
+    if unknown == "bounds" and not rates:
+        problem = "needs rates from rows: other metrics could be anything"
+        raise InputError.unsupported("unknown", problem, "Use 'category' or 'exclude'.", unknown)
+    choice = unknown or ("bounds" if rates and missing == "bounds" else "category")
+    treated = choice if is_unknown.any() else None
+    rows = None if isinstance(data, Clustering) else data
+    outside = None
+    if treated in ("bounds", "exclude"):
+        if (~is_unknown).sum() < 2:
+            raise NoGroupsError("by", "fewer than two groups have all attributes", "Use unknown='category'.")
+        if treated == "bounds":
+            outside = unknown_counts(groups, rows, metric, is_unknown)
+        readout = None if readout is None else readout.subset(~is_unknown)
+        groups = groups._replace(comparison=groups.comparison.subset(~is_unknown), readout=readout)
+    lacking = counts is not None and bool(counts.dropped.any())
+    if missing == "ignore" or not (lacking or outside):
+        possible = possible_rates(groups, rows, metric, outside, lacking=False) if outside else None
+        return groups, _Absent("ignore" if lacking else "none", treated, possible, False)
+    possible = possible_rates(groups, rows, metric, outside, lacking=lacking)
+    if possible is None:
+        return groups, _Absent("share", treated, None, counts is not None and counts.is_large)
+    return groups, _Absent("bounds" if lacking else "none", treated, possible, False)
+
+
+def _widen(contrast: _Contrast, part: int, question: _Question, rates: PossibleRates | None, tail: float) -> _Contrast:
+    """The same where missing values and unknown attributes could be anything."""
+    if rates is None:
+        return contrast
+    alone, together = (_farthest_possible(question, rates, part, level) for level in (question.alpha, tail))
+    within = contrast.within & (together <= question.limit(part))
+    return contrast._replace(bound=np.maximum(contrast.bound, alone), within=within)
+
+
+def _farthest_possible(question: _Question, rates: PossibleRates, part: int, tail: float) -> FloatArray:
+    """How far each group may be at most from what it is compared with."""
+    against, adverse = question.against, question.adverse[part]
+    if isinstance(against, float):
+        return farthest_from_value(rates, part, tail, adverse, against, as_ratio=question.ratio)
+    if against == OVERALL:
+        return farthest_from_overall(rates, part, tail, adverse, as_ratio=question.ratio)
+    others = np.array([against.place]) if isinstance(against, Place) else np.arange(rates.fewest.shape[0])
+    if isinstance(against, str) and against in DIRECTIONS:
+        adverse = DIRECTIONS[against]
+    return farthest_from_groups(rates, part, tail, adverse, others, as_ratio=question.ratio)
+
+
+def _certifiable(question: _Question, contrasts: Sequence[_Contrast]) -> Any:
+    """The gap that can be certified, of every effect."""
+    reference = question.against.place if isinstance(question.against, Place) else None
+    places = [i for i in range(contrasts[0].bound.size) if i != reference]
+    bounds = np.array([contrast.bound[places].max() for contrast in contrasts])
+    return plain(question.as_gaps(bounds).tolist())
+
+
 # ----------------------------------------------------------------------------------------------------- what is asked
 
 
@@ -242,47 +503,80 @@ class _Contrast(NamedTuple):
 class _Question(NamedTuple):
     """What is asked of the groups."""
 
-    against: int | str
+    against: Place | float | str
     gaps: tuple[float, ...]
     ratio: bool
-    adverse: Adverse | None
+    adverse: tuple[Adverse | None, ...]
     alpha: float
-
-    @property
-    def reference(self) -> int | None:
-        """The place of the reference group, if there is one."""
-        return self.against if isinstance(self.against, int) else None
 
     @property
     def is_pairs(self) -> bool:
         """Whether all pairs are compared."""
         return self.against == ALL_PAIRS
 
+    @property
+    def is_best(self) -> bool:
+        """Whether groups are compared with the best of them, which the data choose."""
+        return self.against in (HIGHEST, LOWEST)
+
+    @property
+    def sides(self) -> int:
+        """2 where the intervals of some effect have two ends that must hold together."""
+        return 1 if all(self.adverse) else 2
+
+    def reference_value(self, effect: OneEffect) -> float:
+        """What groups are compared with, in these data."""
+        if isinstance(self.against, float):
+            return self.against
+        if self.is_best:
+            return float(effect.shown.max() if self.against == HIGHEST else effect.shown.min())
+        return effect.overall
+
     def limit(self, part: int) -> float:
         """The gap of an effect as a distance, which ratios count from 1 up."""
         return 1 / self.gaps[part] if self.ratio else self.gaps[part]
 
-    def contrast(self, effect: OneEffect, part: int, tail: float) -> _Contrast:
-        """One effect of the groups, with the chance `tail` beyond each end of the simultaneous intervals."""
-        limit, other = self.limit(part), None
-        if self.is_pairs:
-            interval, apart, other = farthest(effect, tail, limit, as_ratio=self.ratio)
-            alone = farthest(effect, self.alpha, limit, as_ratio=self.ratio).distances
+    def contrast(self, effect: OneEffect, part: int, tails: BestTails) -> _Contrast:
+        """One effect of the groups, with these probabilities beyond each end of the simultaneous intervals."""
+        limit, other, as_ratio = self.limit(part), None, self.ratio
+        if self.is_best:
+            highest = self.against == HIGHEST
+            interval, _, other, _ = against_best(effect, tails, highest=highest, as_ratio=as_ratio)
+            apart = distances(interval, DIRECTIONS[str(self.against)], as_ratio=as_ratio)
+            bound = at_most_below_best(effect, self.alpha, highest=highest, as_ratio=as_ratio)
+        elif self.is_pairs:
+            interval, apart, other = farthest(effect, tails.beyond, limit, as_ratio=as_ratio)
+            bound = farthest(effect, self.alpha, limit, as_ratio=as_ratio).distances.far
         else:
-            interval, apart = self._against(effect, tail)
-            alone = self._against(effect, self.alpha)[1]
-        return _Contrast(interval, alone.far, apart.far <= limit, apart.near > limit, other)
+            interval, apart = self._against(effect, part, tails.beyond)
+            bound = self._against(effect, part, self.alpha)[1].far
+        return _Contrast(interval, bound, apart.far <= limit, apart.near > limit, other)
 
-    def _against(self, effect: OneEffect, tail: float) -> tuple[Interval, Distances]:
-        if self.reference is None:
-            interval = effect.against_overall(tail, as_ratio=self.ratio)
+    def _against(self, effect: OneEffect, part: int, tail: float) -> tuple[Interval, Distances]:
+        if isinstance(self.against, float):
+            interval = effect.against_value(self.against, tail, as_ratio=self.ratio)
+        elif isinstance(self.against, Place):
+            interval = effect.against_group(self.against.place, tail, as_ratio=self.ratio)
         else:
-            interval = effect.against_group(self.reference, tail, as_ratio=self.ratio)
-        return interval, distances(interval, self.adverse, as_ratio=self.ratio)
+            interval = effect.against_overall(tail, as_ratio=self.ratio)
+        return interval, distances(interval, self.adverse[part], as_ratio=self.ratio)
 
     def as_gaps(self, distance: FloatArray) -> FloatArray:
         """Distances as gaps: of ratios the one below 1."""
         return np.asarray(1 / np.maximum(distance, 1.0) if self.ratio else np.maximum(distance, 0.0))
+
+
+def _tails(estimates: Estimates, question: _Question, share: FloatArray, seed: int) -> BestTails:
+    """The probability beyond each end of an interval, with which all of them hold together."""
+    alpha, sides = question.alpha, question.sides
+    if question.is_best:
+        return best_tails(estimates, alpha, seed, sides=sides)
+    if isinstance(question.against, float):
+        critical = critical_alone(estimates, alpha, seed, sides=sides)
+    else:
+        signs = np.array([-1.0 if side == "low" else 1.0 for side in question.adverse]) if sides == 1 else None
+        critical = critical_of(estimates, None if question.is_pairs else share, alpha, seed, sides=sides, signs=signs)
+    return BestTails(*[float(ndtr(-critical))] * 2)
 
 
 def _certificate(
@@ -293,17 +587,19 @@ def _certificate(
     critical: float,
     seed: int,
     reference: Sequence[float],
+    absent: _Absent,
     *,
     by_precision: bool,
 ) -> Certificate:
     """The certificate that follows from the comparisons of every effect."""
     labels = labels_of(estimates.keys)
-    places = np.array([i for i in range(len(estimates)) if i != question.reference])
+    reference_place = question.against.place if isinstance(question.against, Place) else None
+    places = np.array([i for i in range(len(estimates)) if i != reference_place])
     ends = [int(places[np.argmax(contrast.bound[places])]) for contrast in contrasts]
     bounds = [float(contrast.bound[place]) for contrast, place in zip(contrasts, ends, strict=True)]
     all_within = all(bound <= question.limit(i) for i, bound in enumerate(bounds))
     certified = tuple(_certified_groups(estimates, question, contrasts, places, all_within=all_within))
-    verdict: Verdict = "passed" if all_within and not groups.excluded else "inconclusive"
+    verdict: Verdict = "passed" if all_within and not groups.excluded and not absent.blocks else "inconclusive"
     if any(group.status == "beyond" for group in certified):
         verdict = "failed"
     return Certificate(
@@ -311,10 +607,10 @@ def _certificate(
         gap=plain(question.gaps),
         certifiable=plain(question.as_gaps(np.array(bounds)).tolist()),
         farthest=plain([labels[place] for place in ends]),
-        against=question.against if isinstance(question.against, str) else name_of(labels[question.against]),
+        against=_named(question.against, labels),
         reference_value=None if question.is_pairs else plain(reference),
         ratio=question.ratio,
-        adverse=question.adverse,
+        adverse=plain(question.adverse),
         alpha=question.alpha,
         critical=critical,
         groups=certified,
@@ -323,10 +619,21 @@ def _certificate(
         percent=tuple(scale.is_percent for scale in estimates.scales),
         seed=seed,
         dropped=groups.dropped,
+        missing_values=None if groups.readout is None else groups.readout.missing,
+        missing=absent.treatment,
+        unknown=absent.unknown,
+        certifiable_ignoring=absent.certifiable,
+        possible=None if absent.rates is None else possible_by_group(absent.rates),
         warnings=() if groups.readout is None else tuple(groups.readout.warnings),
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,
+        averaged=not all(traits.averages for traits in _traits(estimates)),
     )
+
+
+def _named(against: Place | float | str, labels: Sequence[Label]) -> str | float:
+    """What groups are compared with, as it was given; a group by its name."""
+    return name_of(labels[against.place]) if isinstance(against, Place) else against
 
 
 def _certified_groups(
@@ -342,7 +649,7 @@ def _certified_groups(
     columns = [list(estimates.shown.T), *([contrast.interval[i] for contrast in contrasts] for i in range(3)), bounds]
     numbers = [_plain_rows(several, places) for several in columns]
     others: list[Any] = [None] * places.size
-    if question.is_pairs:
+    if question.is_pairs or question.is_best:
         partners = [[labels[i] for i in c.other[places].tolist()] for c in contrasts if c.other is not None]
         others = [plain(row) for row in zip(*partners, strict=True)]
     for place, *values in zip(places.tolist(), *numbers, status, others, strict=True):

@@ -95,7 +95,9 @@ def cluster_metrics(
     alpha, refine, seed = checks.alpha(alpha), checks.flag("refine", refine), checks.seed(seed)
     checks.flag("margins", margins)
     control = resolve_guarantee(guarantee)
-    measured = groups_from(data, by, metrics, min_size=min_size, tolerance=tolerance, guarantee=control, seed=seed)
+    measured = groups_from(
+        data, by, metrics, min_size=min_size, tolerance=tolerance, guarantee=control, seed=seed, moderated=True
+    )
     return [_cluster_groups(groups, control, alpha, refine, seed, margins=margins) for groups in measured]
 
 

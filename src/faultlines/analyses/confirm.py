@@ -270,6 +270,7 @@ def confirm(
         tolerance=original.tolerance,
         warnings=() if groups.readout is None else tuple(groups.readout.warnings),
         dropped=groups.dropped,
+        missing_values=None if groups.readout is None else groups.readout.missing,
     )
 
 

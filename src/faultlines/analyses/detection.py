@@ -41,7 +41,7 @@ def detection_limits(c: Clustering) -> tuple[DetectionLimit, ...]:
         simulated = None
     halves, one = ([None] * estimates.dims,) * 2 if simulated is None else simulated
     limits = []
-    for i, effect in enumerate(effects_of(estimates, share)):
+    for i, effect in enumerate(effects_of(estimates, share, c.readout)):
         interval = effect.against_overall(tail, as_ratio=False)
         alone = effect.against_overall(c.alpha, as_ratio=False)
         ends = np.maximum(-alone.lower, alone.upper)

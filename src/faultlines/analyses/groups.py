@@ -8,6 +8,7 @@ import numpy as np
 
 from faultlines import checks
 from faultlines.core.choose import as_comparison, is_comparison
+from faultlines.core.moderated import moderate_estimates
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of
@@ -66,6 +67,7 @@ def groups_from(
     tolerance: float = 0.0,
     guarantee: Guarantee | None = None,
     seed: int = 0,
+    moderated: bool = False,
 ) -> list[Groups]:
     """Groups of whatever was given: one for estimates or a comparison, one for each metric of rows.
 
@@ -77,6 +79,8 @@ def groups_from(
         tolerance: Effects at most so far apart are similar.
         guarantee: The error control, where that may divide rows by unit.
         seed: Of that division.
+        moderated: Whether standard errors of few degrees of freedom are moderated by those of all groups: where all
+            groups are compared at once, not where one is judged by its own error.
 
     Returns:
         The groups.
@@ -90,6 +94,7 @@ def groups_from(
         raise InputError.conflict("by, metric", "go with rows, but estimates were given", "Leave them out.")
     if guarantee is not None and guarantee.unit is not None:
         raise InputError.conflict("unit", "goes with rows, but estimates were given", "Leave it out.", guarantee.unit)
+    data = moderate_estimates(data) if moderated and isinstance(data, Estimates) else data
     comparison, excluded = _exclude_small(as_comparison(data, tolerance), 0 if min_size is None else min_size)
     return [Groups(comparison, (), excluded, {}, comparison.attributes)]
 

@@ -24,11 +24,11 @@ from faultlines.metrics.measure import measurements
 from faultlines.progress import progress
 from faultlines.results.collection import Experiment, Experiments
 from faultlines.results.multiplicity import CORRECTIONS, adjustments, corrected
-from faultlines.rows.keys import MISSING_VALUE
+from faultlines.rows.keys import ALL_ROWS, MISSING_VALUE
 from faultlines.rows.read import attribute_names, checked_by, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from faultlines.analyses.groups import By
     from faultlines.core.comparison import Comparison
@@ -57,7 +57,9 @@ def _from_mapping(
     """Experiments that were given as estimates by name."""
 
     def groups(estimates: object) -> Groups:
-        return groups_from(estimates, None, [], min_size=min_size, tolerance=tolerance, guarantee=guarantee)[0]
+        return groups_from(
+            estimates, None, [], min_size=min_size, tolerance=tolerance, guarantee=guarantee, moderated=True
+        )[0]
 
     return _collect(data, groups, {})
 
@@ -166,13 +168,24 @@ def _places(names: Sequence[Hashable]) -> dict[str, IntArray]:
     return places_by_name
 
 
-def _part(grouped: Grouped, places: IntArray) -> Grouped:
-    """The groups of one experiment, named without it, with its rows that were not used."""
-    keys: Sequence[Key] = keys_of([tuple(grouped.keys[i][1:]) for i in places.tolist()])
+def part_of_stratum(grouped: Grouped, separate: int) -> Iterator[tuple[Key, Grouped]]:
+    """The groups of each combination of the first attributes, named without these."""
+    places: dict[Key, list[int]] = {}
+    for place, key in enumerate(grouped.keys):
+        places.setdefault(tuple(key[:separate]), []).append(place)
+    for stratum, several in places.items():
+        yield stratum, _part(grouped, np.array(several, dtype=np.int64), separate)
+
+
+def _part(grouped: Grouped, places: IntArray, separate: int = 1) -> Grouped:
+    """Some of the groups, named without the first attributes, with the rows of theirs that were not used."""
+    rest = [tuple(grouped.keys[i][separate:]) or (ALL_ROWS,) for i in places.tolist()]
+    keys: Sequence[Key] = keys_of(rest)
     rows, lost = (None if counts is None else counts[places] for counts in (grouped.rows, grouped.lost))
     dropped = {} if lost is None else {MISSING_VALUE: int(lost.sum())}
     moments = grouped.moments.of_groups(places)
-    return replace(grouped, keys=keys, moments=moments, dropped=dropped, rows=rows, lost=lost)
+    missing = None if grouped.missing is None else grouped.missing.of_places(places, keys)
+    return replace(grouped, keys=keys, moments=moments, dropped=dropped, rows=rows, lost=lost, missing=missing)
 
 
 def _collect(

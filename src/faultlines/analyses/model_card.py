@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from faultlines import checks, formats
 from faultlines.errors import InputError
+from faultlines.results.audit import Audit
 from faultlines.results.clustering import Clustering
-from faultlines.results.collection import Audit, Collection
+from faultlines.results.collection import Collection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MOST = 20  # results with a part of their own
+_FINDINGS, _LEVELS, _COLUMNS, _NOTES = 14, 32, 12, 8  # of an audit, so that its card has at most 80 lines
 _CAVEAT = (
     "Groups of different clusters differ at this significance level. Groups of one cluster may still differ by less "
     "than these data can show: no difference found does not mean that there is none."
@@ -28,11 +30,12 @@ def model_card(
 ) -> str:
     """The part of a model card that says which groups a model serves differently, as Markdown.
 
-    It begins with a heading of the second level and holds no front matter, so that it can be put into a card as it is.
+    The card of an audit has at most 80 lines: the findings, and every metric in the levels of every feature. It begins
+    with a heading of the second level and holds no front matter, so that it can be put into a card as it is.
 
     Args:
-        results: What `fl.cluster` returns; several, corrected by `fl.holm`; or what `fl.audit` or `fl.cluster_many`
-            returns, of which those with clusters get a part of their own.
+        results: What `fl.cluster` returns; several, corrected by `fl.holm`; what `fl.audit` returns; or what
+            `fl.cluster_many` returns, of which those with clusters get a part of their own.
         title: The heading.
         data: What the model was evaluated on, in words.
 
@@ -53,10 +56,11 @@ def model_card(
             raise InputError.wrong_type(name, "is not text", "Give a string.", None)
     lines = [f"## {formats.markdown(title)}"]
     lines += [f"Evaluated on: {formats.markdown(data)}."] if data else []
-    if isinstance(results, Collection):
+    if isinstance(results, Audit):
+        lines += _audit_parts(results)
+    elif isinstance(results, Collection):
         names = results.rejected[:_MOST]
-        summary = results.to_markdown().strip() if isinstance(results, Audit) else _collection_text(results)
-        lines += [summary, *_parts([results[name] for name in names], names, heading=True)]
+        lines += [_collection_text(results), *_parts([results[name] for name in names], names, heading=True)]
     else:
         several = [results] if isinstance(results, Clustering) else results
         if not isinstance(several, list | tuple) or not several or not all(isinstance(r, Clustering) for r in several):
@@ -65,6 +69,29 @@ def model_card(
         lines += _parts(several, [result.groups.metric for result in several], heading=len(several) > 1)
     lines += [_CAVEAT, f"Computed with faultlines {version('faultlines')}."]
     return "\n\n".join(lines) + "\n"
+
+
+def _audit_parts(audit: Audit) -> list[str]:
+    """Findings, metrics by level, what was left out, and how it was computed."""
+    from faultlines.render.audit import describe_groups, findings
+
+    found = [f"- {formats.markdown(finding.text)}" for finding in findings(audit)]
+    parts = [formats.markdown(audit.headline), "\n".join(formats.first_few(found, _FINDINGS))]
+    tables = describe_groups(audit)[:_COLUMNS]
+    names = list(dict.fromkeys(row.name for table in tables for row in table.levels))
+    rows = [["overall", *(table.overall for table in tables)]]
+    by_name = [{row.name: row for row in table.levels} for table in tables]
+    for name in names[:_LEVELS]:
+        cells = [f"{level[name].value} ({level[name].difference})" if name in level else "–" for level in by_name]
+        rows.append([name, *cells])
+    rows += [[f"… +{len(names) - _LEVELS:,}", *[""] * len(tables)]] if len(names) > _LEVELS else []
+    header = ["group (difference from overall)", *(table.title for table in tables)]
+    parts += [formats.markdown_table(header, rows, set(range(1, len(header))))] if tables else []
+    notes = [formats.markdown(note.text) for note in audit.notes if note.code != "difference"]
+    parts += ["\n".join(formats.first_few(notes, _NOTES))] if notes else []
+    control = audit.comparisons[0].result.guarantee.name
+    facts = f"Error control: {control}, {audit.correction} over {len(audit)} {audit.noun}s, α = {audit.alpha:g}."
+    return [*filter(None, parts), formats.markdown(facts)]
 
 
 def _collection_text(results: Collection) -> str:

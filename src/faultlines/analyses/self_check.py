@@ -18,9 +18,8 @@ from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.progress import progress
 from faultlines.results.self_check import SelfCheck
-from faultlines.rows.read import checked_by
-from faultlines.rows.request import Grouped
-from faultlines.rows.shuffling import Shuffles, shuffle_moments
+from faultlines.rows.read import attribute_names, checked_by
+from faultlines.rows.shuffling import Shuffles, shuffle_groups
 
 if TYPE_CHECKING:
     from faultlines.analyses.groups import By
@@ -36,35 +35,38 @@ def self_check(
     metric: Metric,
     *,
     runs: int = 200,
-    arms: bool = False,
+    arms: bool | None = None,
     unit: str | None = None,
     alpha: float = 0.05,
     guarantee: str | Guarantee = "calibrated",
     tolerance: float = 0.0,
+    margins: bool = True,
     min_size: float | None = None,
     seed: int = 0,
 ) -> SelfCheck:
     """How often would differences be reported in these very rows if nothing differed? It should be at most α.
 
-    Labels of groups (or arms) are assigned to the units anew at random, many times over, inside the engine that holds
+    Labels of arms (or groups) are assigned to the units anew at random, many times over, inside the engine that holds
     the rows; sizes of groups and shares of arms stay about as they are, and so does everything else: skewed values,
     rare events, weights, ties. Whatever is reported then is a false positive. The rows are read twice, whatever the
     number of shuffles.
 
-    Shuffled groups are all of one kind. Where spread differs from group to group, shuffling the groups does not show
-    it; shuffling the arms leaves groups as they are.
+    Shuffling arms leaves the groups as they are. Shuffled groups are equal in everything: what goes wrong because
+    groups differ in base rate or spread does not show, and a note says so.
 
     Args:
         data: Rows, as for `fl.cluster`. Estimates and tables of aggregates have no labels that could be shuffled.
         by: As for `fl.cluster`.
         metric: As for `fl.cluster`.
         runs: How many times labels are shuffled.
-        arms: Shuffle control and treatment within the groups, instead of the groups: nothing has an effect then.
+        arms: Shuffle control and treatment within the groups, instead of the groups: nothing has an effect then. By
+            default arms are shuffled where the metric has them.
         unit: The column whose rows stay together. Default: the unit of the metric; without one every row is shuffled on
             its own, by its place: engines whose rows have no order (Spark, Ibis) may shuffle otherwise each time.
         alpha: As for `fl.cluster`.
         guarantee: As for `fl.cluster`. Those that split rows by unit are refused; without a unit they split estimates.
         tolerance: As for `fl.cluster`.
+        margins: As for `fl.cluster`.
         min_size: As for `fl.cluster`.
         seed: Of shuffles and draws.
 
@@ -81,11 +83,13 @@ def self_check(
         'holds'
     """
     alpha, seed, runs = checks.alpha(alpha), checks.seed(seed), checked_runs("runs", runs)
-    arms, control = checks.flag("arms", arms), resolve_guarantee(guarantee)
+    control, margins = resolve_guarantee(guarantee), checks.flag("margins", margins)
     if not is_rows(data):
         problem = "has no rows whose labels could be shuffled"
         raise InputError.unsupported("data", problem, "Give the rows that the estimates come from.", type(data))
+    arms = None if arms is None else checks.flag("arms", arms)
     unit = unit_of_shuffles(metric, control, arms=arms, unit=unit)
+    arms = metric.arms is not None if arms is None else arms
     groups = groups_from(data, by, [metric], min_size=min_size, tolerance=tolerance)[0]
     if len(groups.comparison) < 2:
         raise InputError.too_few(
@@ -95,7 +99,7 @@ def self_check(
     shuffles = Shuffles(runs, arms, unit if metric.unit is None else None, seed)
     comparisons = _shuffled_groups(data, by, metric, shuffles, min_size, tolerance)
     names = [f"shuffle {i}" for i in range(len(comparisons))]
-    judged = judge_all(names, comparisons, control, False, seed, "clustering shuffled groups")
+    judged = judge_all(names, comparisons, control, False, seed, "clustering shuffled groups", margins=margins)
     false_positives = sum(count_clusters(each.path, float(np.log(alpha))) > 1 for each in judged)
     return SelfCheck(runs, false_positives, alpha, "arms" if arms else "groups", unit, metric.name, control.name, seed)
 
@@ -107,7 +111,7 @@ def checked_runs(name: str, runs: int) -> int:
     return int(checks.number(name, runs, problem, remedy, low=1, high=_MOST_RUNS, whole=True, settings=example))
 
 
-def unit_of_shuffles(metric: Metric, guarantee: Guarantee, *, arms: bool, unit: str | None = None) -> str | None:
+def unit_of_shuffles(metric: Metric, guarantee: Guarantee, *, arms: bool | None, unit: str | None = None) -> str | None:
     """The column whose rows stay together; refuses what cannot be checked by shuffling."""
     if not isinstance(metric, Metric):
         raise InputError.wrong_type(
@@ -146,15 +150,14 @@ def _shuffled_groups(
     if shuffles.arms and metric.arms is not None:
         relabelled = replace(metric, arms=replace(metric.arms, control=0, treatment=1))
     least = metric.min_size if min_size is None else checks.size(min_size)
-    comparisons = []
+    comparisons, names = [], attribute_names(checked_by(by))
     with (
-        shuffle_moments(data, checked_by(by), metric, relabelled, shuffles) as several,
+        shuffle_groups(data, checked_by(by), metric, relabelled, shuffles) as several,
         progress("shuffling labels", shuffles.runs) as advance,
     ):
-        for moments in several:
-            keys = [(i,) for i in range(len(moments.n))]
+        for grouped in several:
             try:
-                measured = measurements([Grouped(keys, moments, {})], ("group",), relabelled, least, ("group",))
+                measured = measurements([grouped], names, relabelled, least, names)
                 comparisons.append(as_comparison(measured[0].estimates, tolerance))
             except NoGroupsError:  # nothing is reported of too few rows
                 pass

@@ -37,7 +37,9 @@ app = typer.Typer(
 )
 
 
-def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _command(
+    *examples: str, notes: Sequence[str] = (), name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command, with examples below its help."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
@@ -48,7 +50,7 @@ def _command(*examples: str, notes: Sequence[str] = ()) -> Callable[[Callable[..
         options = inspect.signature(flat).parameters.keys()
         both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
         below = epilog(examples, *notes, *both)
-        app.command(cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
+        app.command(name, cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
         return function
 
     return registered
@@ -273,17 +275,20 @@ def many(
     margins: opt.Margins = True,
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
+    missing: opt.Missing = "bounds",
     json: opt.Json = None,
     csv: opt.Csv = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """In which of many experiments do groups differ, and which? One table or one scan, one correction over all."""
+    from faultlines.analyses.certify import checked_missing
     from faultlines.analyses.many import cluster_many
     from faultlines.cli.aggregates import many_from
     from faultlines.cli.gate import end_with_experiments, gate
     from faultlines.cli.options import chosen_guarantee
 
+    checked_missing(missing)
     guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.files, csv=csv)
     settings = _settings(claim, refine, experiments.min_size, margins) | source
@@ -297,7 +302,7 @@ def many(
     if targets.report is not None:
         result.report(targets.report, title=title, command=outputs.command_line())
     if fail_on_split:
-        end_with_experiments(result)
+        end_with_experiments(result, missing)
 
 
 # ------------------------------------------------------------------------------------------------------------- rows
@@ -340,8 +345,7 @@ def experiment(
     "      --metric true_positive_rate --y-true label --score s --threshold 0.5",
     "faultlines model scored.csv --by country --metric false_positive_rate \\\n"
     "      --y-true label --y-pred predicted --positive yes --fail-on-split",
-    "faultlines model scored.csv --by group --metric selection_rate \\\n"
-    "      --y-pred predicted --certify 0.8 --ratio --reference A --adverse low",
+    "faultlines model scored.csv --by group --metric selection_rate \\\n      --y-pred predicted --certify 0.8 --ratio",
     notes=[model_usage()],
 )
 def model(
@@ -369,6 +373,83 @@ def model(
     _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed)
 
 
+@_command(
+    "faultlines audit scored.parquet --by sex --by race --by age \\\n"
+    "      --y-true label --y-pred predicted --report audit.html",
+    "faultlines audit scored.csv --by sex --by race --y-true label \\\n"
+    "      --score s --threshold 0.5 --metric tpr --metric fpr --csv groups.csv",
+    "faultlines audit scored.csv --by group --control region \\\n"
+    "      --y-true label --y-pred predicted --certify 0.05 --fail-on-split",
+    notes=[model_usage(without=["classes", "overlap"])],
+)
+def audit(
+    *,
+    given: opt.AuditOptions,
+    metric: opt.AuditMetrics = None,
+    claim: opt.Claim,
+    correction: opt.Correction = "holm",
+    fail_on_split: opt.FailOnSplit = False,
+    signed: opt.Certify,
+    json: opt.Json = None,
+    csv: opt.GroupsCsv = None,
+    report: opt.Report = None,
+    title: opt.Title = None,
+) -> None:
+    """Which groups does the model treat differently? Several metrics over features and their crossings at once."""
+    from faultlines.analyses.audit import audit as audit_model
+    from faultlines.cli.gate import Certificates, end_with_verdicts, gate
+    from faultlines.cli.options import chosen_guarantee
+
+    wanted = Certificates.of(signed)
+    if "-" in given.files:
+        remedy = "Give files."
+        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.files, csv=csv)
+    with gate(fail_on_split or wanted.asked), opt.name_options(_AUDIT_OPTIONS):
+        result = audit_model(
+            given.y_true,
+            given.y_pred,
+            data=given.files,
+            score=given.score,
+            threshold=given.threshold,
+            sensitive_features=[attribute(word) for word in given.by],
+            control_features=given.control,
+            metrics=metric,
+            sample_weight=given.weight,
+            unit=given.unit,
+            positive=given.positive,
+            intersections=given.intersections,
+            tolerance=claim.tolerance,
+            correction=correction,  # type: ignore[arg-type]
+            alpha=claim.alpha,
+            guarantee=chosen_guarantee(claim),
+            min_size=given.min_size,
+            seed=claim.seed,
+        )
+    results = [comparison.result for comparison in result.comparisons]
+    certificates = wanted.run(results, claim.alpha, claim.seed)
+    targets.say("\n\n".join([str(result), *wanted.texts(certificates)]))
+    if json is not None:
+        signed_off = {
+            name: None if certificate is None else certificate.to_dict()
+            for name, certificate in zip(result.names, certificates, strict=False)
+        }
+        targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": signed_off} if certificates else {})))
+    targets.write_csv(lambda: result.columns("groups"))
+    if targets.report is not None:
+        result.report(targets.report, title=title, command=outputs.command_line())
+    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+
+
+# What the library calls its parameters, and the options they are given by.
+_AUDIT_OPTIONS = {
+    "sensitive_features": "by",
+    "control_features": "control",
+    "metrics": "metric",
+    "sample_weight": "weight",
+}
+
+
 def _cluster_rows(
     rows: opt.RowOptions,
     metrics: "list[Metric]",
@@ -382,11 +463,11 @@ def _cluster_rows(
 ) -> None:
     """Cluster rows by each metric, correct for their number, and print the results."""
     from faultlines.analyses.cluster import cluster_metrics, holm
-    from faultlines.cli.gate import Certificates, SelfChecks, end_with_verdicts, gate
+    from faultlines.cli.gate import Certificates, MeasuredRows, SelfChecks, end_with_verdicts, gate
     from faultlines.cli.options import chosen_guarantee
 
     guarantee = chosen_guarantee(claim, split_unit)
-    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed)
+    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed, metrics)
     if "-" in rows.files:
         remedy = "Give files, or a table with one row per group to: faultlines estimates -."
         raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
@@ -397,13 +478,14 @@ def _cluster_rows(
     if len(results) > 1:
         results = holm(results, claim.alpha)
         targets.say(f"{len(results)} metrics, Holm's correction at α = {claim.alpha:g} over all of them.\n")
-    certificates = wanted.run(results, claim.alpha, claim.seed)
+    measured = [MeasuredRows(rows.files, by, metric, rows.min_size) for metric in metrics]
+    certificates = wanted.run(results, claim.alpha, claim.seed, measured)
     targets.say("\n\n".join([*map(str, results), *wanted.texts(certificates)]))
     checks_of_rows = self_checks.run(rows.files, by, settings)
     for text in self_checks.texts(checks_of_rows):
         targets.say(f"\n{text}")
     targets.write(results, claim.alpha, checks_of_rows, certificates)
-    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+    end_with_verdicts(results, certificates, fail_on_split=fail_on_split, missing=wanted.missing)
 
 
 def _joint(metrics: "list[Metric]") -> "list[Metric]":
@@ -485,6 +567,48 @@ def monitor(
         write_look(look, targets, watched.state)
     if fail_on_split and look.result.rejected:
         raise typer.Exit(streams.SPLIT)
+
+
+# ----------------------------------------------------------------------------------------------------- impact ratios
+
+
+@_command(
+    "faultlines impact-ratio hires.csv --by sex --by race --selected hired",
+    "faultlines impact-ratio scored.parquet --by race --score score \\\n      --csv ratios.csv --report ratios.html",
+    "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown bounds --fail-below",
+    name="impact-ratio",
+)
+def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
+    """Tabulate impact ratios: selection rates by category over the highest one, with intervals and verdicts."""
+    from faultlines.analyses.impact import impact_ratios
+    from faultlines.cli.gate import end_with_impact_ratios
+
+    if "-" in asked.files:
+        remedy = "Give files."
+        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
+    output = opt.Output(json=written.json, report=written.report, title=written.title)
+    targets = outputs.checked(output, asked.files, csv=written.csv, markdown=written.markdown)
+    result = impact_ratios(
+        asked.files,
+        [attribute(word) for word in asked.by],
+        selected=asked.selected,
+        score=asked.score,
+        positive=asked.positive,
+        least=asked.least,
+        min_share=asked.min_share,
+        unknown=asked.unknown,  # type: ignore[arg-type]  # it is checked there
+        missing=asked.missing,  # type: ignore[arg-type]
+        alpha=asked.alpha,
+        seed=asked.seed,
+    )
+    targets.say(str(result))
+    targets.write_json(outputs.dumped(result.to_dict()))
+    targets.write_csv(lambda: result.columns("groups"))
+    targets.write_markdown(result.to_markdown)
+    if targets.report is not None:
+        result.report(targets.report, title=targets.title, command=outputs.command_line())
+    if asked.fail_below:
+        end_with_impact_ratios(result)
 
 
 # ------------------------------------------------------------------------------------------------------------ power

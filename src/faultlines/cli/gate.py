@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import typer
 
-from faultlines import formats
+from faultlines import checks, formats
 from faultlines.cli import streams
 from faultlines.cli.options import name_options
 from faultlines.cli.streams import CANNOT_TELL, SPLIT
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from faultlines.cli import options as opt
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
-    from faultlines.results.certificate import Certificate
+    from faultlines.results.certificate import Certificate, MissingChoice, UnknownChoice
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
+    from faultlines.results.impact import ImpactRatios
     from faultlines.results.self_check import SelfCheck
 
 _LISTED = 240  # characters of a list of experiments
-_REASONS = {"inconclusive groups", "excluded groups"}  # codes of the notes that say why a certificate is inconclusive
+# Codes of the notes that say why a certificate is inconclusive.
+_REASONS = {"inconclusive groups", "excluded groups", "missing bounds", "missing share"}
 
 
 @contextmanager
@@ -44,7 +46,11 @@ def gate(asked: bool) -> Iterator[None]:
 
 
 def end_with_verdicts(
-    results: Sequence[Clustering], certificates: Sequence[Certificate | None] = (), *, fail_on_split: bool
+    results: Sequence[Clustering],
+    certificates: Sequence[Certificate | None] = (),
+    *,
+    fail_on_split: bool,
+    missing: str = "bounds",
 ) -> None:
     """End with the exit code of the gates that were asked for: 1 when one says no, 3 when one is inconclusive.
 
@@ -52,13 +58,14 @@ def end_with_verdicts(
         results: The results.
         certificates: One for each, if they were asked for; none for a result that has only one group.
         fail_on_split: Whether clusters must not differ.
+        missing: ``"bounds"``: a large share of rows that lack a value is inconclusive; ``"ignore"``: it is not.
     """
     several = max(len(results), len(certificates)) > 1
     gated = [c for c in results if fail_on_split or (certificates and c.verdict == "not testable")]
     signed = [certificate for certificate in certificates if certificate is not None]
     if any(c.verdict == "differ" for c in gated) or any(one.verdict == "failed" for one in signed):
         raise typer.Exit(SPLIT)
-    reasons = [(c.groups.metric, _reasons(c)) for c in gated]
+    reasons = [(c.groups.metric, _reasons(c, missing)) for c in gated]
     reasons += [
         (one.metric, [note.text for note in one.notes if note.code in _REASONS])
         for one in signed
@@ -69,12 +76,17 @@ def end_with_verdicts(
         _end_inconclusive(texts)
 
 
-def end_with_experiments(result: Experiments) -> None:
-    """End with the gate's exit code over many experiments: 1 when groups differ in one, 3 when one is inconclusive."""
+def end_with_experiments(result: Experiments, missing: str = "bounds") -> None:
+    """End with the gate's exit code over many experiments: 1 when groups differ in one, 3 when one is inconclusive.
+
+    Args:
+        result: The experiments.
+        missing: As for `end_with_verdicts`.
+    """
     if result.verdict == "differ":
         raise typer.Exit(SPLIT)
     texts = [f"{name_of(experiment.label)}: {experiment.reason}" for experiment in result.excluded]
-    texts += [f"{name}: {' '.join(reasons)}" for name in result if (reasons := _reasons(result[name]))]
+    texts += [f"{name}: {' '.join(reasons)}" for name in result if (reasons := _reasons(result[name], missing))]
     if texts:
         _end_inconclusive([formats.members(texts, str, _LISTED, "; ")])
 
@@ -87,16 +99,25 @@ def end_with_confirmation(result: Confirmation) -> None:
         raise typer.Exit(SPLIT)
 
 
+def end_with_impact_ratios(result: ImpactRatios) -> None:
+    """End with the gate's exit code: 1 when a category is below the limit, 3 when that cannot be told."""
+    if result.verdict == "failed":
+        raise typer.Exit(SPLIT)
+    if result.verdict != "passed":
+        _end_inconclusive([result.headline])
+
+
 def _end_inconclusive(texts: Sequence[str]) -> None:
     streams.tell(f"inconclusive: {' '.join(texts)}")
     raise typer.Exit(CANNOT_TELL)
 
 
-def _reasons(c: Clustering) -> list[str]:
-    """Why a result without clusters does not cover all groups; nothing where it does."""
+def _reasons(c: Clustering, missing: str = "bounds") -> list[str]:
+    """Why a result without clusters does not cover all groups, or all rows; nothing where it does."""
     from faultlines.render.clustering import exclusion_notes
 
-    texts = [note.text for note in exclusion_notes(c) if note.code == "excluded groups"]
+    codes = {"excluded groups"} | ({"missing values"} if missing == "bounds" else set())
+    texts = [note.text for note in exclusion_notes(c) if note.code in codes]
     return [c.headline, *texts] if c.verdict == "not testable" else texts
 
 
@@ -107,27 +128,49 @@ def _reasons(c: Clustering) -> list[str]:
 class Certificates:
     """What is to be certified, if anything; made by `of`."""
 
-    gap: float | None
-    reference: str | None
-    ratio: bool
-    adverse: Adverse | None
+    gap: float | None = None
+    reference: str | None = None
+    ratio: bool = False
+    adverse: Adverse | Literal["auto"] | None = "auto"
+    harm: bool = False
+    missing: MissingChoice = "bounds"
+    unknown: UnknownChoice | None = None
 
     @classmethod
-    def of(cls, asked: opt.Certify) -> Certificates:
-        """What was asked for, refused before any work is done if it cannot be answered."""
-        if asked.certify is None:
+    def of(cls, asked: opt.Certify, metrics: Sequence[Metric] = ()) -> Certificates:
+        """What was asked for, refused before any work is done if it cannot be answered.
+
+        Args:
+            asked: The options.
+            metrics: What is measured, where rows are; each may know its harmful direction.
+        """
+        from faultlines.analyses.certify import checked_gap, checked_missing, checked_unknown
+
+        missing, unknown = checked_missing(asked.missing), checked_unknown(asked.unknown)
+        harm = asked.fail_on is not None
+        if harm:
+            checks.choice("fail_on", asked.fail_on, ("harm",), "Use --fail-on harm, or --fail-on-split.")
+            if asked.reference is not None or asked.ratio:
+                problem = "asks for harm against zero"
+                raise InputError.conflict("fail_on", problem, "Leave --reference and --ratio out.", asked.fail_on)
+        if asked.certify is None and not harm:
+            given = asked.adverse if asked.adverse != "auto" else None
             for option, value in (
                 ("reference", asked.reference),
                 ("ratio", asked.ratio or None),
-                ("adverse", asked.adverse),
+                ("adverse", given),
+                ("unknown", unknown),
             ):
                 if value is not None:
                     raise InputError.conflict(option, "goes with --certify", "Add for example --certify 0.02.")
-            return cls(None, None, False, None)
-        from faultlines.analyses.certify import checked_adverse, checked_gap
+            return cls(missing=missing)
 
-        checked_gap("certify", asked.certify, ratio=asked.ratio)
-        return cls(asked.certify, asked.reference, asked.ratio, checked_adverse(asked.adverse))
+        gap = 0.0 if asked.certify is None else checked_gap("certify", asked.certify, ratio=asked.ratio)
+        remedy = "Use low where low values are harmful, high, both, or auto for what the metric says."
+        checks.choice("adverse", asked.adverse, ("auto", "low", "high", "both"), remedy)
+        adverse = None if asked.adverse == "both" else cast("Adverse", asked.adverse)
+        _check_directions(adverse, metrics, harm=harm)
+        return cls(gap, asked.reference, asked.ratio, adverse, harm, missing, unknown)
 
     @property
     def asked(self) -> bool:
@@ -140,30 +183,80 @@ class Certificates:
         first = [several] if len(certificates) > 1 else []
         return first + [str(certificate) for certificate in certificates if certificate is not None]
 
-    def run(self, results: Sequence[Clustering], alpha: float, seed: int) -> list[Certificate | None]:
+    def run(
+        self, results: Sequence[Clustering], alpha: float, seed: int, rows: Sequence[MeasuredRows] = ()
+    ) -> list[Certificate | None]:
         """A certificate for each result, but for one of a single group, which has nothing to be compared with.
 
         The probability of a wrong one among several is α altogether (Bonferroni).
+
+        Args:
+            results: The results.
+            alpha: The significance level of all.
+            seed: Of the draws.
+            rows: For each result what it was measured in: read again where values are missing, for what they could be.
         """
         if self.gap is None:
             return []
         from faultlines.analyses.certify import certify
 
+        certificates: list[Certificate | None] = []
         with name_options({"gap": "certify", "against": "reference"}):
-            return [
-                None
-                if c.verdict == "not testable"
-                else certify(
-                    c,
+            for i, c in enumerate(results):
+                if c.verdict == "not testable":
+                    certificates.append(None)
+                    continue
+                lacking = c.missing_values is not None and bool(c.missing_values.dropped.any())
+                data = rows[i] if rows and lacking and self.missing == "bounds" else MeasuredRows(c)
+                certificate = certify(
+                    data.data,
+                    data.by,
+                    data.metric,
+                    min_size=data.min_size,
                     gap=self.gap,
-                    against="overall" if self.reference is None else self.reference,
+                    against=0 if self.harm else _reference(self.reference, c),
                     ratio=self.ratio,
                     adverse=self.adverse,
                     alpha=alpha / len(results),
+                    missing=self.missing,
+                    unknown=self.unknown,
                     seed=seed,
                 )
-                for c in results
-            ]
+                certificates.append(certificate)
+        return certificates
+
+
+class MeasuredRows(NamedTuple):
+    """What a result was measured in."""
+
+    data: Any
+    by: By | None = None
+    metric: Metric | None = None
+    min_size: float | None = None
+
+
+def _check_directions(adverse: str | None, metrics: Sequence[Metric], *, harm: bool) -> None:
+    """Refuse one direction for metrics that harm in different ones, and harm where no direction is known."""
+    from faultlines.metrics.recipe import told_apart, traits_of
+
+    sides = [(metric.name, [traits.adverse for traits in traits_of(told_apart(metric))]) for metric in metrics]
+    for metric, known in sides or [("the effect", [])]:
+        if harm and (adverse is None or (adverse == "auto" and not (known and all(known)))):
+            problem = f"must be given: {metric} is not known to harm when low or when high"
+            raise InputError.missing("adverse", problem, "Use --adverse low or --adverse high.")
+        if len(sides) > 1 and adverse in ("low", "high") and any(side not in (None, adverse) for side in known):
+            remedy = "Leave it out, and each metric has its own."
+            raise InputError.conflict("adverse", f"is not the harmful direction of {metric}", remedy, adverse)
+
+
+def _reference(given: str | None, c: Clustering) -> str | float | None:
+    """What groups are compared with: text that is a number, and no group, is a fixed value."""
+    if given is None or given in {name_of(key) for key in c.groups.keys}:
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        return given
 
 
 # ---------- The error control tried out on the rows of a command: labels shuffled, false positives counted.
@@ -176,23 +269,24 @@ class SelfChecks:
     metrics: Sequence[Metric]
     guarantee: Guarantee
     runs: int
-    arms: bool
+    arms: bool | None
 
     @classmethod
     def of(cls, asked: opt.SelfCheckOptions, metrics: Sequence[Metric], guarantee: Guarantee) -> SelfChecks:
         """What was asked for, refused before any work is done if it cannot be answered."""
         if asked.self_check is None:
-            if asked.self_check_arms:
+            if asked.self_check_groups:
                 raise InputError.conflict(
-                    "self_check_arms", "goes with --self-check", "Add for example --self-check 200."
+                    "self_check_groups", "goes with --self-check", "Add for example --self-check 200."
                 )
-            return cls((), guarantee, 0, False)
+            return cls((), guarantee, 0, None)
         from faultlines.analyses.self_check import checked_runs, unit_of_shuffles
 
         runs = checked_runs("self_check", asked.self_check)
+        arms = False if asked.self_check_groups else None
         for metric in metrics:
-            unit_of_shuffles(metric, guarantee, arms=asked.self_check_arms)
-        return cls(metrics, guarantee, runs, asked.self_check_arms)
+            unit_of_shuffles(metric, guarantee, arms=arms)
+        return cls(metrics, guarantee, runs, arms)
 
     def run(self, files: Sequence[str], by: By, settings: dict[str, Any]) -> list[SelfCheck]:
         """Every metric checked on the rows, with the settings of its result."""
@@ -200,7 +294,7 @@ class SelfChecks:
             return []
         from faultlines.analyses.self_check import self_check
 
-        shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size")}
+        shared = {name: settings[name] for name in ("alpha", "tolerance", "seed", "min_size", "margins")}
         return [
             self_check(files, by, metric, runs=self.runs, arms=self.arms, guarantee=self.guarantee, **shared)
             for metric in self.metrics

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import Argument, InputError
-from faultlines.metrics.table import METRICS, of_family, remedy_for
+from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -66,8 +66,8 @@ def one_or_several(treatments: list[str] | None) -> list[str] | str | None:
 
 def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
     """The metrics of a model by their names, from the columns that were given."""
-    _check_distinct(words)
     entries = [_entry(word, word, "model") for word in words]
+    _check_distinct([entry.name for entry in entries])
     everything = asdict(given)
     options = {name: everything.pop(name) for name in _MODEL_OPTIONS}
     _check_options(entries, options)
@@ -102,7 +102,8 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
     from faultlines.cli.options import ArmOptions, Predictions
 
     kind = word.partition(":")[0]
-    is_experiment = ":" in word or (kind in METRICS and METRICS[kind].family == "experiment")
+    own = own_name(kind)
+    is_experiment = ":" in word or (own is not None and METRICS[own].family == "experiment")
     family: Any = ArmOptions if is_experiment else Predictions
     fields_of = {field.name for field in fields(family)}
     for name in named:
@@ -147,8 +148,9 @@ def _missing(entry: Entry, names: Sequence[str]) -> InputError:
 def _entry(word: str, name: str, family: Family) -> Entry:
     """The metric of a name, or an error that knows what other libraries call it."""
     known = of_family(family)
-    if name in known:
-        return METRICS[name]
+    own = own_name(name)  # "tpr" and what else other libraries call it
+    if own in known:
+        return METRICS[own]
     argument = Argument("metric", word)
     if name in METRICS:
         other = METRICS[name].family
@@ -194,13 +196,14 @@ def flag(parameter: str) -> str:
     return f"--{parameter.replace('_', '-')}"
 
 
-def model_usage() -> str:
-    """Which metric of a model takes which columns and options, for `--help`."""
+def model_usage(*, without: Collection[str] = ()) -> str:
+    """Which metric of a model takes which columns and options, for `--help`; a command may lack some options."""
     alike: dict[str, list[str]] = {}
     for name in of_family("model"):
         entry = METRICS[name]
         needs = ["--y-pred or --score with --threshold" if len(c) > 1 else flag(c[0]) for c in entry.columns]
-        may = [flag(option) for option in entry.options if option in _MODEL_OPTIONS and option != "threshold"]
+        options = [option for option in entry.options if option not in without]
+        may = [flag(option) for option in options if option in _MODEL_OPTIONS and option != "threshold"]
         wanted = f"{', '.join(may[:-1])} and {may[-1]}" if may[1:] else may[0]
         takes = f"{', '.join(needs)}; if wanted, {wanted}"
         alike.setdefault(takes, []).append(name)

@@ -136,6 +136,39 @@ class Predictions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AuditOptions:
+    """Rows of a model, the features that make the groups, and what the model said."""
+
+    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    by: Annotated[
+        list[str],
+        _column(
+            DATA,
+            "Sensitive feature; several are compared alone and crossed. age:5 cuts in steps of 5, age:q10 in ten equal "
+            "groups; a numeric one with more than 20 values is cut into five.",
+        ),
+    ]
+    control: Annotated[
+        list[str] | None, _column(DATA, "What groups must have in common to be compared: each value is a stratum.")
+    ] = None
+    min_size: Annotated[float | None, _number(DATA, "Rows a group needs. Default: 10; rates 5.")] = None
+    intersections: Annotated[
+        bool, _option(DATA, "Compare features alone and crossed in one analysis; or one by one.")
+    ] = True
+    y_true: Annotated[str | None, _column(METRIC, "Column of true outcomes.")] = None
+    y_pred: Annotated[str | None, _column(METRIC, "Column of predictions.")] = None
+    score: Annotated[str | None, _column(METRIC, "Or column of scores.")] = None
+    threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
+    positive: Annotated[
+        str | None, _option(METRIC, "The label that counts as 1, if not 1, true or yes.", metavar="LABEL")
+    ] = None
+    weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
+    unit: Annotated[
+        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fresh:
     """Fresh data for clusters that were found before, and how they are measured: as before, or as said here."""
 
@@ -302,8 +335,16 @@ ExperimentMetrics = Annotated[
     list[str],
     _option(METRIC, f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}; several are corrected by Holm.", metavar="KIND:COLUMN"),
 ]
-ModelMetrics = Annotated[
-    list[str], _option(METRIC, f"Several are corrected by Holm. {', '.join(of_family('model'))}.", metavar="NAME")
+_MODEL_NAMES = f"{', '.join(of_family('model'))}; also tpr, fpr, recall and other usual names."
+ModelMetrics = Annotated[list[str], _option(METRIC, f"Several are corrected by Holm. {_MODEL_NAMES}", metavar="NAME")]
+AuditMetrics = Annotated[
+    list[str] | None,
+    _option(
+        METRIC,
+        "Default: selection rate, true and false positive rate and accuracy; of scores without --threshold auc, "
+        f"calibration gap and Brier score. {_MODEL_NAMES}",
+        metavar="NAME",
+    ),
 ]
 PerArm = Annotated[bool, _option(METRIC, "Each of several treatments on its own (Holm).", "--per-arm")]
 Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar means similar in every one.", "--joint")]
@@ -366,7 +407,8 @@ SelfCheckRuns = Annotated[
     int | None,
     _option(
         GUARANTEE,
-        "Shuffle group labels so many times, and say how often clusters are claimed then: at most α, if all is well.",
+        "Shuffle the variants (without variants: the groups) so many times, and say how often a difference is reported "
+        "then: at most α, if all is well.",
         "--self-check",
         metavar="N",
     ),
@@ -375,11 +417,11 @@ SelfCheckRuns = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelfCheckOptions:
-    """Whether the promise is tried out on the rows."""
+    """Whether the false positive rate is measured on the rows."""
 
     self_check: SelfCheckRuns = None
-    self_check_arms: Annotated[
-        bool, _option(GUARANTEE, "For --self-check: shuffle the variants instead of the groups.", "--self-check-arms")
+    self_check_groups: Annotated[
+        bool, _option(GUARANTEE, "For --self-check: shuffle the groups instead of the variants.", "--self-check-groups")
     ] = False
 
 
@@ -435,7 +477,21 @@ FailUnlessConfirmed = Annotated[
 FailOnSplit = Annotated[
     bool,
     _option(
-        GATE, "Exit 1 when clusters differ; exit 3 when groups were left out or only one is left.", "--fail-on-split"
+        GATE,
+        "Exit 1 when clusters differ; exit 3 when groups were left out, many rows lack a value, or only one group is "
+        "left.",
+        "--fail-on-split",
+    ),
+]
+
+
+Missing = Annotated[
+    str,
+    _option(
+        GATE,
+        "Rows that lack a value. bounds: nothing passes that they could overturn (exit 3). ignore: they are taken "
+        "to be like the others.",
+        metavar="bounds|ignore",
     ),
 ]
 
@@ -456,14 +512,116 @@ class Certify:
     ] = None
     reference: Annotated[
         str | None,
-        _option(GATE, "For --certify: compare with this group; 'all pairs': each with each.", metavar="LABEL"),
+        _option(
+            GATE,
+            "For --certify: compare with this group; 'highest' or 'lowest': with the best group, whichever it is; "
+            "'all pairs': each with each; a number: with that value. Default: the overall; the highest with --ratio.",
+            metavar="LABEL",
+        ),
     ] = None
     ratio: Annotated[
-        bool, _option(GATE, "For --certify: ratios instead of differences; 0.8 is the four-fifths rule.", "--ratio")
+        bool,
+        _option(
+            GATE,
+            "For --certify: ratios to the highest group instead of differences; --certify 0.8 is the four-fifths rule.",
+            "--ratio",
+        ),
     ] = False
     adverse: Annotated[
-        str | None, _option(GATE, "For --certify: only groups that are low (or high) count.", metavar="low|high")
+        str,
+        _option(
+            GATE,
+            "For --certify and --fail-on harm: only groups that are low (or high) count; both: either side. "
+            "Default: the harmful direction of the metric, and both where it has none.",
+            metavar="auto|low|high|both",
+        ),
+    ] = "auto"
+    fail_on: Annotated[
+        str | None,
+        _option(
+            GATE,
+            "harm: exit 1 when some group's own effect is shown to be harmful, whatever the others gain; exit 0 when "
+            "none loses more than --certify GAP (0 by default); exit 3 when neither can be told.",
+            "--fail-on",
+            metavar="harm",
+        ),
     ] = None
+    missing: Missing = "bounds"
+    unknown: Annotated[
+        str | None,
+        _option(
+            GATE,
+            "For --certify: rows with a missing attribute may belong to any group (bounds), are a group of their own "
+            "(category) or are left out (exclude). Default: bounds for rates, else category.",
+            metavar="HOW",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Impact:
+    """Which ratios are wanted, of what."""
+
+    files: Annotated[list[str], _file("csv or parquet files, or patterns of them; one row for each applicant.")]
+    by: Annotated[list[str], _column(DATA, "Attribute; several for a table of each and one of their crossing.")]
+    selected: Annotated[str | None, _column(DATA, "Column of outcomes: who was selected.")] = None
+    score: Annotated[
+        str | None, _column(DATA, "Column of scores, instead of --selected: the share above the median of all.")
+    ] = None
+    positive: Annotated[
+        str | None, _option(DATA, "The label that counts as selected, if not 1 or true.", metavar="LABEL")
+    ] = None
+    least: Annotated[float, _number(GUARANTEE, "The ratio that categories are compared with.")] = 0.8
+    min_share: Annotated[
+        float, _number(DATA, "Categories with a smaller share of all rows are shown, but not compared.")
+    ] = 0.02
+    unknown: Annotated[
+        str,
+        _option(
+            DATA,
+            "Applicants with a missing attribute are counted apart (exclude), are a category of their own (category) "
+            "or may belong to any (bounds).",
+            metavar="HOW",
+        ),
+    ] = "exclude"
+    missing: Annotated[
+        str,
+        _option(
+            DATA,
+            "Applicants with a missing outcome could be anything (bounds) or are taken to be like the others (ignore).",
+            metavar="bounds|ignore",
+        ),
+    ] = "bounds"
+    alpha: Annotated[float, _number(GUARANTEE, "One less the confidence of intervals and verdicts.")] = 0.05
+    seed: Annotated[int, _number(GUARANTEE, "Seed of the draws behind the intervals.")] = 0
+    fail_below: Annotated[
+        bool,
+        _option(
+            GATE,
+            "Exit 1 when a category is below --least times the highest; exit 3 when that cannot be told.",
+            "--fail-below",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImpactOutput:
+    """Where impact ratios go."""
+
+    json: Annotated[
+        Path | None, _option(OUTPUT, "Write the whole result to this file; - for stdout.", "--json", metavar="FILE")
+    ] = None
+    csv: Annotated[
+        Path | None, _option(OUTPUT, "Write one row for each category; - for stdout.", "--csv", metavar="FILE")
+    ] = None
+    markdown: Annotated[Path | None, _option(OUTPUT, "Write the tables as Markdown.", "--markdown", metavar="FILE")] = (
+        None
+    )
+    report: Annotated[
+        Path | None,
+        _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE"),
+    ] = None
+    title: Annotated[str | None, _option(OUTPUT, "The title of the page.", metavar="TEXT")] = None
 
 
 Json = Annotated[
@@ -472,6 +630,10 @@ Json = Annotated[
 Csv = Annotated[
     Path | None,
     _option(OUTPUT, "Write effect and cluster of every experiment and group; - for stdout.", "--csv", metavar="FILE"),
+]
+GroupsCsv = Annotated[
+    Path | None,
+    _option(OUTPUT, "Write every metric in every group; - for stdout.", "--csv", metavar="FILE"),
 ]
 Report = Annotated[
     Path | None, _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE")
@@ -691,7 +853,7 @@ Exit codes:
        with --certify: all groups are within the gap;
        with --fail-unless-confirmed: clusters are confirmed
   1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
-       --fail-unless-confirmed: clusters are not confirmed
+       --fail-on harm: a group is harmed; --fail-unless-confirmed: clusters are not confirmed
   2    something given cannot be used, or there is not enough memory
   3    a gate is inconclusive: groups were excluded, or data are too few
   70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where

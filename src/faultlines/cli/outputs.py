@@ -44,6 +44,7 @@ class Targets:
     title: str | None
     csv: Path | None = None
     csv_to_stdout: bool = False
+    markdown: Path | None = None
 
     def say(self, words: str) -> None:
         """The result as text, unless stdout is taken by data."""
@@ -64,6 +65,11 @@ class Targets:
             streams.say_data(text.getvalue().removesuffix("\n"))
         elif self.csv is not None:
             files.write("csv", self.csv, text.getvalue())
+
+    def write_markdown(self, text: Callable[[], str]) -> None:
+        """Markdown to where it was wanted, if it was; it is made only then."""
+        if self.markdown is not None:
+            files.write("markdown", self.markdown, text())
 
     def write_json(self, plain: str) -> None:
         """JSON to where it was wanted, if it was."""
@@ -129,6 +135,7 @@ def checked(
     results: int = 1,
     also: Sequence[Path] = (),
     csv: Path | None = None,
+    markdown: Path | None = None,
 ) -> Targets:
     """Where results can go.
 
@@ -138,6 +145,7 @@ def checked(
         results: How many results there will be.
         also: Other files that will be read.
         csv: Where a table goes, if one was asked for.
+        markdown: Where a text goes, if one was asked for.
 
     Raises:
         InputError: If something could not be written after the work, if two outputs are one file, or if an output is
@@ -151,16 +159,23 @@ def checked(
         raise InputError.conflict("json, csv", "both go to stdout", "Write one of them to a file.", form="clause")
     table = None if csv is None or csv_to_stdout else files.target("csv", csv)
     data = None if output.json is None or to_stdout else files.target("json", output.json)
+    text = None if markdown is None else files.target("markdown", markdown)
     page = None if output.report is None else files.target("report", output.report, (".html", ".htm"))
     plots = () if output.plot is None else _pictures(output.plot, results)
-    outputs = [("json", data), ("csv", table), ("report", page), *(("plot", plot) for plot in plots)]
+    outputs = [
+        ("json", data),
+        ("csv", table),
+        ("markdown", text),
+        ("report", page),
+        *(("plot", plot) for plot in plots),
+    ]
     named = [(option, path) for option, path in outputs if path is not None]
     for option, path in named:
         _check_writable(Argument(option, path), path)
     _check_distinct(named)
     if named:
         _check_not_read(named, inputs, also)
-    return Targets(data, to_stdout, page, plots, output.title, table, csv_to_stdout)
+    return Targets(data, to_stdout, page, plots, output.title, table, csv_to_stdout, text)
 
 
 def _pictures(path: Path, results: int) -> tuple[Path, ...]:

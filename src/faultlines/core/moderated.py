@@ -17,13 +17,17 @@ from scipy.special import digamma, fdtrc, polygamma
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
+    from faultlines.estimates.estimates import Estimates
     from faultlines.estimates.scales import FloatArray
 
-# Standard errors added to the spread of the true variances, so that they count as equal only where the data say so:
+# Standard errors added to the spread of the true variances, more of few groups, so that they count as equal only where
+# the data say so:
 # without it false positives were up to .095 at α = .05, with it .03–.07 in seven settings (K = 40, 8 degrees).
 _CAUTION = 1.0
 _OUTLYING = 0.5  # expected number of groups as extreme among K: below it a group keeps its own variance
-_FEWEST = 3  # groups; the spread of two logarithms says next to nothing
+_FEWEST = 12  # groups; with six false positives rose from .055 to .074 at α = .05 (2,000 data sets)
+MODERATED = "moderated"  # recipe of estimates that were
+_AS_GOOD_AS_KNOWN = 1e4  # degrees of freedom, as in the joint test
 _ALL_EQUAL = 1e6  # prior degrees of freedom from which on the F law is as good as χ²
 
 
@@ -97,6 +101,42 @@ def moderate(variance: FloatArray, dof: FloatArray | float, scale: FloatArray | 
     return Moderated(moderated, all_dof, prior_dof, prior_variance, outlying)
 
 
+def moderate_estimates(estimates: Estimates) -> Estimates:
+    """Estimates whose standard errors rest on few degrees of freedom, moderated by those of all groups.
+
+    Measured rows (they have a recipe) share what their groups say about variances already, and stay as they are. So do
+    several effects, groups that share data, and standard errors that are as good as known. Sizes are used where they
+    explain the variances better than equal ones do.
+
+    Args:
+        estimates: The estimates as they were given.
+
+    Returns:
+        The same effects, with moderated standard errors and degrees of freedom.
+
+    Example:
+        >>> import faultlines as fl, numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> given = fl.Estimates(rng.standard_normal(40), np.sqrt(rng.chisquare(8, 40) / 8), dof=8)
+        >>> moderated = moderate_estimates(given)
+        >>> bool(moderated.dof.min() > 20), moderate_estimates(moderated.changed(dof=None)).dof
+        (True, None)
+    """
+    dof = estimates.own_dof
+    if estimates.recipe or estimates.dims > 1 or estimates.covariance is not None or dof is None:
+        return estimates
+    if not np.any(dof < _AS_GOOD_AS_KNOWN):
+        return estimates
+    variance = estimates.errors[:, 0] ** 2
+    candidates = [moderate(variance, dof)]
+    if estimates.n is not None:
+        candidates.append(moderate(variance, dof, 1 / estimates.n))
+    best = max(candidates, key=lambda candidate: candidate.prior_dof)
+    if best.prior_dof == 0:
+        return estimates
+    return estimates.changed(se=np.sqrt(best.variance)[:, None], dof=best.dof, recipe=MODERATED)
+
+
 def _prior_of(variance: FloatArray, dof: FloatArray) -> tuple[float, float]:
     """d₀ and s₀² from the mean and the spread of log s², the spread taken one standard error larger."""
     half, size = dof / 2, variance.size
@@ -104,7 +144,7 @@ def _prior_of(variance: FloatArray, dof: FloatArray) -> tuple[float, float]:
     noise = polygamma(1, half)
     # The variance of a sample variance: 2σ⁴/(K − 1) + κ₄/K, and κ₄ of a log χ² variable is ψ‴(d/2).
     error = np.sqrt(2 * noise.mean() ** 2 / (size - 1) + polygamma(3, half).mean() / size)
-    beyond = float(logarithm.var(ddof=1) - noise.mean() + _CAUTION * error)
+    beyond = float(logarithm.var(ddof=1) - noise.mean() + _CAUTION * (1 + 6 / size) * error)
     if beyond <= 0:
         return float("inf"), float(np.average(variance, weights=dof))
     prior_dof = 2 * _invert_trigamma(beyond)

@@ -11,7 +11,7 @@ import numpy as np
 from faultlines.errors import InputError, shorten, shorten_text, to_install
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
 _LIBRARIES = ("pandas", "pyarrow", "polars")
 
@@ -71,6 +71,8 @@ def read_column(parameter: str, data: Any) -> NamedColumn:
 def _to_array(parameter: str, data: Any) -> Any:
     try:
         values = np.asarray(data)
+        if values.dtype.kind == "U" and isinstance(data, list | tuple) and not all(isinstance(v, str) for v in data):
+            values = np.asarray(data, dtype=object)  # NumPy would write 1.0 beside "1" as other text
     except ValueError:
         values = np.asarray(None)
     if values.ndim not in (1, 2):
@@ -162,32 +164,3 @@ def _to_plain(values: Any) -> Any:
             values.cast(nw.Float64).to_numpy() if values.null_count() or values.dtype.is_float() else values.to_numpy()
         )
     return [None if null else value for value, null in zip(values.to_list(), values.is_null().to_list(), strict=True)]
-
-
-def distinct_values(table: Any, column: str) -> set[Any]:
-    """The values a column of such a table takes, missing ones left out."""
-    import narwhals as nw
-
-    values = nw.from_native(table, eager_only=True).get_column(column).drop_nulls().unique().to_list()
-    return {value for value in values if value == value}  # noqa: PLR0124
-
-
-def has_label(table: Any, column: str, label: Hashable) -> bool:
-    """Whether a label, or what reads like it, is among the values of a column, if there is such a column."""
-    import narwhals as nw
-
-    if column not in nw.from_native(table, eager_only=True).columns:
-        return False
-    return any(value == label or str(value) == str(label) for value in distinct_values(table, column))
-
-
-def split_table(table: Any, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], Any]]:
-    """The rows of such a table with the same values in some columns, for each combination there is; None is missing."""
-    import narwhals as nw
-
-    frame = nw.from_native(table, eager_only=True)
-    places: dict[tuple[Any, ...], list[int]] = {}
-    for i, row in enumerate(frame.select(*columns).iter_rows()):
-        key = tuple(None if value is None or value != value else value for value in row)  # noqa: PLR0124
-        places.setdefault(key, []).append(i)
-    return [(key, frame[places[key]].to_native()) for key in sorted(places, key=lambda key: tuple(map(str, key)))]

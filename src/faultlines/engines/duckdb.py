@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from contextlib import contextmanager
@@ -254,6 +255,16 @@ def _select_column(selection: Selection) -> str:
     return f"strftime({column}::TIMESTAMP_NS, '{TIME_FORMAT}.%n')"
 
 
+def _mixes_text_and_numbers(column: Any) -> bool:
+    kinds = {type(value) for value in column.unique()}
+    return str in kinds and bool(kinds & {int, float, np.int64, np.float64})
+
+
+def _as_text(value: Any) -> str:
+    """A value of a column that mixes text and numbers: 1.0 and "1.0" read as "1", so that these are one group."""
+    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", str(value))
+
+
 def _scan_frame(connection: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any], names: list[str]) -> Any:
     """A frame in memory as a relation, under other names."""
     if not frame.implementation.is_pandas():
@@ -264,4 +275,6 @@ def _scan_frame(connection: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any],
         inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         if type(inner).__name__ in {"IntervalDtype", "PeriodDtype"}:  # unknown to DuckDB
             native = native.assign(**{name: native[name].astype(object).map(str, na_action="ignore")})
+        elif dtype.kind == "O" and _mixes_text_and_numbers(native[name]):
+            native = native.assign(**{name: native[name].map(_as_text, na_action="ignore")})
     return connection.from_df(native)

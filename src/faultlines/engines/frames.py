@@ -381,5 +381,6 @@ def _scan_csv(
     """Rows of csv files; a column may be used as key and as number."""
     keys = {column: f"t{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind == "key"))}
     numbers = {column: f"n{i}" for i, column in enumerate(dict.fromkeys(u.column for u in uses if u.kind != "key"))}
-    query = readers.write_csv_query(files, keys, numbers, check)
+    binary = {u.column for u in uses if u.kind == "binary"}
+    query = readers.write_csv_query(files, keys, numbers, check, binary)
     return Rows(_lazy(connection.sql(query)), True, keys, numbers, frozenset(), is_stored=True)

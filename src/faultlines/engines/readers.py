@@ -25,7 +25,7 @@ from faultlines.engines import duckdb as duck
 from faultlines.errors import Argument, InputError, first_line, shorten, shorten_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
     from typing import TextIO
 
     import duckdb
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
+BOOLEANS = {"true": 1.0, "false": 0.0}
+TRUTH_WORDS = {**BOOLEANS, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0, "t": 1.0, "f": 0.0}  # of columns of yes and no
 
 
 def are_paths(data: object) -> bool:
@@ -205,18 +207,23 @@ def diagnose_file(path: Path, columns: Sequence[tuple[str, str, bool]]) -> None:
         places = [(parameter, dialect.header.index(column), yes_no) for parameter, column, yes_no in columns]
         for row, fields in enumerate(_read_rows(name, dialect, lines), start=1):
             for parameter, place, yes_no in places:
-                if fields[place] is not None and parse_number(fields[place], truth=True) is None:
+                if fields[place] is not None and parse_number(fields[place], truth_words(yes_no)) is None:
                     raise not_numeric_error(parameter, dialect.header[place], row, fields[place], yes_no=yes_no)
         if isinstance(file.newlines, tuple):
             raise _mixed_ends_error(name)
 
 
-def parse_number(cell: str | None, *, truth: bool = False) -> float | None:
-    """A cell as a number; None where it is none. With `truth`, true and false count as 1 and 0."""
+def truth_words(is_binary: bool) -> Mapping[str, float]:
+    """Words that count as 1 and 0 in a column of numbers, or in one of yes and no."""
+    return TRUTH_WORDS if is_binary else BOOLEANS
+
+
+def parse_number(cell: str | None, words: Mapping[str, float] | None = None) -> float | None:
+    """A cell as a number; None where it is none. Some words may stand for numbers."""
     if cell is None or not cell.isascii() or "_" in cell:
         return None
-    if truth and cell.lower() in {"true", "false"}:
-        return float(cell.lower() == "true")
+    if words and cell.strip().lower() in words:
+        return words[cell.strip().lower()]
     try:
         return float(cell)
     except ValueError:
@@ -321,7 +328,11 @@ STDIN = "-"
 
 
 def write_csv_query(
-    files: Sequence[Path], keys: Mapping[str, str], numbers: Mapping[str, str], check: Callable[[Sequence[str]], None]
+    files: Sequence[Path],
+    keys: Mapping[str, str],
+    numbers: Mapping[str, str],
+    check: Callable[[Sequence[str]], None],
+    binary: Set[str] = frozenset(),
 ) -> str:
     """The rows of csv files as a query; files that are written in another way, or have other columns, are read apart.
 
@@ -330,13 +341,16 @@ def write_csv_query(
         keys: Column → name, for cells as text.
         numbers: Column → name, for cells as numbers.
         check: Refuses a header that lacks a column.
+        binary: Of the numbers, columns of yes and no, where such words are 1 and 0.
     """
     by_dialect: dict[Dialect, list[Path]] = {}
     for path in files:
         dialect = find_dialect(path)
         _check_header(path, dialect.header, check)
         by_dialect.setdefault(dialect, []).append(path)
-    return " UNION ALL ".join(_write_query(dialect, some, keys, numbers) for dialect, some in by_dialect.items())
+    return " UNION ALL ".join(
+        _write_query(dialect, some, keys, numbers, binary) for dialect, some in by_dialect.items()
+    )
 
 
 def _check_header(path: Path, header: Sequence[str], check: Callable[[Sequence[str]], None]) -> None:
@@ -347,7 +361,9 @@ def _check_header(path: Path, header: Sequence[str], check: Callable[[Sequence[s
         raise error.changed(place=f"in {shorten_text(path.name)}") from error
 
 
-def _write_query(dialect: Dialect, files: Sequence[Path], keys: Mapping[str, str], numbers: Mapping[str, str]) -> str:
+def _write_query(
+    dialect: Dialect, files: Sequence[Path], keys: Mapping[str, str], numbers: Mapping[str, str], binary: Set[str]
+) -> str:
     columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(dialect.header)))
     options = {
         "auto_detect": "false",
@@ -364,15 +380,16 @@ def _write_query(dialect: Dialect, files: Sequence[Path], keys: Mapping[str, str
     paths = duck.write_list([duck.quote_path(path) for path in files])
     places = {column: f"c{dialect.header.index(column)}" for column in [*keys, *numbers]}
     picks = [f"{places[column]} AS {name}" for column, name in keys.items()]
-    picks += [f"{_write_number(places[column])} AS {name}" for column, name in numbers.items()]
+    picks += [f"{_write_number(places[column], column in binary)} AS {name}" for column, name in numbers.items()]
     named = ", ".join(f"{option}={value}" for option, value in options.items())
     return f"SELECT {', '.join(picks)} FROM read_csv({paths}, {named})"
 
 
-def _write_number(column: str) -> str:
+def _write_number(column: str, is_binary: bool) -> str:
     """A cell as a number by the rules of `parse_number`; one that is none ends the query, and is looked for then."""
     bad = f"error('not a number: ' || {column})"
-    other = f"CASE lower({column}) WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 ELSE {bad} END"
+    cases = " ".join(f"WHEN '{word}' THEN {number}" for word, number in truth_words(is_binary).items())
+    other = f"CASE lower(trim({column})) {cases} ELSE {bad} END"
     plain = f"CASE WHEN contains({column}, '_') THEN NULL ELSE try_cast({column} AS DOUBLE) END"
     return f"CASE WHEN {column} IS NULL THEN NULL ELSE coalesce({plain}, {other}) END"
 

@@ -112,7 +112,8 @@ class Estimates:
         labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
-            the standard errors too. At least 1, and at least d for d effects; infinity means "known exactly". One
+            the standard errors too, and `fl.cluster` moderates them by those of all groups (12 or more). At least 1,
+            and at least d for d effects; infinity means "known exactly". One
             number holds for all; with `covariance` one number is that of the matrix as a whole, as in a regression.
         attributes: What the labels are values of, for instance ``("country", "device")``.
         natural: The estimates as people read them, where `theta` is on another scale.

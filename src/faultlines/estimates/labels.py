@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -23,6 +25,12 @@ Label = Hashable  # what users give and get: a name, or a tuple with one value f
 Key = tuple[Hashable, ...]
 
 MISSING = "(missing)"
+# Levels that say nothing without their attribute: "higher for female than for unknown".
+_VAGUE = frozenset(
+    {"unknown", "missing", "n/a", "na", "nan", "none", "null", "?", "not known", "not stated", "undisclosed"}
+    | {"not specified", "not disclosed", "declined", "prefer not to say", "decline to answer", "unspecified"}
+)
+_INTERVAL = re.compile(r"[\[(](-?(?:[0-9.]+|inf)), (-?(?:[0-9.]+|inf))[\])]")  # as pandas writes a range: (30, 45]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,10 +114,31 @@ def name_of(label: Label) -> str:
     return " · ".join(str(part) for part in key_of(label))
 
 
+def level_name(label: Label, attributes: Sequence[str]) -> str:
+    """A group as people read it; a level that is missing, or says so, with its attribute: ``female · race missing``."""
+    key = key_of(label)
+    if len(key) != len(attributes):
+        return name_of(label)
+    return " · ".join(_level(attribute, part) for attribute, part in zip(attributes, key, strict=True))
+
+
+def _level(attribute: str, part: Hashable) -> str:
+    if part == MISSING:
+        return f"{attribute} missing"
+    return f"{attribute} {part}" if isinstance(part, str) and part.strip().lower() in _VAGUE else str(part)
+
+
+def naming(attributes: Sequence[str]) -> Callable[[Label], str]:
+    """`level_name` for groups by these attributes."""
+    return partial(level_name, attributes=tuple(attributes))
+
+
 def named_by(label: Label, attributes: Sequence[str]) -> str:
     """A group as a sentence names it: ``DE``; of several attributes ``channel Web, zip Rural``."""
     key = key_of(label)
-    return str(key[0]) if len(key) == 1 else ", ".join(f"{a} {part}" for a, part in zip(attributes, key, strict=True))
+    if len(key) == 1:
+        return level_name(label, attributes)
+    return ", ".join(f"{a} {'missing' if part == MISSING else part}" for a, part in zip(attributes, key, strict=True))
 
 
 def part_of(value: Any) -> Hashable:
@@ -134,6 +163,8 @@ def rank(part: Hashable) -> tuple[Any, ...]:
         return (3, "")
     if isinstance(part, Range):
         return (1, part.lower, part.upper)
+    if isinstance(part, str) and (interval := _INTERVAL.fullmatch(part)):
+        return (1, float(interval[1]), float(interval[2]))
     return (0, part) if isinstance(part, int | float) else (2, str(part))
 
 

@@ -225,8 +225,8 @@ def measurements(
             notes = (*notes, *words)
         by_arm, mass = (None if array is None else array[places] for array in (part.by_arm, part.mass))
         capped = None if grouped.capped is None else grouped.capped._replace(above=grouped.capped.above[places])
-        distinct = _distinct(grouped, metric, places)
-        readout = Readout(metric, grouped.moments.of_groups(places), by_arm, notes, mass, capped, distinct)
+        moments, distinct = grouped.moments.of_groups(places), _distinct(grouped, metric, places)
+        readout = Readout(metric, moments, by_arm, notes, mass, grouped.missing, capped, distinct)
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
 

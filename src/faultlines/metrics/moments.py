@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from faultlines.metrics.variances import (
     normal_scores,
     normalize_noise,
     own_dof,
+    shapes_by_group,
     share_of_noise,
     shrink_rates,
     shrink_variances,
@@ -29,11 +31,14 @@ from faultlines.metrics.variances import (
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray
 
 _APART = np.array([-1.0, 1.0])  # treatment less control
+_CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
 
 
@@ -448,6 +453,68 @@ def describe_noise(m: Moments) -> NoiseShape:
         skewness = (third @ _APART if n.shape[1] == 2 else third[:, 0]) / total**1.5
         of_arms = np.where(variance > 0, third / variance**1.5, 0.0)
         return NoiseShape(np.asarray(skewness), _fourth(arm) / total**2, np.asarray(of_arms))
+
+
+class OwnNoise(NamedTuple):
+    """Noise of K estimates on their scale, each by its own rows: for a bound on one group, which needs no other.
+
+    Attributes:
+        variance: Variances of the estimates, (K,).
+        dof: Degrees of freedom behind them.
+        skewness: Skewness of the estimates, by the group's own rows.
+        common: The same by the shape that groups have in common.
+    """
+
+    variance: FloatArray
+    dof: FloatArray
+    skewness: FloatArray
+    common: FloatArray
+
+
+def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise | None:
+    """The noise of means, ratios, differences and lifts by each group's own rows; None where a law is known instead.
+
+    Args:
+        estimate: What a metric makes of moments.
+        m: The moments.
+    """
+    formula, settings = (estimate.func, estimate.keywords) if isinstance(estimate, partial) else (estimate, {})
+    if formula not in (of_population, of_difference, of_lift) or m.skewness is None:
+        return None
+    ratio, weighted, covariate = (bool(settings.get(name)) for name in ("ratio", "weighted", "covariate"))
+    n, mean = m.n[..., 0], m.mean[..., 0]
+    is_plain = not (ratio or weighted or covariate)
+    if is_plain and (is_binary(n, mean, m.cov[..., 0, 0]) or (n.shape[1] == 1 and is_signed(m))):
+        return None
+    with np.errstate(all="ignore"):
+        terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
+        value, variance, positive, shape = terms[:4]
+        lost: FloatArray | int = 1
+        if covariate:
+            value, variance, positive, shape, slopes = _explained(m, terms, 3 if weighted else 2 if ratio else 1)
+            lost = 1 + slopes
+        # Third cumulants of terms that mostly cancel are differences of large numbers, and say nothing.
+        shape = shape._replace(third=np.where(variance > _CANCELLED * positive, shape.third, 0.0))
+        of_mean, freedom = variance / n, terms.effective - lost
+        common = np.stack([_common_third(n[:, i], shape.of_arm(i), variance[:, i]) for i in range(n.shape[1])], axis=1)
+        thirds = [third / n**2 for third in (shape.third, common)]
+        if formula is of_lift:  # of the logarithms, to second order
+            thirds = [(third - 3 * of_mean**2 / value) / value**3 for third in thirds]
+            of_mean = of_mean / value**2
+        total = of_mean.sum(axis=1)
+        signs = _APART if n.shape[1] == 2 else np.ones(1)
+        skewness, common = (third @ signs / total**1.5 for third in thirds)
+        return OwnNoise(total, total**2 / np.sum(of_mean**2 / freedom, axis=1), skewness, common)
+
+
+def _common_third(n: FloatArray, shape: Cumulants, variance: FloatArray) -> FloatArray:
+    """Third cumulants of single values by the shape that groups have in common; NaN where there is none."""
+    usable = (n >= 3) & (variance > 0) & np.all(np.isfinite(np.stack(shape)), axis=0)
+    third = np.full(n.shape, np.nan)
+    if usable.any():
+        own = Cumulants(*(part[usable] for part in shape))
+        third[usable] = shapes_by_group(n[usable], own, variance[usable])[0] * variance[usable] ** 1.5
+    return third
 
 
 def _kish(n: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:

@@ -7,31 +7,35 @@ from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from faultlines.engines.arrays import distinct_values, has_label
 from faultlines.errors import Argument, InputError
 from faultlines.metrics.base import Metric
 from faultlines.metrics.bootstrap import bootstrapped
 from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
+from faultlines.rows.inputs import is_yes_or_no
 
 if TYPE_CHECKING:
+    from faultlines.rows.read import ColumnSummary
     from faultlines.rows.request import Input
 
 Wanted = str | Metric | Callable[..., Any]
 
 _OF_LABELS = ("selection_rate", "true_positive_rate", "false_positive_rate", "accuracy")
+_OF_PREDICTIONS = ("selection_rate",)
 _OF_SCORES = ("auc", "calibration_gap", "brier")
 _OF_AGREEMENT = ("accuracy", "error_rate")
 _LIBRARIES = frozenset({"faultlines", "fairlearn", "sklearn"})  # whose functions do what their names say
 
 
-def metrics_of(wanted: Any, columns: set[str], options: dict[str, Any], table: Any) -> dict[str, Metric]:
+def metrics_of(
+    wanted: Any, columns: Mapping[str, str], options: dict[str, Any], summaries: Mapping[str, ColumnSummary]
+) -> dict[str, Metric]:
     """What to measure, by name.
 
     Args:
         wanted: Names, metrics or functions: one, several, or a dict of them; None for the usual ones.
-        columns: The columns there are: ``y_true``, ``y_pred``, ``score``.
+        columns: Which column is the ``y_true``, ``y_pred`` and ``score`` there are.
         options: Threshold, positive label, column of weights and of units; None where there is none.
-        table: The rows, for the labels in them.
+        summaries: What columns of labels hold.
 
     Raises:
         InputError: If a metric is not known, or lacks a column.
@@ -43,7 +47,10 @@ def metrics_of(wanted: Any, columns: set[str], options: dict[str, Any], table: A
     if wanted is None:
         predicts = "y_pred" in columns or options["threshold"] is not None
         wanted = _OF_LABELS if predicts else _OF_SCORES
-        _check_outcomes(distinct_values(table, "y_true"), options["positive"])
+        if "y_true" not in columns:
+            wanted = _OF_PREDICTIONS
+        else:
+            _check_outcomes(summaries[columns["y_true"]].values, options["positive"])
     listed = [wanted] if isinstance(wanted, str | Metric) or callable(wanted) else wanted
     if isinstance(listed, set | frozenset):
         raise InputError.wrong_type("metrics", "is a set, which has no order", "Give a list.", wanted)
@@ -51,24 +58,24 @@ def metrics_of(wanted: Any, columns: set[str], options: dict[str, Any], table: A
         raise InputError.empty("metrics", "names no metrics", 'Use for example metrics=["fpr", "recall"].', wanted)
     named: dict[str, Metric] = {}
     for entry in listed:
-        metric = _metric(listed[entry] if isinstance(listed, Mapping) else entry, columns, options, table)
-        name = str(entry) if isinstance(listed, Mapping) else _name(metric)
-        metric = replace(metric, name=name, inputs=_inputs(metric, table))
+        metric = _metric(listed[entry] if isinstance(listed, Mapping) else entry, columns, options, summaries)
+        name = str(entry) if isinstance(listed, Mapping) else _name(metric, columns)
+        metric = replace(metric, name=name, inputs=_inputs(metric, summaries))
         if name in named:
             raise InputError.duplicate("metrics", "occurs more than once", "Name each metric once.", name)
         named[name] = metric
     return named
 
 
-def _name(metric: Metric) -> str:
+def _name(metric: Metric, columns: Mapping[str, str]) -> str:
     """What a result calls it; one that was made of the score here does not repeat the only score there is."""
     arguments = {} if metric.recipe is None else dict(metric.recipe.arguments)
     entry = None if metric.recipe is None else METRICS.get(metric.recipe.name)
-    of_score = entry is not None and ("score",) in entry.columns and arguments.get("score") == "score"
+    of_score = entry is not None and ("score",) in entry.columns and arguments.get("score") == columns.get("score")
     return entry.title if entry is not None and of_score and not arguments.get("bins") else metric.name
 
 
-def _check_outcomes(outcomes: set[Any], positive: Any) -> None:
+def _check_outcomes(outcomes: frozenset[Any], positive: Any) -> None:
     """Refuse a regression where nothing says what to measure: the usual metrics are about two outcomes."""
     numbers = [value for value in outcomes if isinstance(value, Real)]
     if positive is None and len(outcomes) > 2 and len(numbers) == len(outcomes):
@@ -77,12 +84,18 @@ def _check_outcomes(outcomes: set[Any], positive: Any) -> None:
         raise InputError.invalid_data("y_true", problem, remedy)
 
 
-def _inputs(metric: Metric, table: Any) -> dict[str, Input]:
+def _inputs(metric: Metric, summaries: Mapping[str, ColumnSummary]) -> dict[str, Input]:
     """What a metric reads; a label that some row of the whole table has may be missing in a part of it."""
     return {
-        role: one if one.positive is None else replace(one, may_lack=has_label(table, one.column, one.positive))
+        role: one if one.positive is None else replace(one, may_lack=_has_label(summaries, one))
         for role, one in metric.inputs.items()
     }
+
+
+def _has_label(summaries: Mapping[str, ColumnSummary], source: Input) -> bool:
+    """Whether the label that counts, or what reads like it, is among the values of its column."""
+    values = summaries[source.column].values if source.column in summaries else ()
+    return any(value == source.positive or str(value) == str(source.positive) for value in values)
 
 
 def _own(wanted: Any) -> str | None:
@@ -93,7 +106,7 @@ def _own(wanted: Any) -> str | None:
     return own_name(getattr(wanted, "__name__", "")) if of_library else None
 
 
-def _resampled(wanted: Any, columns: set[str], options: dict[str, Any]) -> Metric:
+def _resampled(wanted: Any, columns: Mapping[str, str], options: dict[str, Any]) -> Metric:
     """A function of truth and prediction as a metric."""
     argument = Argument("metrics", wanted)
     if options["weight"] is not None:
@@ -102,10 +115,15 @@ def _resampled(wanted: Any, columns: set[str], options: dict[str, Any]) -> Metri
     if options["threshold"] is not None:
         problem = "is a function, which would be given scores and not what they predict"
         raise InputError.unsupported(argument, problem, "Give the predictions: y_pred=score >= threshold.")
-    return bootstrapped(wanted, "y_true", "y_pred" if "y_pred" in columns else "score", unit=options["unit"])
+    if "y_true" not in columns:
+        raise InputError.missing(argument, "is a function of truth and prediction", "Give y_true as well.")
+    prediction = columns["y_pred" if "y_pred" in columns else "score"]
+    return bootstrapped(wanted, columns["y_true"], prediction, unit=options["unit"])
 
 
-def _metric(wanted: Any, columns: set[str], options: dict[str, Any], table: Any) -> Metric:
+def _metric(
+    wanted: Any, columns: Mapping[str, str], options: dict[str, Any], summaries: Mapping[str, ColumnSummary]
+) -> Metric:
     """One metric: as it is, by its name here or elsewhere, or as a function of truth and prediction."""
     if isinstance(wanted, Metric):
         return wanted
@@ -120,17 +138,24 @@ def _metric(wanted: Any, columns: set[str], options: dict[str, Any], table: Any)
         name: value for name, value in options.items() if value is not None and entry.accepts(name)
     }
     for names in entry.columns:
-        column = next((name for name in names if name in columns), None)
-        if column is None:
+        role = next((name for name in names if name in columns), None)
+        if role is None:
             ways = " or ".join(f"{name}=…" for name in names)
             raise InputError.missing("metrics", f"needs {' or '.join(names)}", f"Give {ways} as well.", wanted)
-        chosen[column] = column
-    if options["weight"] is not None and not entry.accepts("weight"):
-        raise InputError.conflict("sample_weight", f"means nothing to {own}", "Leave it, or this metric, out.")
+        chosen[role] = columns[role]
+    for option, parameter in (("weight", "sample_weight"), ("unit", "unit")):
+        if options.get(option) is not None and not entry.accepts(option):
+            raise InputError.conflict(parameter, f"means nothing to {own}", "Leave it, or this metric, out.")
     if entry.accepts("classes"):
-        labels = set().union(*(distinct_values(table, chosen[name]) for name in ("y_true", "y_pred") if name in chosen))
-        if own in _OF_AGREEMENT and "y_pred" in chosen and not labels <= {0, 1}:
+        labels = _labels(chosen, summaries)
+        if own in _OF_AGREEMENT and "y_pred" in chosen and not labels <= {0, 1} and not is_yes_or_no(labels):
             chosen |= {"positive": None, "classes": True}  # labels are right or wrong, whichever counts
-        elif options["positive"] is not None and len(labels) > 2:
+        elif options["positive"] is not None and len(labels) > 2 and not is_yes_or_no(labels):
             chosen["classes"] = True
     return entry.function(**chosen)
+
+
+def _labels(chosen: Mapping[str, Any], summaries: Mapping[str, ColumnSummary]) -> frozenset[Any]:
+    """The labels of truth and prediction together."""
+    columns = [chosen[name] for name in ("y_true", "y_pred") if name in chosen]
+    return frozenset[Any]().union(*(summaries[column].values for column in columns if column in summaries))

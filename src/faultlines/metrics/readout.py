@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from faultlines.metrics.moments import own_noise
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.metrics.base import FloatArray, Measured, Metric
-    from faultlines.rows.request import Capped
+    from faultlines.metrics.moments import OwnNoise
+    from faultlines.rows.request import Capped, MissingRows
 
     IntArray = npt.NDArray[np.int64]
 
@@ -30,6 +32,7 @@ class Readout:
         by_arm: Plain value of every arm, (K, arms); None where nothing is compared.
         warnings: What a reader must know about these rows.
         mass: What each group weighs in the value of all rows together, (K,) or (K, d); None: its size.
+        missing: How many rows of every group, excluded ones too, lack a value; None where rows were not counted.
         capped: Where the largest values were cut, and how many of every group and arm; None where none were.
         distinct: Rows (units) behind all groups, each counted once; None where no groups share any.
     """
@@ -39,6 +42,7 @@ class Readout:
     by_arm: FloatArray | None
     warnings: tuple[str, ...]
     mass: FloatArray | None = None
+    missing: MissingRows | None = None
     capped: Capped | None = None
     distinct: float | None = None
 
@@ -46,6 +50,13 @@ class Readout:
     def arm_sizes(self) -> FloatArray | None:
         """Rows (units) of every arm, (K, arms); None where nothing is compared."""
         return self.moments.n[:, :, 0] if self.metric.arms else None
+
+    def own_noise(self) -> OwnNoise | None:
+        """The noise of each estimate by its own rows, where no law of it is known."""
+        metric = self.metric
+        if metric.parts or metric.ranking is not None or metric.resampling is not None:
+            return None
+        return own_noise(metric.estimate, self.moments)
 
     def subset(self, keep: npt.NDArray[np.bool_]) -> Readout:
         """The same for some of the groups."""

@@ -6,9 +6,10 @@ Metrics of the table, and those joined of them, know how they were made. One tha
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from faultlines.metrics.joint import joint
 from faultlines.metrics.pairs import paired
 from faultlines.metrics.table import METRICS
 from faultlines.rows.request import Aggregated
+
+if TYPE_CHECKING:
+    from faultlines.metrics.table import Direction
 
 
 def plain_recipe(metric: Metric) -> dict[str, Any] | None:
@@ -58,6 +62,46 @@ def _plain(value: Any) -> Any:
 def told_apart(metric: Metric) -> str:
     """A metric in words that tell it from any other: what was called, or its name where that is not known."""
     return json.dumps(plain_recipe(metric) or metric.name, sort_keys=True, ensure_ascii=False)
+
+
+class Traits(NamedTuple):
+    """What is known of one effect of a metric.
+
+    Attributes:
+        adverse: The harmful direction; None where neither is, or none is known.
+        span: How far apart two groups can be at most.
+        averages: Whether the value in all rows is the mean of the groups' values.
+    """
+
+    adverse: Direction | None = None
+    span: float = math.inf
+    averages: bool = True
+
+
+def traits_of(recipe: str) -> tuple[Traits, ...]:
+    """What is known of each effect of a metric, by what `told_apart` says of it; nothing where that is not known.
+
+    The change of a metric between two models harms in the direction of the metric itself.
+    """
+    try:
+        made = json.loads(recipe)
+    except ValueError:
+        return ()
+    return _traits(made) if isinstance(made, dict) else ()
+
+
+def _traits(recipe: Mapping[str, Any]) -> tuple[Traits, ...]:
+    name, arguments = recipe["name"], recipe["arguments"]
+    if name == joint.__name__:
+        return tuple(traits for metric in arguments["metrics"] for traits in _traits(metric))
+    if name == paired.__name__:
+        return tuple(one._replace(span=2 * one.span) for one in _traits(arguments["first"]["metric"]))
+    if name not in METRICS:
+        return (Traits(),)
+    entry = METRICS[name]
+    sides = cast("list[Direction | None]", entry.adverse.split() or [None])
+    in_arms = "variant" in arguments  # a difference of two such values is not bounded by the span of one
+    return tuple(Traits(side, math.inf if in_arms else entry.span, entry.averages) for side in sides)
 
 
 _BY_HAND = "Give {metric} yourself."

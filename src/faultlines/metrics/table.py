@@ -5,6 +5,7 @@ Nothing heavy is imported before a metric is asked for.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
 
 Family = Literal["experiment", "population", "model"]
+Direction = Literal["low", "high"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class Entry:
         options: The parameters it accepts beside these.
         home: The file its function is in, where that is not the one of its family.
         words: What results call it, where that is not its name with spaces.
+        adverse: The direction that harms the people of a group, ``"low"`` or ``"high"``; one for each of several
+            effects. Empty where neither does, or where that is not known: what an experiment moves can be good or bad.
+        span: How far apart two groups can be at most.
+        averages: Whether the value in all rows is the mean of the groups' values. That of a ranking is not: it ranks
+            people of different groups, too.
     """
 
     name: str
@@ -40,6 +47,9 @@ class Entry:
     options: tuple[str, ...] = ()
     home: str = ""
     words: str = ""
+    adverse: str = ""
+    span: float = math.inf
+    averages: bool = True
 
     @property
     def title(self) -> str:
@@ -79,29 +89,48 @@ _ENTRIES = (
     Entry("ratio_difference", "experiment", _RATIO, _ARMS),
     Entry("ratio_lift", "experiment", _RATIO, _ARMS),
     Entry("mean", "population", _VALUE, ("weight", *_CLUSTERS, "cap")),
-    Entry("rate", "population", _VALUE, ("positive", "weight", *_CLUSTERS)),
+    Entry("rate", "population", _VALUE, ("positive", "weight", *_CLUSTERS), span=1),
     Entry("ratio", "population", _RATIO, ("weight", *_CLUSTERS)),
-    Entry("atkinson", "population", _VALUE, ("epsilon", "variant", "control", "treatment", "unit"), "population"),
-    Entry("selection_rate", "model", (_PREDICTION,), _RATE),
-    Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("true_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("false_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("precision", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE),
-    Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined"),
-    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1"),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE[:-1]),
-    Entry("auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight", "unit")),
-    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS)),
-    Entry("brier", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS), words="Brier score"),
-    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS)),
-    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive", *_CLUSTERS), "combined"),
+    Entry(
+        "atkinson",
+        "population",
+        _VALUE,
+        ("epsilon", "variant", "control", "treatment", "unit"),
+        "population",
+        averages=False,
+    ),
+    Entry("selection_rate", "model", (_PREDICTION,), _RATE, adverse="low", span=1),
+    Entry("true_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("false_positive_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
+    Entry("true_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("false_negative_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
+    Entry("precision", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
+    Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
+    Entry(
+        "balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined", adverse="low", span=1, averages=False
+    ),
+    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1", adverse="low", span=1, averages=False),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE[:-1], adverse="low high", span=1),
+    Entry(
+        "auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight", "unit"), adverse="low", span=1, averages=False
+    ),
+    Entry("log_loss", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS), adverse="high"),
+    Entry(
+        "brier",
+        "model",
+        (_TRUTH, _SCORE),
+        ("positive", "weight", *_CLUSTERS),
+        words="Brier score",
+        adverse="high",
+        span=1,
+    ),
+    Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS), span=2),
+    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive", *_CLUSTERS), "combined", averages=False),
     Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
-    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
-    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
+    Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS), adverse="high"),
+    Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS), adverse="high"),
 )
 
 METRICS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
@@ -147,7 +176,7 @@ _ANSWERS = {
     "fdr false_discovery_rate": "It is 1 − precision, so groups differ in it as they do in precision: use 'precision'.",
     "for false_omission_rate": "It is 1 − the negative predictive value: use 'negative_predictive_value'.",
     "disparate_impact": "It is a ratio of selection rates: use 'selection_rate', and for the four-fifths rule "
-    "fl.certify(…, gap=0.8, ratio=True).",
+    "fl.certify(…, gap=0.8, ratio=True), which compares with the highest group.",
     "typei type_i": "It is about two metrics: use 'false_positive_rate' and 'precision' (1 − false discovery rate).",
     "typeii type_ii": "It is about two metrics: use 'false_negative_rate' and 'negative_predictive_value' "
     "(1 − false omission rate).",

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.labels import Key
     from faultlines.metrics.base import FloatArray, Metric
+    from faultlines.metrics.readout import Readout
     from faultlines.rows.request import Grouped, Moments
 
 _FEW = 2.0  # skewness² of an arm's mean above which, in some 25 groups, a normal distribution is far from it
 _FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at √(2 log K), where tails matter more
 _MANY = 0.05  # share of the groups for which that must be so
 _UNCORRECTED = 0.25  # of the terms of an Edgeworth series that estimated shapes leave: a quarter of each
+_LARGEST_FLOOR, _SMALLEST_FLOOR = 1e-3, 1e-10  # p that is printed as "less than this"; smaller ones all read < 1e-10
 _DOMINATES = 0.9  # share of all weight that one group may have
 _MISMATCH = 1e-3  # chance of arms so much out of proportion
 _USUAL = (1 / 2, 1 / 3, 2 / 3, 1 / 4, 3 / 4, 0.1, 0.9, 0.2, 0.8, 0.05, 0.95, 0.01, 0.99, 0.3, 0.7, 0.4, 0.6)
@@ -93,6 +95,26 @@ def few_events_limit(groups: int) -> float:
         2 for up to 25 groups, and less as the largest of them all lies farther out.
     """
     return float(_FEW / (1 + max(0.0, np.log(groups / _FEW_GROUPS))))
+
+
+def pvalue_floor(readout: Readout, dof: FloatArray | None) -> PValueFloor | None:
+    """The smallest p that measured rows support, at most .001; None where nothing limits it above 1e-10.
+
+    Rates are compared by the scores of their own law and have exact tails. Where even .001 is not supported, a warning
+    says so.
+
+    Args:
+        readout: The moments behind the estimates.
+        dof: Degrees of freedom of their standard errors; None where these are known.
+    """
+    metric = readout.metric
+    if metric.parts or not metric.needs_covariance or readout.moments.skewness is None:
+        return None
+    floor = smallest_supported_pvalue(readout.moments, dof)
+    if floor.pvalue <= _SMALLEST_FLOOR:
+        return None
+    power_of_ten = float(f"1e{int(np.ceil(np.log10(floor.pvalue)))}")  # it is known to a factor, not to a digit
+    return floor._replace(pvalue=min(power_of_ten, _LARGEST_FLOOR))
 
 
 class PValueFloor(NamedTuple):

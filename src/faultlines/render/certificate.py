@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import level_name, naming
 from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
 from faultlines.render.text import Document, TextTable
-from faultlines.results.certificate import ALL_PAIRS, OVERALL
+from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ def _failed(result: Certificate) -> str:
         number = _distance_format([group], result, 0)
         what = "ratio" if result.ratio else "difference"
         unit = " points" if result.percent[0] and not result.ratio else ""
-        kind = "bounds" if result.adverse else "interval"
+        kind = "bounds" if _one_sided(result, 0) else "interval"
         interval = f"simultaneous {formats.level(result.alpha)} {kind} {number(group.lower)} … {number(group.upper)}"
         values = f"{what} {number(group.distance)}{unit} ({interval}{unit})"
-        other = f" {name_of(group.other)}" if result.against == ALL_PAIRS else ""
-        return f"{name_of(group.label)} is {_beyond(result, other)}: {values}."
-    names = formats.members(result.beyond, name_of, _LISTED)
+        other = f" {level_name(group.other, result.attributes)}" if result.against == ALL_PAIRS else ""
+        return f"{level_name(group.label, result.attributes)} is {_beyond(result, other)}: {values}."
+    names = formats.members(result.beyond, naming(result.attributes), _LISTED)
     some = f"{formats.count(len(beyond))} of {_groups(result)} {'is' if len(beyond) == 1 else 'are'}"
     return f"{some} {_beyond(result)} {_confidence(result)}: {names}."
 
@@ -57,14 +58,44 @@ def _failed(result: Certificate) -> str:
 def _inconclusive(result: Certificate) -> str:
     certifiable = f"Certifiable: {_certifiable(result)}"
     if not result.inconclusive:
-        excluded = formats.amount(len(result.excluded), "group")
-        was = "was" if len(result.excluded) == 1 else "were"
+        reasons = []
+        if result.excluded:
+            was = "was" if len(result.excluded) == 1 else "were"
+            reasons.append(f"{formats.amount(len(result.excluded), 'group')} {was} excluded")
+        if result.missing == "share" and result.missing_values is not None and result.missing_values.is_large:
+            reasons.append(f"{formats.share(result.missing_values.share, 1)} of rows lack a value")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
-        return f"{excluded} {was} excluded. {measured}. {certifiable}."
+        return f"{', and '.join(reasons)}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
-    farthest = formats.members(list(dict.fromkeys(names)), name_of, _LISTED)
+    farthest = formats.members(list(dict.fromkeys(names)), naming(result.attributes), _LISTED)
     cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
+    if is_overturned(result):
+        cannot = f"{_what_is_missing(result)}. {cannot}, whatever is missing"
     return f"{cannot}. {certifiable} ({farthest})."
+
+
+def is_overturned(result: Certificate) -> bool:
+    """Whether all groups are within the gap if what is missing is ignored, and may not be if it is not."""
+    if result.possible is None or result.beyond or not result.inconclusive:
+        return False
+    ignoring = result.certifiable_ignoring if result.parts else (result.certifiable_ignoring,)
+    pairs = zip(ignoring, _gaps(result), strict=True)
+    return all(value >= gap if result.ratio else value <= gap for value, gap in pairs)
+
+
+def _what_is_missing(result: Certificate) -> str:
+    """Which shares of the rows lack a value, or an attribute: ``80.1% of rows lack a value``."""
+    counts, texts = result.missing_values, []
+    if counts is not None and result.missing != "none":
+        texts.append(f"{formats.share(counts.share, 1)} of rows lack a value")
+    if counts is not None and result.unknown is not None:
+        share = counts.without_group / max(float(counts.rows.sum()), 1.0)
+        texts.append(f"{formats.share(share, 1)} of rows lack {_attribute(result)}")
+    return " and ".join(texts)
+
+
+def _attribute(result: Certificate) -> str:
+    return " or ".join(result.attributes)
 
 
 def _groups(result: Certificate) -> str:
@@ -87,37 +118,52 @@ def _gaps(result: Certificate) -> tuple[float, ...]:
 
 def _within(result: Certificate) -> str:
     """Within the gap, in words."""
-    gaps, (start, end) = _gaps(result), _reference(result, "each other")
-    if result.ratio:
-        low, high = _each(result, [f"{gap:.3g}" for gap in gaps]), _each(result, [f"{1 / gap:.3g}" for gap in gaps])
-        limits = {None: f"between {low} and {high}", "low": f"at least {low}", "high": f"at most {high}"}
-        return f"{limits[result.adverse]} × {start}{end}"
-    size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)])
-    if result.adverse is None:
-        return f"within {size} of {start}{end}"
-    return f"at most {size} {'below' if result.adverse == 'low' else 'above'} {start}{end}"
+    start, end = _reference(result, "each other")
+    texts = []
+    for i, (gap, side) in enumerate(zip(_gaps(result), result.directions, strict=True)):
+        if result.ratio:
+            low, high = f"{gap:.10g}", f"{1 / gap:.4g}"
+            texts.append({None: f"between {low} and {high}", "low": f"at least {low}", "high": f"at most {high}"}[side])
+        else:
+            size = _size(result, gap, i)
+            texts.append(
+                {None: f"within {size} of", "low": _at_most(size, "below"), "high": _at_most(size, "above")}[side]
+            )
+    return f"{_each(result, texts)}{' ×' if result.ratio else ''} {start}{end}"
+
+
+def _at_most(size: str, where: str) -> str:
+    return f"not {where}" if size in {"0", "0 points"} else f"at most {size} {where}"
 
 
 def _beyond(result: Certificate, other: str = " another group") -> str:
     """Farther away than the gap, in words."""
-    gaps, (start, end) = _gaps(result), _reference(result, other.strip())
-    if result.ratio:
-        low, high = (
-            _each(result, [f"{end:.3g}" for end in ends], " or ") for ends in (gaps, [1 / gap for gap in gaps])
-        )
-        limits = {None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}
-        return f"{limits[result.adverse]} × {start}{end}"
-    size = _each(result, [_size(result, gap, i) for i, gap in enumerate(gaps)], " or ")
-    where = {None: "from", "low": "below", "high": "above"}[result.adverse]
-    return f"more than {size} {where} {start}{end}"
+    start, end = _reference(result, other.strip())
+    texts = []
+    for i, (gap, side) in enumerate(zip(_gaps(result), result.directions, strict=True)):
+        if result.ratio:
+            low, high = f"{gap:.10g}", f"{1 / gap:.4g}"
+            texts.append({None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}[side])
+        else:
+            where = {None: "from", "low": "below", "high": "above"}[side]
+            texts.append(f"more than {_size(result, gap, i)} {where}" if gap or side is None else where)
+    return f"{_each(result, texts, ' or ')}{' ×' if result.ratio else ''} {start}{end}"
 
 
 def _reference(result: Certificate, pair: str) -> tuple[str, str]:
     """What groups are compared with, and in what: the overall selection rate; A in selection rate."""
-    if result.against == OVERALL:
-        return f"the overall {result.metric}", ""
+    if result.against in (OVERALL, *DIRECTIONS):
+        return f"the {result.against} {result.metric}", ""
     of_metric = "" if result.metric == "effect" else f" in {result.metric}"
+    if not isinstance(result.against, str):
+        return _fixed(result), of_metric
     return pair if result.against == ALL_PAIRS else result.against, of_metric
+
+
+def _fixed(result: Certificate) -> str:
+    """The fixed value that groups are compared with."""
+    value = float(result.against)
+    return "zero" if value == 0 else f"{100 * value:.3g}%" if all(result.percent) else f"{value:.3g}"
 
 
 def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> str:
@@ -129,9 +175,10 @@ def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> s
 
 def _size(result: Certificate, gap: float, part: int, text: str | None = None) -> str:
     """A gap with its unit."""
+    # What was asked is printed as it was asked: a gap of 0.1002 must not read "10 points" beside a bound of 10.01.
     if not result.percent[part]:
-        return f"{gap:.3g}" if text is None else text
-    points = f"{100 * gap:.3g}" if text is None else text
+        return f"{gap:.10g}" if text is None else text
+    points = f"{100 * gap:.10g}" if text is None else text
     return f"{points} {'point' if points == '1' else 'points'}"
 
 
@@ -180,22 +227,70 @@ def notes(result: Certificate) -> tuple[Note, ...]:
 
 
 def _notes(result: Certificate) -> Iterator[Note]:
-    if result.reference_value is not None:
+    if result.reference_value is not None and isinstance(result.against, str):
         values = result.reference_value if result.parts else (result.reference_value,)
         yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
     if undecided := result.inconclusive:
         some = f"{formats.count(len(undecided))} of {formats.amount(len(result.groups), 'group')}"
-        names = formats.members(undecided, name_of, _LISTED)
+        names = formats.members(undecided, naming(result.attributes), _LISTED)
         yield Note("inconclusive groups", f"Inconclusive: {some}: {names}.", fields={"groups": len(undecided)})
     yield Note(
         "method",
         "The overall verdict is an intersection–union test at level α; per-group intervals are simultaneous.",
     )
+    if result.averaged and result.against == OVERALL:
+        yield Note(
+            "overall of groups",
+            f"The overall is the mean of the values within groups, not the {result.metric} of all rows. "
+            "To compare with that, give its value as against.",
+        )
+    for i, (gap, certifiable) in enumerate(zip(_gaps(result), _certifiables(result), strict=True)):
+        if _is_wide(result, i, gap, certifiable):
+            yield Note(
+                "wide gap",
+                f"The gap is {_size(result, gap, i)}, and no effect is beyond ±1: check its unit (0.02 is two points).",
+                "warning",
+                {"gap": gap},
+            )
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
     yield from warning_notes(result.warnings)
-    yield from dropped_notes(result.dropped)
+    yield from _missing_notes(result)
+    yield from dropped_notes(result.dropped, result.missing_values)
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
+
+
+def _missing_notes(result: Certificate) -> Iterator[Note]:
+    """What was done about missing values and unknown attributes, and what they may change."""
+    counts = result.missing_values
+    if counts is None:
+        return
+    fields = {"share": counts.share, "certifiable_ignoring": result.certifiable_ignoring}
+    if result.possible is not None:
+        value = replace(result, certifiable=result.certifiable_ignoring)
+        if_ignored = f"if they were like the others, {_certifiable(value)} could be certified"
+        text = f"{_what_is_missing(result)}, and these could be anything: {if_ignored}."
+        yield Note("missing bounds", text, "warning" if is_overturned(result) else "info", fields)
+    elif result.missing == "share":
+        rule = "no pass where more than 5% of all rows, or 20% of a group, lack one"
+        yield Note("missing share", f"It cannot be bounded what missing values change: {rule}.", "warning", fields)
+    if result.missing == "ignore":
+        text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
+        yield Note("missing ignored", text, "warning", fields)
+    if result.unknown in ("exclude", "category"):
+        what = "are left out" if result.unknown == "exclude" else "are a group of their own"
+        text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
+        yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
+
+
+def _certifiables(result: Certificate) -> tuple[float, ...]:
+    return tuple(result.certifiable) if result.parts else (result.certifiable,)
+
+
+def _is_wide(result: Certificate, i: int, gap: float, certifiable: float) -> bool:
+    """Whether a gap looks like one in per cent where effects are shares: 2 for 2%."""
+    values = _numbers(result, result.groups, i, "estimate")
+    return not result.ratio and gap >= 1 > certifiable and all(abs(value) < 1 for value in values)
 
 
 def _reference_text(result: Certificate, values: Sequence[float]) -> str:
@@ -211,6 +306,12 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
         )
         texts.append(f"{result.parts[i]} {number(value)}" if result.parts else number(value))
     name = f"Overall {result.metric}" if result.against == OVERALL else f"{result.against} (reference)"
+    if isinstance(result.against, str) and result.against in DIRECTIONS:
+        name = f"{result.against.capitalize()} {result.metric} in these data"
+        best = max if DIRECTIONS[result.against] == "low" else min
+        for i in range(len(texts)):
+            group = best(result.groups, key=lambda group, i=i: _numbers(result, [group], i, "estimate")[0])  # type: ignore[misc]
+            texts[i] = f"{texts[i]} ({level_name(group.label, result.attributes)})"
     return formats.printable(f"{name}: {', '.join(texts)}")
 
 
@@ -226,7 +327,7 @@ def group_table(result: Certificate, *, complete: bool = False) -> TextTable:
     """The table of groups, from the farthest to the surest to be within the gap."""
     ranked = sorted(result.groups, key=lambda group: (_ORDER[group.status], -_relative_bound(result, group)))
     shown = ranked if complete else ranked[:_ROWS]
-    header, columns = ["group"], [[formats.members([group.label], name_of, _NAME) for group in shown]]
+    header, columns = ["group"], [[formats.members([group.label], naming(result.attributes), _NAME) for group in shown]]
     for i in range(len(result.percent)):
         for name, cells in _effect_columns(result, shown, i):
             header.append(name)
@@ -258,16 +359,21 @@ def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int
         [_smallest_width(lower, upper) / 4], values, any(value < 0 for value in values), result.percent[i]
     )
     points = ", points" if result.percent[i] and not result.ratio else ""
-    interval = f"{formats.level(result.alpha)} {'bounds' if result.adverse else 'interval'}{points}"
+    interval = f"{formats.level(result.alpha)} {'bounds' if _one_sided(result, i) else 'interval'}{points}"
     columns = [
         (result.parts[i] if result.parts else "effect", [estimate(value) for value in values]),
         ("ratio" if result.ratio else "difference", [number(value) for value in distances]),
         (interval, [f"{number(low)} … {number(high)}" for low, high in zip(lower, upper, strict=True)]),
     ]
-    if result.against == ALL_PAIRS:
+    if result.has_others:
         others = [group.other[i] if result.parts else group.other for group in shown]
-        columns.append(("against", [formats.members([other], name_of, _NAME) for other in others]))
+        columns.append(("against", [formats.members([other], naming(result.attributes), _NAME) for other in others]))
     return columns
+
+
+def _one_sided(result: Certificate, i: int) -> bool:
+    """Whether either end of an interval is a bound of its own."""
+    return (result.adverse[i] if result.parts else result.adverse) is not None
 
 
 def _numbers(result: Certificate, shown: Sequence[CertifiedGroup], i: int, field: str) -> list[float]:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines import checks, formats
-from faultlines.estimates.labels import name_of, named_by
+from faultlines.core.moderated import MODERATED
+from faultlines.errors import InputError
+from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.guarantees.attributes import nested_attributes
+from faultlines.metrics.recipe import traits_of
 from faultlines.render.naming import GroupText, name_groups
 from faultlines.render.text import Document, TextTable
 from faultlines.results.explained import COMBINATIONS
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from faultlines.results.detection import DetectionLimit
     from faultlines.results.effects import Effect
     from faultlines.results.explained import Explained
+    from faultlines.rows.request import MissingRows
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
 DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
@@ -56,6 +60,7 @@ _LEVELS = 4  # levels of an attribute that are named
 _MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
+_WORST = 5  # groups that are named for the share of their rows that was dropped
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
 
 
@@ -120,8 +125,16 @@ def outlier_group(c: Clustering) -> int | None:
 
 def p_and_alpha(c: Clustering) -> str:
     """The p of the result, adjusted too where several were corrected, and α."""
-    adjusted = "" if c.adjustment is None else f", adjusted {formats.p_is(c.log_pvalue_adj)}"
-    return f"{formats.p_is(c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
+    adjusted = "" if c.adjustment is None else f", adjusted {supported_p(c, c.log_pvalue_adj)}"
+    return f"{supported_p(c, c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
+
+
+def supported_p(c: Clustering, log_p: float) -> str:
+    """A p as a statement, no smaller than the rows support: ``p < 0.001``."""
+    floor = c.pvalue_floor
+    if floor is None or log_p >= math.log(floor.pvalue):
+        return formats.p_is(log_p)
+    return f"p < {formats.pvalue(math.log(floor.pvalue))}"
 
 
 def plural(attributes: Sequence[str]) -> str:
@@ -258,7 +271,7 @@ def notes(c: Clustering) -> tuple[Note, ...]:
 
 def quick_notes(c: Clustering) -> tuple[Note, ...]:
     """Notes that need nothing else to be computed: about the data, the method, and what was excluded."""
-    return (*data_notes(c), *_evidence_notes(c), *_method_notes(c), *exclusion_notes(c))
+    return (*data_notes(c), *_evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
 
 
 def _evidence_notes(c: Clustering) -> Iterator[Note]:
@@ -268,15 +281,37 @@ def _evidence_notes(c: Clustering) -> Iterator[Note]:
     log_p = c.claims.log_pvalues
     counts = ("one cluster", "two", "three", "four")
     texts = [
-        f"{formats.p_is(float(log_p[i]))} for more than {counts[i]}" for i in range(min(c.n_clusters - 1, len(counts)))
+        f"{supported_p(c, float(log_p[i]))} for more than {counts[i]}"
+        for i in range(min(c.n_clusters - 1, len(counts)))
     ]
     bound = f"At least {c.at_least} clusters ({formats.level(c.alpha)} confidence)."
     yield Note("evidence", f"{', '.join(texts)} (α = {c.alpha:.3g}). {bound}", fields={"at_least": c.at_least})
 
 
+_FLOOR_REASONS = {
+    "few events": "so few events",
+    "heavy tails": "values with such heavy tails",
+    "few degrees of freedom": "so few rows per group",
+}
+
+
+def _floor_notes(c: Clustering) -> Iterator[Note]:
+    """Why a very small p is printed as less than something."""
+    floor = c.pvalue_floor
+    if floor is not None and c.log_pvalue < math.log(floor.pvalue):
+        shown = formats.pvalue(math.log(floor.pvalue))
+        text = f"p < {shown}: {_FLOOR_REASONS[floor.reason]} cannot support a smaller p-value."
+        yield Note("smallest p", text, fields={"floor": floor.pvalue, "reason": floor.reason})
+
+
 def _method_notes(c: Clustering) -> Iterator[Note]:
     for text in c.guarantee.notes(c.groups, c.judged.facts):
         yield Note("method", text)
+    estimates = c.groups.estimates
+    if estimates is not None and estimates.recipe == MODERATED and estimates.dof is not None:
+        dof = float(np.median(estimates.dof))
+        text = f"Standard errors are moderated by those of all groups (median degrees of freedom {dof:.0f})."
+        yield Note("moderated", text, fields={"dof": dof})
     if c.adjustment is not None:
         how = CORRECTIONS[c.adjustment.correction]
         yield Note("correction", f"The adjusted p allows for {c.adjustment.results:,} results ({how}).")
@@ -398,14 +433,35 @@ def _share_and_p(row: Explained) -> str:
 
 def exclusion_notes(c: Clustering) -> Iterator[Note]:
     """Dropped rows and excluded groups."""
-    yield from dropped_notes(c.dropped)
+    yield from dropped_notes(c.dropped, c.missing_values)
     yield from excluded_notes(c.groups, c.excluded, c.counted)
 
 
-def dropped_notes(dropped: Mapping[DropCode, int]) -> Iterator[Note]:
-    """Rows that were not used, by reason."""
+def dropped_notes(dropped: Mapping[DropCode, int], missing: MissingRows | None = None) -> Iterator[Note]:
+    """Rows that were not used, by reason; by group where they are many."""
     for reason, count in dropped.items():
         yield Note("dropped rows", f"Dropped rows: {count:,} {DropCode(reason).text}.", fields={"rows": count})
+    if missing is not None and missing.is_large:
+        yield Note("missing values", missing_text(missing), "warning", missing_fields(missing))
+
+
+def missing_text(missing: MissingRows) -> str:
+    """Which share of the rows lacks a value, which values, and in which groups most: ``80.1% of rows …``."""
+    rows = max(missing.rows.sum(), 1.0)
+    inputs = [f"{name} in {formats.share(float(c.sum() / rows), 1)}" for name, c in missing.by_column.items()]
+    worst = missing_fields(missing)["groups"]
+    names = formats.members(list(worst), lambda name: f"{name} {formats.share(worst[name], 1)}", _LISTED)
+    lacking = f"{formats.share(missing.share, 1)} of rows lack a value ({', '.join(inputs)}) and were dropped"
+    return formats.printable(f"{lacking}, most in {names}. The result is about the others.")
+
+
+def missing_fields(missing: MissingRows) -> dict[str, Any]:
+    """The share of rows that lack a value: of all, and of the groups where it is largest."""
+    order = np.lexsort((-missing.dropped, -missing.shares))[:_WORST]
+    return {
+        "share": missing.share,
+        "groups": {name_of(missing.keys[i]): float(missing.shares[i]) for i in order.tolist()},
+    }
 
 
 def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:
@@ -575,6 +631,16 @@ def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
     return texts
 
 
+def _refuse_mixed(adverse: Adverse, results: Sequence[Clustering]) -> None:
+    """Refuse one direction for metrics that harm in different ones: "worse off" would be said of a high accuracy."""
+    for c in results:
+        known = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
+        if any(traits.adverse not in (None, adverse) for traits in known):
+            remedy = "Give a direction for each, by name."
+            problem = f"is not the harmful direction of {c.groups.metric}"
+            raise InputError.conflict("adverse", problem, remedy, adverse)
+
+
 def adverse_sides(
     adverse: Adverse | Mapping[str, Adverse] | None, results: Sequence[Clustering], names: Sequence[str]
 ) -> list[AdverseSides]:
@@ -596,6 +662,8 @@ def adverse_sides(
         sides = dict.fromkeys(names, adverse)
     parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
     known = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
+    if isinstance(adverse, str) and sum(max(len(some), 1) for some in parts) > 1:
+        _refuse_mixed(adverse, results)
     for name, side in sides.items():
         checks.choice("adverse: name", name, sorted(known))
         checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")
@@ -709,5 +777,9 @@ def _described(
         if "rule" in columns:
             row.append(str(c.rules[i]) if complete else rule_or_members(c, i, room))
         if "members" in columns:
-            row.append(formats.members(c.clusters[i].members, name_of, room) if complete else members(c, i, room))
+            row.append(
+                formats.members(c.clusters[i].members, naming(c.groups.attributes), room)
+                if complete
+                else members(c, i, room)
+            )
     return columns

@@ -1,4 +1,4 @@
-"""Every sentence about several results with one correction: many experiments, and audits."""
+"""Every sentence about many experiments with one correction."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render import clustering
 from faultlines.render.text import Document, TextTable
-from faultlines.results.collection import Audit, Experiments, stratum_text
+from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from faultlines.results.clustering import Clustering
     from faultlines.results.collection import Collection
 
 _ROWS = 20  # experiments in a table of text output
-_COMPARISONS = 40  # comparisons, and notes of a kind, that are printed
+_NOTES = 40  # notes that are printed
 _LISTED = 112  # characters of a list of experiments
 
 
@@ -42,23 +41,11 @@ def correction_text(result: Collection) -> str:
     return " ".join([f"{text}: clusters differ where the adjusted p is below α.", *skipped])
 
 
-def contrast_text(result: Clustering) -> str:
-    """Which clusters differ and by how much; the headline where nothing differs."""
-    return clustering.contrast(result) or clustering.headline(result)
-
-
-def exclusion_text(result: Clustering) -> str:
-    """Dropped rows and excluded groups."""
-    return " ".join(note.text for note in clustering.exclusion_notes(result))
-
-
 # -------------------------------------------------------------------------------------------------------------- notes
 
 
 def notes(result: Collection) -> tuple[Note, ...]:
     """What was not compared, and what was excluded."""
-    if isinstance(result, Audit):
-        return tuple(_audit_notes(result))
     return tuple(_experiment_notes(result)) if isinstance(result, Experiments) else ()
 
 
@@ -86,37 +73,15 @@ def _single_groups(result: Experiments) -> list[str]:
     return [name for name, count in zip(result.names, result.group_counts, strict=True) if count < 2]
 
 
-def _audit_notes(result: Audit) -> Iterator[Note]:
-    """Each difference, then exclusions, each sentence once with the comparisons it is about, then what was skipped."""
-    for name in result.rejected:
-        comparison = next(comparison for comparison in result.comparisons if comparison.name == name)
-        where = f"{stratum_text(comparison.stratum)}: " if comparison.stratum else ""
-        text = where + clustering.contrast(comparison.result)
-        yield Note("difference", formats.printable(text), fields={"comparison": name})
-    about: dict[tuple[str, str], list[str]] = {}
-    for comparison in result.comparisons:
-        for note in clustering.exclusion_notes(comparison.result):
-            about.setdefault((note.code, note.text), []).append(comparison.name)
-    for (code, text), names in about.items():
-        where = names[0] if len(names) == 1 else formats.amount(len(names), result.noun)
-        about_all = len(names) == len(result)
-        yield Note(
-            code, formats.printable(text if about_all else f"{where}: {text}"), fields={"comparisons": tuple(names)}
-        )
-    for name, reason in result.skipped.items():
-        text = formats.printable(f"Not compared: {name} ({reason}).")
-        yield Note("not compared", text, "warning", {"comparison": name})
-
-
 # ------------------------------------------------------------------------------------------------------------ as text
 
 
 def document(result: Collection, *, complete: bool = False) -> Document:
     """The parts of several results as text; `complete` is with all of them."""
-    table = _audit_table(result, complete) if isinstance(result, Audit) else _experiment_table(result, complete)
+    table = _experiment_table(result, complete)
     texts = [note.text for note in result.notes]
-    if not complete and len(texts) > _COMPARISONS:
-        texts = [*texts[:_COMPARISONS], f"{len(texts) - _COMPARISONS:,} more notes: .notes has all."]
+    if not complete and len(texts) > _NOTES:
+        texts = [*texts[:_NOTES], f"{len(texts) - _NOTES:,} more notes: .notes has all."]
     return Document([headline(result)], [table] if table.rows else [], texts)
 
 
@@ -128,14 +93,6 @@ def _experiment_table(result: Collection, complete: bool) -> TextTable:
     header = [result.noun, "adjusted p", "clusters", "groups"]
     rows = [_row(result, places[name]) for name in shown]
     return TextTable(header, rows + _more(len(rejected) - len(shown)), {1, 2, 3})
-
-
-def _audit_table(result: Audit, complete: bool) -> TextTable:
-    """All comparisons, in the order of features and metrics."""
-    shown = range(len(result) if complete else min(len(result), _COMPARISONS))
-    header = [result.noun, "adjusted p", "clusters", "groups"]
-    rows = [_row(result, place) for place in shown]
-    return TextTable(header, rows + _more(len(result) - len(shown)), {1, 2, 3})
 
 
 def _row(result: Collection, place: int) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import naming
 from faultlines.render.clustering import dropped_notes, warning_notes
 from faultlines.render.text import Document, TextTable
 from faultlines.results.protocol import Note
@@ -56,16 +56,16 @@ def _notes(result: Confirmation) -> Iterator[Note]:
             text = f"The groups of cluster {cluster.number} differ from each other ({p}): its effect is an average."
             yield Note("differences within", text, fields={"cluster": cluster.number})
     yield from warning_notes(result.warnings)
-    yield from dropped_notes(result.dropped)
+    yield from dropped_notes(result.dropped, result.missing_values)
     if result.new:
-        names = formats.members(result.new, name_of, _LISTED)
+        names = formats.members(result.new, naming(result.estimates.attributes), _LISTED)
         text = f"New groups, in no cluster ({formats.count(len(result.new))}): {names}."
         yield Note("new groups", text, fields={"groups": len(result.new)})
     reasons: dict[str, list[Label]] = {}
     for group in result.missing:
         reasons.setdefault(str(group.reason), []).append(group.label)
     for reason, labels in reasons.items():
-        names = formats.members(labels, name_of, _LISTED)
+        names = formats.members(labels, naming(result.estimates.attributes), _LISTED)
         text = f"Missing groups ({formats.count(len(labels))}, {reason}): {names}."
         yield Note("missing groups", text, fields={"groups": len(labels)})
 
@@ -122,7 +122,7 @@ def _cluster_table(result: Confirmation, room: int) -> TextTable:
         row += [_effect_cells(cluster.observed_effects, formatters[0])[0]] * has_observed
         row += [formats.count(len(cluster.members)), *[formats.count(cluster.n or 0)] * has_sizes]
         equal = formats.p_is(cluster.log_pvalue_equal) if len(cluster.members) > 1 else "–"
-        rows.append([*row, equal, formats.members(cluster.members, name_of, room) or "–"])
+        rows.append([*row, equal, formats.members(cluster.members, naming(result.estimates.attributes), room) or "–"])
     return TextTable(header, rows, set(range(len(header) - 1)))
 
 

@@ -12,6 +12,7 @@ from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
 from faultlines.metrics.recipe import plain_recipe
 from faultlines.render.clustering import decide
+from faultlines.results.exclusions import missing_data
 from faultlines.results.protocol import probability
 from faultlines.results.saved import plain_attributes, plain_by
 from faultlines.results.tables import named_attributes, path_of
@@ -47,6 +48,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
             for row, cluster in zip(c.to_dicts("clusters"), c.clusters, strict=True)
         ],
         "at_least": c.at_least,
+        "pvalue_floor": None if c.pvalue_floor is None else c.pvalue_floor._asdict(),
         "is_continuum": c.is_continuum,
         "spread": None if c.spread is None else asdict(c.spread),
         "attributes_needed": list(c.attributes),
@@ -69,6 +71,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "by": plain_by(c.by),
         "attributes": plain_attributes(c.groups.attributes, named_attributes(c), c.groups.keys),
         "dropped": dict(c.dropped),
+        "missing_values": missing_data(c.missing_values),
         **capped_values(c),
         **({} if c.readout is None or c.readout.distinct is None else {"distinct_units": c.readout.distinct}),
         "path": path_of(c.judged.path_at(c.alpha).log_pvalues.tolist(), c.claims.log_pvalues.tolist()),
@@ -88,7 +91,10 @@ def capped_values(c: Clustering) -> dict[str, Any]:
             "column": column,
             "at": at,
             "arms": {arm: float(count[:, i].sum() / max(sizes[:, i].sum(), 1)) for i, arm in enumerate(arms)},
-            "groups": [{"group": name, "share": share} for name, share in zip(c.group_labels, of_groups, strict=True)],
+            "groups": [
+                {"group": name_of(label), "share": share}
+                for label, share in zip(c.group_labels, of_groups, strict=True)
+            ],
         }
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import Names, name_of
+from faultlines.estimates.labels import Names, naming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,9 @@ def name_groups(population: Population, places: IntArray, room: int) -> GroupTex
     ordered = places if population.sizes is None else places[np.argsort(-population.sizes[places], kind="stable")]
     if len(population.keys) > _SEARCHED or (isinstance(population.keys, Names) and not _is_range(population, places)):
         keys = population.keys
-        names, named = formats.list_members([keys[i] for i in ordered.tolist()], name_of, room)
+        names, named = formats.list_members(
+            [keys[i] for i in ordered.tolist()], naming([column.name for column in population.columns]), room
+        )
         return GroupText(names, named == ordered.size)
     return _name_together(population, ordered, room)
 

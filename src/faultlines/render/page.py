@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 
 from faultlines import checks, formats
 from faultlines import files as file_writer
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import level_name, name_of, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.progress import progress
 from faultlines.render.certificate import group_table as group_rows
@@ -135,6 +135,10 @@ def _about_rules(c: Clustering) -> str:
 # --------------------
 
 
+# Notes of a certificate that are not said elsewhere on the page.
+_CERTIFICATE_NOTES = frozenset(
+    {"reference", "method", "missing bounds", "missing share", "missing ignored", "unknown attributes"}
+)
 TABS = 20  # results with a part of their own on one page
 _LISTED = 5_000  # groups up to which all are listed
 _NAMED = 160  # characters of members beside a cluster without a rule
@@ -376,6 +380,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         ],
         "n_excluded": len(c.excluded),
         "dropped": [(DropCode(code).text, count) for code, count in c.dropped.items()],
+        "missing": [note.text for note in c.notes if note.code == "missing values"],
         "facts": _facts(c, command, part.self_check),
         "reading": reading(c, note),
         "data": Markup(script_json(live(part.levels, part.now, tables, frame, drawn, order, whole=whole))),
@@ -425,7 +430,7 @@ def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:
         "sentence": certificate.headline,
         "header": [{"name": name, "is_number": i in right, "key": ""} for i, name in enumerate(header)],
         "rows": rows,
-        "notes": [note.text for note in certificate.notes if note.code in {"reference", "method"}],
+        "notes": [note.text for note in certificate.notes if note.code in _CERTIFICATE_NOTES],
     }
 
 
@@ -448,7 +453,7 @@ def _left_out(c: Clustering, left: Excluded) -> tuple[str, str, str]:
     if left.estimate is not None and left.lower is not None and left.upper is not None and len(c.number_formats) == 1:
         number = c.number_format([max((left.upper - left.lower) / 4, 1e-300)], [left.lower, left.upper], 0)
         told += f": {number(left.estimate)} ({number(left.lower)} … {number(left.upper)})"
-    return name_of(left.label), str(left.reason), told
+    return level_name(left.label, c.groups.attributes), str(left.reason), told
 
 
 def alpha_text(alpha: float) -> str:
@@ -474,7 +479,9 @@ def level_table(c: Clustering, adverse: AdverseSides, *, whole: bool) -> dict[st
         "overall": ["all", *_cells(c, c.overall)],
         "rules": [rule_or_members(c, i, _NAMED) for i in range(len(c.clusters))],
         "standings": standings(c, adverse),
-        "members": [] if whole else [formats.members(one.members, name_of, 80) for one in c.clusters],
+        "members": []
+        if whole
+        else [formats.members(one.members, naming(c.groups.attributes), 80) for one in c.clusters],
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import key_of, name_of
+from faultlines.estimates.labels import key_of, level_name
 from faultlines.render.clustering import decide, interval_name
 from faultlines.render.geometry import FILLED, LAYERS
 from faultlines.render.pictures import pictures
@@ -220,7 +220,10 @@ def live(
         "now": now,
         "levels": told,
         "partitions": partitions,
-        "names": [formats.printable(name_of(levels[now].group_labels[i])) for i in frame.order.tolist()]
+        "names": [
+            formats.printable(level_name(levels[now].group_labels[i], levels[now].groups.attributes))
+            for i in frame.order.tolist()
+        ]
         if whole
         else [],
         "styles": {name: style.look for name, style in LAYERS.items()},

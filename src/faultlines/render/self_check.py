@@ -9,6 +9,8 @@ from faultlines.render.text import Document
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from faultlines.results.self_check import SelfCheck, Shuffled
 
 _SHUFFLES: dict[Shuffled, str] = {
@@ -33,7 +35,20 @@ def headline(result: SelfCheck) -> str:
 
 
 def notes(result: SelfCheck) -> tuple[Note, ...]:
-    """What to do about it."""
+    """What to do about it, and what shuffles of groups cannot show."""
+    return (*_verdict_notes(result), *_blind_spots(result))
+
+
+def _blind_spots(result: SelfCheck) -> Iterator[Note]:
+    if result.shuffled == "groups":
+        text = (
+            "Shuffled groups are equal in everything: false positives that come from groups with different base rates, "
+            "spreads or sizes of events do not show here."
+        )
+        yield Note("equal groups", text, "warning")
+
+
+def _verdict_notes(result: SelfCheck) -> tuple[Note, ...]:
     if result.verdict == "violated":
         text = "The error rate is not controlled on data like these; check the unit and the number of events."
         return (Note("error rate", text, "warning"),)

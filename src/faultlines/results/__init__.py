@@ -8,13 +8,15 @@ if TYPE_CHECKING:
     from faultlines.core.tree import Hierarchy as Hierarchy
     from faultlines.estimates.estimates import Excluded as Excluded
     from faultlines.metrics.measure import Measurement as Measurement
+    from faultlines.results.audit import Audit as Audit
+    from faultlines.results.audit import AuditedComparison as AuditedComparison
+    from faultlines.results.audit import AuditedGroup as AuditedGroup
+    from faultlines.results.audit import CutFeature as CutFeature
     from faultlines.results.certificate import Certificate as Certificate
     from faultlines.results.certificate import CertifiedGroup as CertifiedGroup
     from faultlines.results.clustering import Clustering as Clustering
     from faultlines.results.clustering import PathStep as PathStep
     from faultlines.results.clusters import Cluster as Cluster
-    from faultlines.results.collection import Audit as Audit
-    from faultlines.results.collection import AuditedComparison as AuditedComparison
     from faultlines.results.collection import Experiments as Experiments
     from faultlines.results.confirmation import Confirmation as Confirmation
     from faultlines.results.confirmation import ConfirmedCluster as ConfirmedCluster
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from faultlines.results.detection import DetectionLimit as DetectionLimit
     from faultlines.results.effects import Effect as Effect
     from faultlines.results.explained import Explained as Explained
+    from faultlines.results.impact import ImpactCategory as ImpactCategory
+    from faultlines.results.impact import ImpactRatios as ImpactRatios
+    from faultlines.results.impact import ImpactTable as ImpactTable
     from faultlines.results.monitor import Look as Look
     from faultlines.results.monitor import MonitorResult as MonitorResult
     from faultlines.results.posterior import GroupPosterior as GroupPosterior
@@ -39,14 +44,16 @@ _HOMES = {
     "core.tree": "Hierarchy",
     "estimates.estimates": "Excluded",
     "metrics.measure": "Measurement",
+    "results.audit": "Audit AuditedComparison AuditedGroup CutFeature",
     "results.certificate": "Certificate CertifiedGroup",
     "results.clustering": "Clustering PathStep",
     "results.clusters": "Cluster",
-    "results.collection": "Audit AuditedComparison Experiments",
+    "results.collection": "Experiments",
     "results.confirmation": "Confirmation ConfirmedCluster ConfirmedPair",
     "results.detection": "DetectionLimit",
     "results.effects": "Effect",
     "results.explained": "Explained",
+    "results.impact": "ImpactCategory ImpactRatios ImpactTable",
     "results.monitor": "Look MonitorResult",
     "results.posterior": "GroupPosterior",
     "results.power": "DetectableDifference Power",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from faultlines.estimates.labels import key_of, name_of
+from faultlines.results.exclusions import dropped_share_column, missing_data
 from faultlines.results.protocol import TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns, spread
 
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
     from faultlines.estimates.reasons import DropCode
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
+    from faultlines.rows.request import MissingRows
 
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
+MissingChoice = Literal["bounds", "ignore"]
+MissingTreatment = Literal["none", "bounds", "share", "ignore"]
+UnknownChoice = Literal["exclude", "category", "bounds"]
 
-OVERALL, ALL_PAIRS = "overall", "all pairs"
+OVERALL, ALL_PAIRS, HIGHEST, LOWEST = "overall", "all pairs", "highest", "lowest"
+DIRECTIONS: dict[str, Adverse] = {HIGHEST: "low", LOWEST: "high"}  # the side of the best group that others are on
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class CertifiedGroup:
             the largest of all groups is `Certificate.certifiable`.
         status: ``"within"`` the gap, ``"beyond"`` it, or ``"inconclusive"``.
         other: Of all pairs, the group it is compared with here: one it differs from, else the one it may be farthest
-            from; None otherwise.
+            from. Of ``"highest"`` (``"lowest"``), the highest of the other groups in these data. None otherwise.
 
     Example:
         >>> import faultlines as fl
@@ -74,10 +80,12 @@ class Certificate(TabularResult):
         certifiable: The gap that can be certified for the groups that were measured: with confidence 1 − α none is
             farther away. With ``ratio=True`` the ratio that can be: every `gap` up to it passes.
         farthest: The group that decides about `certifiable`; a tuple for several effects.
-        against: ``"overall"``, ``"all pairs"`` or the name of the reference group.
-        reference_value: The effect of the overall or the reference; None for all pairs.
+        against: ``"overall"``, ``"highest"``, ``"lowest"``, ``"all pairs"``, the name of the reference group, or
+            a fixed value.
+        reference_value: The effect of the overall, of the reference, or the highest (lowest) in these data; the fixed
+            value; None for all pairs.
         ratio: Whether ratios are compared, and not differences.
-        adverse: The harmful direction, if only one counts.
+        adverse: The harmful direction, if only one counts; a tuple for several effects.
         alpha: One less the confidence.
         critical: How many standard errors the simultaneous intervals reach: the critical value of the largest of all
             comparisons.
@@ -87,7 +95,17 @@ class Certificate(TabularResult):
         dropped: Reason → number of dropped rows.
         warnings: What was noticed in the rows.
         counted: What the sizes of groups count.
+        missing_values: How many rows of every group lack a value; None where no rows were counted.
+        missing: What was done about them. ``"none"``: no row lacks a value. ``"bounds"``: they could be anything.
+            ``"share"``: it cannot be bounded what they change, and nothing passes where they are many. ``"ignore"``:
+            they are taken to be like the others.
+        unknown: What was done about rows with a missing attribute; None where there are none.
+        certifiable_ignoring: The gap that could be certified if missing values and unknown attributes were ignored.
+        possible: The lowest and the highest rate that every group of `comparison` could have in these rows; None where
+            nothing is missing or it cannot be bounded.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
+        averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
+            ranking compares people of different groups, too.
         percent: Which of the effects people read in percent.
         seed: Of the draws behind `critical`.
 
@@ -112,10 +130,10 @@ class Certificate(TabularResult):
     gap: Any
     certifiable: Any
     farthest: Any
-    against: str
+    against: str | float
     reference_value: Any
     ratio: bool
-    adverse: Adverse | None
+    adverse: Any
     alpha: float
     critical: float
     groups: tuple[CertifiedGroup, ...]
@@ -127,11 +145,24 @@ class Certificate(TabularResult):
     warnings: tuple[Note | str, ...] = ()
     counted: str = "rows"
     by_precision: bool = False
+    missing_values: MissingRows | None = None
+    missing: MissingTreatment = "none"
+    unknown: UnknownChoice | None = None
+    certifiable_ignoring: Any = None
+    possible: tuple[tuple[Any, Any], ...] | None = None
+    averaged: bool = False
 
     def __repr__(self) -> str:
         counts = f"{len(self.within)} within, {len(self.beyond)} beyond, {len(self.inconclusive)} inconclusive"
         gaps = f"gap={self.gap}, certifiable={self.certifiable}"
         return f"<Certificate: {self.verdict}, {gaps}, {counts}, α = {self.alpha:g}>"
+
+    @property
+    def directions(self) -> tuple[Adverse | None, ...]:
+        """For each effect, the side on which groups can be too far away; None: either."""
+        if isinstance(self.against, str) and self.against in DIRECTIONS:
+            return (DIRECTIONS[self.against],) * len(self.percent)
+        return self.adverse if self.parts else (self.adverse,)
 
     @property
     def metric(self) -> str:
@@ -147,6 +178,11 @@ class Certificate(TabularResult):
     def parts(self) -> tuple[str, ...]:
         """Names of several effects; none for one."""
         return () if self.comparison.estimates is None else self.comparison.estimates.parts
+
+    @property
+    def has_others(self) -> bool:
+        """Whether each group is compared with another one of its own: all pairs, the highest or the lowest."""
+        return self.against in (ALL_PAIRS, HIGHEST, LOWEST)
 
     @property
     def within(self) -> tuple[Label, ...]:
@@ -183,14 +219,27 @@ class Certificate(TabularResult):
         for name in ("estimate", "distance", "lower", "upper", "bound"):
             values = [getattr(group, name) for group in self.groups]
             columns |= spread(self.parts, distance if name == "distance" else name, values + blank)
+        columns |= self._possible_columns(blank)
         columns["status"] = [group.status for group in self.groups] + blank
-        if self.against == ALL_PAIRS:
+        if self.has_others:
             others = [_name(group.other, several=bool(self.parts)) for group in self.groups]
             columns |= spread(self.parts, "other", others + blank)
-        columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         labels = [*(group.label for group in self.groups), *(group.label for group in self.excluded)]
         keys = [key_of(label) for label in labels]
+        columns |= dropped_share_column(self.missing_values, keys)
+        columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         return attribute_columns(self.attributes, keys, set(columns)) | columns
+
+    def _possible_columns(self, blank: list[Any]) -> Columns:
+        """The lowest and the highest rate that groups could have, where that is known."""
+        if self.possible is None:
+            return {}
+        ends = dict(zip(self.comparison.keys, self.possible, strict=True))
+        columns: Columns = {}
+        for i, name in enumerate(("possible_lower", "possible_upper")):
+            values = [ends[key_of(group.label)][i] for group in self.groups]
+            columns |= spread(self.parts, name, values + blank)
+        return columns
 
     def to_dict(self) -> dict[str, Any]:
         """The whole result as plain data; an end that is not bounded is None.
@@ -209,7 +258,7 @@ class Certificate(TabularResult):
             "against": self.against,
             "reference_value": _finite(self.reference_value),
             "ratio": self.ratio,
-            "adverse": self.adverse,
+            "adverse": list(self.adverse) if self.parts else self.adverse,
             "alpha": self.alpha,
             "critical": self.critical,
             "seed": self.seed,
@@ -220,6 +269,10 @@ class Certificate(TabularResult):
             "inconclusive": [name_of(label) for label in self.inconclusive],
             "excluded": [{"group": name_of(group.label), "reason": str(group.reason)} for group in self.excluded],
             "dropped": dict(self.dropped),
+            "missing_values": missing_data(self.missing_values),
+            "missing": self.missing,
+            "unknown": self.unknown,
+            "certifiable_ignoring": _finite(self.certifiable_ignoring),
             "notes": [note.to_dict() for note in self.notes],
             "groups": rows,
         }

@@ -18,6 +18,7 @@ from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.labels import labels_of, match, name_of, reading
 from faultlines.estimates.scales import Scale
+from faultlines.metrics.warnings import pvalue_floor
 from faultlines.results.clusters import clusters_of, numbered
 from faultlines.results.exclusions import excluded_by_value
 from faultlines.results.explained import explain_attributes
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.reasons import DropCode
     from faultlines.guarantees.base import Guarantee, GuaranteedPath
     from faultlines.metrics.readout import Readout
+    from faultlines.metrics.warnings import PValueFloor
     from faultlines.render.chart import Chart, Charts
     from faultlines.render.geometry import Kind, Theme
     from faultlines.results.certificate import Certificate
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from faultlines.results.rules import Population, Rule
     from faultlines.results.self_check import SelfCheck
     from faultlines.rows.keys import Bins
+    from faultlines.rows.request import MissingRows
 
 Frame = TypeVar("Frame")
 Verdict = Literal["differ", "no difference", "not testable"]
@@ -217,6 +220,11 @@ class Clustering(TabularResult):
     def notes(self) -> tuple[Note, ...]:
         """What a reader must know beside the table."""
         return super().notes
+
+    @property
+    def missing_values(self) -> MissingRows | None:
+        """How many rows of every group were dropped for want of a value; None where no rows were counted."""
+        return None if self.readout is None else self.readout.missing
 
     @property
     def n_clusters(self) -> int:
@@ -427,6 +435,17 @@ class Clustering(TabularResult):
         if self.groups.estimates is None or len(self.groups) < 2:
             return None
         return compare_with_rest(self.groups.estimates, self.alpha)
+
+    @cached_property
+    def pvalue_floor(self) -> PValueFloor | None:
+        """The smallest p that the rows support, and why; None where estimates were given or nothing limits it.
+
+        Outputs print a smaller p as "less than this": tails of few events, of heavy-tailed values or of few degrees of
+        freedom are not known any farther.
+        """
+        if self.readout is None or self.groups.estimates is None:
+            return None
+        return pvalue_floor(self.readout, self.groups.estimates.dof)
 
     def against_rest(self, correction: Correction = "holm") -> tuple[AgainstRest, ...]:
         """Every group against all the others together, with p adjusted for the number of groups.

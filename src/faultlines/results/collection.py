@@ -1,4 +1,4 @@
-"""Several clusterings with one correction for their number: what `fl.cluster_many` and `fl.audit` return."""
+"""Several clusterings with one correction for their number: what `fl.cluster_many` returns, and audits build on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from faultlines import checks
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, did_you_mean
-from faultlines.estimates.labels import MISSING, name_of
+from faultlines.estimates.labels import name_of
 from faultlines.results.clustering import Clustering
 from faultlines.results.multiplicity import AdjustedPath
 from faultlines.results.protocol import TabularResult, dicts_of, probability, stack_columns
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 Verdict = Literal["differ", "no difference", "not testable"]
 
 _ON_A_PAGE = 1_000  # results in the overview of a page
-_CROSSED = " × "
 
 
 class Collection(TabularResult):
@@ -190,22 +189,6 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return unique
 
 
-def feature_names(by: Sequence[str]) -> str:
-    """Features that are crossed: ``sex × race``; a name that reads like several is put in quotes."""
-    return _CROSSED.join(repr(name) if _CROSSED.strip() in name else name for name in by)
-
-
-def stratum_text(stratum: Sequence[tuple[str, Any]]) -> str:
-    """The values of control features: ``region = north``; text that reads like a missing value is put in quotes."""
-    return ", ".join(f"{name} = {_value_text(value)}" for name, value in stratum)
-
-
-def _value_text(value: Any) -> str:
-    if value is None:
-        return MISSING
-    return repr(value) if value == MISSING else str(value)
-
-
 # -------------------------------------------------------------------------------------------------- many experiments
 
 
@@ -355,144 +338,4 @@ class Experiments(Collection):
                 for experiment in self.excluded
             ],
             "dropped": dict(self.dropped),
-        }
-
-
-# ------------------------------------------------------------------------------------------------------------- audits
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedComparison:
-    """One comparison of an audit.
-
-    Attributes:
-        name: How it is called: ``"false positive rate by sex × race"``.
-        metric: What was measured.
-        by: The sensitive features whose combinations are the groups.
-        stratum: Which values the control features have; empty without them.
-        result: The clusters, with p adjusted for the number of comparisons.
-
-    Example:
-        >>> import faultlines as fl
-        >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
-        >>> predicted = [0, 1] * 100 + [0, 0] * 100
-        >>> audit = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall"])
-        >>> comparison = audit.comparisons[0]
-        >>> comparison.name, comparison.metric, comparison.by, comparison.result.n_clusters
-        ('true positive rate by sex', 'true positive rate', ('sex',), 2)
-    """
-
-    name: str
-    metric: str
-    by: tuple[str, ...]
-    stratum: tuple[tuple[str, Any], ...]
-    result: Clustering
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Audit(Collection):
-    """Every comparison of an audit, corrected for their number: what `fl.audit` returns.
-
-    It prints an overview; ``audit["false positive rate by sex"]`` is the `Clustering` of one comparison.
-
-    Attributes:
-        comparisons: The comparisons, in the order of features and metrics.
-        skipped: Names of those that could not be made, with the reason.
-        alpha: The accepted probability of any false positive among them.
-
-    Example:
-        >>> import faultlines as fl
-        >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
-        >>> predicted = [0, 1] * 100 + [0, 0] * 100
-        >>> audit = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall", "fpr"])
-        >>> audit.names, audit.rejected
-        (('true positive rate by sex', 'false positive rate by sex'), ('true positive rate by sex',))
-        >>> audit.verdict, audit["true positive rate by sex"].n_clusters, audit.to_dict()["rejected"]
-        ('differ', 2, ['true positive rate by sex'])
-        >>> audit.report("audit.html")
-    """
-
-    row_kinds: ClassVar[tuple[Rows, ...]] = ("comparisons",)
-    noun: ClassVar[str] = "comparison"
-    correction: ClassVar[Correction] = "holm"
-
-    comparisons: tuple[AuditedComparison, ...]
-    skipped: Mapping[str, str]
-    alpha: float
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the comparisons are called."""
-        return tuple(comparison.name for comparison in self.comparisons)
-
-    @property
-    def log_pvalues(self) -> FloatArray:
-        """Natural logarithm of each one's own p of "all groups are equal"."""
-        return np.array([comparison.result.log_pvalue for comparison in self.comparisons])
-
-    @property
-    def log_pvalues_adj(self) -> FloatArray:
-        """The same, adjusted for the number of comparisons."""
-        return np.array([comparison.result.log_pvalue_adj for comparison in self.comparisons])
-
-    def result_at(self, place: int) -> Clustering:
-        """The result at a place.
-
-        Args:
-            place: Its place among the names.
-
-        Returns:
-            The result, with adjusted p and the clusters that are reported.
-        """
-        return self.comparisons[place].result
-
-    @property
-    def group_counts(self) -> list[int]:
-        """How many groups each comparison has."""
-        return [len(comparison.result.groups) for comparison in self.comparisons]
-
-    def columns(self, rows: Rows) -> Columns:
-        """The columns of its comparisons.
-
-        Args:
-            rows: ``"comparisons"``.
-
-        Returns:
-            Column → values.
-        """
-        from faultlines.render.collection import contrast_text, exclusion_text
-
-        results = [comparison.result for comparison in self.comparisons]
-        effects = [[c.effects[0].estimate for c in r.clusters if len(c.effects) == 1] for r in results]
-        overall = [result.overall.effects for result in results]
-        return {
-            "name": list(self.names),
-            "metric": [comparison.metric for comparison in self.comparisons],
-            "by": [feature_names(comparison.by) for comparison in self.comparisons],
-            "stratum": [stratum_text(comparison.stratum) or None for comparison in self.comparisons],
-            "n_groups": self.group_counts,
-            "n_clusters": [result.n_clusters for result in results],
-            "overall": [several[0].estimate if len(several) == 1 else None for several in overall],
-            "lowest": [min(several) if several else None for several in effects],
-            "highest": [max(several) if several else None for several in effects],
-            "pvalue": [result.pvalue for result in results],
-            "pvalue_adj": [result.pvalue_adj for result in results],
-            "rejected": [result.rejected for result in results],
-            "verdict": [result.verdict for result in results],
-            "headline": [contrast_text(result) for result in results],
-            "n_excluded": [len(result.excluded) for result in results],
-            "n_dropped": [sum(result.dropped.values()) for result in results],
-            "excluded": [exclusion_text(result) or None for result in results],
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain data: the overview, what was not compared, and every result.
-
-        Returns:
-            Dictionaries, lists, numbers and text, as `to_json` writes them.
-        """
-        return super().to_dict() | {
-            "comparisons": dicts_of(self.columns("comparisons")),
-            "skipped": dict(self.skipped),
-            "results": {comparison.name: comparison.result.to_dict() for comparison in self.comparisons},
         }

@@ -11,6 +11,7 @@ import numpy as np
 from faultlines import formats
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of, name_of
+from faultlines.results.exclusions import missing_data
 from faultlines.results.protocol import TabularResult, dicts_of, probability
 from faultlines.results.tables import spread
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.reasons import DropCode, Reason
     from faultlines.results.effects import Effect
     from faultlines.results.protocol import Columns, Note, Rows
+    from faultlines.rows.request import MissingRows
 
 Verdict = Literal["confirmed", "not confirmed", "inconclusive"]
 
@@ -163,6 +165,7 @@ class Confirmation(TabularResult):
         tolerance: Differences up to this do not count.
         warnings: What was noticed in the new rows.
         dropped: Reason → number of dropped new rows.
+        missing_values: How many new rows of every group lack a value; None where no rows were counted.
 
     Example:
         >>> import faultlines as fl
@@ -192,6 +195,7 @@ class Confirmation(TabularResult):
     tolerance: float
     warnings: tuple[Note | str, ...] = ()
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
+    missing_values: MissingRows | None = None
 
     def __repr__(self) -> str:
         return f"<Confirmation: {self.verdict}, {formats.p_is(self.log_pvalue)}, α = {self.alpha:g}>"
@@ -302,6 +306,7 @@ class Confirmation(TabularResult):
             ],
             "notes": [note.to_dict() for note in self.notes],
             "dropped": dict(self.dropped),
+            "missing_values": missing_data(self.missing_values),
         }
 
 

@@ -1,19 +1,44 @@
-"""Excluded groups, in numbers a reader can judge: how much of each level of the attributes is in them."""
+"""Excluded groups and dropped rows, in numbers a reader can judge: by level of the attributes, and by group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines.estimates.labels import key_of
+from faultlines.estimates.labels import key_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import Excluded
+    from faultlines.estimates.labels import Key
+    from faultlines.rows.request import MissingRows
+
+
+def missing_data(missing: MissingRows | None) -> dict[str, Any] | None:
+    """Rows that lack a value, of all and by group, as plain data; None where rows were not counted."""
+    if missing is None:
+        return None
+    groups = zip(missing.keys, missing.rows.tolist(), missing.dropped.tolist(), missing.shares.tolist(), strict=True)
+    return {
+        "rows": int(missing.rows.sum()),
+        "dropped": int(missing.dropped.sum()),
+        "share": missing.share,
+        "by_column": {name: int(counts.sum()) for name, counts in missing.by_column.items()},
+        "without_group": int(missing.without_group),
+        "groups": [
+            {"group": name_of(key), "rows": int(rows), "dropped": int(dropped), "share": share}
+            for key, rows, dropped, share in groups
+        ],
+    }
+
+
+def dropped_share_column(missing: MissingRows | None, keys: Sequence[Key]) -> dict[str, list[Any]]:
+    """The share of rows of each group that was dropped, as a column; none where rows were not counted."""
+    return {} if missing is None else {"dropped_share": [group.share for group in missing.of(keys)]}
 
 
 @dataclass(frozen=True, slots=True)

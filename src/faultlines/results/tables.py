@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of
+from faultlines.results.exclusions import dropped_share_column
 from faultlines.results.protocol import probability
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from faultlines.results.protocol import Columns
 
 ARMS = ("control", "treatment")
-_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible", "excluded")
+_GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible")
+_ROW_COLUMNS = ("dropped_share", "excluded")
 _POSTERIOR_COLUMNS = ("shrunken", "shrunken_lower", "shrunken_upper")
 _REST_COLUMNS = ("pvalue_rest", "rest_difference", "rest_lower", "rest_upper")
 _ARM_COLUMNS = tuple(f"{of}_{arm}" for of in ("n", "mean") for arm in ARMS)
@@ -38,7 +40,7 @@ def cluster_columns(c: Clustering) -> Columns:
             columns |= _spread(c, name, values)
     return columns | {
         "groups": [len(c.members) for c in clusters],
-        "n": [_whole(c.n) for c in clusters],
+        "n": [whole_number(c.n) for c in clusters],
         "rule": [str(rule) if rule.fits else None for rule in rules],
         "rule_matches": [rule.matches for rule in rules],
         "rule_covers": [rule.covers for rule in rules],
@@ -61,12 +63,13 @@ def group_columns(c: Clustering) -> Columns:
         **_of_attributes(c),
         **_spread(c, "estimate", values + [left.estimate for left in out]),
         **_spread(c, "se", errors + [left.se for left in out]),
-        "n": [_whole(n) for n in [*sizes, *(left.n for left in out)]],
+        "n": [whole_number(n) for n in [*sizes, *(left.n for left in out)]],
         **_of_arms(c),
         **_of_rest(c),
         "cluster": labels + blank,
         **_spread(c, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
         **_posterior_columns(c),
+        **dropped_share_column(c.missing_values, [*kept.keys, *(key_of(left.label) for left in out)]),
         "excluded": [None] * count + [str(left.reason) for left in out],
     }
 
@@ -107,7 +110,7 @@ def _of_arms(c: Clustering) -> Columns:
     blank: list[Any] = [None] * len(c.excluded)
     columns: Columns = {}
     for i, arm in enumerate(ARMS):
-        columns[f"n_{arm}"] = [_whole(n) for n in readout.arm_sizes[:, i].tolist()] + blank
+        columns[f"n_{arm}"] = [whole_number(n) for n in readout.arm_sizes[:, i].tolist()] + blank
     for i, arm in enumerate(ARMS):
         columns[f"mean_{arm}"] = readout.by_arm[:, i].tolist() + blank
     return columns
@@ -117,7 +120,7 @@ def named_attributes(c: Clustering) -> list[str]:
     """The column of each attribute; one that is called like a column of ours gets a longer name."""
     taken = {
         name
-        for column in (*_GROUP_COLUMNS, *_POSTERIOR_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
+        for column in (*_GROUP_COLUMNS, *_ROW_COLUMNS, *_POSTERIOR_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
         for name in (column, *_spread(c, column, []))
     }
     return _not_taken(c.groups.attributes, taken)
@@ -189,6 +192,6 @@ def _encodable(words: str) -> str:
     return words if words.isascii() else words.encode("utf-8", "replace").decode()
 
 
-def _whole(size: float | None) -> float | int | None:
+def whole_number(size: float | None) -> float | int | None:
     """A size as a whole number, where it is one."""
     return int(size) if size is not None and size == int(size) else size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from faultlines.engines.frames import fetch
 from faultlines.engines.protocol import factorize
+from faultlines.engines.readers import TRUTH_WORDS
 from faultlines.errors import Argument, InputError, shorten, shorten_text, to_numbers
 from faultlines.rows.keys import finite
 
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 
 
 _FRACTION = r"^\s*-?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"  # text that is a number, and not a whole one
+
+
+# Words for yes and no: labels of two columns may be coded differently and mean the same.
+_YES = frozenset({*(word for word, number in TRUTH_WORDS.items() if number), "1", "1.0"})
+_NO = frozenset({*(word for word, number in TRUTH_WORDS.items() if not number), "0", "0.0"})
+
+
+def is_yes_or_no(values: Collection[Any]) -> bool:
+    """Whether labels are all words or numbers for yes and no, in whatever coding."""
+    return bool(values) and all(_plain_word(value) in _YES | _NO for value in values)
+
+
+def _plain_word(value: Any) -> str:
+    return str(value).strip().lower()
 
 
 class CleanInput(NamedTuple):
@@ -63,7 +78,10 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
             shown, f"holds {shorten_text(str(dtype), 80)}, not 0/1 or booleans", "Name a plain column."
         )
     if not simple and source.kind == "binary":
-        examples = _show_examples(rows, column)
+        values = some_values(rows, column)
+        if is_yes_or_no(values):  # "yes" and "no" need nobody to say which one counts
+            return _clean_words(column)
+        examples = " or ".join(map(repr, values))
         raise InputError.wrong_type(
             shown,
             f"holds {dtype}, not 0/1 or booleans",
@@ -87,6 +105,17 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
     return CleanInput(value, {} if odd is None else {"odd": nw.when(odd).then(value)})
 
 
+def _clean_words(column: str) -> CleanInput:
+    """Words for yes and no as 1 and 0; any other word that turns up is refused as such."""
+    import narwhals as nw
+
+    text = nw.col(column).cast(nw.String)
+    word = text.str.strip_chars().str.to_lowercase()
+    is_yes, is_no = word.is_in(sorted(_YES)), word.is_in(sorted(_NO))
+    coded = nw.when(is_yes).then(nw.lit(1.0)).otherwise(nw.when(is_no).then(nw.lit(0.0)))
+    return CleanInput(coded, {"odd": nw.when(~is_yes & ~is_no).then(text)})
+
+
 def _clean_label(column: str, dtype: Any, simple: bool, source: Input) -> CleanInput:
     import narwhals as nw
 
@@ -100,8 +129,12 @@ def _clean_label(column: str, dtype: Any, simple: bool, source: Input) -> CleanI
 
 
 def _parse_positive(source: Input, dtype: Any) -> float:
-    """The label that counts, as a number or truth value of its column; from the command line it comes as text."""
-    value = {"true": 1.0, "false": 0.0}.get(str(source.positive).lower(), source.positive)
+    """The label that counts, as a number or truth value of its column; from the command line it comes as text.
+
+    "yes" counts in a column of truth values, too: truth and prediction may be coded differently.
+    """
+    word = _plain_word(source.positive)
+    value = 1.0 if word in _YES else 0.0 if word in _NO else source.positive
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
@@ -121,6 +154,9 @@ def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, li
     """
     shown = Argument(parameter, source.column)
     values = {kind: _distinct_values(columns) for kind, columns in ends.items()}
+    if words := [value for value in values.get("odd", ()) if isinstance(value, str) and source.kind == "binary"]:
+        problem = f"holds {shorten(min(words))} beside words for yes and no"
+        raise InputError.invalid_data(shown, problem, "Say which label counts: {positive}.", settings={"positive": "…"})
     if values.get("odd"):
         raise _odd_value_error(shown, source, parameter, values["odd"])
     if "seen" in values and not values["seen"] and usable > 0 and not source.may_lack:

@@ -15,7 +15,7 @@ from faultlines.engines.protocol import factorize, format_time, to_floats
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import MISSING, Names, Range, match, part_of, rank
 from faultlines.estimates.reasons import DropCode
-from faultlines.rows.request import EVERY, Together
+from faultlines.rows.request import EVERY, MissingRows, Together
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BINS = 200
+ALL_ROWS = "all rows"  # the one group where no attribute makes groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class Keys:
 
     Args:
         rows: The rows.
-        by: The attributes.
+        by: The attributes; none for all rows as one group.
         prefix: What the names of the keys begin with.
         separate: So many of the first attributes name experiments: a unit may be in several of them.
     """
@@ -156,12 +157,16 @@ class Keys:
     def __init__(self, rows: Rows, by: Sequence[str | Bins], prefix: str = "k", *, separate: int = 0) -> None:
         self.rows, self.by, self.separate = rows, by, separate
         self.schema = rows.frame.collect_schema()
-        self.names = [f"{prefix}{i}" for i in range(len(by))]
+        self.names = [f"{prefix}{i}" for i in range(max(len(by), 1))]
         self._ranges: dict[int, list[Range]] = {}
         self._widths: dict[int, tuple[float, bool]] = {}
 
     def expressions(self) -> list[Any]:
         """All keys under names of our own; null where one is missing."""
+        import narwhals as nw
+
+        if not self.by:
+            return [nw.lit(0).alias(self.names[0])]
         return [
             (self._binned(i, attribute) if isinstance(attribute, Bins) else self._value(attribute)).alias(name)
             for i, (attribute, name) in enumerate(zip(self.by, self.names, strict=True))
@@ -173,7 +178,7 @@ class Keys:
         The largest by group goes to `record_fractions`, which then knows whether a group is 20–24 or 20 to 25.
         """
         fractions = {}
-        for name, cut in zip(self.names, self.by, strict=True):
+        for name, cut in zip(self.names, self.by, strict=bool(self.by)):
             if isinstance(cut, Bins) and cut.width is not None and cut.width == int(cut.width):
                 column = self.rows.numbers[cut.column]
                 value = finite(column, self.schema[column])
@@ -243,7 +248,7 @@ class Keys:
         Raises:
             InputError: If a null and a text would have the same name.
         """
-        parts = self._parts(place, values)
+        parts: list[Hashable] = self._parts(place, values) if self.by else [ALL_ROWS] * len(values)
         if None in values and parts.count(MISSING) > 1:
             problem = f"two different keys have the same name, a null and the text {MISSING!r}"
             raise InputError.duplicate("by", problem, "Rename the text.", form="clause")
@@ -275,7 +280,8 @@ class Keys:
         """
         places = range(len(parts))
         kinds = set(map(type, parts))
-        if kinds == {int} or (kinds == {str} and not self.rows.from_text and MISSING not in parts):
+        is_plain = kinds == {str} and not self.rows.from_text and not any(str(part)[:1] in {"(", "["} for part in parts)
+        if kinds == {int} or is_plain:  # neither "(missing)" nor ranges, as in (30, 45]
             return sorted(places, key=parts.__getitem__)  # type: ignore[arg-type]
         named = [part for part in parts if part != MISSING]
         if self.rows.from_text and named and all(type(part) is str and _is_whole(part) for part in named):
@@ -475,6 +481,38 @@ def count_dropped(
     if arms is not None:
         dropped[OTHER_VARIANTS] = int(usable[(arm_places.arms < 0) & ~arm_places.missing].sum())
     return dropped
+
+
+def count_missing(
+    rows: FloatArray,
+    usable: FloatArray,
+    arm_places: ArmPlaces,
+    group_places: GroupPlaces,
+    present: Mapping[str, FloatArray],
+    variant: str | None = None,
+) -> MissingRows:
+    """How many rows of every group lack a value.
+
+    Args:
+        rows: Rows behind every fetched row.
+        usable: How many of them have all inputs.
+        arm_places: Their arms.
+        group_places: Their groups.
+        present: Column → how many of them have that value.
+        variant: The column of variants.
+    """
+    counted = (arm_places.arms >= 0) | arm_places.missing
+    usable = np.where(arm_places.missing, 0.0, usable)
+
+    def by_group(counts: FloatArray) -> FloatArray:
+        weights = np.where(counted, counts, 0.0)
+        return np.bincount(group_places.groups, weights, minlength=len(group_places.keys)).astype(np.float64)
+
+    by_column = {column: by_group(rows - have) for column, have in present.items()}
+    if variant is not None:
+        by_column[variant] = by_group(np.where(arm_places.missing, rows, 0.0))
+    some = {column: counts for column, counts in by_column.items() if counts.any()}
+    return MissingRows(group_places.keys, by_group(rows), by_group(rows - usable), some)
 
 
 def split_rows(table: Mapping[str, Column], parts: int) -> list[npt.NDArray[np.bool_]]:

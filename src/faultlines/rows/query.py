@@ -305,6 +305,10 @@ class Query:
         """The inputs of a set without which a row cannot be used."""
         return [place for source, place in self.inputs.items() if place in joined and not source.optional]
 
+    def _counted_alone(self) -> list[int]:
+        """Inputs whose missing values are counted by themselves: those that are used with others, or with units."""
+        return sorted({place for joined in self.together if len(joined) > 1 or self.unit for place in joined})
+
     # -------------------------------------------------------------------------------------------------------- counts
 
     def _extremes(self, *, of_units: bool = False) -> list[Any]:
@@ -335,6 +339,7 @@ class Query:
         for used in self._summed_inputs():
             sums.append(_aggregate_rows(sources[used.place], nw.col(used.name)).alias(used.name))
         counts = [nw.col(self._counted(n)).count().alias(f"ok{n}") for n in self.together.values()]
+        counts += [nw.col(f"i{place}").count().alias(f"have{place}") for place in self._counted_alone()]
         summed = frame.group_by(*keys, "unit").agg(nw.len().alias("rows"), *counts, *self._extremes(), *sums)
         return hashing.hash_units(summed, self.split) if self.split else summed
 
@@ -388,6 +393,8 @@ class Query:
 
         counts = [nw.col("rows").sum().alias("rows")]
         counts += [nw.col(f"ok{n}").sum().alias(f"ok{n}") for n in self.together.values()]
+        counts += [nw.col(f"have{place}").sum().alias(f"have{place}") for place in self._counted_alone()]
+        counts.append(nw.when(~nw.col("unit").is_null()).then(nw.col("rows")).sum().alias("have_unit"))
         return counts + self._extremes(of_units=True)
 
     # ------------------------------------------------------------------------------------------------------- moments
@@ -463,6 +470,7 @@ class Query:
         aggregates |= shapes
         if self.unit is None:
             aggregates |= {self._usable(n): nw.col(self._counted(n)).count() for n in self.together.values()}
+            aggregates |= {f"have{place}": nw.col(f"i{place}").count() for place in self._counted_alone()}
         aggregates |= {used.over: nw.col(used.over).sum() for used in self._capped()}
         named = [expression.alias(name) for name, expression in aggregates.items()]
         return frame.group_by(*self.keyed).agg(*counts, *named)
@@ -538,6 +546,9 @@ class Query:
             usable = np.where(divided, 0.0, to_floats(table[self._usable(number)]))
             arm_places = places.place_arms(table, request.arms, rows.size)
             dropped = places.count_dropped(rows, usable, arm_places, request.arms)
+            missing = places.count_missing(
+                rows, usable, arm_places, group_places, self._present(table, roles), self.variant
+            )
             parts = places.split_rows(table, len(self.split.shares) if self.split else 0)
             of_parts = []
             for part in parts:
@@ -548,9 +559,20 @@ class Query:
                     column = next(source.column for source, place in self.inputs.items() if place == capped.place)
                     grouped = replace(grouped, capped=Capped(column, self.caps[capped.place], count))
                 every, lost = (_sum_by_group(c, group_places, arm_places, part) for c in (rows, rows - usable))
-                of_parts.append(replace(grouped, dropped=dropped, rows=every, lost=lost))
+                of_parts.append(replace(grouped, dropped=dropped, rows=every, lost=lost, missing=missing))
             results.append(of_parts)
         return results
+
+    def _present(self, table: Mapping[str, Column], roles: Mapping[str, _Used]) -> dict[str, Any]:
+        """Column → how many rows have a value there."""
+        alone, columns = self._counted_alone(), [source.column for source in self.inputs]
+        present = {
+            columns[used.place]: to_floats(
+                table[f"have{used.place}" if used.place in alone else self._usable(used.together)]
+            )
+            for used in roles.values()
+        }
+        return present | ({self.unit: to_floats(table["have_unit"])} if self.unit else {})
 
     def _group(
         self,

@@ -64,12 +64,16 @@ def _group_placements(
 
     keyed = [*by.names, *(["part"] if count else [])]
     largest = [nw.col(name).max().alias(name) for name in by.fractions()]
-    totals = fetch(frame.group_by(*keyed).agg(*count_rows(checks), *largest))
+    present = [nw.col(role).count().alias(f"have_{role}") for role in request.inputs]
+    totals = fetch(frame.group_by(*keyed).agg(*count_rows(checks), *present, *largest))
     by.record_fractions(totals)
     check_inputs(rows, request, totals, checks)
     group_places = places.place_groups(by, totals)
     arms = places.place_arms(totals, None, len(group_places.groups))
-    dropped = places.count_dropped(to_floats(totals["rows"]), to_floats(totals["ok"]), arms, None)
+    counts = to_floats(totals["rows"]), to_floats(totals["ok"])
+    dropped = places.count_dropped(*counts, arms, None)
+    have = {source.column: to_floats(totals[f"have_{role}"]) for role, source in request.inputs.items()}
+    missing = places.count_missing(*counts, arms, group_places, have)
     weighted, used = "w" in request.inputs, frame.filter(nw.col("ok"))
     if request.unit is None:
         summed = fetch(sum_placements(used, keyed, request.ranking or 0, weighted=weighted))
@@ -83,7 +87,8 @@ def _group_placements(
     groups = places.place_groups(by, both).groups[len(group_places.groups) :]
     parts = places.split_rows(summed, count)
     return [
-        Grouped(group_places.keys, moments(summed, groups, part, len(group_places.keys)), dropped) for part in parts
+        Grouped(group_places.keys, moments(summed, groups, part, len(group_places.keys)), dropped, missing=missing)
+        for part in parts
     ]
 
 

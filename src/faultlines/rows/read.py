@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from faultlines.engines.frames import ColumnUse, engine_of, first_values, scan
-from faultlines.engines.protocol import to_list
-from faultlines.errors import InputError, shorten
+import numpy as np
+
+from faultlines.engines.frames import ColumnUse, engine_of, fetch, first_values, scan
+from faultlines.engines.protocol import factorize, to_floats, to_list
+from faultlines.errors import Argument, InputError, shorten
 from faultlines.progress import working
 from faultlines.rows.aggregates import pool_aggregates
-from faultlines.rows.inputs import is_label
-from faultlines.rows.keys import Bins, Keys
+from faultlines.rows.inputs import clean_input, is_label
+from faultlines.rows.keys import Bins, Keys, finite
 from faultlines.rows.query import Query
 from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements, sum_unit_placements
-from faultlines.rows.request import RepeatedColumn
+from faultlines.rows.request import Input, RepeatedColumn
 from faultlines.rows.resampling import resample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import narwhals as nw
 
@@ -182,6 +185,111 @@ def _check_split(split: Split, request: Request) -> None:
             split.unit,
             form="clause",
         )
+
+
+def median_of(data: object, column: str) -> float:
+    """The median of a numeric column over all rows that have a value.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        column: The column, named by the parameter `score`.
+
+    Raises:
+        InputError: If the rows cannot be read, or the column has no numbers.
+    """
+    import narwhals as nw
+
+    source = Input(column, parameter="score")
+    with scan(data, [ColumnUse("score", column, "number")]) as rows, working("reading rows"):
+        value = clean_input(rows, source, "score").value.alias("v")
+        median = nw.col("v").quantile(0.5, interpolation="linear").alias("median")
+        number = float(to_floats(fetch(rows.frame.select(value).select(median))["median"])[0])
+    if not np.isfinite(number):
+        raise InputError.invalid_data(Argument("score", column), "holds no numbers", "Name a column of scores.")
+    return number
+
+
+# ------------------------------------------------------------------- what columns hold, before anything is measured
+
+
+_ROUNDED = 0.02  # how far probabilities that were written with two digits may be from 1 together
+_LOOKED_AT = 1_000  # distinct values that are fetched: more are "many" to everyone who asks
+
+
+class ColumnSummary(NamedTuple):
+    """What a column holds.
+
+    Attributes:
+        is_number: Whether all of its values are numbers, in csv files as text that reads so.
+        values: Its values without missing ones, 1,000 at most.
+        low: The smallest finite number; NaN where there is none.
+        high: The largest.
+    """
+
+    is_number: bool
+    values: frozenset[Any]
+    low: float
+    high: float
+
+
+def summarize_columns(data: object, columns: Mapping[str, str]) -> dict[str, ColumnSummary]:
+    """What some columns of rows hold.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        columns: Column → the parameter that named it.
+
+    Returns:
+        Column → what it holds.
+    """
+    with scan(data, [ColumnUse(parameter, column) for column, parameter in columns.items()]) as rows:
+        return {column: _summarize(rows, rows.keys[column]) for column in columns}
+
+
+def _summarize(rows: Rows, name: str) -> ColumnSummary:
+    import narwhals as nw
+
+    dtype = rows.frame.collect_schema()[name]
+    if dtype.is_nested():
+        return ColumnSummary(False, frozenset(), math.nan, math.nan)
+    if dtype.is_numeric():
+        value = finite(name, dtype)
+        ends = rows.frame.select(value.min().alias("low"), value.max().alias("high"))
+        low, high = (float(to_floats(column)[0]) for column in fetch(ends).values())
+        distinct = rows.frame.select(value.alias("v")).unique().head(_LOOKED_AT + 1)
+        values = {number for number in to_floats(fetch(distinct)["v"]).tolist() if not math.isnan(number)}
+        return ColumnSummary(True, frozenset(values), low, high)
+    column = nw.col(name) if dtype in (nw.String, nw.Boolean) else nw.col(name).cast(nw.String)
+    distinct = rows.frame.select(column.alias("v")).unique().head(_LOOKED_AT + 1)
+    values = {value for value in factorize(fetch(distinct)["v"])[1] if value is not None}
+    numbers = [_to_number(str(value)) for value in values] if rows.from_text else [None]
+    found = [number for number in numbers if number is not None and math.isfinite(number)]
+    if numbers and len(found) == len(numbers):
+        return ColumnSummary(True, frozenset(found), min(found), max(found))
+    return ColumnSummary(False, frozenset(values), math.nan, math.nan)
+
+
+def sum_to_one(data: object, columns: Mapping[str, str]) -> bool:
+    """Whether some columns of numbers add up to 1 in every row that has all of them, but for rounding.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        columns: Column → the parameter that named it.
+    """
+    with scan(data, [ColumnUse(parameter, column, "number") for column, parameter in columns.items()]) as rows:
+        schema = rows.frame.collect_schema()
+        total: Any = 0.0
+        for column in columns:
+            total = total + finite(rows.numbers[column], schema[rows.numbers[column]])
+        off = fetch(rows.frame.select((total - 1.0).abs().max().alias("off")))["off"]
+        return float(to_floats(off)[0]) < _ROUNDED
+
+
+def _to_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL

@@ -12,6 +12,7 @@ import numpy as np
 from faultlines.checks import choice, flag, text
 from faultlines.checks import column as checked_column
 from faultlines.errors import InputError
+from faultlines.estimates.labels import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows"]
 AGGREGATES = ("sum", "mean", "any")
 EVERY = "*"  # all variants beside the control
+LARGE_SHARE, LARGE_SHARE_OF_GROUP, FEWEST_DROPPED = 0.05, 0.2, 5  # see MissingRows.is_large
 KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows")
 
 
@@ -417,6 +419,77 @@ class RepeatedColumn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MissingRows:
+    """How many rows of every group were dropped because they lack a value, in all groups that occur.
+
+    Attributes:
+        keys: The groups, excluded ones too.
+        rows: The rows of each, (K,), without those of variants that are not compared.
+        dropped: Those of them that lack some value, (K,).
+        by_column: Column → rows that lack this value, (K,); a row may lack several.
+    """
+
+    keys: Sequence[Key]
+    rows: FloatArray
+    dropped: FloatArray
+    by_column: Mapping[str, FloatArray]
+
+    @property
+    def shares(self) -> FloatArray:
+        """The share of each group that was dropped, (K,)."""
+        return np.divide(self.dropped, self.rows, out=np.zeros(self.rows.shape), where=self.rows > 0)
+
+    @property
+    def share(self) -> float:
+        """The share of all rows that was dropped."""
+        return float(self.dropped.sum() / max(self.rows.sum(), 1.0))
+
+    @property
+    def without_group(self) -> float:
+        """Rows with a missing attribute: whose group is not known."""
+        unknown = [any(part == MISSING for part in key) for key in self.keys]
+        return float(self.rows[unknown].sum())
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so much is missing that a result about the other rows may mislead.
+
+        More than 5% of all rows, or more than 20% of the rows of a group and at least five: below 5% little depends on
+        what is missing, above 20% everything may (Schulz and Grimes, Lancet 2002).
+        """
+        some = self.dropped >= FEWEST_DROPPED
+        return self.share > LARGE_SHARE or bool(np.any(some & (self.shares > LARGE_SHARE_OF_GROUP)))
+
+    def of(self, keys: Sequence[Key]) -> list[MissingOfGroup]:
+        """What is missing in some groups, which may have the treatment as a further part of their keys."""
+        places = {tuple(key): place for place, key in enumerate(self.keys)}
+        width = len(self.keys[0]) if len(self.keys) else 0
+        shares, found = self.shares, []
+        for key in keys:
+            place = places.get(tuple(key[:width]))
+            known = place is not None
+            found.append(
+                MissingOfGroup(float(self.rows[place]), float(self.dropped[place]), float(shares[place]))
+                if known
+                else MissingOfGroup(0.0, 0.0, 0.0)
+            )
+        return found
+
+    def of_places(self, places: IntArray, keys: Sequence[Key]) -> MissingRows:
+        """Those of some of the groups, under these keys."""
+        by_column = {name: counts[places] for name, counts in self.by_column.items()}
+        return MissingRows(keys, self.rows[places], self.dropped[places], by_column)
+
+
+class MissingOfGroup(NamedTuple):
+    """Rows of one group, those of them that were dropped, and their share."""
+
+    rows: float
+    dropped: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
     """The groups that occur, the moments of each, and how many rows were not used, by reason."""
 
@@ -428,5 +501,6 @@ class Grouped:
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
     distinct: float | None = None  # units of all groups, where some are in several
+    missing: MissingRows | None = None  # rows that lack a value, where they were counted
     capped: Capped | None = None
     repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named

@@ -21,7 +21,7 @@ from faultlines.rows.ranks import check_units, prepare_inputs
 from faultlines.rows.request import Grouped, Moments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -79,9 +79,22 @@ def resample(rows: Rows, by: Keys, request: Request, how: Resampling) -> Grouped
         raise NoGroupsError("statistic", problem, remedy, value=request.name)
     dropped = {places.MISSING_VALUE: int(usable.size - usable.sum())}
     n = sizes
-    return Grouped(
-        group_places.keys, Moments(n[:, None, None], value[:, None, None], (n * variance)[:, None, None, None]), dropped
-    )
+    moments = Moments(n[:, None, None], value[:, None, None], (n * variance)[:, None, None, None])
+    return Grouped(group_places.keys, moments, dropped, missing=_missing(request, table, usable, group_places))
+
+
+def _missing(request: Request, table: Mapping[str, Column], usable: Any, group_places: places.GroupPlaces) -> Any:
+    """How many rows of every group lack a value."""
+    have = {source.column: _present(table[role]) for role, source in request.inputs.items()}
+    arms = places.place_arms(table, None, usable.size)
+    return places.count_missing(np.ones(usable.size), usable.astype(np.float64), arms, group_places, have)
+
+
+def _present(column: Column) -> FloatArray:
+    """1 where a fetched column has a value, else 0."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iufb":
+        return np.isfinite(to_floats(column)).astype(np.float64)
+    return np.array([value is not None for value in to_list(column)], dtype=np.float64)
 
 
 class _FailedError(Exception):

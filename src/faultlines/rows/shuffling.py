@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from faultlines.engines.frames import (
     number_rows,
     scan,
 )
-from faultlines.engines.protocol import PREFIX, to_floats
+from faultlines.engines.protocol import PREFIX, factorize, to_floats
 from faultlines.rows import keys as places
 from faultlines.rows.hashing import HASH, PRIME, draw_factors, random_number
 from faultlines.rows.keys import Keys
 from faultlines.rows.query import Query
 from faultlines.rows.ranks import rank_scores
 from faultlines.rows.read import list_uses
+from faultlines.rows.request import Grouped
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
     from faultlines.engines.frames import Rows
     from faultlines.engines.protocol import Column, IntArray
+    from faultlines.estimates.labels import Key
     from faultlines.rows.keys import Bins
-    from faultlines.rows.request import Grouped, Moments, Request
+    from faultlines.rows.request import Request
 
 _ROOM = 50_000_000  # rows × shuffles in one query
 _LESS_ROOM = 10_000_000  # the same where the engine holds them in memory: windows, sorts, Polars
@@ -61,12 +63,13 @@ class Shuffles:
 
 
 @contextmanager
-def shuffle_moments(
+def shuffle_groups(
     data: object, by: tuple[str | Bins, ...], request: Request, relabelled: Request, how: Shuffles
-) -> Iterator[Iterator[Moments]]:
-    """The moments of a request by group, once for each shuffle.
+) -> Iterator[Iterator[Grouped]]:
+    """The groups of a request with their moments, once for each shuffle.
 
-    Groups are about as large as the real ones: a unit falls into each with the share of the units it has.
+    Groups are about as large as the real ones: a unit falls into each with the share of the units it has. They have the
+    keys of the real ones, as numbers of levels, so that attributes cross as they do.
 
     Args:
         data: As for `read`.
@@ -100,8 +103,8 @@ def _shuffle_in_batches(
     draws: nw.LazyFrame[Any],
     lookup: nw.LazyFrame[Any] | None,
     runs: int,
-) -> Iterator[Moments]:
-    """Moments of one shuffle after the other, of as many in a query as it can take."""
+) -> Iterator[Grouped]:
+    """The groups of one shuffle after the other, of as many in a query as it can take."""
     import narwhals as nw
 
     in_memory = engine_of(base).buffers_joins or steps.needs_memory
@@ -115,7 +118,9 @@ def _shuffle_in_batches(
         # Groups are in the order of their keys, and the shuffle comes first.
         shuffles = np.array([key[0] for key in grouped.keys], dtype=np.int64)
         for shuffle in range(first, min(first + batch, runs)):
-            yield grouped.moments.of_groups(np.flatnonzero(shuffles == shuffle))
+            places = np.flatnonzero(shuffles == shuffle)
+            keys = [label.key(grouped.keys[place][1:]) for place in places.tolist()]
+            yield Grouped(keys, grouped.moments.of_groups(places), {})
 
 
 # ------------------------------------------------------------------------------------------------------- new labels
@@ -127,13 +132,21 @@ class _Groups:
     def __init__(self, base: nw.LazyFrame[Any], real: Keys) -> None:
         import narwhals as nw
 
-        sizes = np.sort(to_floats(fetch(base.group_by(*real.names).agg(nw.len().alias("n")))["n"]))[::-1]
+        table = fetch(base.group_by(*real.names).agg(nw.len().alias("n")))
+        levels = [_number_levels(table[name]) for name in real.names]
+        order = np.lexsort((*levels[::-1], -to_floats(table["n"])))  # engines return groups in any order
+        sizes = to_floats(table["n"])[order]
+        self._keys = list(zip(*(numbers[order].tolist() for numbers in levels), strict=True))
         self.rows = int(sizes.sum())
         self.names: Sequence[str] = [_LABEL]
         self._real = real
         of_group = _share_cells(sizes)
         self._cells = of_group.size
         self.lookup: Mapping[str, IntArray] = {"cell": np.arange(of_group.size), _LABEL: of_group}
+
+    def key(self, label: Key) -> Key:
+        """The key of the real group in whose place a shuffled one is."""
+        return self._keys[int(cast("int", label[0]))]
 
     def select_rows(self, base: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """All rows; their groups are forgotten."""
@@ -143,6 +156,13 @@ class _Groups:
         """With the group a row falls into by chance, a number below the prime."""
         frame = frame.with_columns((number % self._cells).alias("cell"))
         return frame if lookup is None else frame.join(lookup, on="cell", how="inner")
+
+
+def _number_levels(values: Column) -> IntArray:
+    """Levels of an attribute as numbers, in an order that does not depend on the engine."""
+    codes, levels = factorize(values)
+    ranks = {place: rank for rank, place in enumerate(sorted(range(len(levels)), key=lambda i: repr(levels[i])))}
+    return np.array([ranks[code] for code in codes.tolist()], dtype=np.int64)
 
 
 def _share_cells(sizes: Any) -> IntArray:
@@ -170,6 +190,10 @@ class _Arms:
         self.lookup: Mapping[str, IntArray] = {}
         self._values = list(arm_places.values)
         self._edge = round(control / max(both, 1.0) * PRIME)
+
+    def key(self, label: Key) -> Key:
+        """Groups are the real ones."""
+        return label
 
     def select_rows(self, base: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """The rows of the two variants."""

@@ -38,6 +38,10 @@ FROM (
     "t6"."arm",
     COALESCE(SUM("t6"."rows"), 0) AS "rows",
     COALESCE(SUM("t6"."ok0"), 0) AS "ok0",
+    COALESCE(SUM("t6"."have0"), 0) AS "have0",
+    COALESCE(SUM(CASE WHEN NOT (
+      "t6"."unit" IS NULL
+    ) THEN "t6"."rows" ELSE NULL END), 0) AS "have_unit",
     COUNT("t6"."i0_0") AS "n_i0_0",
     AVG("t6"."i0_0") AS "m_i0_0",
     VAR_SAMP("t6"."i0_0") AS "c_i0_0",
@@ -51,6 +55,7 @@ FROM (
       "t5"."unit",
       "t5"."rows",
       "t5"."ok0",
+      "t5"."have0",
       "t5"."i0_0",
       CASE
         WHEN CASE
@@ -89,6 +94,7 @@ FROM (
         "t4"."unit",
         "t4"."rows",
         "t4"."ok0",
+        "t4"."have0",
         "t4"."i0_0",
         CASE WHEN ABS("t4"."i0_0") < 1e+70 THEN "t4"."i0_0" ELSE NULL END - AVG(CASE WHEN ABS("t4"."i0_0") < 1e+70 THEN "t4"."i0_0" ELSE NULL END) OVER (
           PARTITION BY "t4"."k0", "t4"."k1", "t4"."arm"
@@ -104,6 +110,7 @@ FROM (
           CASE WHEN NOT (
             "t3"."unit" IS NULL
           ) THEN "t3"."ok0" ELSE 0 END AS "ok0",
+          "t3"."have0",
           CASE
             WHEN CASE WHEN NOT (
               "t3"."unit" IS NULL
@@ -119,6 +126,7 @@ FROM (
             "t2"."unit",
             COUNT(*) AS "rows",
             COUNT("t2"."i0_0") AS "ok0",
+            COUNT("t2"."i0") AS "have0",
             COALESCE(SUM("t2"."i0_0"), 0) AS "i0_0"
           FROM (
             SELECT

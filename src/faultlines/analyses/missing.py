@@ -1,0 +1,287 @@
+"""How far groups could be apart if missing values could be anything: bounds for rates, which hold at 1 − α.
+
+What a group's rate could be at most, and at least, are shares of its rows as the rate itself is (`rows.possible`), so
+each has an interval of its own. A group is farthest from what it is compared with where its missing values are all of
+one kind, and those of the other all of the other. If the bound of that distance is within a gap, then so is the bound
+of the distance that the values would have shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from faultlines.analyses.contrasts import Side, difference, ratio
+from faultlines.estimates.estimates import plain
+from faultlines.estimates.labels import MISSING
+from faultlines.estimates.scales import ANSCOMBE, Anscombe
+from faultlines.results.rest import of_others
+from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from faultlines.analyses.contrasts import Interval
+    from faultlines.analyses.groups import Groups
+    from faultlines.estimates.estimates import Estimates
+    from faultlines.estimates.labels import Key
+    from faultlines.estimates.scales import FloatArray
+    from faultlines.metrics.base import Metric
+    from faultlines.results.clustering import Adverse
+
+_AT_ONCE = 2**20  # pairs that are compared in one go
+_NO_ROWS = 1e-9  # trials that stand for none
+
+
+# ----------------------------------------------------------------------------------------------- what rates could be
+
+
+class PossibleRates(NamedTuple):
+    """For every group, ones and trials where its rate is highest and where it is lowest, (K, d), in effective rows.
+
+    Attributes:
+        high: Ones and trials where the rate is highest.
+        low: Ones and trials where it is lowest.
+        known_high: The same of rows whose attributes are known.
+        known_low: The same of rows whose attributes are known.
+        fewest: Trials that there are in any case.
+        most: Trials that there can be.
+        outside: Ones and zeros among rows whose attributes are unknown, (2, d).
+    """
+
+    high: tuple[FloatArray, FloatArray]
+    low: tuple[FloatArray, FloatArray]
+    known_high: tuple[FloatArray, FloatArray]
+    known_low: tuple[FloatArray, FloatArray]
+    fewest: FloatArray
+    most: FloatArray
+    outside: FloatArray
+
+    @property
+    def rates(self) -> tuple[FloatArray, FloatArray]:
+        """The lowest and the highest rate of every group, in the rows at hand."""
+        low, high = (np.divide(y, n, out=np.full(n.shape, np.nan), where=n > 0) for y, n in (self.low, self.high))
+        return low, high
+
+    def side(self, tail: float, part: int, *, highest: bool) -> Side:
+        """The groups where their rates are highest (lowest), with the probability `tail` beyond each end."""
+        ones, trials = self.high if highest else self.low
+        return rate_side(ones[:, part], trials[:, part], tail)
+
+    def rest(self, tail: float, part: int, *, highest: bool) -> Side:
+        """For each group, all others together, and the unknown, where their rate is highest (lowest)."""
+        ones, trials = self.known_high if highest else self.known_low
+        more_ones, more_zeros = self.outside[:, part]
+        ones, trials = of_others(ones[:, part]), of_others(trials[:, part])
+        return rate_side(ones + more_ones * highest, trials + (more_ones if highest else more_zeros), tail)
+
+    def smallest_share(self, part: int) -> FloatArray:
+        """The smallest share of all trials that each group can have."""
+        own = self.fewest[:, part]
+        return np.asarray(own / np.maximum(own + of_others(self.most[:, part]) + self.outside[:, part].sum(), _NO_ROWS))
+
+
+def rate_side(ones: FloatArray, trials: FloatArray, tail: float) -> Side:
+    """Rates with their exact intervals."""
+    trials = np.maximum(trials, _NO_ROWS)
+    value = np.clip(ones / trials, 0.0, 1.0)
+    return Side(value, *ANSCOMBE.ends(value, ANSCOMBE.place(value), 1 / np.sqrt(4 * trials + 2), tail))
+
+
+def is_boundable(estimates: Estimates) -> bool:
+    """Whether effects are rates, which missing values can move only so far."""
+    return all(isinstance(scale, Anscombe) for scale in estimates.scales)
+
+
+def unknown_keys(keys: Sequence[Key]) -> npt.NDArray[np.bool_]:
+    """Which groups lack an attribute."""
+    return np.array([any(part == MISSING for part in key) for key in keys], dtype=bool)
+
+
+def unknown_counts(
+    groups: Groups, data: object, metric: Metric | None, is_unknown: npt.NDArray[np.bool_]
+) -> PossibleCounts:
+    """Rows whose attributes are unknown, by what they can be; of groups that were excluded too where rows are given."""
+    if data is not None and metric is not None and can_be_filled(metric):
+        counts = count_possible(data, groups.by, metric)
+        return counts.of(np.flatnonzero(unknown_keys(counts.keys)))
+    return counts_without_rows(groups).of(np.flatnonzero(is_unknown))
+
+
+def possible_by_group(rates: PossibleRates) -> tuple[tuple[Any, Any], ...]:
+    """The lowest and the highest rate of every group, tuples where there are several effects."""
+    low, high = rates.rates
+    return tuple((plain(lower), plain(upper)) for lower, upper in zip(low.tolist(), high.tolist(), strict=True))
+
+
+def possible_rates(
+    groups: Groups, data: object, metric: Metric | None, unknown: PossibleCounts | None, *, lacking: bool
+) -> PossibleRates | None:
+    """What the rates of groups could be; None where missing values cannot be bounded.
+
+    Args:
+        groups: The groups that are compared.
+        data: The rows; None where they are not at hand: a row that lacks a value could then be anything.
+        metric: What is measured in them.
+        unknown: Rows whose attributes are unknown, which may belong to any group that has their other attributes.
+        lacking: Whether missing values count, or rows that lack one are left out.
+    """
+    estimates, readout = groups.comparison.estimates, groups.readout
+    if estimates is None or readout is None or readout.missing is None or not is_boundable(estimates):
+        return None
+    weight = readout.metric.inputs.get("w")
+    if weight is not None and weight.column in readout.missing.by_column:
+        return None
+    if not lacking:
+        counts = counts_without_rows(groups, lacking=False)
+    elif data is not None and metric is not None and can_be_filled(metric):
+        counts = _of_groups(count_possible(data, groups.by, metric), estimates.keys)
+    elif weight is None:
+        counts = counts_without_rows(groups)
+    else:
+        return None
+    trials = estimates.scales[0].mass(estimates.errors)  # of rows that were used, each as good as an independent one
+    mass = trials if readout.mass is None else readout.mass.reshape(trials.shape)
+    design = np.maximum(mass / trials, _NO_ROWS)
+    return rates_of_counts(counts, unknown, design)
+
+
+def _of_groups(counts: PossibleCounts, keys: Sequence[Key]) -> PossibleCounts:
+    """The counts of some groups, in their order."""
+    place = {tuple(key): i for i, key in enumerate(counts.keys)}
+    return counts.of(np.array([place[tuple(key)] for key in keys], dtype=np.int64))
+
+
+def counts_without_rows(groups: Groups, *, lacking: bool = True) -> PossibleCounts:
+    """Rows by what they can be, where only their number is known: each that lacks a value can be anything.
+
+    Args:
+        groups: The groups.
+        lacking: Whether rows that lack a value count.
+    """
+    estimates, readout = groups.comparison.estimates, groups.readout
+    assert estimates is not None  # noqa: S101
+    assert readout is not None  # noqa: S101
+    trials = estimates.scales[0].mass(estimates.errors)
+    trials = trials if readout.mass is None else readout.mass.reshape(trials.shape)
+    ones = estimates.shown * trials
+    lost = np.zeros(len(estimates))
+    if lacking and readout.missing is not None:
+        lost = np.array([group.dropped for group in readout.missing.of(estimates.keys)])
+    more = lost[:, None]
+    zeros = trials - ones
+    return PossibleCounts(list(estimates.keys), ones + more, ones, zeros + more, zeros, trials, trials + more)
+
+
+def rates_of_counts(
+    counts: PossibleCounts, unknown: PossibleCounts | None, design: FloatArray | float = 1.0
+) -> PossibleRates:
+    """Highest and lowest rates, with rows of unknown attributes where these would move a rate most.
+
+    Args:
+        counts: Rows of the groups that are compared, by what they can be.
+        unknown: Rows whose attributes are unknown, which may belong to any group that has their other attributes.
+        design: How many rows are as good as an independent one, (K, d).
+    """
+    keys = counts.keys
+    one, zero = counts.one, counts.zero
+    outside = np.zeros((2, one.shape[1]))
+    if unknown is not None and len(unknown.keys):
+        fits = np.array(
+            [[_fits(key, other) for other in unknown.keys] for key in keys], dtype=np.float64
+        )  # (K, U): whether a row of unknown attributes may belong to the group
+        one, zero = one + fits @ unknown.one, zero + fits @ unknown.zero
+        outside = np.stack([unknown.one.sum(axis=0), unknown.zero.sum(axis=0)])
+    typical = float(np.median(design))
+    return PossibleRates(
+        (one / design, (one + counts.only_zero) / design),
+        (counts.only_one / design, (zero + counts.only_one) / design),
+        (counts.one / design, (counts.one + counts.only_zero) / design),
+        (counts.only_one / design, (counts.zero + counts.only_one) / design),
+        counts.certain / design,
+        counts.any / design,
+        outside / typical,
+    )
+
+
+def _fits(key: Key, unknown: Key) -> bool:
+    """Whether a row with these attributes, some unknown, may belong to a group."""
+    return all(part in (MISSING, own) for own, part in zip(key, unknown, strict=True))
+
+
+# -------------------------------------------------------------------------------------------------- how far apart
+
+
+def farthest_from_overall(
+    rates: PossibleRates, part: int, tail: float, adverse: Adverse | None, *, as_ratio: bool
+) -> FloatArray:
+    """How far every group may be from the overall at most: bounds at level `tail` each."""
+    own = rates.smallest_share(part)
+    left = 1 - own
+
+    def away(*, up: bool) -> FloatArray:
+        group, rest = rates.side(tail, part, highest=up), rates.rest(tail, part, highest=not up)
+        if not as_ratio:
+            apart = difference(group, rest)
+            return np.asarray(left * (apart.upper if up else -apart.lower))
+        with np.errstate(divide="ignore"):
+            apart = ratio(group, rest)
+            over = 1 / (own + left / (apart.upper if up else apart.lower))
+            return np.asarray(over if up else np.divide(1.0, over))
+
+    return _worse(away, adverse)
+
+
+def farthest_from_value(
+    rates: PossibleRates, part: int, tail: float, adverse: Adverse | None, value: float, *, as_ratio: bool
+) -> FloatArray:
+    """How far every group may be from a fixed value at most: bounds at level `tail` each."""
+
+    def away(*, up: bool) -> FloatArray:
+        side = rates.side(tail, part, highest=up)
+        end = side.upper if up else side.lower
+        if not as_ratio:
+            return np.asarray(end - value if up else value - end)
+        with np.errstate(divide="ignore"):
+            return np.asarray(end / value if up else np.divide(value, end))
+
+    return _worse(away, adverse)
+
+
+def farthest_from_groups(
+    rates: PossibleRates,
+    part: int,
+    tail: float,
+    adverse: Adverse | None,
+    others: npt.NDArray[np.int64],
+    *,
+    as_ratio: bool,
+) -> FloatArray:
+    """How far every group may be from the farthest of some groups at most: bounds at level `tail` for each pair."""
+
+    def away(*, up: bool) -> FloatArray:
+        groups, partners = rates.side(tail, part, highest=up), rates.side(tail, part, highest=not up)
+        partners = Side(*(array[others] for array in partners))
+        count = groups.value.size
+        far = np.full(count, -np.inf)
+        some = max(1, _AT_ONCE // max(others.size, 1))
+        for start in range(0, count, some):
+            places = np.arange(start, min(start + some, count))
+            apart: Interval = (ratio if as_ratio else difference)(groups.of(places), partners)
+            ends = apart.upper if up else -apart.lower
+            if as_ratio and not up:
+                ends = np.divide(1.0, apart.lower, out=np.full(apart.lower.shape, np.inf), where=apart.lower > 0)
+            far[places] = np.where(places[:, None] == others, -np.inf, ends).max(axis=1)
+        return far
+
+    return _worse(away, adverse)
+
+
+def _worse(away: Any, adverse: Adverse | None) -> FloatArray:
+    """The farther of both directions, or the one that is harmful."""
+    if adverse is not None:
+        return np.asarray(away(up=adverse == "high"))
+    return np.asarray(np.maximum(away(up=True), away(up=False)))

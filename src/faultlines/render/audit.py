@@ -1,0 +1,579 @@
+"""Every sentence about an audit: what was found, whom it affects, and the table of every metric in every group."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from faultlines import checks, formats
+from faultlines import files as file_writer
+from faultlines.estimates.labels import labels_of, name_of, named_by
+from faultlines.progress import progress
+from faultlines.render import clustering
+from faultlines.render.text import Document, TextTable
+from faultlines.results.audit import stratum_text
+from faultlines.results.explained import COMBINATIONS
+from faultlines.results.multiplicity import CORRECTIONS
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from faultlines.render.clustering import AdverseSides
+    from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup
+    from faultlines.results.clustering import Adverse, Clustering
+
+_COMPARISONS = 40  # comparisons, and notes of a kind, that are printed
+_TABLES, _ALL_TABLES = 6, 60  # metrics (and strata) with a table of groups: on a terminal, in Markdown
+_LEVELS, _CELLS = 16, 4  # rows of such a table: levels of single features, and combinations farthest from the overall
+_ALL_LEVELS, _ALL_CELLS = 200, 40  # the same in Markdown
+_OVERALL = "overall"
+
+
+# ------------------------------------------------------------------------------------------------------- the headline
+
+
+def headline(result: Audit) -> str:
+    """In how many metrics groups differ."""
+    counts = f"{len(result.rejected):,} of {formats.amount(len(result), result.noun)}"
+    return f"Groups differ in {counts} ({CORRECTIONS[result.correction]}, α = {result.alpha:g})."
+
+
+def contrast_text(result: Clustering) -> str:
+    """Which clusters differ and by how much; the headline where nothing differs."""
+    return clustering.contrast(result) or clustering.headline(result)
+
+
+def exclusion_text(result: Clustering) -> str:
+    """Dropped rows and excluded groups."""
+    return " ".join(note.text for note in clustering.exclusion_notes(result))
+
+
+# ------------------------------------------------------------------------------------------------------- the findings
+
+
+class Finding(NamedTuple):
+    """One comparison in which groups differ.
+
+    Attributes:
+        comparison: The comparison.
+        affected: The groups whose value is farthest from the overall, in words.
+        size: How far that is: of rates and other numbers up to 1 the distance, else its ratio to the overall.
+        text: Who differs and by how much.
+    """
+
+    comparison: AuditedComparison
+    affected: str
+    size: float
+    text: str
+
+
+def findings(result: Audit) -> list[Finding]:
+    """What was found, by who is affected: the groups with the largest difference first, theirs by size."""
+    found = [_finding(comparison) for comparison in result.comparisons if comparison.result.rejected]
+    largest: dict[str, float] = {}
+    for finding in found:
+        largest[finding.affected] = max(finding.size, largest.get(finding.affected, 0.0))
+    return sorted(found, key=lambda finding: (-largest[finding.affected], finding.affected, -finding.size))
+
+
+def _finding(comparison: AuditedComparison) -> Finding:
+    c = comparison.result
+    place, size = _farthest_cluster(c)
+    where = f"{stratum_text(comparison.stratum)}: " if comparison.stratum else ""
+    affected = where + clustering.describe_cluster(c, c.clusters[place]).text
+    return Finding(comparison, affected, size, formats.printable(where + contrast_text(c)))
+
+
+def _farthest_cluster(c: Clustering) -> tuple[int, float]:
+    """The cluster whose effect is farthest from the overall, and how far that is."""
+    farthest, size = 0, 0.0
+    for i, cluster in enumerate(c.clusters):
+        for effect, overall in zip(cluster.effects, c.overall.effects, strict=False):
+            distance = abs(effect.estimate - overall.estimate)
+            if max(abs(effect.estimate), abs(overall.estimate)) > 1:
+                distance /= abs(overall.estimate) or 1.0
+            if distance > size:
+                farthest, size = i, distance
+    return farthest, size
+
+
+# -------------------------------------------------------------------------------------------------------------- notes
+
+
+def notes(result: Audit) -> tuple[Note, ...]:
+    """What was found, what was done to the data, and what was not compared."""
+    return (*_finding_notes(result), *_cut_notes(result), *_exclusion_notes(result), *_skipped_notes(result))
+
+
+def _finding_notes(result: Audit) -> Iterator[Note]:
+    for finding in findings(result):
+        yield Note("difference", finding.text, fields={"comparison": finding.comparison.name})
+
+
+def _cut_notes(result: Audit) -> Iterator[Note]:
+    for cut in result.cut:
+        count = f"{cut.values:,} values" if cut.values < 1_000 else "1,000 values or more"
+        name = formats.printable(cut.feature)
+        text = (
+            f"{name} has {count} and was cut into {cut.ranges} ranges of about equal size. Cut it by fl.bins for other "
+            "ranges; give it as text to compare every value."
+        )
+        yield Note("cut feature", text, fields={"feature": cut.feature, "values": cut.values, "ranges": cut.ranges})
+
+
+def _exclusion_notes(result: Audit) -> Iterator[Note]:
+    """Each sentence about dropped rows and excluded groups once, with the comparisons it is about."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for comparison in result.comparisons:
+        for note in clustering.exclusion_notes(comparison.result):
+            about.setdefault((note.code, note.text), []).append(comparison.name)
+    for (code, text), names in about.items():
+        where = names[0] if len(names) == 1 else formats.amount(len(names), result.noun)
+        about_all = len(names) == len(result)
+        words = formats.printable(text if about_all else f"{where}: {text}")
+        yield Note(code, words, fields={"comparisons": tuple(names)})
+
+
+def _skipped_notes(result: Audit) -> Iterator[Note]:
+    for name, reason in result.skipped.items():
+        text = formats.printable(f"Not compared: {name} ({reason}).")
+        yield Note("not compared", text, "warning", {"comparison": name})
+
+
+# ------------------------------------------------------------------------------------------------------------ as text
+
+
+def document(result: Audit, *, complete: bool = False) -> Document:
+    """The parts of an audit as text; `complete` is with all comparisons and more groups."""
+    found = [note.text for note in result.notes if note.code == "difference"]
+    others = [note.text for note in result.notes if note.code != "difference"]
+    opening = [headline(result), *_shortened(found, complete)]
+    tables = [_comparison_table(result, complete), *group_tables(result, complete=complete)]
+    return Document(opening, [table for table in tables if table.rows], _shortened(others, complete))
+
+
+def _shortened(texts: Sequence[str], complete: bool) -> list[str]:
+    if complete or len(texts) <= _COMPARISONS:
+        return list(texts)
+    return [*texts[:_COMPARISONS], f"{len(texts) - _COMPARISONS:,} more: .notes has all."]
+
+
+def _comparison_table(result: Audit, complete: bool) -> TextTable:
+    """All comparisons: which attributes the differences run along, and how sure that is."""
+    shown = result.comparisons if complete else result.comparisons[:_COMPARISONS]
+    header = [result.noun, "adjusted p", "clusters", "groups", "differs along"]
+    rows = []
+    for comparison in shown:
+        c = comparison.result
+        cells = [formats.pvalue(c.log_pvalue_adj), str(c.n_clusters), formats.count(len(c.groups)), along_text(c)]
+        rows.append([formats.printable(comparison.name), *map(formats.printable, cells)])
+    rows += [[f"… +{len(result) - len(shown):,}", "", "", "", ""]] if len(shown) < len(result) else []
+    return TextTable(header, rows, {1, 2, 3})
+
+
+def along_text(c: Clustering) -> str:
+    """The features that differences run along; of several, with the share of the variation that each accounts for."""
+    if len(c.attributes) < 2 or len(c.effect_names) != 1:
+        return " × ".join(c.attributes)
+    shares = {row.attribute: row.share for row in c.explained() if row.attribute in (*c.attributes, COMBINATIONS)}
+    ranked = sorted(shares, key=lambda name: -shares[name])
+    named = [("combinations" if name == COMBINATIONS else name, shares[name]) for name in ranked]
+    return ", ".join(f"{name} {formats.share(share)}" for name, share in named)
+
+
+class GroupRow(NamedTuple):
+    """One group of a table of groups, as text: its name, size, value, interval and difference from the overall."""
+
+    group: AuditedGroup
+    name: str
+    n: str
+    value: str
+    interval: str
+    difference: str
+
+
+class GroupTable(NamedTuple):
+    """One metric in every group: levels of single features first, then combinations of levels.
+
+    Attributes:
+        title: The metric, with the effect and the stratum where there are several.
+        overall: The value in all rows, as text.
+        levels: The levels of single features.
+        cells: The combinations.
+        unit: What differences are in: points, or nothing.
+    """
+
+    title: str
+    overall: str
+    levels: tuple[GroupRow, ...]
+    cells: tuple[GroupRow, ...]
+    unit: str
+
+
+def describe_groups(result: Audit) -> list[GroupTable]:
+    """Every metric in every group, as text."""
+    several: dict[tuple[str, str | None, str], list[AuditedGroup]] = {}
+    for group in result.groups:
+        several.setdefault((group.metric, group.effect, stratum_text(group.stratum)), []).append(group)
+    tables = []
+    for (metric, effect, stratum), groups in several.items():
+        title = metric + (f": {effect}" if effect else "") + (f" ({stratum})" if stratum else "")
+        number, points = _number_formats(groups)
+        rows = [_group_row(group, number, points) for group in groups]
+        levels = tuple(row for row in rows if len(row.group.by) == 1)
+        cells = tuple(row for row in rows if len(row.group.by) > 1)
+        overall = "–" if groups[0].overall is None else number(groups[0].overall)
+        unit = "points" if groups[0].percent else ""
+        tables.append(GroupTable(formats.printable(title), overall, levels, cells, unit))
+    return tables
+
+
+def _number_formats(groups: Sequence[AuditedGroup]) -> tuple[Callable[[float], str], Callable[[float], str]]:
+    """How values and differences of a metric are written: with the digits of a typical standard error."""
+    errors = [group.se for group in groups if group.se]
+    typical = float(np.median(errors)) if errors else 1.0
+    ends = [end for group in groups for end in (group.lower, group.upper) if end is not None] or [0.0]
+    percent, signed = groups[0].percent, any(group.estimate is not None and group.estimate < 0 for group in groups)
+    number = formats.decimals([typical], ends, signed, percent)
+    differences = [group.difference for group in groups if group.difference is not None] or [0.0]
+    if percent:
+        plain = formats.decimals([100 * typical], [100 * d for d in differences], True, False)
+        return number, lambda difference: plain(100 * difference)
+    return number, formats.decimals([typical], differences, True, False)
+
+
+def _group_row(group: AuditedGroup, number: Callable[[float], str], points: Callable[[float], str]) -> GroupRow:
+    name = f"{group.by[0]} {name_of(group.label)}" if len(group.by) == 1 else named_by(group.label, group.by)
+    known = group.lower is not None and group.upper is not None
+    return GroupRow(
+        group,
+        formats.printable(name),
+        "–" if group.n is None else formats.count(group.n),
+        "–" if group.estimate is None else number(group.estimate),
+        f"{number(group.lower)} … {number(group.upper)}" if known else "–",  # type: ignore[arg-type]
+        "excluded" if group.excluded is not None else "–" if group.difference is None else points(group.difference),
+    )
+
+
+def farthest_cells(rows: Sequence[GroupRow], most: int) -> list[GroupRow]:
+    """The combinations farthest from the overall in standard errors, in the order of their groups."""
+
+    def distance(row: GroupRow) -> float:
+        group = row.group
+        return abs(group.difference) / group.se if group.difference is not None and group.se else 0.0
+
+    chosen = {id(row) for row in sorted(rows, key=distance, reverse=True)[:most]}
+    return [row for row in rows if id(row) in chosen]
+
+
+def group_tables(result: Audit, *, complete: bool = False) -> list[TextTable]:
+    """One table per metric: the levels of every feature, and the combinations farthest from the overall."""
+    most_levels, most_cells = (_ALL_LEVELS, _ALL_CELLS) if complete else (_LEVELS, _CELLS)
+    described = describe_groups(result)
+    tables = []
+    for table in described[: _ALL_TABLES if complete else _TABLES]:
+        difference = f"difference ({table.unit})" if table.unit else "difference"
+        header = [table.title, "n", "value", f"{formats.level(result.alpha)} interval", difference]
+        cells = farthest_cells(table.cells, most_cells)
+        rows = [[_OVERALL, "", table.overall, "", ""]]
+        rows += [[*row[1:]] for row in (*table.levels[:most_levels], *cells)]
+        left = len(table.levels) + len(table.cells) - len(rows) + 1
+        rows += [[f'… +{left:,} in .to_dicts("groups")', "", "", "", ""]] if left > 0 else []
+        tables.append(TextTable(header, rows, {1, 2, 3, 4}))
+    if (left := len(described) - len(tables)) > 0:
+        tables.append(TextTable([f'… {left:,} more metrics or strata in .to_dicts("groups")'], [], set()))
+    return tables
+
+
+# ------------------------------------------------------------------------------------------------------------ the page
+# A plot is a row of a table: a point and an interval placed by per cent, so that nothing is cut on a narrow screen and
+# hundreds of findings take no time to draw.
+
+
+_ROWS = 40  # groups with a row of their own in the plot of a finding
+_PRINTED, _PRINTED_CLUSTERS = 6, 4  # of these, and of the clusters of a finding, those that are printed: at the ends
+_MATRIX_COLUMNS = 12  # metrics laid beside each other
+_MEMBERS = 2_000  # groups of a cluster that are all named
+_LISTED_CELLS = 2_000  # combinations of a metric that are listed
+_READING = (
+    "Groups differ in a metric where the adjusted p is below α: if no group differed in any metric, a finding would be "
+    "reported in at most {alpha} of such audits.",
+    "Each metric is one analysis over the features and their crossings. Clusters run along the fewest features that "
+    "are enough; groups of one cluster could not be distinguished.",
+    "Intervals of groups are statements about one group each; findings allow for having searched all of them.",
+)
+_READING_BH = "Of the findings, {alpha} are false on average (Benjamini and Hochberg)."
+_NOTES = {"cut feature", "not compared", "dropped rows"}  # codes of notes at the head; groups are with their finding
+_NOT_TO_CONCLUDE = (
+    "That groups without a finding are equal: a difference may be too small to be seen in these data. Certificates say "
+    "what can be ruled out.",
+    "That a feature is the cause. It says where the difference is, not why.",
+    "That a difference is unfair, or its absence fair: that depends on what the model decides.",
+)
+
+
+def write_audit_page(
+    audit: Audit,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    command: str | None = None,
+    adverse: Adverse | Mapping[str, Adverse] | None = None,
+) -> None:
+    """Write the page of an audit; for the options see `Audit.report`."""
+    checks.need_report("report()")
+    from faultlines.render.page import rendered
+
+    for name, value in {"title": title, "command": command}.items():
+        checks.text(name, value)
+    found = findings(audit)
+    results = [finding.comparison.result for finding in found]
+    sides = clustering.adverse_sides(adverse, results, [finding.comparison.name for finding in found])
+    target = file_writer.target("report", path, (".html", ".htm"))
+    tables = describe_groups(audit)
+    values = _values_of_groups(audit)
+    with progress("drawing the page", len(found)) as advance:
+        sections = []
+        for number, (finding, side) in enumerate(zip(found, sides, strict=True)):
+            sections.append(_section(finding, number, side, values))
+            advance(1)
+    text = rendered(
+        "audit.html",
+        title=title or headline(audit),
+        head=title or "",
+        headline=headline(audit),
+        sections=sections,
+        without=_without_finding(audit),
+        matrix=_matrix(tables),
+        tables=[_page_table(table) for table in tables],
+        interval=f"{formats.level(audit.alpha)} interval",
+        notes=[note.text for note in audit.notes if note.code in _NOTES],
+        facts=_facts(audit, command),
+        reading=_reading(audit),
+        dont=_NOT_TO_CONCLUDE,
+    )
+    file_writer.write("report", target, text)
+
+
+def _reading(audit: Audit) -> list[str]:
+    level = f"{100 * audit.alpha:g}%"
+    first = _READING[0] if audit.correction == "holm" else _READING_BH
+    return [words.format(alpha=level) for words in (first, *_READING[1:])]
+
+
+# --------------------------------------------------------------------------------------------------------- one finding
+
+
+class _Value(NamedTuple):
+    """One group in a plot."""
+
+    name: str
+    n: float | None
+    estimate: float
+    lower: float
+    upper: float
+    cluster: int
+
+
+def _values_of_groups(audit: Audit) -> dict[tuple[Any, ...], dict[Any, AuditedGroup]]:
+    """The groups of every metric by features and stratum, by their labels."""
+    values: dict[tuple[Any, ...], dict[Any, AuditedGroup]] = {}
+    for group in audit.groups:
+        if group.effect is None and group.estimate is not None:
+            values.setdefault((group.metric, group.by, group.stratum), {})[group.label] = group
+    return values
+
+
+def _section(
+    finding: Finding, number: int, adverse: AdverseSides, values: Mapping[tuple[Any, ...], Mapping[Any, AuditedGroup]]
+) -> dict[str, Any]:
+    """Everything the page says about one finding."""
+    comparison = finding.comparison
+    c = comparison.result
+    adjusted = formats.p_is(c.log_pvalue_adj)
+    standing = clustering.standings(c, adverse)
+    number_format = c.number_formats[0] if len(c.number_formats) == 1 else None
+    groups = _plotted(c, values.get((comparison.metric, c.attributes, comparison.stratum), {}))
+    stratum = stratum_text(comparison.stratum)
+    return {
+        "key": f"f{number + 1}",
+        "number": number + 1,
+        "name": comparison.metric + (f" ({stratum})" if stratum else ""),
+        "text": finding.text,
+        "p": adjusted,
+        "along": along_text(c),
+        "counted": c.counted,
+        "clusters": [
+            {
+                "cluster": cluster.number,
+                "effect": clustering.effect_cells(c, cluster),
+                "standing": standing[i],
+                "groups": formats.count(len(cluster.members)),
+                "n": "" if cluster.n is None else formats.count(cluster.n),
+                "is_printed": _is_outer(i, len(c.clusters), _PRINTED_CLUSTERS),
+                "who": str(c.rules[i]) if c.has_rules and c.rules[i].fits else _members(c, i),
+            }
+            for i, cluster in enumerate(c.clusters)
+        ],
+        "between": max(len(c.clusters) - _PRINTED_CLUSTERS, 0),
+        "header": clustering.effect_headers(c),
+        "plot": _plot(groups, c, number_format) if number_format is not None else None,
+        "excluded": _excluded(c),
+    }
+
+
+def _is_outer(place: int, count: int, most: int) -> bool:
+    """Whether one of many rows is near either end, and not in the middle."""
+    return place < most // 2 or place >= count - most // 2
+
+
+def _excluded(c: Clustering) -> list[str]:
+    """Excluded groups by reason, by their full names."""
+    reasons: dict[str, list[str]] = {}
+    for group in c.excluded:
+        reasons.setdefault(str(group.reason), []).append(formats.printable(named_by(group.label, c.groups.attributes)))
+    texts = []
+    for reason, names in reasons.items():
+        more = f"; … +{len(names) - _MEMBERS:,}" if len(names) > _MEMBERS else ""
+        texts.append(f"Excluded ({len(names):,}, {reason}): {'; '.join(names[:_MEMBERS])}{more}.")
+    return texts
+
+
+def _members(c: Clustering, place: int) -> str:
+    """All groups of a cluster by their full names."""
+    members = c.clusters[place].members
+    shown = [named_by(label, c.groups.attributes) for label in members[:_MEMBERS]]
+    more = f"; … +{len(members) - len(shown):,}" if len(members) > len(shown) else ""
+    return formats.printable("; ".join(shown) + more)
+
+
+def _plotted(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[_Value]:
+    """The levels of the features that the differences run along, by rising value, as they were measured in the rows."""
+    levels = c.by_attributes
+    estimates = levels.groups.estimates
+    if estimates is None or estimates.dims > 1:
+        return []
+    lower, upper = estimates.interval_ends(c.alpha)
+    values = []
+    for i, label in enumerate(labels_of(levels.groups.keys)):
+        group, cluster = measured.get(label), int(levels.labels[i])
+        name = f"{levels.groups.attributes[0]} {name_of(label)}"
+        if len(levels.groups.attributes) > 1:
+            name = named_by(label, levels.groups.attributes)
+        n = None if estimates.n is None else float(estimates.n[i])
+        ends = (float(estimates.shown[i, 0]), float(lower[i, 0]), float(upper[i, 0]))
+        if group is not None and group.estimate is not None and group.lower is not None and group.upper is not None:
+            n, ends = group.n, (group.estimate, group.lower, group.upper)
+        values.append(_Value(formats.printable(name), n, *ends, cluster))
+    return sorted(values, key=lambda value: value.estimate)
+
+
+def _plot(values: Sequence[_Value], c: Clustering, number: Any) -> dict[str, Any] | None:
+    """Points and intervals as places in per cent of the width."""
+    if not values:
+        return None
+    shown = list(values)
+    if len(shown) > _ROWS:
+        shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
+    overall = c.overall.effects[0].estimate
+    # A few wide intervals must not press all points together: they run out of the picture.
+    points = [value.estimate for value in shown]
+    spread = max(max(points) - min(points), 1e-12)
+    low = max(min(value.lower for value in shown), min(points) - spread)
+    high = min(max(value.upper for value in shown), max(points) + spread)
+    low, high = min(low, overall), max(high, overall)
+
+    def place(value: float) -> float:
+        return float(np.clip(100 * (value - low) / max(high - low, 1e-300), 0, 100))
+
+    rows = [
+        {
+            "name": value.name,
+            "n": "" if value.n is None else formats.count(value.n),
+            "value": number(value.estimate),
+            "interval": f"{number(value.lower)} … {number(value.upper)}",
+            "cluster": value.cluster,
+            "left": f"{place(value.lower):.2f}",
+            "width": f"{max(place(value.upper) - place(value.lower), 0.3):.2f}",
+            "point": f"{place(value.estimate):.2f}",
+            "is_printed": _is_outer(i, len(shown), _PRINTED),
+        }
+        for i, value in enumerate(shown)
+    ]
+    left = len(values) - len(shown)
+    return {
+        "rows": rows,
+        "middle": _ROWS // 2 if left else -1,
+        "left": f"{left:,}",
+        "overall": f"{place(overall):.2f}",
+        "overall_text": number(overall),
+    }
+
+
+# ------------------------------------------------------------------------------------------- metrics beside each other
+
+
+def _without_finding(audit: Audit) -> list[dict[str, str]]:
+    """The comparisons in which no difference was found."""
+    return [
+        {
+            "name": comparison.name,
+            "p": formats.pvalue(comparison.result.log_pvalue_adj),
+            "groups": formats.count(len(comparison.result.groups)),
+        }
+        for comparison in audit.comparisons
+        if not comparison.result.rejected
+    ]
+
+
+def _matrix(tables: Sequence[GroupTable]) -> dict[str, Any] | None:
+    """Levels of features by metrics: the value and how far it is from the overall."""
+    tables = tables[:_MATRIX_COLUMNS]
+    names = list(dict.fromkeys(row.name for table in tables for row in table.levels))
+    if not names:
+        return None
+    by_name = [{row.name: row for row in table.levels} for table in tables]
+    return {
+        "titles": [table.title for table in tables],
+        "overall": [table.overall for table in tables],
+        "rows": [{"name": name, "cells": [_matrix_cell(rows.get(name)) for rows in by_name]} for name in names],
+    }
+
+
+def _matrix_cell(row: GroupRow | None) -> dict[str, Any]:
+    if row is None or row.group.excluded is not None:
+        return {"value": "–", "difference": "", "far": ""}
+    group, far = row.group, ""
+    if group.overall is not None and group.lower is not None and group.upper is not None:
+        far = "low" if group.upper < group.overall else "high" if group.lower > group.overall else ""
+    return {"value": row.value, "difference": row.difference, "far": far}
+
+
+def _page_table(table: GroupTable) -> dict[str, Any]:
+    cells = table.cells if len(table.cells) <= _LISTED_CELLS else farthest_cells(table.cells, _LISTED_CELLS)
+    return {
+        "title": table.title,
+        "overall": table.overall,
+        "difference": f"difference ({table.unit})" if table.unit else "difference",
+        "levels": [row[1:] for row in table.levels],
+        "cells": [row[1:] for row in cells],
+        "left": len(table.cells) - len(cells),
+    }
+
+
+def _facts(audit: Audit, command: str | None) -> list[tuple[str, str]]:
+    """How it was computed."""
+    first = audit.comparisons[0].result
+    facts = [
+        ("Metrics", ", ".join(dict.fromkeys(comparison.metric for comparison in audit.comparisons))),
+        ("Features", ", ".join(audit.features)),
+        ("Correction", f"{CORRECTIONS[audit.correction]} over {formats.amount(len(audit), audit.noun)}"),
+        ("Significance level α", f"{audit.alpha:g}"),
+        ("Error control", first.guarantee.explanation),
+        ("faultlines", version("faultlines")),
+    ]
+    return [*facts, ("Reproduce with", command or "fl.audit(…).report(…)")]

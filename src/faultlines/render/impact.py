@@ -1,0 +1,172 @@
+"""Every sentence about impact ratios."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faultlines import formats
+from faultlines.estimates.labels import level_name, naming
+from faultlines.render.certificate import rounded_like
+from faultlines.render.text import Document, TextTable
+from faultlines.results.protocol import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from faultlines.results.impact import ImpactCategory, ImpactRatios, ImpactTable
+
+_LISTED = 56  # characters of a list of categories
+_ROWS = 60  # categories in a table of text output
+_WORDS = {"too small": "too small to compare", "unknown": "counted apart"}
+
+
+def headline(result: ImpactRatios) -> str:
+    """The result in one line, which begins with the verdict."""
+    words = {"passed": _passed, "failed": _failed, "inconclusive": _inconclusive, "not testable": _not_testable}
+    sentence = words[result.verdict](result)
+    return formats.printable(f"{result.verdict.upper()}  {sentence}")
+
+
+def _level(result: ImpactRatios) -> str:
+    return formats.level(result.alpha)
+
+
+def _passed(result: ImpactRatios) -> str:
+    ratios = [table.certifiable for table in result.tables if table.certifiable is not None]
+    least = rounded_like(min(ratios), result.least, up=False)
+    names = ", ".join(table.name for table in result.tables if table.verdict == "passed")
+    return (
+        f"Every category by {names} has at least {result.least:g} × the highest {result.kind} ({_level(result)} "
+        f"confidence). Certifiable: ratio {least}."
+    )
+
+
+def _failed(result: ImpactRatios) -> str:
+    below = [(table, one) for table in result.tables for one in table.compared if one.status == "failed"]
+    table, worst = below[0]
+    if len(below) == 1:
+        interval = f"simultaneous {_level(result)} interval {_number(worst.lower)} … {_number(worst.upper)}"
+        name = level_name(worst.label, table.attributes)
+        below_best = f"By {table.name}, {name} is below {result.least:g} × the highest {result.kind}"
+        return f"{below_best}: ratio {_number(worst.ratio)} ({interval})."
+    texts = []
+    for one in result.tables:
+        labels = [category.label for category in one.compared if category.status == "failed"]
+        if labels:
+            texts.append(f"by {one.name} {formats.members(labels, naming(one.attributes), _LISTED, ', ')}")
+    where = "; ".join(texts)
+    return f"Below {result.least:g} × the highest {result.kind} ({_level(result)} confidence): {where}."
+
+
+def _inconclusive(result: ImpactRatios) -> str:
+    names = ", ".join(table.name for table in result.tables if table.verdict == "inconclusive")
+    ratios = [table.certifiable for table in result.tables if table.certifiable is not None]
+    least = rounded_like(min(ratios), result.least, up=False)
+    return (
+        f"The data cannot show that every category by {names} has at least {result.least:g} × the highest "
+        f"{result.kind} ({_level(result)} confidence), and none is shown to be below. Certifiable: ratio {least}."
+    )
+
+
+def _not_testable(result: ImpactRatios) -> str:
+    return f"Fewer than two categories by {', '.join(table.name for table in result.tables)} can be compared."
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+# -------------------------------------------------------------------------------------------------------------- notes
+
+
+def notes(result: ImpactRatios) -> tuple[Note, ...]:
+    """What a reader must know beside the tables."""
+    return tuple(_notes(result))
+
+
+def _notes(result: ImpactRatios) -> Iterator[Note]:
+    if result.median is not None:
+        text = f"Selected: scores above the median of all, {result.median:g}."
+        yield Note("median", text, fields={"median": result.median})
+    yield Note(
+        "method",
+        f"Intervals of ratios hold for all categories of all tables together ({_level(result)}), although the data "
+        "choose the highest category.",
+    )
+    yield from _small_notes(result)
+    yield from _unknown_notes(result)
+    if result.missing_rows:
+        total = result.applicants + result.missing_rows
+        share = formats.share(result.missing_rows / total, 1)
+        what = "score" if result.median is not None else "outcome"
+        how = "they could be anything" if result.missing == "bounds" else "they are taken to be like the others"
+        text = f"{formats.count(result.missing_rows)} rows ({share}) lack the {what}: {how}."
+        yield Note("missing outcomes", text, "warning", {"rows": result.missing_rows})
+    yield Note("purpose", "The layout follows 6 RCNY 5-300 ff.; it is a computation, not a legal opinion.")
+
+
+def _small_notes(result: ImpactRatios) -> Iterator[Note]:
+    for table in result.tables:
+        small = [category.label for category in table.categories if category.status == "too small"]
+        if small:
+            names = formats.members(small, naming(table.attributes), _LISTED)
+            text = f"By {table.name}, under {100 * result.min_share:.3g}% of all rows and not compared: {names}."
+            yield Note("small categories", text, "warning", {"table": table.name, "categories": len(small)})
+
+
+def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
+    how = {
+        "exclude": "counted apart, in no category",
+        "category": "a category of their own",
+        "bounds": "they could belong to any category",
+    }[result.unknown]
+    for table in result.tables:
+        count = table.unknown
+        if count:
+            share = formats.share(count / max(result.applicants, 1), 1)
+            text = f"By {table.name}, {formats.count(count)} applicants ({share}) are unknown: {how}."
+            yield Note("unknown applicants", text, "warning", {"table": table.name, "applicants": count})
+
+
+# ------------------------------------------------------------------------------------------------------------ as text
+
+
+def document(result: ImpactRatios, *, complete: bool = False) -> Document:
+    """The parts of impact ratios as text; `complete` is with all categories."""
+    tables = [_table(result, table, complete=complete) for table in result.tables]
+    return Document([headline(result)], tables, [note.text for note in result.notes])
+
+
+def _table(result: ImpactRatios, table: ImpactTable, *, complete: bool) -> TextTable:
+    """One table: applicants, selected, rate, impact ratio, its interval, and the verdict."""
+    shown = table.categories if complete else table.categories[:_ROWS]
+    bounded = any(category.possible_lower is not None for category in table.categories)
+    selected = "selected" if result.median is None else "above median"
+    header = [table.name, "applicants", selected, result.kind, "impact ratio", f"{_level(result)} interval"]
+    header += ["possible"] if bounded else []
+    rows = [[*_cells(category, table.attributes, bounded=bounded), _status(category, table)] for category in shown]
+    if len(table.categories) > len(shown):
+        more = f"{formats.count(len(table.categories) - len(shown))} more categories"
+        rows.append(["…", *[""] * (len(header) - 1), more])
+    return TextTable([*header, "status"], rows, set(range(1, len(header))))
+
+
+def _cells(category: ImpactCategory, attributes: Sequence[str], *, bounded: bool) -> list[str]:
+    cells = [
+        level_name(category.label, attributes),
+        formats.count(category.applicants),
+        formats.count(category.selected),
+        "–" if category.rate is None else f"{category.rate:.1%}",
+        _number(category.ratio),
+        "–" if category.lower is None else f"{_number(category.lower)} … {_number(category.upper)}",
+    ]
+    if bounded:
+        ends = (category.possible_lower, category.possible_upper)
+        cells.append("–" if ends[0] is None else f"{_number(ends[0])} … {_number(ends[1])}")
+    return cells
+
+
+def _status(category: ImpactCategory, table: ImpactTable) -> str:
+    if category.label == table.highest and category.status == "passed":
+        return "highest"
+    return _WORDS.get(category.status, category.status)

@@ -1,0 +1,199 @@
+"""Missing values and unknown attributes: bounds against all ways to fill them in, and what passes in spite of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from faultlines.rows.possible import count_possible
+
+RATES = {
+    "rate": (fl.rate("t"), lambda t, p: t),
+    "selection": (fl.selection_rate("p"), lambda t, p: p),
+    "tpr": (fl.true_positive_rate("t", "p"), lambda t, p: p if t else None),
+    "fnr": (fl.false_negative_rate("t", "p"), lambda t, p: 1 - p if t else None),
+    "fpr": (fl.false_positive_rate("t", "p"), lambda t, p: None if t else p),
+    "tnr": (fl.true_negative_rate("t", "p"), lambda t, p: None if t else 1 - p),
+    "precision": (fl.precision("t", "p"), lambda t, p: t if p else None),
+    "npv": (fl.negative_predictive_value("t", "p"), lambda t, p: None if p else 1 - t),
+    "accuracy": (fl.accuracy("t", "p"), lambda t, p: int(t == p)),
+    "error": (fl.error_rate("t", "p"), lambda t, p: int(t != p)),
+}
+
+
+def filled_rates(rows: pd.DataFrame, outcome: Any) -> list[float]:
+    """The rate under every way to fill in what is missing."""
+    holes = [(i, c) for c in ("t", "p") for i in np.flatnonzero(rows[c].isna())]
+    rates = []
+    for values in itertools.product((0, 1), repeat=len(holes)):
+        full = rows.copy()
+        for (i, column), value in zip(holes, values, strict=True):
+            full.iloc[i, full.columns.get_loc(column)] = value
+        outcomes = [outcome(int(t), int(p)) for t, p in zip(full.t, full.p, strict=True)]
+        counted = [value for value in outcomes if value is not None]
+        if counted:
+            rates.append(float(np.mean(counted)))
+    return rates
+
+
+@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_are_the_extremes_of_all_ways_to_fill_in(name: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = pd.DataFrame(
+        {"g": "a", "t": rng.integers(0, 2, 14).astype(float), "p": rng.integers(0, 2, 14).astype(float)}
+    )
+    rows.loc[rng.choice(14, 4, replace=False), "t"] = np.nan
+    rows.loc[rng.choice(14, 3, replace=False), "p"] = np.nan
+    metric, outcome = RATES[name]
+    counts = count_possible(rows, "g", metric)
+    one, only_one, zero, only_zero = (float(part[0, 0]) for part in counts[1:5])
+    rates = filled_rates(rows, outcome)
+    assert one / (one + only_zero) == pytest.approx(max(rates))
+    assert only_one / (zero + only_one) == pytest.approx(min(rates))
+
+
+def test_scores_and_weights_have_bounds_too() -> None:
+    rows = pd.DataFrame({"g": "a", "t": [1, 1, np.nan, 0], "s": [0.9, np.nan, 0.8, 0.1], "w": [1.0, 2.0, 3.0, 4.0]})
+    counts = count_possible(rows, "g", fl.true_positive_rate("t", score="s", threshold=0.5, weight="w"))
+    assert counts.one[0, 0] == 1 + 2 + 3
+    assert counts.only_one[0, 0] == 1
+    assert counts.zero[0, 0] == 2
+    assert counts.certain[0, 0] == 3
+
+
+def labels_where_selected(seed: int = 0, size: int = 16_000) -> pd.DataFrame:
+    """A model whose labels exist only where it said yes, and which finds fewer of one group."""
+    rng = np.random.default_rng(seed)
+    g = rng.choice(["a", "b", "c"], size, p=[0.5, 0.3, 0.2])
+    truth = rng.random(size) < 0.3
+    found = rng.random(size) < np.where(truth, np.where(g == "c", 0.55, 0.62), 0.05)
+    return pd.DataFrame({"g": g, "t": np.where(found, truth, np.nan), "p": found.astype(int), "truth": truth})
+
+
+def test_labels_that_exist_only_where_the_model_said_yes_do_not_pass() -> None:
+    rows, metric = labels_where_selected(), fl.true_positive_rate("t", "p")
+    assert rows.t.isna().mean() > 0.7
+    certificate = fl.certify(rows, "g", metric, gap=0.05)
+    assert (certificate.verdict, certificate.missing) == ("inconclusive", "bounds")
+    ignoring = fl.certify(rows, "g", metric, gap=0.05, missing="ignore")
+    assert (ignoring.verdict, ignoring.missing) == ("passed", "ignore")
+    assert certificate.certifiable_ignoring == ignoring.certifiable
+    (note,) = [note for note in certificate.notes if note.code == "missing bounds"]
+    assert note.severity == "warning"
+    assert note.fields["share"] == pytest.approx(rows.t.isna().mean())
+    assert "missing values" in [note.code for note in certificate.notes]
+    assert "missing ignored" in [note.code for note in ignoring.notes]
+    true = rows[rows.truth].groupby("g").p.mean()
+    for row in certificate.to_dicts():
+        assert row["possible_lower"] <= true[row["g"]] <= row["possible_upper"]
+        assert row["dropped_share"] == pytest.approx(rows[rows.g == row["g"]].t.isna().mean())
+
+
+def test_a_result_without_its_rows_has_bounds_that_are_no_narrower() -> None:
+    rows, metric = labels_where_selected(), fl.true_positive_rate("t", "p")
+    whole = fl.certify(rows, "g", metric, gap=0.05)
+    part = fl.certify(fl.cluster(rows, "g", metric), gap=0.05)
+    assert part.verdict == "inconclusive"
+    assert part.certifiable >= whole.certifiable - 1e-9
+
+
+@pytest.mark.parametrize("against", ["overall", "highest", "all pairs", "a"])
+@pytest.mark.parametrize("ratio", [False, True])
+def test_few_missing_values_move_a_certificate_little_and_never_inwards(against: str, ratio: bool) -> None:
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"g": rng.choice(["a", "b", "c"], 9000), "x": (rng.random(9000) < 0.4).astype(float)})
+    gap: dict[str, Any] = {"gap": 0.7 if ratio else 0.15, "ratio": ratio, "against": against}
+    whole = fl.certify(rows, "g", fl.rate("x"), **gap)
+    rows.loc[rng.choice(9000, 90, replace=False), "x"] = np.nan
+    some = fl.certify(rows, "g", fl.rate("x"), **gap)
+    ignoring = fl.certify(rows, "g", fl.rate("x"), **gap, missing="ignore")
+    assert whole.verdict == some.verdict == "passed"
+    worse = ignoring.certifiable - some.certifiable if ratio else some.certifiable - ignoring.certifiable
+    assert 0.005 < worse < 0.06
+
+
+def test_nothing_missing_changes_nothing() -> None:
+    rows = labels_where_selected().assign(t=lambda rows: rows.truth)
+    metric = fl.true_positive_rate("t", "p")
+    bounds, ignore = (
+        fl.certify(rows, "g", metric, gap=0.2),
+        fl.certify(rows, "g", metric, gap=0.2, missing="ignore"),
+    )
+    assert bounds.missing == ignore.missing == "none"
+    assert bounds.certifiable == ignore.certifiable
+    assert bounds.possible is None
+
+
+def test_a_mean_passes_only_where_few_rows_lack_a_value() -> None:
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame({"g": rng.choice(["a", "b"], 4000), "x": rng.normal(10, 1, 4000)})
+    rows.loc[rng.choice(4000, 80, replace=False), "x"] = np.nan
+    few = fl.certify(rows, "g", fl.mean("x"), gap=0.5)
+    assert (few.verdict, few.missing) == ("passed", "share")
+    rows.loc[rng.choice(4000, 400, replace=False), "x"] = np.nan
+    many = fl.certify(rows, "g", fl.mean("x"), gap=0.5)
+    assert (many.verdict, many.missing) == ("inconclusive", "share")
+    assert "missing share" in [note.code for note in many.notes]
+    assert fl.certify(rows, "g", fl.mean("x"), gap=0.5, missing="ignore").verdict == "passed"
+
+
+# ------------------------------------------------------------------------------------------------- unknown attributes
+
+
+def unknown_rows(share: float = 0.1, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    rows = pd.DataFrame({"race": rng.choice(["x", "y", "z"], 12_000), "sex": rng.choice(["f", "m"], 12_000)})
+    rows["hired"] = (rng.random(12_000) < 0.4).astype(int)
+    rows.loc[rng.random(12_000) < share, "race"] = None
+    return rows
+
+
+def test_unknown_attributes_count_against_a_certificate() -> None:
+    rows, metric = unknown_rows(), fl.rate("hired")
+    bounds = fl.certify(rows, "race", metric, gap=0.05)
+    assert (bounds.verdict, bounds.unknown, bounds.missing) == ("inconclusive", "bounds", "none")
+    assert {group.label for group in bounds.groups} == {"x", "y", "z"}
+    exclude = fl.certify(rows, "race", metric, gap=0.05, unknown="exclude")
+    assert (exclude.verdict, len(exclude.groups)) == ("passed", 3)
+    category = fl.certify(rows, "race", metric, gap=0.05, unknown="category")
+    assert (category.verdict, len(category.groups)) == ("passed", 4)
+    codes = [{note.code for note in one.notes} for one in (exclude, category)]
+    assert all("unknown attributes" in one for one in codes)
+
+
+def test_bounds_of_unknown_attributes_are_those_of_all_ones_or_all_zeros_in_one_group() -> None:
+    rows = unknown_rows()
+    certificate = fl.certify(rows, "race", fl.rate("hired"), gap=0.5)
+    lost = rows[rows.race.isna()].hired
+    for row in certificate.to_dicts():
+        own = rows[rows.race == row["race"]].hired
+        assert row["possible_upper"] == pytest.approx((own.sum() + lost.sum()) / (len(own) + lost.sum()))
+        assert row["possible_lower"] == pytest.approx(own.sum() / (len(own) + (1 - lost).sum()))
+
+
+def test_someone_of_unknown_race_and_known_sex_may_belong_to_groups_of_that_sex() -> None:
+    rows = unknown_rows()
+    certificate = fl.certify(rows, ["race", "sex"], fl.rate("hired"), gap=0.5)
+    row = next(row for row in certificate.to_dicts() if (row["race"], row["sex"]) == ("x", "f"))
+    own = rows[(rows.race == "x") & (rows.sex == "f")].hired
+    lost = rows[rows.race.isna() & (rows.sex == "f")].hired
+    assert row["possible_upper"] == pytest.approx((own.sum() + lost.sum()) / (len(own) + lost.sum()))
+
+
+def test_what_cannot_be_done_about_missing_values_is_refused() -> None:
+    rows = unknown_rows().assign(x=1.5)
+    wrong: list[tuple[dict[str, Any], str]] = [({"missing": "drop"}, "missing"), ({"unknown": "any"}, "unknown")]
+    for options, parameter in wrong:
+        with pytest.raises(fl.InputError) as caught:
+            fl.certify(rows, "race", fl.rate("hired"), gap=0.1, **options)
+        assert caught.value.parameter == parameter
+    rows["x"] = np.random.default_rng(0).normal(size=len(rows))
+    with pytest.raises(fl.InputError) as caught:
+        fl.certify(rows, "race", fl.mean("x"), gap=0.1, unknown="bounds")
+    assert caught.value.parameter == "unknown"

@@ -1,0 +1,120 @@
+"""`faultlines audit` says what `fl.audit` says, and gates on it; metrics have the names people type."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from tests.cli.running import Warm, is_one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WHERE = "--by sex --by race --y-true hired --y-pred guess".split()
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    size = 4000
+    table = pd.DataFrame({"sex": rng.choice(["f", "m"], size), "race": rng.choice(list("ABC"), size)})
+    table["hired"] = (rng.random(size) < 0.4).astype(int)
+    shift = 0.15 * (table.race == "C")
+    table["score"] = np.clip(0.3 + 0.3 * table.hired + shift + 0.2 * rng.standard_normal(size), 0, 1)
+    table["guess"] = np.where(table.score >= 0.5, "yes", "no")
+    table["age"] = rng.integers(18, 80, size)
+    table["place"] = rng.choice(["north", "south"], size)
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    return tmp_path / "rows.csv"
+
+
+def test_it_says_what_the_library_says(warm: Warm, rows: Path) -> None:
+    done = warm(
+        "audit",
+        rows,
+        *WHERE,
+        "--metric",
+        "tpr",
+        "--metric",
+        "fpr",
+        "--json",
+        "a.json",
+        "--csv",
+        "a.csv",
+        cwd=rows.parent,
+    )
+    assert done.returncode == 0, done.stderr
+    found = fl.audit("hired", "guess", data=rows, sensitive_features=["sex", "race"], metrics=["tpr", "fpr"])
+    assert done.stdout == f"{found}\n"
+    written = json.loads((rows.parent / "a.json").read_text(encoding="utf-8"))
+    assert written == json.loads(found.to_json())
+    with (rows.parent / "a.csv").open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [float(row["estimate"]) for row in table] == [group.estimate for group in found.groups]
+    done = warm(
+        "audit", rows, "--by", "age", "--control", "place", "--y-true", "hired", "--score", "score", "--json", "-"
+    )
+    assert {row["stratum"] for row in json.loads(done.stdout)["groups"]} == {"place = north", "place = south"}
+    assert [cut["feature"] for cut in json.loads(done.stdout)["cut"]] == ["age"]
+
+
+def test_gates(warm: Warm, rows: Path) -> None:
+    assert warm("audit", rows, *WHERE, "--metric", "fpr", "--fail-on-split").returncode == 1
+    assert (
+        warm("audit", rows, "--by", "sex", "--y-true", "hired", "--y-pred", "guess", "--fail-on-split").returncode == 0
+    )
+    for gap, code, verdict in (("0.45", 0, "passed"), ("0.01", 1, "failed")):
+        done = warm(
+            "audit", rows, *WHERE, "--metric", "selection_rate", "--certify", gap, "--json", "c.json", cwd=rows.parent
+        )
+        assert done.returncode == code, done.stderr
+        written = json.loads((rows.parent / "c.json").read_text(encoding="utf-8"))
+        assert [one["verdict"] for one in written["certificates"].values()] == [verdict]
+    few = rows.parent / "few.csv"
+    pd.read_csv(rows).head(6).to_csv(few, index=False)
+    assert warm("audit", few, *WHERE, "--fail-on-split").returncode == 3
+
+
+def test_a_page(warm: Warm, rows: Path) -> None:
+    done = warm("audit", rows, *WHERE, "--report", "a.html", "--title", "Hiring", cwd=rows.parent)
+    assert done.returncode == 0, done.stderr
+    assert "Hiring" in (rows.parent / "a.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*WHERE, "--metric", "hinge"], "--metric"),
+        (["--by", "sx", "--y-true", "hired", "--y-pred", "guess"], "--by"),
+        (["--by", "sex", "--y-true", "hired"], "--y-pred"),
+        ([*WHERE, "--control", "sex"], "--control"),
+        ([*WHERE, "--correction", "no"], "--correction"),
+        ([*WHERE, "--reference", "A"], "--reference"),
+        ([*WHERE, "--csv", "-", "--json", "-"], "--csv"),
+    ],
+)
+def test_mistakes(warm: Warm, rows: Path, arguments: list[str], words: str) -> None:
+    done = warm("audit", rows, *arguments)
+    assert done.returncode == 2
+    assert is_one_line(done.stderr)
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "own"), [("tpr", "true_positive_rate"), ("recall", "true_positive_rate"), ("ppv", "precision")]
+)
+def test_metrics_have_the_names_that_people_type(warm: Warm, rows: Path, typed: str, own: str) -> None:
+    outputs = [warm("model", rows, *WHERE, "--metric", name).stdout for name in (typed, own)]
+    assert outputs[0] == outputs[1] != ""
+    twice = warm("model", rows, *WHERE, "--metric", typed, "--metric", own)
+    assert twice.returncode == 2
+    planned = warm(
+        "power", rows, "--by", "sex", "--metric", typed, "--y-true", "hired", "--y-pred", "guess", "--runs", "50"
+    )
+    assert planned.returncode == 0, planned.stderr

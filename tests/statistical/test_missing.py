@@ -1,0 +1,127 @@
+"""Missing values and impact ratios: bounds always hold the truth, few certificates are wrong, intervals cover.
+
+Values are missing in the worst of ways: they depend on the outcome itself, differently in every group.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import faultlines as fl
+from tests.statistical.tally import scale_runs
+
+pytestmark = pytest.mark.statistical
+ALPHA = 0.05
+METRICS: dict[str, tuple[fl.Metric, Any]] = {
+    "rate": (fl.rate("t"), lambda rows: rows.t),
+    "true positive rate": (fl.true_positive_rate("t", "p"), lambda rows: rows.p[rows.t == 1]),
+    "precision": (fl.precision("t", "p"), lambda rows: rows.t[rows.p == 1]),
+    "accuracy": (fl.accuracy("t", "p"), lambda rows: (rows.t == rows.p).astype(float)),
+}
+
+
+def bound(runs: int) -> float:
+    return ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / runs)
+
+
+def complete(rng: np.random.Generator, groups: int, size: int, spread: float) -> pd.DataFrame:
+    """Truth and predictions of groups of unequal sizes whose rates differ."""
+    sizes = rng.dirichlet(np.full(groups, 5.0))
+    g = rng.choice(groups, size, p=sizes)
+    base, hit = rng.uniform(0.3, 0.3 + spread, groups), rng.uniform(0.6, 0.6 + spread, groups)
+    t = rng.random(size) < base[g]
+    p = rng.random(size) < np.where(t, hit[g], 1 - hit[g])
+    return pd.DataFrame({"g": [f"g{i}" for i in g], "t": t.astype(float), "p": p.astype(float)})
+
+
+def holes(rng: np.random.Generator, rows: pd.DataFrame, most: float) -> pd.DataFrame:
+    """The same with values missing that depend on what they are, on the group and on the other value."""
+    made, groups = rows.copy(), rows.g.nunique()
+    chance = rng.uniform(0, most, (2, groups, 2, 2))
+    codes = rows.g.str[1:].astype(int).to_numpy() % groups
+    for i, column in enumerate(("t", "p")):
+        own = chance[i, codes, rows.t.astype(int), rows.p.astype(int)]
+        made.loc[rng.random(len(rows)) < own, column] = np.nan
+    return made
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_bounds_hold_the_rates_of_the_complete_rows_in_all_simulations(name: str) -> None:
+    metric, values = METRICS[name]
+    for seed in range(scale_runs(100)):
+        rng = np.random.default_rng(seed)
+        rows = complete(rng, int(rng.integers(2, 9)), 2000, 0.3)
+        found = fl.certify(holes(rng, rows, 0.4), "g", metric, gap=0.2)
+        for row in found.to_dicts():
+            own = float(values(rows[rows.g == row["g"]]).mean())
+            assert row["possible_lower"] - 1e-12 <= own <= row["possible_upper"] + 1e-12
+
+
+def test_bounds_hold_the_rates_where_attributes_are_unknown_in_all_simulations() -> None:
+    for seed in range(scale_runs(100)):
+        rng = np.random.default_rng(seed)
+        rows = complete(rng, int(rng.integers(2, 7)), 2000, 0.3)
+        lost = rows.assign(g=rows.g.where(rng.random(2000) > np.where(rows.t == 1, 0.3, 0.1)))
+        found = fl.impact_ratios(lost, "g", selected="t", unknown="bounds", min_share=0)
+        rates = rows.groupby("g").t.mean()
+        for category in found.tables[0].compared:
+            ratio = rates[category.label] / rates.max()
+            assert category.possible_lower is not None
+            assert category.possible_upper is not None
+            assert category.possible_lower - 1e-12 <= ratio <= category.possible_upper + 1e-12
+
+
+@pytest.mark.parametrize("against", ["overall", "all pairs", "highest", "g0"])
+def test_certificates_in_spite_of_missing_values_are_wrong_no_more_often_than_alpha(against: str) -> None:
+    """The population has a group beyond the gap; missing values hide as much of it as they can."""
+    runs, wrong, ignored = scale_runs(400), 0, 0
+    rates = np.array([0.50, 0.50, 0.401])
+    center = float(rates.mean()) if against == "overall" else 0.5
+    gap = center - 0.401 - 1e-4
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        g = np.arange(6000) % 3
+        rows = pd.DataFrame({"g": [f"g{i}" for i in g], "x": (rng.random(6000) < rates[g]).astype(float)})
+        hidden = (g == 2) & (rows.x == 0) & (rng.random(6000) < 0.03)
+        rows.loc[hidden, "x"] = np.nan
+        asked: dict[str, Any] = {"gap": gap, "against": against, "adverse": None}
+        wrong += fl.certify(rows, "g", fl.rate("x"), **asked).verdict == "passed"
+        ignored += fl.certify(rows, "g", fl.rate("x"), **asked, missing="ignore").verdict == "passed"
+    assert wrong / runs <= bound(runs)
+    assert ignored >= wrong
+
+
+@pytest.mark.parametrize("groups", [2, 5, 12])
+@pytest.mark.parametrize("shape", ["equal", "one low", "spread"])
+def test_intervals_of_impact_ratios_cover_all_ratios_of_all_tables(groups: int, shape: str) -> None:
+    rates = {
+        "equal": np.full(groups, 0.4),
+        "one low": np.where(np.arange(groups) == 0, 0.25, 0.4),
+        "spread": np.linspace(0.2, 0.5, groups),
+    }[shape]
+    runs, missed, wrong = scale_runs(300), 0, 0
+    truth = rates / rates.max()
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        g, sex = rng.choice(groups, 400 * groups), rng.choice(["f", "m"], 400 * groups)
+        rows = pd.DataFrame(
+            {"g": [f"g{i:02}" for i in g], "sex": sex, "x": (rng.random(g.size) < rates[g]).astype(int)}
+        )
+        found = fl.impact_ratios(rows, ["g", "sex"], selected="x", min_share=0)
+        covered = []
+        for table in found.tables:
+            for category in table.compared:
+                label = category.label if isinstance(category.label, tuple) else (category.label,)
+                own = truth[int(str(label[0])[1:])] if table.attributes[0] == "g" else 1.0
+                assert category.lower is not None
+                assert category.upper is not None
+                covered.append(category.lower - 1e-9 <= own <= category.upper + 1e-9)
+        missed += not all(covered)
+        wrong += found.verdict == ("failed" if truth.min() >= 0.8 else "passed")
+    assert missed / runs <= bound(runs)
+    assert wrong / runs <= bound(runs)
