@@ -141,7 +141,7 @@ def test_no_class_name_is_defined_twice() -> None:
 def test_tests_mirror_the_folders() -> None:
     tested = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
     folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
-    assert tested - {"statistical", "golden"} == folders
+    assert tested - {"statistical", "golden", "fuzz"} == folders
 
 
 def test_only_engines_and_rows_know_engines() -> None:
