@@ -8,7 +8,7 @@ COMPILED := src/faultlines/core/kernels.*.so src/faultlines/core/kernels.*.pyd
 # What changes most and takes least: no Spark, browser, wheel, site, command line or studies.
 FAST := tests/core tests/estimates tests/results tests/test_architecture.py tests/test_errors.py tests/test_golden.py tests/test_json.py
 
-.PHONY: demo test check fast lint types docs unit stats stats-quick stats-all bench paper field pictures wheel coverage lowest clean
+.PHONY: demo test check fast lint types docs unit stats stats-quick stats-all figures bench paper field pictures wheel coverage lowest clean
 
 demo: .venv/ready
 	$(BIN)/faultlines demo
@@ -51,24 +51,31 @@ lowest: .venv-lowest/ready
 		tests/metrics/test_table.py tests/metrics/test_readout.py tests/cli tests/analyses/test_cluster.py tests/test_docstrings.py \
 		-k 'not spark and not ibis' -W ignore::DeprecationWarning
 
-# Monte Carlo studies behind every statistical statement, for at most an hour on two cores. Results are written to
-# docs/figures/*.json as they come; what has passed since the code was changed is not run again, so that another
-# `make stats` continues where this one stopped. BUDGET is the number of seconds after which no study starts.
+# Monte Carlo studies behind every statistical statement, for at most an hour on two cores. Figures are written to
+# docs/figures/*.json as they come, and to the pages at the end; what has passed since the code was changed is not run
+# again, so that another `make stats` continues where this one stopped. BUDGET is the number of seconds after which no
+# study starts; FAULTLINES_DATA names the folder of public data, without which some are skipped.
 BUDGET ?= 3300
 STUDIES = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist load --maxschedchunk 1 -m statistical -v
 stats: .venv/ready-dev
 	FAULTLINES_ABUSE=all $(BIN)/pytest -n auto tests/test_abuse.py
-	FAULTLINES_CONTINUE=1 FAULTLINES_BUDGET=$(BUDGET) $(STUDIES)
+	FAULTLINES_CONTINUE=1 FAULTLINES_BUDGET=$(BUDGET) $(STUDIES); status=$$?; \
+		$(BIN)/python -m docs.figures --write && exit $$status
 
-# The same in ten minutes, with fewer runs and so wider bounds: what was run longest ago first, without the studies that are known to take minutes.
+# The same in ten minutes, with fewer runs and so wider bounds: what was run longest ago first, without the studies that
+# are known to take a minute even so. Its figures go to build/figures: pages show those of full runs.
 stats-quick: .venv/ready-dev
 	FAULTLINES_SHARE=0.15 FAULTLINES_BUDGET=540 FAULTLINES_LONGEST=50 $(STUDIES)
 
+# Pages from the figures that are kept.
+figures: .venv/ready-dev
+	$(BIN)/python -m docs.figures --write
+
 # All of them from the start, however long it takes.
 stats-all: .venv/ready-dev
-	$(STUDIES)
+	$(STUDIES); status=$$?; $(BIN)/python -m docs.figures --write && exit $$status
 
-# Ratios to floors and peers, all in one run.
+# Ratios to floors and peers, all in one run, to docs/figures/bench.json.
 bench: .venv/ready-dev
 	$(BIN)/python -m benchmarks
 

@@ -42,6 +42,9 @@ def results() -> Iterator[dict[str, Any]]:
     by: list[str | fl.Bins] = ["country", fl.bins("age", width=20)]
     for metric in (fl.lift("spend", **arms), fl.rate("label"), fl.equalized_odds("label", "guess")):
         yield json.loads(fl.cluster(rows, by, metric).to_json())
+    of_arms = rows.assign(arm=np.array(["A", "B", "C"])[np.arange(900) % 3])
+    capped = fl.difference("spend", variant="arm", control="A", treatment="*", cap="95%")
+    yield json.loads(fl.cluster(of_arms, "country", capped).to_json())
     both = fl.holm([fl.cluster(rows, by, fl.rate("label")), fl.cluster(estimates())], 0.05)
     yield from (json.loads(one.to_json()) for one in both)
     own = fl.Similarity([[1.0], [2.0]], lambda a, _: np.ones(len(a)))

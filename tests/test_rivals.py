@@ -243,3 +243,51 @@ def test_settings_draw_what_they_say(place: int) -> None:
     members = int(setting.differs.split()[0]) if setting.differs else 0
     assert drawn.truth.sum() == members
     assert {one.kind for one in settings.SETTINGS if not one.differs} == {one.kind for one in settings.SETTINGS}
+
+
+# ----------------------------------------------------------------------------------------------- along attributes
+
+
+def crossed_cells(seed: int = 0) -> tuple[baselines.Crossed, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    codes = np.array(list(itertools.product(range(4), range(3), range(2))))
+    return baselines.Crossed(codes, rng.lognormal(0, 0.5, len(codes))), codes
+
+
+def test_terms_of_an_analysis_of_variance_are_those_of_statsmodels() -> None:
+    """Type II sums of squares of a weighted fit with known variances."""
+    pd, formula = pytest.importorskip("pandas"), pytest.importorskip("statsmodels.formula.api")
+    anova_lm = pytest.importorskip("statsmodels.stats.anova").anova_lm
+    cells, codes = crossed_cells()
+    theta = cells.se * np.random.default_rng(1).standard_normal(len(codes))
+    frame = pd.DataFrame(codes, columns=list("abc")).assign(y=theta)
+    whole = "y ~ C(a) * C(b) + C(a) * C(c) + C(b) * C(c)"
+    table = anova_lm(formula.wls(whole, frame, weights=cells.se**-2.0).fit(), typ=2)
+    ours = {term.attributes: float(np.sum((term.basis.T @ (theta / cells.se)) ** 2)) for term in cells.terms}
+    for name, attributes in {"C(a):C(b)": (0, 1), "C(a):C(c)": (0, 2), "C(b):C(c)": (1, 2), "C(a)": (0,)}.items():
+        assert ours[attributes] == pytest.approx(float(table.loc[name, "sum_sq"]), rel=1e-6)
+        assert {t.attributes: t.basis.shape[1] for t in cells.terms}[attributes] == table.loc[name, "df"]
+
+
+@pytest.mark.parametrize("name", baselines.ALONG_ATTRIBUTES)
+def test_rivals_along_attributes_name_what_is_plain(name: str) -> None:
+    cells, codes = crossed_cells()
+    rng, rival = np.random.default_rng(2), baselines.ALONG_ATTRIBUTES[name]
+    noise = cells.se * rng.standard_normal(len(codes))
+    assert rival(cells, 30.0 * (codes[:, 1] == 0) + 0.3 * noise) == (1,)
+    assert rival(cells, 0.01 * noise) == ()
+
+
+def test_a_region_is_tested_though_its_states_say_it() -> None:
+    place = np.arange(60)
+    cells = baselines.Crossed(np.stack([place // 20, place // 5, place], axis=1), np.ones(60))
+    assert [(term.attributes, term.basis.shape[1]) for term in cells.terms] == [((0,), 2), ((1,), 9), ((2,), 48)]
+    theta = 5.0 * (place < 20) + np.random.default_rng(0).standard_normal(60)
+    assert baselines.anova(cells, theta) == baselines.mixed_model(cells, theta) == (0,)
+
+
+def test_the_score_of_a_variance_has_its_level() -> None:
+    cells, codes = crossed_cells()
+    rng = np.random.default_rng(3)
+    found = [bool(baselines.mixed_model(cells, cells.se * rng.standard_normal(len(codes)))) for _ in range(400)]
+    assert np.mean(found) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)

@@ -4,6 +4,7 @@ They are written out here, or wrapped, so that all see the same data; the librar
 by rising mean, and effects are what the method would tell a user of each group.
 """
 
+from experiments.baselines.attributes import ALONG_ATTRIBUTES, Crossed, anova, chaid_tree, mixed_model, regression_tree
 from experiments.baselines.bautista import bautista
 from experiments.baselines.centres import clusters_of_centres
 from experiments.baselines.dgc import dgc, dgc_pvalue, root_distances
@@ -12,7 +13,7 @@ from experiments.baselines.fit import Fit, FloatArray, IntArray, believed, inter
 from experiments.baselines.fused import fused, fused_effects
 from experiments.baselines.global_tests import cochran_q, one_against_the_rest
 from experiments.baselines.jolliffe import critical_ranges, jolliffe, range_probability
-from experiments.baselines.line import chaid, kmeans, optimal_partition, optimal_partitions
+from experiments.baselines.line import chaid, kmeans, merge_levels, optimal_partition, optimal_partitions
 from experiments.baselines.methods import BY_RATIO, EFFECTS, RIVALS, SHRUNKEN, TOP_MERGE, fits
 from experiments.baselines.mixture import Criterion, Mixture, mixtures
 from experiments.baselines.mixture_ratio import mixture_by_ratio, ratio_pvalues
@@ -28,6 +29,7 @@ from experiments.baselines.scott_knott import (
 from experiments.baselines.trees import TREES, Rows, is_installed, tree
 
 __all__ = [
+    "ALONG_ATTRIBUTES",
     "BY_RATIO",
     "EFFECTS",
     "RIVALS",
@@ -35,6 +37,7 @@ __all__ = [
     "TOP_MERGE",
     "TREES",
     "Criterion",
+    "Crossed",
     "Fit",
     "FloatArray",
     "IntArray",
@@ -42,10 +45,12 @@ __all__ = [
     "Rows",
     "adjusted",
     "against_the_rest",
+    "anova",
     "bautista",
     "believed",
     "best_cut",
     "chaid",
+    "chaid_tree",
     "clusters_of_centres",
     "cochran_q",
     "critical_ranges",
@@ -60,6 +65,8 @@ __all__ = [
     "jolliffe",
     "kmeans",
     "likeliest_weights",
+    "merge_levels",
+    "mixed_model",
     "mixture_by_ratio",
     "mixtures",
     "normal_bayes",
@@ -73,6 +80,7 @@ __all__ = [
     "rank_sets",
     "ratio_pvalue",
     "ratio_pvalues",
+    "regression_tree",
     "root_distances",
     "scott_knott",
     "scott_knott_pvalue",

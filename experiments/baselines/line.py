@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster
-from scipy.special import chdtrc, chdtri, stirling2
+from scipy.special import chdtri, stirling2
 
 import faultlines as fl
 from experiments.baselines.fit import MOST, Fit, pooled
+from faultlines.core.distributions import log_chi_square_tail
 
 if TYPE_CHECKING:
     from experiments.baselines.fit import FloatArray, IntArray
@@ -64,17 +66,29 @@ def kmeans(theta: FloatArray, se: FloatArray) -> Fit:
     return pooled(candidates[int(np.argmax(scores))], theta, se)
 
 
-def chaid(theta: FloatArray, se: FloatArray, alpha: float = 0.05) -> Fit:
+def merge_levels(theta: FloatArray, se: FloatArray, alpha: float = 0.05) -> tuple[Fit, float]:
     """CHAID's handling of one nominal predictor: merge while p > α, then one χ² test of what is left.
 
-    That test pays, as CHAID does, for the number of ways to merge K categories into m (Stirling's number).
+    That test pays, as CHAID does, for the number of ways to merge K categories into m (Stirling's number). Returns the
+    merged categories and the logarithm of the adjusted p.
     """
     heights = fl.agglomerate(fl.Estimates(theta, se)).to_linkage()
     merged = pooled(fcluster(heights, float(chdtri(1, alpha)), criterion="distance"), theta, se)
-    left = merged.n_clusters
     weight = 1 / se**2
     between = float(np.sum(weight * (merged.effects - np.average(theta, weights=weight)) ** 2))
-    p = float(chdtrc(left - 1, between)) if left > 1 else 1.0
-    ways = stirling2(theta.size, left, exact=True)
-    stands = p == 0 or math.log(p) + math.log(ways) < math.log(alpha)
-    return merged if stands else pooled(np.ones(theta.size), theta, se)
+    if merged.n_clusters == 1:
+        return merged, 0.0
+    log_p = float(log_chi_square_tail(np.array([between]), merged.n_clusters - 1)[0])
+    return merged, log_p + _log_ways(theta.size, merged.n_clusters)
+
+
+@cache
+def _log_ways(categories: int, clusters: int) -> float:
+    """The logarithm of the number of ways to merge so many categories into so many."""
+    return math.log(stirling2(categories, clusters, exact=True))
+
+
+def chaid(theta: FloatArray, se: FloatArray, alpha: float = 0.05) -> Fit:
+    """Levels merged as CHAID does, or all in one where its adjusted test does not reject."""
+    merged, log_p = merge_levels(theta, se, alpha)
+    return merged if log_p < math.log(alpha) else pooled(np.ones(theta.size), theta, se)

@@ -349,7 +349,8 @@ def test_one_page_with_a_part_for_every_finding(tmp_path: Any) -> None:
     truth, predicted = (pd.concat([one] * 6, ignore_index=True) for one in (TRUTH, PREDICTED))
     found = audit(truth, predicted, control_features={"k": strata}, metrics=["selection_rate", "fpr"], **options)
     assert len(found.rejected) > 20
-    found.report(tmp_path / "audit.html", title="Hiring <model>", adverse="high")
+    found.report(tmp_path / "audit.html", title="Hiring <model>", adverse={"false positive rate": "high"})
+    assert "worse off" in (tmp_path / "audit.html").read_text(encoding="utf-8")
     written = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert written.count('<section class="finding"') == len(found.rejected)
     assert "Hiring &lt;model&gt;" in written

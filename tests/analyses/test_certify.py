@@ -217,6 +217,10 @@ def test_margins_are_certified_with_the_cells() -> None:
         assert group.upper > alone.upper  # margins share α
     assert every.certifiable == pytest.approx(cells.certifiable)
     assert every.to_pandas()[["c", "d"]].iloc[8].tolist() == ["any", "m"]
+    lacking = frame.astype({"x": float})
+    lacking.loc[:30, "x"] = np.nan
+    shares = fl.certify(lacking, ["c", "d"], fl.rate("x"), **asked, margins=True).to_pandas().dropped_share
+    assert (shares[:10].isna().all(), shares[10:].isna().any()) == (True, False)
     wide = fl.certify(frame, ["c", "d"], fl.rate("x"), gap=0.5, margins=True)
     assert wide.verdict == "passed"
     best = fl.certify(frame, ["c", "d"], fl.rate("x"), gap=0.8, ratio=True, margins=True)

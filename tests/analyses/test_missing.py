@@ -197,3 +197,14 @@ def test_what_cannot_be_done_about_missing_values_is_refused() -> None:
     with pytest.raises(fl.InputError) as caught:
         fl.certify(rows, "race", fl.mean("x"), gap=0.1, unknown="bounds")
     assert caught.value.parameter == "unknown"
+
+
+def test_units_have_the_bounds_of_their_rows() -> None:
+    rows = labels_where_selected()
+    rows["user"] = np.arange(len(rows))
+    single, units = (
+        fl.certify(rows, "g", metric, gap=0.05)
+        for metric in (fl.true_positive_rate("t", "p"), fl.true_positive_rate("t", "p", unit="user"))
+    )
+    assert units.verdict == "inconclusive"
+    assert units.possible == pytest.approx(np.array(single.possible))

@@ -6,6 +6,7 @@ import html
 import itertools
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,7 @@ def plane() -> Clustering:
     return fl.cluster(estimates, guarantee="bonferroni")
 
 
+@cache
 def many(groups: int) -> Clustering:
     simulated = simulate.planted([0, 6, 12], [groups // 2, groups // 4, groups - groups // 2 - groups // 4], seed=1)
     return fl.cluster(simulated.estimates, guarantee=fl.Calibrated(draws=30))

@@ -1,6 +1,6 @@
 """How studies are run: within a budget, least recently run first, with their figures kept as they come.
 
-Every study that ends is written to docs/figures/<file>.json with its outcome, seconds, figures, commit and date.
+Every study that ends is written to docs/figures/<file>.json with its outcome, processor seconds, commit and date.
 FAULTLINES_BUDGET is the number of seconds after which no further study starts; FAULTLINES_CONTINUE=1 leaves out those
 that passed since the code was changed; FAULTLINES_LONGEST leaves out those that took more seconds than this last time.
 """
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.statistical.tally import locked, origin, read_figures, session_seconds, source_hash
+from docs.figures import KEPT, keep_entry, read_figures, share_of_runs, source_hash
+from tests.statistical.tally import session_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 HERE = Path(__file__).parent
 STARTED = time.monotonic()
@@ -43,8 +44,10 @@ def study_of(path: Path) -> str:
 
 
 def past_result(item: pytest.Item) -> dict[str, Any]:
-    """What is known of a study from its last run."""
-    result: dict[str, Any] = read_figures(study_of(item.path)).get("tests", {}).get(item.name, {})
+    """What is known of a study from its last run; of its last full run where there is no other."""
+    study = study_of(item.path)
+    tests = read_figures(study, KEPT).get("tests", {}) | read_figures(study).get("tests", {})
+    result: dict[str, Any] = tests.get(item.name, {})
     return result
 
 
@@ -53,7 +56,8 @@ def is_left_out(past: dict[str, Any]) -> bool:
     longest = float(os.environ.get("FAULTLINES_LONGEST") or "inf")
     is_full = past.get("share_of_runs") == 1.0
     has_passed = is_full and past.get("outcome") == "passed" and past.get("source") == source_hash()
-    return (bool(os.environ.get("FAULTLINES_CONTINUE")) and has_passed) or past.get("seconds", 0.0) > longest
+    seconds = past.get("seconds", 0.0) * min(1.0, share_of_runs() / past.get("share_of_runs", 1.0))
+    return (bool(os.environ.get("FAULTLINES_CONTINUE")) and has_passed) or seconds > longest
 
 
 def in_turns(items: Iterable[pytest.Item]) -> list[pytest.Item]:
@@ -72,6 +76,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("the budget is spent; run again to continue")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Measure what a study takes of the processor, however busy the machine is."""
+    before = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu", round(sum(os.times()[:4]) - before, 1)))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Keep the outcome and the figures of a study that ended; with several processes only the first one writes."""
     path = HERE / Path(report.nodeid.split("::")[0]).name
@@ -81,10 +95,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     entry = {
         "outcome": report.outcome,
-        "seconds": round(report.duration, 1),
-        "figures": report.capstdout.splitlines(),
-        "share_of_runs": float(os.environ.get("FAULTLINES_SHARE") or 1.0),
-        **origin(),
+        "seconds": dict(report.user_properties).get("cpu", round(report.duration, 1)),
+        "share_of_runs": share_of_runs(),
+        "printed": report.capstdout.splitlines(),
     }
-    with locked(study_of(path)) as figures:
-        figures.setdefault("tests", {})[report.nodeid.split("::", 1)[1]] = entry
+    keep_entry(study_of(path), "tests", report.nodeid.split("::", 1)[1], entry)

@@ -1,8 +1,8 @@
 """Monte Carlo counts that are written as they come, so that a study stops at its budget and continues later.
 
 A study is a set of cells; a cell is a function of the run's number, which seeds everything random in it, so that runs
-can be added at any time and in any order. Counts are kept in docs/figures/<study>.json with the commit, the date, the
-number of runs and one Monte Carlo standard error, and start anew when the code that they measure has changed.
+can be added at any time and in any order. Counts are kept in docs/figures/<study>.json (`docs.figures`), from which a
+later session continues, and start anew when the code that they measure has changed.
 
 Environment: FAULTLINES_BUDGET, the seconds that a session of studies may take (all of them together);
 FAULTLINES_SHARE, the share of the runs of each study.
@@ -10,27 +10,17 @@ FAULTLINES_SHARE, the share of the runs of each study.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
 import math
 import os
-import subprocess
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from docs.figures import keep_entry, read_figures, share_error, share_of_runs, source_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-ROOT = Path(__file__).parents[2]
-FIGURES = ROOT / "docs" / "figures"
-# What numbers rest on; words, pictures and the command line do not change them.
-MEASURED_CODE = ("analyses", "core", "engines", "estimates", "guarantees", "metrics", "rows", "simulate.py")
 WRITE_EVERY = 5.0  # seconds between two writes of a cell that is being counted
 
 
@@ -52,8 +42,7 @@ class Tally:
 
     def error(self, event: str) -> float:
         """One Monte Carlo standard error of that share, not below that of one event."""
-        share = self.share(event)
-        return math.sqrt(max(share * (1 - share), 1 / max(self.runs, 1)) / max(self.runs, 1))
+        return share_error(self.share(event), self.runs)
 
 
 def level_bound(alpha: float, runs: int) -> float:
@@ -68,8 +57,12 @@ def session_seconds() -> float:
 
 def scale_runs(runs: int) -> int:
     """As many runs as FAULTLINES_SHARE of these, but not below a hundred; for studies whose bounds follow from runs."""
-    share = float(os.environ.get("FAULTLINES_SHARE") or 1.0)
-    return max(round(share * runs), min(runs, 100))
+    return max(round(share_of_runs() * runs), min(runs, 100))
+
+
+def wider(share: float, runs: int, usual: int) -> float:
+    """What fewer runs than usual add to a bound of a share: three times the growth of its Monte Carlo error."""
+    return 3 * (share_error(share, runs) - share_error(share, usual))
 
 
 def cell_seconds(cells: int, share: float) -> float:
@@ -121,81 +114,12 @@ def count_events(
 
 def read_tally(study: str, cell: str) -> Tally:
     """What is counted by now of this code; nothing where the code has changed since."""
-    entry = read_figures(study).get("cells", {}).get(cell, {})
+    entry = read_figures(study).get("counts", {}).get(cell, {})
     if entry.get("source") != source_hash():
         return Tally(0, {})
     return Tally(entry["runs"], dict(entry["events"]))
 
 
 def write_tally(study: str, cell: str, tally: Tally) -> None:
-    """Keep the counts of a cell, with their shares and Monte Carlo errors."""
-    entry = {
-        "runs": tally.runs,
-        "events": tally.events,
-        "share": {event: round(tally.share(event), 5) for event in tally.events},
-        "error": {event: round(tally.error(event), 5) for event in tally.events},
-        **origin(),
-    }
-    with locked(study) as figures:
-        figures.setdefault("cells", {})[cell] = entry
-
-
-def origin() -> dict[str, str]:
-    """Where a figure comes from: commit, date, and the hash of the code that was measured."""
-    return {"commit": commit(), "date": datetime.now(UTC).strftime("%Y-%m-%d"), "source": source_hash()}
-
-
-@cache
-def commit() -> str:
-    """The commit of the working copy; empty outside of one."""
-    command = ["git", "rev-parse", "--short=12", "HEAD"]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return answer.stdout.strip()
-
-
-@cache
-def source_hash() -> str:
-    """A hash of the code that studies measure."""
-    digest = hashlib.sha256()
-    for part in MEASURED_CODE:
-        path = ROOT / "src" / "faultlines" / part
-        for file in [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.pyx")]):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def read_figures(study: str) -> dict[str, Any]:
-    """The file of a study; empty where there is none yet."""
-    path = FIGURES / f"{study}.json"
-    figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return figures
-
-
-@contextmanager
-def locked(study: str) -> Iterator[dict[str, Any]]:
-    """The file of a study to change, while no other process does."""
-    FIGURES.mkdir(parents=True, exist_ok=True)
-    lock = ROOT / "build" / "figures.lock"
-    lock.parent.mkdir(exist_ok=True)
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        figures = read_figures(study)
-        yield figures
-        path = FIGURES / f"{study}.json"
-        beside = path.with_suffix(".part")  # a reader never sees half a file
-        beside.write_text(_one_line_per_entry(figures), encoding="utf-8")
-        beside.replace(path)
-
-
-def _one_line_per_entry(figures: Mapping[str, Any]) -> str:
-    """JSON with one line for each cell or test, so that small changes make small diffs."""
-    parts = []
-    for key, value in figures.items():
-        if isinstance(value, dict):
-            lines = [
-                f"  {json.dumps(k, ensure_ascii=False)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()
-            ]
-            parts.append(f" {json.dumps(key)}: {{\n" + ",\n".join(lines) + "\n }")
-        else:
-            parts.append(f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    """Keep the counts of a cell."""
+    keep_entry(study, "counts", cell, {"runs": tally.runs, "events": tally.events})

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure, share_error
 from faultlines import simulate
 from faultlines.estimates.scales import ANSCOMBE
+from tests.statistical.tally import scale_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,9 +98,9 @@ def more_than_there_are(runs: int, kind: str, guarantee: str, effects: np.ndarra
 def runs_for(kind: str, guarantee: str, groups: int) -> int:
     """As many as a few seconds allow: draws of t-tests and folds of many groups are slow."""
     if groups < 100:
-        return 1500 if guarantee != "folds" else 500
+        return scale_runs(1000 if guarantee != "folds" else 400)
     slow = {("t", "calibrated"): 100}
-    return slow.get((kind, guarantee), 100 if guarantee == "folds" else 500)
+    return scale_runs(slow.get((kind, guarantee), 100 if guarantee == "folds" else 400))
 
 
 @pytest.mark.parametrize("groups", [5, 21, 102])
@@ -108,7 +110,7 @@ def test_false_positives(kind: str, groups: int) -> None:
     for guarantee in GUARANTEES:
         runs = runs_for(kind, guarantee, groups)
         rate = share(runs, kind, guarantee, np.zeros(groups), seed=groups)
-        print(f"false positives, {kind}, K={groups}, {guarantee}: {rate:.3f} of {runs}")
+        record_figure("every_guarantee", f"false positives; {kind}, {groups} groups; {guarantee}", rate, runs)
         if guarantee in VALID:
             assert rate <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (kind, groups, guarantee)
 
@@ -120,29 +122,28 @@ def test_over_splitting(kind: str) -> None:
         for apart in (2.0, 4.0, 8.0):
             effects = np.repeat([0.0, apart], [low, high])
             for guarantee in VALID:
-                runs = {"folds": 150}.get(guarantee, 400)
+                runs = scale_runs({"folds": 150}.get(guarantee, 400))
                 # In the plane, groups known well in one direction only can form a cluster of their own between two.
                 stricter = guarantee == "calibrated" and kind not in {"two", "correlated"}
                 rate = (more_than_there_are if stricter else share)(runs, kind, guarantee, effects, seed=int(apart))
-                print(f"over-splitting, {kind}, {low}+{high} groups {apart} apart, {guarantee}: {rate:.3f} of {runs}")
+                name = f"equal clusters; {kind}, {low} + {high} groups {apart} apart; {guarantee}"
+                record_figure("every_guarantee", name, rate, runs)
                 assert rate <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (kind, guarantee, low, apart)
 
 
 @pytest.mark.parametrize("profile", ["equal", "lognormal"])
 def test_clusters_tested_on_their_own_make_no_more_false_splits(profile: simulate.Profile) -> None:
     """The place where it could: true splits of all sizes, after which each side gets a null of its own."""
-    worst = 0.0
     for sizes in ([50, 52], [97, 3], [10, 10], [34, 34, 34], [80, 10, 10], [4, 92, 4], [3, 60, 3], [20] * 5):
         for apart in (2.0, 3.0, 4.0, 5.0, 6.0):
-            runs, more = 250, 0
+            runs, more = scale_runs(250), 0
             effects = (apart * np.arange(len(sizes))).tolist()
             for seed in range(runs):
                 data = simulate.planted(effects, sizes, profile=profile, seed=10_000 + seed).estimates
                 more += fl.cluster(data, guarantee=GUARANTEES["calibrated"], seed=seed).n_clusters > len(sizes)
-            print(f"calibrated, {profile}, {sizes} {apart} apart: more clusters than there are {more / runs:.3f}")
+            name = f"more clusters than true; {sizes} {apart} apart; {profile} se"
+            record_figure("every_guarantee", name, more / runs, runs)
             assert more / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs), (sizes, apart)
-            worst = max(worst, more / runs)
-    print(f"calibrated, {profile}: at most {worst:.3f}")
 
 
 def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
@@ -158,11 +159,11 @@ def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
         lower = found.path()[1].labels == 1
         return sum(clusters(estimates.subset(side), groups, seed) for side in (lower, ~lower))
 
-    runs = 150
+    runs = scale_runs(150)
     drawn = [simulate.planted([0, 5, 10], [4, 92, 4], seed=seed).estimates for seed in range(runs)]
     more = sum(clusters(estimates, 100, seed) > 3 for seed, estimates in enumerate(drawn)) / runs
-    print(f"each side by itself, 4 + 92 + 4 groups 5 apart: more clusters than there are {more:.3f}")
-    assert more == pytest.approx(0.4, abs=0.12)
+    record_figure("every_guarantee", "each side by itself; 4 + 92 + 4 groups 5 apart; more clusters", more, runs)
+    assert abs(more - 0.4) <= 3 * share_error(0.4, runs)
 
 
 def test_clusters_tested_on_their_own_find_finer_structure() -> None:
@@ -174,7 +175,10 @@ def test_clusters_tested_on_their_own_find_finer_structure() -> None:
             guarantee = GUARANTEES.get(name, fl.Calibrated(draws=99, scan=False))
             clusters.append(fl.cluster(data, guarantee=guarantee, seed=seed).n_clusters)
     means = {name: float(np.mean(clusters)) for name, clusters in found.items()}
-    print(f"five clusters 3 se apart: {means}")
+    for name, clusters in found.items():
+        error = float(np.std(clusters)) / math.sqrt(len(clusters))
+        where = f"clusters reported; five clusters 3 se apart; {name}"
+        record_figure("every_guarantee", where, means[name], len(clusters), error=error, unit="number")
     assert means["calibrated"] > means["top merge"] + 0.3
     assert means["calibrated"] == pytest.approx(4.5, abs=0.25)
 
@@ -190,14 +194,16 @@ def test_tolerance_holds_wherever_groups_lie_within_it(epsilon: float) -> None:
         for name, effects in patterns.items():
             rng = np.random.default_rng(groups)
             claims = dict.fromkeys(VALID, 0)
-            runs = 500
+            runs = scale_runs(400)
             for i in range(runs):
                 estimates = fl.Estimates(effects + rng.standard_normal(groups), np.ones(groups))
                 for guarantee in ("calibrated", "holdout"):
                     found = fl.cluster(estimates, guarantee=GUARANTEES[guarantee], tolerance=epsilon, seed=i)
                     claims[guarantee] += found.rejected
             shown = {g: claims[g] / runs for g in ("calibrated", "holdout")}
-            print(f"tolerance {epsilon}, K={groups}, {name}: {shown}")
+            for guarantee, rate in shown.items():
+                where = f"tolerance; {epsilon} se, {groups} groups, {name}; {guarantee}"
+                record_figure("every_guarantee", where, rate, runs)
             assert max(shown.values()) <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
 
 
@@ -205,26 +211,27 @@ def test_tolerance_of_rates_holds() -> None:
     """Rates five points apart where five are allowed, at levels where Anscombe's scale bends."""
     for rate in (0.02, 0.1, 0.4):
         for groups in (5, 21, 102):
-            rng, claims, runs = np.random.default_rng(groups), 0, 500
+            rng, claims, runs = np.random.default_rng(groups), 0, scale_runs(400)
             trials = rng.integers(200, 3000, groups).astype(float)
             truth = rate + np.where(np.arange(groups) % 2, 0.05, 0.0)
             for i in range(runs):
                 y = rng.binomial(trials.astype(int), truth).astype(float)
                 estimates = fl.Estimates(ANSCOMBE.forward(y, trials), 1 / np.sqrt(4 * trials + 2), scale=ANSCOMBE)
                 claims += fl.cluster(estimates, guarantee=GUARANTEES["calibrated"], tolerance=0.05, seed=i).rejected
-            print(f"tolerance of rates, {rate} and {rate + 0.05:.2f}, K={groups}: {claims / runs:.3f}")
+            where = f"tolerance; rates {rate} and {rate + 0.05:.2f}, {groups} groups; calibrated"
+            record_figure("every_guarantee", where, claims / runs, runs)
             assert claims / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
 
 
 @pytest.mark.parametrize("dof", [5, 10])
 def test_holdout_with_few_degrees_of_freedom(dof: int) -> None:
     for groups in (5, 21, 102):
-        rng, runs = np.random.default_rng(groups), 1500
+        rng, runs = np.random.default_rng(groups), scale_runs(1000)
         claims = sum(
             fl.cluster(line(np.zeros(groups), rng, dof), guarantee=GUARANTEES["holdout"], seed=i).rejected
             for i in range(runs)
         )
-        print(f"holdout, dof {dof}, K={groups}: {claims / runs:.3f}")
+        record_figure("every_guarantee", f"holdout, few degrees; dof {dof}, {groups} groups", claims / runs, runs)
         assert claims / runs <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
 
 
@@ -238,7 +245,7 @@ def test_holdout_intervals_cover(kind: str) -> None:
     rng = np.random.default_rng(0)
     for apart in (0.0, 1.5, 3.0, 6.0):
         inside = total = 0
-        for i in range(200):
+        for i in range(scale_runs(200)):
             effects = np.repeat([0.0, apart], [15, 10])
             data: Any
             if kind == "rates":
@@ -260,7 +267,7 @@ def test_holdout_intervals_cover(kind: str) -> None:
                 target = float(np.average(truth[mine], weights=weight))
                 inside += cluster.effects[0].lower <= target <= cluster.effects[0].upper
                 total += 1
-        print(f"coverage of holdout intervals, {kind}, {apart} apart: {inside / total:.3f} of {total}")
+        record_figure("every_guarantee", f"coverage of holdout; {kind}; {apart} se apart", inside / total, total)
         least = 0.945 if apart >= 3 else 0.90
         assert inside / total >= least - 3 * math.sqrt(0.05 * 0.95 / total)
 
@@ -268,22 +275,27 @@ def test_holdout_intervals_cover(kind: str) -> None:
 def test_power_side_by_side() -> None:
     """The table of docs/guarantees.md: two halves of 21 and of 102 groups, 1 to 4 standard errors apart."""
     expected = {
-        ("calibrated", 21): (0.18, 0.75, 0.99, 1.0),
+        ("calibrated", 21): (0.18, 0.76, 0.99, 1.0),
         ("holdout", 21): (0.09, 0.39, 0.85, 0.99),
         ("folds", 21): (0.01, 0.0, 0.01, 0.01),
-        ("calibrated", 102): (0.38, 1.0, 1.0, 1.0),
+        ("calibrated", 102): (0.43, 1.0, 1.0, 1.0),
         ("holdout", 102): (0.18, 0.92, 1.0, 1.0),
         ("folds", 102): (0.0, 0.0, 0.0, 0.0),
     }
     for (guarantee, groups), figures in expected.items():
-        runs = 60 if guarantee == "folds" and groups > 50 else 400
+        # The calibrated test with its usual number of draws, as users have it: 99 find .37 where it finds .43.
+        chosen = "calibrated" if guarantee == "calibrated" else GUARANTEES[guarantee]
+        runs = scale_runs(100 if guarantee == "folds" and groups > 50 else 400)
         for apart, figure in zip((1.0, 2.0, 3.0, 4.0), figures, strict=True):
             detected = 0
             for seed in range(runs):
                 data = simulate.planted([0, apart], [groups // 2, groups - groups // 2], seed=seed).estimates
-                detected += fl.cluster(data, guarantee=GUARANTEES[guarantee], seed=seed).rejected
-            print(f"power, K={groups}, {apart} apart, {guarantee}: {detected / runs:.2f}")
-            assert detected / runs == pytest.approx(figure, abs=0.12), (guarantee, groups, apart)
+                detected += fl.cluster(data, guarantee=chosen, seed=seed).rejected
+            name = f"power, halves; {guarantee}, {groups} groups; {apart} se apart"
+            record_figure("every_guarantee", name, detected / runs, runs)
+            # Figures of 400 runs: both sides have a Monte Carlo error.
+            error = math.hypot(share_error(figure, runs), share_error(figure, 400))
+            assert abs(detected / runs - figure) <= 3 * error, (guarantee, groups, apart)
 
 
 def test_many_experiments_keep_their_promises() -> None:
@@ -291,7 +303,7 @@ def test_many_experiments_keep_their_promises() -> None:
     rng = np.random.default_rng(0)
     many = fl.cluster_many({f"e{i}": simulate.null(21, profile="zipf", seed=rng).estimates for i in range(2218)})
     p = np.exp(many.log_pvalues)
-    print(f"2,218 A/A experiments: {np.mean(p < 0.05):.4f} below 0.05, {len(many.rejected)} claims after Holm")
+    record_figure("every_guarantee", "many experiments; 2,218 without a difference; p < .05", np.mean(p < 0.05), 2218)
     assert abs(np.mean(p < 0.05) - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 2218)
     false = total = 0
     for study in range(10):
@@ -302,5 +314,6 @@ def test_many_experiments_keep_their_promises() -> None:
         claims = fl.cluster_many(made, correction="bh", guarantee=GUARANTEES["calibrated"]).rejected
         false += sum(int(name) >= 20 for name in claims)
         total += len(claims)
-    print(f"Benjamini–Hochberg, a tenth of the experiments differ: {false} of {total} claims false")
+    name = "many experiments; a tenth differ, Benjamini–Hochberg; false"
+    record_figure("every_guarantee", name, false / total, total)
     assert false / total <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / total)

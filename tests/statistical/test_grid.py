@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from docs.figures import record_figure
 from faultlines.metrics.readout import Readout
 from faultlines.rows.request import Moments
 from tests.statistical.grid import MEANS, METRICS, Cell, cells, moments_of, share_reported, sizes_of, values_of
+from tests.statistical.tally import scale_runs
 
 pytestmark = pytest.mark.statistical
 
-RUNS = 100
+RUNS = scale_runs(100)
 HELD = 0.075
 
 
@@ -40,7 +42,8 @@ def test_false_positives_from_rows(metric: str) -> None:
         shares.append(share)
         if share > HELD + 3.3 * np.sqrt(HELD * (1 - HELD) / runs):
             above.append((cell, share))
-    print(f"{metric}: {np.mean(shares):.3f} on average of {len(shares)} cells, at most {max(shares):.2f}")
+    record_figure("grid", f"kinds of rows; {metric}; mean of {len(shares)} kinds", np.mean(shares), RUNS * len(shares))
+    record_figure("grid", f"kinds of rows; {metric}; worst kind", max(shares), RUNS)
     assert not above
     assert np.mean(shares) < HELD
 
@@ -52,7 +55,7 @@ def test_the_overall_effect_is_covered(metric: str, rows: str) -> None:
     rng = np.random.default_rng(0)
     arms = 2 if metric == "difference" else 1
     truth = 0.0 if arms == 2 else MEANS[rows]
-    inside, runs = np.zeros(2), 600
+    inside, runs = np.zeros(2), scale_runs(600)
     for _ in range(runs):
         sizes = sizes_of("lognormal", 40, rng)
         parts = [moments_of([values_of(rows, rng, int(sizes.sum()))], sizes) for _ in range(arms)]
@@ -64,6 +67,7 @@ def test_the_overall_effect_is_covered(metric: str, rows: str) -> None:
             assert made.dof is not None
             reach = stats.t.ppf(0.975, made.dof[0]) * made.se[0]
             inside[i] += abs(made.theta[0] - truth) <= reach
-    print(f"coverage of the {metric} of {rows} values, all and half of the groups: {inside / runs}")
+    for column, share in zip(("all groups", "half of them"), inside / runs, strict=True):
+        record_figure("grid", f"coverage; {metric}, {rows}; {column}", share, runs)
     assert np.all(inside / runs > 0.93 - 2.5 * np.sqrt(0.05 * 0.95 / runs))
     assert np.all(inside / runs < 0.96 + 2.5 * np.sqrt(0.05 * 0.95 / runs))

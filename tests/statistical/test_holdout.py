@@ -10,9 +10,11 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import faultlines as fl
+from docs.figures import record_figure
 from faultlines import simulate
 from faultlines.guarantees.base import split_generator
 from faultlines.guarantees.holdout import held_out_log_pvalues
+from tests.statistical.tally import scale_runs, wider
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,12 +76,13 @@ def claimed(p: Floats, rule: str, splits: int) -> tuple[float, float]:
 
 def test_ways_to_combine_splits() -> None:
     """The table of docs/guarantees.md: claims, and disagreement of two seeds, of every rule with 25 splits."""
-    runs, found = 800, dict[tuple[str, str], tuple[float, float]]()
+    runs, found = scale_runs(800), dict[tuple[str, str], tuple[float, float]]()
     for truth, how in TRUTHS.items():
         p = pvalues(*how, runs, 100)
         for rule in RULES:
             found[truth, rule] = claimed(p, rule, 1 if rule == "one split" else 25)
-            print(f"{truth}, {rule}: claimed {found[truth, rule][0]:.3f}, seeds disagree {found[truth, rule][1]:.3f}")
+            for column, share in zip(("reported", "seeds disagree"), found[truth, rule], strict=True):
+                record_figure("holdout", f"{column}; {rule}; {truth}", share, runs)
     for rule in RULES:
         for truth in ("nothing, 21", "nothing, 102"):
             assert found[truth, rule][0] <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
@@ -93,11 +96,12 @@ def test_ways_to_combine_splits() -> None:
 
 def test_more_splits_leave_less_to_the_seed() -> None:
     for truth in ("halves of 21, 2 se", "halves of 102, 1.5 se"):
-        p = pvalues(*TRUTHS[truth], 800, 200)
+        p = pvalues(*TRUTHS[truth], scale_runs(400), 200)
         shares = []
         for splits in (1, 5, 10, 25, 50, 100):
             claims, disagree = claimed(p, "10 × 10% quantile", splits)
-            print(f"{truth}, {splits} splits: claimed {claims:.3f}, two seeds disagree in {disagree:.3f}")
+            record_figure("holdout", f"seeds; {truth}, {splits} splits; reported", claims, len(p))
+            record_figure("holdout", f"seeds; {truth}, {splits} splits; disagree", disagree, len(p))
             shares.append(disagree)
         assert shares[0] > 0.3
         assert shares[3] < 0.16
@@ -107,7 +111,7 @@ def test_more_splits_leave_less_to_the_seed() -> None:
 @pytest.mark.parametrize("kind", ["known", "dof 8", "rates", "two"])
 def test_false_positives_of_the_default(kind: str) -> None:
     """The guarantee itself, with its 25 splits, from one effect to two, known and estimated errors, and counts."""
-    rng, runs, claims = np.random.default_rng(0), 250, 0
+    rng, runs, claims = np.random.default_rng(0), scale_runs(250), 0
     for i in range(runs):
         data: Any
         if kind == "rates":
@@ -118,8 +122,8 @@ def test_false_positives_of_the_default(kind: str) -> None:
         else:
             data = simulate.null(21, profile="lognormal", dof=8.0 if kind == "dof 8" else None, seed=rng).estimates
         claims += fl.cluster(data, guarantee="holdout", seed=i).rejected
-    print(f"holdout of 25 splits, {kind}: {claims / runs:.3f} of {runs}")
-    assert claims / runs <= 0.05
+    record_figure("holdout", f"false positives; 25 splits, {kind}", claims / runs, runs)
+    assert claims / runs <= 0.05 + wider(0.05, runs, 250)
 
 
 @pytest.mark.parametrize("apart", [1.5, 2.0, 3.0, 6.0])
@@ -128,7 +132,8 @@ def test_intervals_of_the_split_that_is_shown(apart: float) -> None:
     truth = np.repeat([0.0, apart], [11, 10])
     rng = np.random.default_rng(int(10 * apart))
     made: dict[int, list[tuple[float, float, float]]] = {1: [], 25: []}
-    for i in range(300):
+    runs = scale_runs(300)
+    for i in range(runs):
         data = fl.Estimates(truth + rng.standard_normal(21), np.ones(21))
         for splits, several in made.items():
             found = fl.cluster(data, guarantee=fl.Holdout(splits=splits), seed=i)
@@ -141,10 +146,11 @@ def test_intervals_of_the_split_that_is_shown(apart: float) -> None:
             several.append((float(np.mean(inside)), bias, float(adjusted_rand_score(truth > 0, found.labels))))
     for splits, several in made.items():
         cover, bias, agreement = np.mean(several, axis=0)
-        print(
-            f"{apart} se apart, {splits} splits: {len(several)} of 300 claimed, intervals cover {cover:.3f}, "
-            f"difference off by {bias:+.2f}, adjusted Rand index {agreement:.2f}"
-        )
+        where = f"the split that is shown; {apart} se apart, {splits} splits"
+        record_figure("holdout", f"{where}; reported", len(several) / runs, runs)
+        record_figure("holdout", f"{where}; covered", cover, len(several))
+        error = float(np.std([rand for _, _, rand in several])) / math.sqrt(len(several))
+        record_figure("holdout", f"{where}; Rand index", agreement, len(several), error=error, unit="number")
     cover, bias, agreement = np.mean(made[25], axis=0)
     assert cover >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / (2 * len(made[25])))
     assert agreement > np.mean(made[1], axis=0)[2] - 0.02
@@ -156,12 +162,17 @@ def test_finer_clusters_than_there_are() -> None:
     """Two clusters that are there: a pair of clusters that are alike is seldom reported, oftenest where far apart."""
     for low, high in ((10, 11), (18, 3)):
         for apart in (2.0, 4.0, 8.0):
-            effects, rng, false, runs = np.repeat([0.0, apart], [low, high]), np.random.default_rng(low), 0, 150
+            effects, rng, false, runs = (
+                np.repeat([0.0, apart], [low, high]),
+                np.random.default_rng(low),
+                0,
+                scale_runs(150),
+            )
             for i in range(runs):
                 data = fl.Estimates(effects + rng.standard_normal(low + high), np.ones(low + high))
                 found = fl.cluster(data, guarantee="holdout", seed=i)
                 means = [round(float(effects[found.labels == c].mean()), 9) for c in range(1, found.n_clusters + 1)]
                 false += len(set(means)) < len(means)
-            print(f"{low} + {high} groups, {apart} apart: clusters that are alike reported in {false / runs:.3f}")
+            record_figure("holdout", f"equal clusters; {low} + {high} groups; {apart} se apart", false / runs, runs)
             most = 0.05 if apart < 8 else 0.10  # docs/guarantees.md says so
             assert false / runs <= most + 3.5 * math.sqrt(most * (1 - most) / runs)

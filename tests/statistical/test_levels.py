@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure
 from faultlines.core.lower_bound import at_least
 from faultlines.core.member_means import member_means
 from faultlines.core.spread import between_spread, prefers_continuum
+from tests.statistical.tally import scale_runs, wider
 
 pytestmark = pytest.mark.statistical
 
@@ -54,34 +56,37 @@ def effects_of(world: str, groups: int, rng: np.random.Generator) -> Array:
 @pytest.mark.parametrize(("count", "apart"), [(1, 0.0), (2, 3.0), (2, 5.0), (3, 4.0)])
 @pytest.mark.parametrize("groups", [20, 100])
 def test_the_bound_is_seldom_above_the_truth(groups: int, count: int, apart: float, profile: str) -> None:
-    runs, rng = 1000, np.random.default_rng(groups + count)
+    runs, rng = scale_runs(1000), np.random.default_rng(groups + count)
     bounds = []
     for _ in range(runs):
         se = errors_of(profile, groups, rng)
         bounds.append(at_least(apart * (np.arange(groups) % count) + se * rng.standard_normal(groups), se, LEVEL))
     above, reached = np.mean(np.array(bounds) > count), np.mean(np.array(bounds) >= count)
-    print(f"K={groups} {count} clusters {apart} apart, {profile}: above {above:.3f}, reached {reached:.3f}")
+    where = f"at least m clusters; {groups} groups, {count} clusters {apart} apart, {profile} se"
+    record_figure("levels", f"{where}; above the truth", above, runs)
+    record_figure("levels", f"{where}; the truth or more", reached, runs)
     assert above < LEVEL + monte_carlo_error(LEVEL, runs)
-    assert reached > 0.9  # DESIGN 2.2 has .925 over 28 cells
+    assert reached > 0.9 - wider(0.9, runs, 1000)  # DESIGN 2.2 has .925 over 28 cells
 
 
 @pytest.mark.parametrize("dof", [3.0, 8.0])
 @pytest.mark.parametrize(("count", "apart"), [(1, 0.0), (2, 6.0)])
 @pytest.mark.parametrize("groups", [20, 100])
 def test_the_bound_with_estimated_standard_errors(groups: int, count: int, apart: float, dof: float) -> None:
-    runs, rng, above = 400, np.random.default_rng(groups), 0
+    runs, rng, above = scale_runs(400), np.random.default_rng(groups), 0
     for _ in range(runs):
         se = np.sqrt(rng.chisquare(dof, groups) / dof)
         theta = apart * (np.arange(groups) % count) + rng.standard_normal(groups)
         above += at_least(theta, se, LEVEL, dof=dof) > count
-    print(f"K={groups} {count} clusters, {dof} degrees: above {above / runs:.3f}")
+    where = f"at least m clusters; {groups} groups, {count} clusters {apart} apart, {dof:g} degrees"
+    record_figure("levels", f"{where}; above the truth", above / runs, runs)
     assert above / runs < LEVEL + monte_carlo_error(LEVEL, runs)
 
 
 @pytest.mark.parametrize("shared", ["neighbors", "blocks", "control"])
 @pytest.mark.parametrize(("count", "apart"), [(1, 0.0), (2, 6.0)])
 def test_the_bound_of_groups_that_share_data(count: int, apart: float, shared: str) -> None:
-    runs, groups, rng, above = 600, 40, np.random.default_rng(1), 0
+    runs, groups, rng, above = scale_runs(600), 40, np.random.default_rng(1), 0
     place = np.arange(groups)
     covariance = {
         "neighbors": 0.8 ** np.abs(place[:, None] - place),
@@ -92,7 +97,8 @@ def test_the_bound_of_groups_that_share_data(count: int, apart: float, shared: s
     for _ in range(runs):
         theta = apart * (place % count) + root @ rng.standard_normal(groups)
         above += at_least(theta, se, LEVEL, covariance=covariance) > count
-    print(f"{shared}, {count} clusters: above {above / runs:.3f}")
+    where = f"at least m clusters; {groups} groups, {count} clusters {apart} apart, {shared} share data"
+    record_figure("levels", f"{where}; above the truth", above / runs, runs)
     assert above / runs < LEVEL + monte_carlo_error(LEVEL, runs)
 
 
@@ -106,7 +112,7 @@ def test_the_bound_of_groups_that_share_data(count: int, apart: float, shared: s
 @pytest.mark.parametrize("groups", [5, 20, 100, 300])
 def test_the_interval_covers_the_spread(groups: int, world: str, profile: str) -> None:
     """Both the standard deviation that effects are drawn with and that of the groups that were drawn."""
-    runs, rng = 600, np.random.default_rng(groups)
+    runs, rng = scale_runs(600), np.random.default_rng(groups)
     drawn_with = float(world.split()[1]) * (1.0 if world.startswith("normal") else 0.5)
     drawn, law = [], []
     for _ in range(runs):
@@ -115,7 +121,9 @@ def test_the_interval_covers_the_spread(groups: int, world: str, profile: str) -
         spread = between_spread(effects + se * rng.standard_normal(groups), se**2, LEVEL)
         drawn.append(spread.lower - 1e-9 <= effects.std(ddof=1) <= spread.upper + 1e-9)
         law.append(spread.lower - 1e-9 <= drawn_with <= spread.upper + 1e-9)
-    print(f"K={groups} {world} {profile}: covers the groups' {np.mean(drawn):.3f}, the law's {np.mean(law):.3f}")
+    where = f"coverage of the spread; {groups} groups, {world}, {profile} se"
+    record_figure("levels", f"{where}; of the groups", float(np.mean(drawn)), runs)
+    record_figure("levels", f"{where}; of the law", float(np.mean(law)), runs)
     assert min(np.mean(drawn), np.mean(law)) > 0.95 - monte_carlo_error(0.95, runs)
 
 
@@ -123,13 +131,13 @@ def test_the_interval_covers_the_spread(groups: int, world: str, profile: str) -
 @pytest.mark.parametrize("world", ["normal 0", "normal 1", "halves 2"])
 @pytest.mark.parametrize("groups", [10, 40])
 def test_the_spread_with_estimated_variances(groups: int, world: str, dof: float) -> None:
-    runs, rng, covered = 600, np.random.default_rng(groups), 0
+    runs, rng, covered = scale_runs(600), np.random.default_rng(groups), 0
     for _ in range(runs):
         effects = effects_of(world, groups, rng)
         theta = effects + rng.standard_normal(groups)
         spread = between_spread(theta, rng.chisquare(dof, groups) / dof, LEVEL, dof=dof)
         covered += spread.lower - 1e-9 <= effects.std(ddof=1) <= spread.upper + 1e-9
-    print(f"K={groups} {world} dof={dof}: {covered / runs:.3f}")
+    record_figure("levels", f"coverage of the spread; {groups} groups, {world}; {dof:g} degrees", covered / runs, runs)
     assert covered / runs > 0.93 - monte_carlo_error(0.93, runs)
 
 
@@ -143,7 +151,8 @@ def preferred(world: str, groups: int, profile: str, runs: int) -> tuple[float, 
         clusters = fl.cluster(fl.Estimates(theta, se), seed=seed)
         if clusters.n_clusters > 1:
             votes.append(prefers_continuum(theta, se**2, clusters.labels)[0])
-    print(f"K={groups} {world} {profile}: continuum {np.mean(votes):.2f} of {len(votes)}")
+    name = f"called a continuum; {world}, {profile} se; {groups} groups"
+    record_figure("levels", name, float(np.mean(votes)), len(votes))
     return float(np.mean(votes)), len(votes)
 
 
@@ -204,21 +213,24 @@ def rejections(world: str, spread: str, runs: int) -> tuple[float, float]:
         given = fl.Estimates(theta, np.sqrt(variance), dof=np.full(groups, dof))
         moderated += fl.cluster(given, seed=seed).rejected
         own += fl.cluster(given.changed(recipe="measured"), seed=seed).rejected  # what is measured stays as it is
-    print(f"{world}, {spread}: own {own / runs:.3f}, moderated {moderated / runs:.3f}")
+    record_figure("levels", f"reported with 8 degrees; {world}, {spread}; own variances", own / runs, runs)
+    record_figure("levels", f"reported with 8 degrees; {world}, {spread}; moderated", moderated / runs, runs)
     return own / runs, moderated / runs
 
 
 @pytest.mark.parametrize("spread", SPREADS)
 def test_moderated_variances_hold_the_level(spread: str) -> None:
-    runs = 600
+    runs = scale_runs(600)
     assert rejections("one 0", spread, runs)[1] < LEVEL + monte_carlo_error(LEVEL, runs)
 
 
 @pytest.mark.parametrize(("world", "least"), [("one 6", 0.95), ("halves 2", 0.85)])
 def test_moderated_variances_find_more(world: str, least: float) -> None:
-    own, moderated = rejections(world, "equal", 300)
-    assert moderated > least - monte_carlo_error(least, 300)
-    assert moderated > own + 0.08
+    runs = scale_runs(300)
+    own, moderated = rejections(world, "equal", runs)
+    assert moderated > least - monte_carlo_error(least, runs)
+    # DESIGN 2.2 has .10 and .20 more; of the data sets about one in eight is found by one of the two alone.
+    assert moderated > own + 0.1 - 3 * np.sqrt(0.12 / runs)
 
 
 # -------------------------------------------------------------------------------------------------------- named groups
@@ -263,7 +275,8 @@ def test_the_mean_of_named_groups_is_covered_and_not_exaggerated(
         true_gaps.append(true[np.argmax(means.estimate)] - true[np.argmin(means.estimate)])
     ratio, reported = np.mean(gaps) / np.mean(true_gaps), len(covered)
     error = 3 * np.std(np.array(gaps) - ratio * np.array(true_gaps)) / np.mean(true_gaps) / np.sqrt(reported)
-    print(f"K={groups} {world} {profile}: {reported} of {runs} reported a difference")
-    print(f"  covered {np.mean(covered):.3f}, gap {ratio:.2f} ± {error:.2f} times the true one")
+    where = f"means of named groups; {groups} groups, {world}, {profile} se"
+    record_figure("levels", f"{where}; covered", float(np.mean(covered)), reported)
+    record_figure("levels", f"{where}; gap to the true one", float(ratio), reported, error=error / 3, unit="×")
     assert np.mean(covered) > 0.93 - monte_carlo_error(0.93, reported)
     assert ratio < most + error

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from itertools import permutations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from faultlines.estimates.margins import Margin, margins_of
+import faultlines as fl
+from docs.figures import record_figure, share_error
+from experiments.baselines import ALONG_ATTRIBUTES, Crossed
+from faultlines.estimates.margins import cross_levels, margins_of, refines
 from faultlines.estimates.validation import own_variances
 from faultlines.guarantees.joint_test import GroupEffects
 from faultlines.guarantees.margins import AttributeChoice, compare_margins, explain_variation
+from tests.statistical.tally import Tally, count_events, level_bound, scale_runs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.scales import FloatArray
 
 pytestmark = pytest.mark.statistical
 ALPHA = 0.05
-RUNS = 400
+RUNS, NULL_RUNS = scale_runs(400), scale_runs(700)
 
 
 class World(NamedTuple):
@@ -39,43 +46,49 @@ class World(NamedTuple):
     truth: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Detection:
-    """What was found in some runs.
-
-    Attributes:
-        margins: Share of runs in which some margin differs.
-        cells: Share of runs in which a test of the cells alone does.
-        named: How often each set of attributes was named.
-    """
-
-    margins: float
-    cells: float
-    named: dict[tuple[int, ...], int]
-
-    def share_named(self, attributes: tuple[int, ...]) -> float:
-        """Of the runs in which something was found, the share that named these attributes."""
-        return self.named.get(attributes, 0) / max(sum(self.named.values()), 1)
-
-
 def crossing(*sizes: int) -> IntArray:
     return np.array(list(product(*map(range, sizes))))
 
 
-def detect(world: World, runs: int, first_seed: int = 1000, alpha: float = ALPHA) -> Detection:
-    """Detection and named attributes in a world."""
+def same_partition(codes: IntArray, first: Sequence[int], second: Sequence[int]) -> bool:
+    """Whether two sets of attributes divide the cells in the same way; a state says its region, too."""
+    partitions = [cross_levels([codes[:, attribute] for attribute in chosen]) for chosen in (first, second) if chosen]
+    return len(partitions) == 2 and refines(*partitions) and refines(*partitions[::-1])
+
+
+def is_more(named: Sequence[int], truth: tuple[int, ...], codes: IntArray) -> bool:
+    """Whether more attributes are named than needed; in a hierarchy, a finer level."""
+    if named and truth and any(refines(codes[:, a], codes[:, b]) for a, b in permutations(range(codes.shape[1]), 2)):
+        levels = [int(cross_levels([codes[:, a] for a in chosen]).max()) for chosen in (named, truth)]
+        return levels[0] > levels[1]
+    return len(named) > len(truth)
+
+
+def draw_events(world: World, rivals: Crossed | None, run: int, alpha: float = ALPHA) -> dict[str, bool]:
+    """What is found in one data set: by margins, by the cells alone, and by rivals."""
+    rng = np.random.default_rng(1000 + run)
+    theta = world.effects + world.se * rng.normal(size=world.se.size)
+    effects = GroupEffects(theta, world.se, None)
     margins = margins_of(world.codes)
-    found, of_cells, named = 0, 0, dict[tuple[int, ...], int]()
-    for run in range(runs):
-        rng = np.random.default_rng(first_seed + run)
-        effects = GroupEffects(world.effects + world.se * rng.normal(size=world.se.size), world.se, None)
-        test = compare_margins(effects, margins)
-        of_cells += test.log_p_of_margins[-1] <= np.log(alpha)
-        if test.log_p <= np.log(alpha):
-            found += 1
-            attributes = AttributeChoice.of(effects, world.codes, margins, test).at(alpha)
-            named[attributes] = named.get(attributes, 0) + 1
-    return Detection(found / runs, of_cells / runs, dict(sorted(named.items(), key=lambda item: -item[1])))
+    test = compare_margins(effects, margins)
+    named: tuple[int, ...] = ()
+    if test.log_p <= np.log(alpha):
+        named = AttributeChoice.of(effects, world.codes, margins, test).at(alpha)
+    events = {"cells alone": bool(test.log_p_of_margins[-1] <= np.log(alpha))}
+    found = {"margins": named}
+    if rivals is not None:
+        found |= {name: rival(rivals, theta) for name, rival in ALONG_ATTRIBUTES.items()}
+    for name, attributes in found.items():
+        events[name] = bool(attributes) or (name == "margins" and bool(test.log_p <= np.log(alpha)))
+        events[f"{name}, right"] = same_partition(world.codes, attributes, world.truth)
+        events[f"{name}, more"] = is_more(attributes, world.truth, world.codes)
+    return events
+
+
+def count(table: str, name: str, world: World, runs: int, *, rivals: bool = False) -> Tally:
+    """Counts of one world, as far as they are made by now."""
+    crossed = Crossed(world.codes, world.se) if rivals else None
+    return count_events("margins", f"{table}; {name}", partial(draw_events, world, crossed), runs)
 
 
 # ------------------------------------------------------------------------------------- the table of DESIGN.md 2.1
@@ -145,28 +158,34 @@ PROTOTYPE = {
 }
 
 
-def error(share: float, runs: float) -> float:
-    """The Monte Carlo error of a share, not below that of one run in so many."""
-    return float(np.sqrt(max(share * (1 - share), 1 / max(runs, 1)) / max(runs, 1)))
+FOUND = ("margins", "cells alone", *ALONG_ATTRIBUTES)
 
 
 @pytest.mark.parametrize("name", PROTOTYPE)
 def test_detection_and_names_reach_the_prototype(name: str) -> None:
-    world = worlds()[name]
-    found = detect(world, RUNS)
+    tally = count("detection", name, worlds()[name], RUNS, rivals=True)
+    for column in FOUND:
+        record_figure("margins", f"detection; {name}; {column}", tally.share(column), tally.runs)
+        if column != "cells alone":
+            record_figure("margins", f"right attributes; {name}; {column}", tally.share(f"{column}, right"), tally.runs)
     detection, right = PROTOTYPE[name]
-    print(f"{name}: margins {found.margins:.2f}, cells {found.cells:.2f}, named {found.named}")
-    assert found.margins >= detection - 3 * np.hypot(error(detection, 60), error(detection, RUNS))
-    named = 60 * detection, RUNS * found.margins
-    assert found.share_named(world.truth) >= right - 3 * np.hypot(error(right, named[0]), error(right, named[1]))
+    reported = tally.events["margins"]
+    of_reported = tally.events["margins, right"] / max(reported, 1)
+    record_figure("margins", f"named; {name}; right attributes where a difference is reported", of_reported, reported)
+    assert tally.share("margins") >= detection - 3 * np.hypot(
+        share_error(detection, 60), share_error(detection, tally.runs)
+    )
+    assert of_reported >= right - 3 * np.hypot(share_error(right, 60 * detection), share_error(right, reported))
     if name == "one cell 6 se":  # what the other margins cost
-        assert found.margins >= found.cells - 0.05 - 3 * error(0.05, RUNS)
+        assert tally.share("margins") >= tally.share("cells alone") - 0.05 - 3 * share_error(0.05, tally.runs)
 
 
 @pytest.mark.parametrize("name", [name for name, world in worlds().items() if not world.truth])
 def test_level_without_a_difference(name: str) -> None:
-    found = detect(worlds()[name], RUNS)
-    assert found.margins <= ALPHA + 3 * error(ALPHA, RUNS)
+    tally = count("false positives", name, worlds()[name], NULL_RUNS, rivals=True)
+    for column in FOUND:
+        record_figure("margins", f"false positives; {name}; {column}", tally.share(column), tally.runs)
+    assert tally.share("margins") <= level_bound(ALPHA, tally.runs)
 
 
 # ------------------------------------------------------------------------------------- other standard errors
@@ -199,14 +218,46 @@ def draw_null(kind: str, codes: IntArray, rng: np.random.Generator) -> GroupEffe
 def test_level_of_other_standard_errors(kind: str) -> None:
     codes = crossing(6, 4, 2)
     margins = margins_of(codes)
-    rejected, explained = np.zeros(RUNS, dtype=bool), np.zeros((RUNS, 4), dtype=bool)
-    for run in range(RUNS):
+
+    def draw(run: int) -> dict[str, bool]:
         effects = draw_null(kind, codes, np.random.default_rng(run))
-        rejected[run] = compare_margins(effects, margins).log_p <= np.log(ALPHA)
-        explained[run] = [row.beside.log_p <= np.log(ALPHA) for row in explain_variation(effects, codes)]
-    print(f"{kind}: margins {rejected.mean():.3f}, explained {explained.mean(axis=0)}")
-    assert rejected.mean() <= ALPHA + 3 * error(ALPHA, RUNS)
-    assert explained.mean(axis=0).max() <= ALPHA + 3 * error(ALPHA, RUNS)
+        rows = explain_variation(effects, codes)
+        explained = {f"explained, {i}": bool(row.beside.log_p <= np.log(ALPHA)) for i, row in enumerate(rows)}
+        return explained | {"margins": bool(compare_margins(effects, margins).log_p <= np.log(ALPHA))}
+
+    tally = count_events("margins", f"false positives; 6 × 4 × 2, {kind}", draw, NULL_RUNS)
+    worst = max(tally.share(event) for event in tally.events if event.startswith("explained"))
+    for column, share in (("margins", tally.share("margins")), ("explained(), worst attribute", worst)):
+        record_figure("margins", f"false positives; 6 × 4 × 2, {kind}; {column}", share, tally.runs)
+        assert share <= level_bound(ALPHA, tally.runs)
+
+
+def draw_rows(kind: str, rng: np.random.Generator) -> tuple[pd.DataFrame, fl.Metric]:
+    """Rows of 6 × 4 × 2 cells of unequal size in which nothing differs, and the metric to compare them by."""
+    size = 6000
+    frame = pd.DataFrame({
+        "country": np.minimum(rng.geometric(0.35, size), 6),
+        "device": rng.choice(4, size, p=[0.4, 0.3, 0.2, 0.1]),
+        "type": rng.integers(0, 2, size),
+        "arm": rng.choice(["A", "B"], size),
+    })  # fmt: skip
+    if kind == "rate":
+        return frame.assign(x=(rng.random(size) < 0.2).astype(int)), fl.rate("x")
+    frame["x"] = rng.gamma(2.0, 1.0, size)
+    return frame, fl.mean("x") if kind == "mean" else fl.difference("x", variant="arm", control="A")
+
+
+@pytest.mark.parametrize("kind", ["rate", "mean", "difference"])
+def test_level_from_rows_to_result(kind: str) -> None:
+    def draw(run: int) -> dict[str, bool]:
+        frame, metric = draw_rows(kind, np.random.default_rng(run))
+        return {"margins": fl.cluster(frame, ["country", "device", "type"], metric, seed=run).rejected}
+
+    tally = count_events("margins", f"false positives; rows of 6 × 4 × 2 cells, {kind}", draw, NULL_RUNS)
+    record_figure(
+        "margins", f"false positives; rows of 6 × 4 × 2 cells, {kind}; margins", tally.share("margins"), tally.runs
+    )
+    assert tally.share("margins") <= level_bound(ALPHA, tally.runs)
 
 
 def test_intervals_of_shares_cover() -> None:
@@ -219,8 +270,9 @@ def test_intervals_of_shares_cover() -> None:
         theta = effects + np.random.default_rng(run).normal(size=80)
         intervals = [row.interval for row in explain_variation(GroupEffects(theta, np.ones(80), None), codes)]
         covered += [low <= share <= high for (low, high), share in zip(intervals, true, strict=True)]
-    print(f"shares {np.round(true, 2)}: covered {covered / RUNS}")
-    assert (covered / RUNS).min() >= 0.95 - 3 * error(0.05, RUNS)
+    for row, share in zip(rows, covered / RUNS, strict=True):
+        record_figure("margins", f"coverage of shares; share of {row.share:.0%}", share, RUNS)
+    assert (covered / RUNS).min() >= 0.95 - 3 * share_error(0.05, RUNS)
 
 
 # ------------------------------------------------------------------------------------- more attributes than needed
@@ -258,25 +310,12 @@ def arrangements() -> dict[str, World]:
     return made
 
 
-def is_more(named: tuple[int, ...], truth: tuple[int, ...], margins: tuple[Margin, ...]) -> bool:
-    """Whether more attributes are named than needed; in a hierarchy, a finer level."""
-    levels = {margin.attributes: margin.levels for margin in margins}
-    is_hierarchy = all(len(margin.attributes) == 1 for margin in margins)
-    return levels[named] > levels[truth] if is_hierarchy and named else len(named) > len(truth)
-
-
-def count_more(world: World, runs: int, first_seed: int = 0, alpha: float = ALPHA) -> float:
-    """Share of runs that name more attributes than the differences need."""
-    margins = margins_of(world.codes)
-    found = detect(world, runs, first_seed, alpha)
-    return sum(times for named, times in found.named.items() if is_more(named, world.truth, margins)) / runs
-
-
 @pytest.mark.parametrize("name", arrangements())
 def test_no_more_attributes_than_needed(name: str) -> None:
-    share = count_more(arrangements()[name], RUNS)
-    print(f"{name}: {share:.3f}")
-    assert share <= ALPHA + 3 * error(ALPHA, RUNS)
+    tally = count("more attributes", name, arrangements()[name], RUNS)
+    for column, event in (("margins", "margins"), ("right attributes", "margins, right"), ("more", "margins, more")):
+        record_figure("margins", f"more attributes; {name}; {column}", tally.share(event), tally.runs)
+    assert tally.share("margins, more") <= level_bound(ALPHA, tally.runs)
 
 
 def test_there_are_enough_arrangements() -> None:

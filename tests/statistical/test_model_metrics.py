@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure
 from tests.statistical.false_positives import false_positive_rate
+from tests.statistical.tally import scale_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     Rows = Callable[[np.random.Generator, int], pd.DataFrame]
 
 pytestmark = pytest.mark.statistical
-RUNS = 300
+RUNS = scale_runs(300)
 USUAL = {"groups": 20, "typical": 200}
 SMALL = {"groups": 40, "typical": 50, "spread": 0.5}
 UNEQUAL = {"groups": 100, "typical": 300, "spread": 1.0}
@@ -87,7 +89,9 @@ CASES: dict[str, tuple[fl.Metric, Rows]] = {
 def test_metrics_of_models_and_inequality_claim_little(name: str, sizes: dict[str, Any]) -> None:
     metric, rows = CASES[name]
     share, compared = false_positive_rate(metric, rows, runs=RUNS, **sizes)
-    print(f"{name}, {sizes}: {share:.3f} at α=0.05, {compared:.0f} groups compared, {RUNS} runs")
+    size = next(kind for kind, known in {"usual": USUAL, "small": SMALL, "unequal": UNEQUAL}.items() if known is sizes)
+    print(f"{compared:.0f} groups compared")
+    record_figure("model_metrics", f"false positives; {name}; {size} groups", share, RUNS)
     assert share <= 0.08 + 2 * math.sqrt(0.05 * 0.95 / RUNS)
 
 
@@ -95,19 +99,21 @@ def test_metrics_of_models_and_inequality_claim_little(name: str, sizes: dict[st
 @pytest.mark.parametrize("sizes", [USUAL, {"groups": 40, "typical": 80, "spread": 0.3}], ids=["usual", "small"])
 def test_bootstrapped_statistics_claim_little(name: str, sizes: dict[str, Any]) -> None:
     statistic: Any = {"median": np.median, "upper tenth": upper_tenth}[name]
-    runs = 100
+    runs = scale_runs(100)
     share, compared = false_positive_rate(fl.bootstrapped(statistic, "x"), amounts(1.0), runs=runs, **sizes)
-    print(f"bootstrapped {name}, {sizes}: {share:.3f} at α=0.05, {compared:.0f} groups compared, {runs} runs")
+    print(f"{compared:.0f} groups compared")
+    size = "usual" if sizes is USUAL else "small"
+    record_figure("model_metrics", f"false positives; bootstrapped {name}; {size} groups", share, runs)
     assert share <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
 
 
 def test_an_audit_makes_a_false_claim_in_one_of_twenty() -> None:
-    """Two features, their combinations, four metrics: any false claim among them."""
-    rng, runs, any_claim = np.random.default_rng(0), 200, 0
+    """Two features, their combinations, four metrics: any false positive among them."""
+    rng, runs, any_claim = np.random.default_rng(0), scale_runs(200), 0
     for run in range(runs):
         data = model(0.35)(rng, 4000)
         features = {"sex": rng.choice(["f", "m"], 4000), "race": rng.choice(list("ABCDE"), 4000)}
         found = fl.audit(data.t, data.p, sensitive_features=features, guarantee=fl.Calibrated(draws=199), seed=run)
         any_claim += bool(found.rejected)
-    print(f"any false claim among four metrics: {any_claim / runs:.3f} at α=0.05, {runs} runs")
+    record_figure("model_metrics", "any false positive; an audit of four metrics", any_claim / runs, runs)
     assert any_claim / runs <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)

@@ -10,8 +10,10 @@ import pytest
 from scipy.stats import binom
 
 import faultlines as fl
+from docs.figures import record_figure
+from tests.statistical.tally import scale_runs
 
-RUNS, GROUPS, ALPHA = 300, 40, 0.05
+RUNS, GROUPS, ALPHA = scale_runs(300), 40, 0.05
 
 
 def rows(rng: np.random.Generator, size: float, changed: float, uneven: float) -> pd.DataFrame:
@@ -44,6 +46,6 @@ def test_false_positives_are_at_most_as_many_as_accepted(setting: str) -> None:
         fl.cluster(rows(rng, size, changed, uneven), "g", both, guarantee=fl.Calibrated(draws=300)).rejected
         for _ in range(RUNS)
     )
-    print(f"{setting}: {claims / RUNS:.3f} of {RUNS} runs")
+    record_figure("paired", f"false positives; {setting}", claims / RUNS, RUNS)
     # No more than chance allows for at the level, with what skewed rows may add (docs/rows.md): up to 0.07.
     assert claims <= binom.ppf(0.999, RUNS, 0.07)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure
 from faultlines import simulate
 from tests.statistical.posteriors import ARRANGED, Cell, described, seen, shrinkage
+from tests.statistical.tally import scale_runs, wider
 
 pytestmark = pytest.mark.statistical
 CELLS = [
@@ -23,9 +25,13 @@ CELLS = [
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_levels_cover_and_memberships_are_calibrated(cell: Cell) -> None:
-    made = described(cell, 200)
-    assert made["found"] > 100
-    assert 0.92 <= made["covered"] <= 0.985
+    runs = scale_runs(200)
+    made = described(cell, runs)
+    assert made["found"] > runs / 2
+    more = wider(0.95, runs, 200)
+    for name in ("covered", "in_set", "any_covered"):
+        record_figure("posteriors", f"coverage; {cell}; {name.replace('_', ' ')}", made[name], made["found"])
+    assert 0.92 - more <= made["covered"] <= 0.985 + more
     assert made["covered"] > made["hard_covered"] - 0.02
     assert np.abs(made["bias"]).max() < 0.45
     assert made["calibration_error"] <= 0.035

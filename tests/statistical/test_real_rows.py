@@ -15,10 +15,12 @@ import polars as pl
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure
+from tests.statistical.tally import scale_runs
 
 pytestmark = pytest.mark.statistical
 
-RUNS = 400
+RUNS = scale_runs(400)
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A", "treatment": "B"}
 
 
@@ -73,6 +75,6 @@ def test_shuffled_labels_are_not_claimed(name: str) -> None:
     made, by, metric, arms = CASES[name]
     rows = hillstrom(made) if isinstance(made, float) else made()
     found = fl.self_check(rows, by, metric, runs=RUNS, arms=arms)
-    print(f"{name}: {found.rate:.3f}")
+    record_figure("real_rows", f"shuffled labels; {name}", found.rate, RUNS)
     limit = LIMIT.get(name, 0.075)
     assert found.rate < limit + 2 * np.sqrt(limit * (1 - limit) / RUNS)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure, share_error
 from faultlines import simulate
+from tests.statistical.tally import scale_runs, wider
 
 if TYPE_CHECKING:
     from faultlines.results import Clustering
@@ -23,7 +25,7 @@ def exactly_recovered(found: Clustering, truth: np.ndarray, cluster: int) -> boo
 
 def test_asia_is_recovered_from_an_effect_of_a_fifth_on() -> None:
     """The paper's example at μ = 4/19; its own rule finds Asia in about one run in twenty."""
-    runs = 400
+    runs = scale_runs(400)
     ours = literal = 0
     for seed in range(runs):
         simulated = simulate.asia_africa(4 / 19, seed=seed)
@@ -32,9 +34,10 @@ def test_asia_is_recovered_from_an_effect_of_a_fifth_on() -> None:
         )
         rule = fl.cluster(simulated.estimates, guarantee="bonferroni", refine=False)
         literal += exactly_recovered(rule, simulated.truth, 1)
-    print(f"Asia recovered: calibrated {ours / runs:.3f}, α/K² {literal / runs:.3f}")
-    assert ours / runs >= 0.98
-    assert literal / runs <= 0.2
+    record_figure("recovery", "Asia recovered; μ = 4/19; calibrated", ours / runs, runs)
+    record_figure("recovery", "Asia recovered; μ = 4/19; the paper's rule", literal / runs, runs)
+    assert ours / runs >= 0.98 - wider(0.98, runs, 400)
+    assert literal / runs <= 0.05 + 3 * share_error(0.05, runs)
 
 
 @pytest.mark.parametrize("profile", ["equal", "lognormal"])
@@ -42,13 +45,13 @@ def test_asia_is_recovered_from_an_effect_of_a_fifth_on() -> None:
 def test_separated_clusters_are_not_split_further(
     effects: list[float], sizes: list[int], profile: simulate.Profile
 ) -> None:
-    runs = 600
+    runs = scale_runs(400)
     counts = []
     for seed in range(runs):
         simulated = simulate.planted(effects, sizes, profile=profile, seed=seed)
         counts.append(fl.cluster(simulated.estimates, guarantee=fl.Calibrated(draws=299)).n_clusters)
     more = float(np.mean(np.array(counts) > len(effects)))
-    print(f"{len(effects)} clusters of {sizes}, {profile}: more than the truth in {more:.3f}")
+    record_figure("recovery", f"more clusters than true, 12 se apart; {sizes}; {profile} se", more, runs)
     assert more <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
     assert np.mean(np.array(counts) >= 2) == 1.0
 
@@ -56,14 +59,17 @@ def test_separated_clusters_are_not_split_further(
 @pytest.mark.parametrize(("groups", "apart"), [(40, 2.0), (40, 3.0), (102, 1.0), (102, 2.0), (102, 3.0), (102, 5.0)])
 def test_agreement_with_the_truth_is_not_below_a_mixture(groups: int, apart: float) -> None:
     """Adjusted Rand index against the fixed-variance Gaussian mixture with BIC; a tie is within 0.03."""
-    runs = 150
+    runs = scale_runs(150)
     ours, mixture = [], []
     for seed in range(runs):
         simulated = simulate.planted([0, apart], [groups // 2, groups - groups // 2], seed=seed)
         found = fl.cluster(simulated.estimates, guarantee=fl.Calibrated(draws=499))
         ours.append(rand_index(found.labels, simulated.truth))
         mixture.append(rand_index(mixture_labels(simulated.estimates), simulated.truth))
-    print(f"K={groups}, {apart} se apart: ARI calibrated {np.mean(ours):.3f}, mixture {np.mean(mixture):.3f}")
+    for name, several in (("calibrated", ours), ("mixture", mixture)):
+        where = f"Rand index; {groups} groups, {apart} se apart; {name}"
+        spread = float(np.std(several)) / math.sqrt(runs)
+        record_figure("recovery", where, float(np.mean(several)), runs, error=spread, unit="number")
     error = float(np.std(np.subtract(ours, mixture)) / math.sqrt(runs))
     assert np.mean(ours) >= np.mean(mixture) - 0.03 - 2 * error
 

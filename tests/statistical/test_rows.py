@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure
 from faultlines.estimates.reasons import unmarked
 from tests.statistical.tally import scale_runs
 
@@ -43,7 +44,9 @@ def rates(share: float, smallest: int, largest: int, *, wald: bool) -> list[fl.E
 def test_rates_do_not_report_too_often(share: float, smallest: int, largest: int) -> None:
     ours = claims(rates(share, smallest, largest, wald=False))
     usual = claims(rates(share, smallest, largest, wald=True))
-    print(f"rates, p={share}, {smallest}–{largest} rows a group: {ours:.3f}, with √(p(1 − p)/n) {usual:.3f} at α=0.05")
+    where = f"rates; {share:.0%}, {smallest}–{largest} rows"
+    record_figure("rows", f"{where}; Anscombe's scale", ours, RUNS)
+    record_figure("rows", f"{where}; √(p(1 − p)/n)", usual, RUNS)
     most = 0.08 if share * smallest < 5 else 0.05  # a handful of events a group: docs/rows.md says so
     assert ours <= most + 3 * math.sqrt(most * (1 - most) / RUNS)
 
@@ -73,7 +76,7 @@ def test_skewed_revenue_is_reported(kind: str, groups: int) -> None:
     rng = np.random.default_rng(groups)
     metric = getattr(fl, kind)("x", variant="arm", control="A")
     estimates = []
-    for _ in range(600):
+    for _ in range(scale_runs(600)):
         x = rng.lognormal(0.0, 1.0, (groups, 2, 200))
         moments = fl.Moments(
             np.full((groups, 2, 1), 200.0), x.mean(axis=2)[..., None], x.var(axis=2, ddof=1)[..., None, None]
@@ -81,7 +84,7 @@ def test_skewed_revenue_is_reported(kind: str, groups: int) -> None:
         made = metric.estimate(moments)
         estimates.append(fl.Estimates(made.theta, made.se, dof=made.dof))
     rate = claims(estimates)
-    print(f"{kind} of log-normal revenue, 200 rows an arm, K={groups}: {rate:.3f} at α=0.05")
+    record_figure("rows", f"lognormal revenue, 200 rows an arm; {kind}; {groups} groups", rate, len(estimates))
     assert rate <= {"difference": 0.08, "lift": 0.13}[kind]
 
 
@@ -107,7 +110,8 @@ def test_lifts_of_small_unequal_groups_report_little_and_are_not_biased(kind: st
         found.append(estimates)
         pooled.append(float(np.expm1(np.average(estimates.theta, weights=estimates.se**-2.0))))
     rate, bias, error = claims(found), np.mean(pooled), np.std(pooled) / len(pooled) ** 0.5
-    print(f"lift of {kind}, K={groups}, about {rows} an arm: {rate:.3f} at α=0.05, pooled {bias:+.4f} ± {error:.4f}")
+    print(f"pooled {bias:+.4f} ± {error:.4f}")
+    record_figure("rows", f"lifts of small unequal groups; {kind}, {groups} groups, {rows} an arm", rate, len(found))
     assert rate <= 0.13
     assert abs(bias) < 4 * error + 0.002
 
@@ -130,5 +134,5 @@ def test_weights_and_covariates_keep_the_level(kind: str) -> None:
         )
         estimates.append(fl.measure(data, "g", metric).estimates)
     rate = claims(estimates)
-    print(f"difference with {kind}, {rows} rows an arm, K={groups}: {rate:.3f} at α=0.05")
+    record_figure("rows", f"difference; {kind}, {rows} rows an arm, {groups} groups", rate, len(estimates))
     assert rate <= 0.05 + (0.08 if kind == "weights" else 0.03) + 2 * math.sqrt(0.05 * 0.95 / 150)

@@ -11,8 +11,10 @@ import pytest
 import statsmodels.api as sm
 
 import faultlines as fl
+from docs.figures import record_figure
 from faultlines.core.choose import compare_one_effect
 from faultlines.guarantees import joint_test as joint
+from tests.statistical.tally import scale_runs
 
 pytestmark = pytest.mark.statistical
 
@@ -51,8 +53,8 @@ def within(share: float, runs: int, level: float = 0.05, sigmas: float = 3.5) ->
 @pytest.mark.parametrize("groups", [5, 21, 102])
 @pytest.mark.parametrize("kind", KINDS)
 def test_false_positives_with_covariances(kind: str, groups: int) -> None:
-    """1,500 null data sets each, 500 with 102 groups; within error of α at .05 and at .1, from both sides."""
-    rng, runs = np.random.default_rng([groups, KINDS.index(kind)]), 1500 if groups < 100 else 500
+    """1,000 null data sets each, 400 with 102 groups; within error of α at .05 and at .1, from both sides."""
+    rng, runs = np.random.default_rng([groups, KINDS.index(kind)]), scale_runs(1000 if groups < 100 else 400)
     matrix = covariance(kind, groups, rng)
     root, p = np.linalg.cholesky(matrix), np.empty(runs)
     for i in range(runs):
@@ -62,13 +64,13 @@ def test_false_positives_with_covariances(kind: str, groups: int) -> None:
         )
     for level in (0.05, 0.1):
         share, error = float(np.mean(p <= level)), math.sqrt(level * (1 - level) / runs)
-        print(f"false claims, K={groups}, {kind}: {share:.3f} at {level} ({runs} runs, error {error:.3f})")
+        record_figure("shared", f"false positives at {level}; {kind}; {groups} groups", share, runs)
         assert abs(share - level) <= 3.5 * error
 
 
 def test_false_positives_with_estimated_covariances() -> None:
     """A factor that is estimated on 10 degrees of freedom: F, not χ²; 2,000 runs."""
-    rng, runs, groups = np.random.default_rng(4), 2000, 8
+    rng, runs, groups = np.random.default_rng(4), scale_runs(2000), 8
     matrix = covariance("any", groups, rng)
     root, claims = np.linalg.cholesky(matrix), 0
     for i in range(runs):
@@ -77,14 +79,14 @@ def test_false_positives_with_estimated_covariances() -> None:
         claims += joint.JointTest(joint.extract_effects(compare_one_effect(estimates)), None, i).test(
             np.arange(groups)
         ).log_p <= np.log(0.05)
-    print(f"false claims, a factor on 10 degrees of freedom: {claims / runs:.3f} ({runs} runs)")
+    record_figure("shared", "false positives; a factor on 10 degrees of freedom, 8 groups", claims / runs, runs)
     assert abs(claims / runs - 0.05) <= 3.5 * math.sqrt(0.05 * 0.95 / runs)
 
 
 @pytest.mark.parametrize("kind", ["equal 0.9", "uneven 0.5", "neighbours 0.9", "blocks 0.9"])
 def test_coverage_with_covariances(kind: str) -> None:
     """20 groups in two clusters 6 standard errors apart, 300 runs: levels, any cluster, shrunken effects, groups."""
-    rng, runs, groups = np.random.default_rng(7), 300, 20
+    rng, runs, groups = np.random.default_rng(7), scale_runs(300), 20
     matrix = covariance(kind, groups, rng)
     root = np.linalg.cholesky(matrix)
     truth = np.where(np.arange(groups) < 10, 0.0, 6 * float(np.median(np.sqrt(np.diag(matrix)))))
@@ -111,7 +113,7 @@ def test_coverage_with_covariances(kind: str) -> None:
         hits["certificate"].append(all(low <= a <= high for (low, high), a in zip(ends, away, strict=True)))
     for name, several in hits.items():
         share, error = float(np.mean(several)), math.sqrt(0.05 * 0.95 / runs)
-        print(f"coverage of {name}, {kind}: {share:.3f} ({len(several)} intervals)")
+        record_figure("shared", f"coverage; {kind}; {name}", share, len(several))
         assert share >= 0.95 - (3.5 * error if name != "shrunken" else 0.06)
 
 
@@ -125,20 +127,20 @@ def shared_rows(rng: np.random.Generator, users: int, groups: int, spread: float
 
 @pytest.mark.parametrize("groups", [3, 8])
 def test_false_positives_from_rows_of_users_in_several_groups(groups: int) -> None:
-    """Skewed values, 1,000 runs each."""
-    runs, claims = 1000, 0
+    """Skewed values, 700 runs each."""
+    runs, claims = scale_runs(700), 0
     metric = fl.difference("y", variant="arm", control=0, unit="user", overlap="covariance")
     for i in range(runs):
         frame = shared_rows(np.random.default_rng([groups, i]), 600, groups, 3.0)
         claims += fl.cluster(frame, "group", metric, seed=i).n_clusters > 1
-    print(f"False positives from rows, {groups} groups share users: {claims / runs:.3f} ({runs} runs)")
+    record_figure("shared", f"false positives; rows of users in several of {groups} groups", claims / runs, runs)
     assert within(claims / runs, runs, level=0.06)
 
 
 @pytest.mark.parametrize(("users", "groups", "share"), [(60, 24, 1.0), (100, 24, 1.0), (200, 24, 0.3)])
 def test_false_positives_of_few_users_in_many_groups(users: int, groups: int, share: float) -> None:
     """Taken as known, the covariance of 24 groups from 100 users makes four times as many false claims as α."""
-    runs, claims = 300, 0
+    runs, claims = scale_runs(300), 0
     metric = fl.difference("y", variant="arm", control=0, unit="user", overlap="covariance")
     for i in range(runs):
         rng = np.random.default_rng([users, groups, i])
@@ -147,13 +149,13 @@ def test_false_positives_of_few_users_in_many_groups(users: int, groups: int, sh
         frame = pd.DataFrame({"user": user, "arm": user % 2, "group": group, "y": value})
         estimates = fl.measure(frame[rng.random(user.size) < share], "group", metric, min_size=2).estimates
         claims += fl.cluster(estimates, seed=i).n_clusters > 1
-    print(f"false claims, {users} users in {share:.0%} of {groups} groups: {claims / runs:.3f} ({runs} runs)")
+    record_figure("shared", f"false positives; {users} users in {share:.0%} of {groups} groups", claims / runs, runs)
     assert within(claims / runs, runs)
 
 
 def test_false_positives_of_a_clustered_regression() -> None:
     """Forty shops, twelve groups."""
-    runs, claims, shops, groups, rows = 200, 0, 40, 12, 2400
+    runs, claims, shops, groups, rows = scale_runs(200), 0, 40, 12, 2400
     names = [f"{kind}{k}" for kind in "at" for k in range(groups)]
     for i in range(runs):
         rng = np.random.default_rng([9, i])
@@ -165,13 +167,13 @@ def test_false_positives_of_a_clustered_regression() -> None:
         model = sm.OLS(level[shop, group] + rng.standard_normal(rows), pd.DataFrame(design, columns=names))
         fit = model.fit(cov_type="cluster", cov_kwds={"groups": shop})
         claims += fl.cluster(fl.Estimates.from_fit(fit, names[groups:]), seed=i).n_clusters > 1
-    print(f"false claims of a clustered regression: {claims / runs:.3f} ({runs} runs)")
+    record_figure("shared", "false positives; a clustered regression, 40 shops, 12 groups", claims / runs, runs)
     assert within(claims / runs, runs)
 
 
 def test_false_positives_of_several_treatments() -> None:
     """Four treatments with one control in each of five groups, 400 runs; one against χ² as if independent."""
-    rng, runs, claims, naive = np.random.default_rng(3), 400, 0, 0
+    rng, runs, claims, naive = np.random.default_rng(3), scale_runs(400), 0, 0
     metric = fl.difference("y", variant="arm", control=0, treatment="*")
     for i in range(runs):
         frame = pd.DataFrame({
@@ -184,7 +186,6 @@ def test_false_positives_of_several_treatments() -> None:
         estimates = found.groups.estimates
         alone = fl.Estimates(estimates.values[:, 0], estimates.se, estimates.labels, dof=estimates.dof)
         naive += fl.cluster(alone, seed=i).n_clusters > 1
-    print(
-        f"false claims, four treatments and one control: {claims / runs:.3f}, taken as independent {naive / runs:.3f}"
-    )
+    record_figure("shared", "false positives; four treatments and one control", claims / runs, runs)
+    record_figure("shared", "false positives; four treatments and one control, as if independent", naive / runs, runs)
     assert within(claims / runs, runs)

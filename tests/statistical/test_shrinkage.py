@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import faultlines as fl
+from docs.figures import record_figure
 from faultlines.core.randomeffects import Crossing, RandomEffects, Sample, fit_variances, list_blocks, predict
 from faultlines.core.shrinkage import shrink
 
@@ -117,6 +118,10 @@ def test_shrunken_estimates_are_near_the_best_rival_in_every_world(shape: tuple[
     """Rivals: clusters alone, one mean, the mixed model with main effects, and the one with pairs."""
     results = {kind: compare(World(kind, shape), RUNS) for kind in WORLDS if kind != "nested" or len(shape) > 2}
     for kind, result in results.items():
+        where = f"shrunken estimates, {' × '.join(map(str, shape))}; {kind}"
+        ratio_error, covered_error = result["ratio_error"], result["covered_error"]
+        record_figure("shrinkage", f"{where}; to the best rival", result["ratio"], RUNS, error=ratio_error, unit="×")
+        record_figure("shrinkage", f"{where}; covered", result["covered"], RUNS, error=covered_error)
         error = 3 * result["ratio_error"]
         if kind == "equal":  # all errors are within 0.05 of a typical squared standard error, but for K = 12
             assert result["errors"]["new"] <= (0.05 if shape != SHAPES[0] else 0.13), kind

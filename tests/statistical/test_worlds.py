@@ -11,11 +11,12 @@ from functools import partial
 
 import pytest
 
-from tests.statistical.tally import Tally, cell_seconds, count_events, level_bound
+from docs.figures import record_figure
+from tests.statistical.tally import Tally, cell_seconds, count_events, level_bound, scale_runs
 from tests.statistical.worlds import WORLDS, draw_events
 
 pytestmark = pytest.mark.statistical
-RUNS = 700  # three Monte Carlo errors of .05 are .025: .05 is told from .075
+RUNS = scale_runs(700)  # three Monte Carlo errors of .05 are .025: .05 is told from .075
 LEAST = 20
 SHARE = 0.35  # of the session
 NULL = [name for name, world in WORLDS.items() if not world.differs]
@@ -33,7 +34,11 @@ KNOWN: dict[str, tuple[float, str]] = {
 def count_reports(name: str) -> Tally:
     """Data sets of a world in which a difference is reported, as far as the budget goes."""
     draw, seconds = partial(draw_events, WORLDS[name]), cell_seconds(len(WORLDS), SHARE)
-    return count_events("worlds", name, draw, RUNS, seconds=seconds, least=LEAST)
+    tally = count_events("worlds", name, draw, RUNS, seconds=seconds, least=LEAST)
+    table = "power" if WORLDS[name].differs else "false positives"
+    for event in tally.events:
+        record_figure("worlds", f"{table}; {name}; {event}", tally.share(event), tally.runs)
+    return tally
 
 
 def require_all_runs(tally: Tally) -> None:

@@ -15,9 +15,9 @@ from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import key_of, name_of
 from faultlines.guarantees.boundaries import LookData
 from faultlines.metrics.table import METRICS
+from faultlines.render.clustering import warning_notes
 from faultlines.results.clustering import counted as counted_in
 from faultlines.results.monitor import AnytimeEffect, SmallGroup
-from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from faultlines.guarantees.anytime import AnytimeRule
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout
+    from faultlines.results.protocol import Note
 
 _ABSOLUTE = {"lift": "difference", "ratio_lift": "ratio_difference"}  # what can be had where a lift cannot
 _ZERO_ONE = 1e-9
@@ -107,8 +108,7 @@ def measure_look(
 
 def row_warnings(readout: Readout) -> tuple[Note, ...]:
     """What was noticed in the rows of a look, sample ratios among it: the one place that asks for it."""
-    notes = (note if isinstance(note, Note) else Note("data", note, "warning") for note in readout.warnings)
-    return tuple(replace(note, text=formats.printable(note.text)) for note in notes)
+    return tuple(replace(note, text=formats.printable(note.text)) for note in warning_notes(readout.warnings))
 
 
 def arm_sizes(readout: Readout, estimates: Estimates) -> dict[str, float]:

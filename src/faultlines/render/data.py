@@ -92,7 +92,10 @@ def capped_values(c: Clustering) -> dict[str, Any]:
             "column": column,
             "at": at,
             "arms": {arm: float(count[:, i].sum() / max(sizes[:, i].sum(), 1)) for i, arm in enumerate(arms)},
-            "groups": [{"group": name, "share": share} for name, share in zip(c.group_labels, of_groups, strict=True)],
+            "groups": [
+                {"group": name_of(label), "share": share}
+                for label, share in zip(c.group_labels, of_groups, strict=True)
+            ],
         }
     }
 

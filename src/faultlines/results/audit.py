@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import Reason
     from faultlines.estimates.scales import FloatArray
-    from faultlines.results.certificate import Certificate
+    from faultlines.results.certificate import Certificate, MissingChoice
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.multiplicity import Correction
     from faultlines.results.protocol import Columns, Rows
@@ -295,9 +295,10 @@ class Audit(Collection):
         self,
         *,
         gap: float | Sequence[float],
-        against: Label = "overall",
+        against: Label | None = None,
         ratio: bool = False,
-        adverse: Adverse | None = None,
+        adverse: Adverse | Literal["auto"] | None = "auto",
+        missing: MissingChoice = "bounds",
         seed: int = 0,
     ) -> dict[str, Certificate]:
         """Can it be signed off that no group is farther than a gap away, in every comparison?
@@ -308,7 +309,8 @@ class Audit(Collection):
             gap: How far is too far; see `fl.certify`.
             against: What groups are compared with; see `fl.certify`.
             ratio: Compare ratios, not differences; see `fl.certify`.
-            adverse: The harmful direction, if only one counts; see `fl.certify`.
+            adverse: The harmful direction, by default that of each metric; see `fl.certify`.
+            missing: What missing values could be; see `fl.certify`.
             seed: Of the draws behind the simultaneous intervals.
 
         Returns:
@@ -327,6 +329,7 @@ class Audit(Collection):
         from faultlines.analyses.certify import certify
 
         options: dict[str, Any] = {"gap": gap, "against": against, "ratio": ratio, "adverse": adverse, "seed": seed}
+        options["missing"] = missing
         alpha = self.alpha / len(self)
         return {one.name: certify(one.result, alpha=alpha, **options) for one in self.comparisons}
 

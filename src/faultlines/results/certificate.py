@@ -32,6 +32,7 @@ MissingTreatment = Literal["none", "bounds", "share", "ignore"]
 UnknownChoice = Literal["exclude", "category", "bounds"]
 
 OVERALL, ALL_PAIRS, HIGHEST, LOWEST = "overall", "all pairs", "highest", "lowest"
+ANY = "any"  # stands for all levels of an attribute that a margin does not have
 DIRECTIONS: dict[str, Adverse] = {HIGHEST: "low", LOWEST: "high"}  # the side of the best group that others are on
 
 
@@ -230,7 +231,9 @@ class Certificate(TabularResult):
             columns |= spread(self.parts, "other", others + blank)
         labels = [*(group.label for group in self.groups), *(group.label for group in self.excluded)]
         keys = [key_of(label) for label in labels]
-        columns |= dropped_share_column(self.missing_values, keys)
+        for name, shares in dropped_share_column(self.missing_values, keys).items():  # counted for cells alone
+            is_margin = [bool(self.margins) and ANY in key for key in keys]
+            columns[name] = [None if no else share for no, share in zip(is_margin, shares, strict=True)]
         columns["excluded"] = [None] * len(self.groups) + [str(group.reason) for group in self.excluded]
         return attribute_columns(self.attributes, keys, set(columns)) | columns
 
@@ -241,7 +244,7 @@ class Certificate(TabularResult):
         ends = dict(zip(self.comparison.keys, self.possible, strict=True))
         columns: Columns = {}
         for i, name in enumerate(("possible_lower", "possible_upper")):
-            values = [ends[key_of(group.label)][i] for group in self.groups]
+            values = [ends.get(key_of(group.label), (None, None))[i] for group in self.groups]  # margins have none
             columns |= spread(self.parts, name, values + blank)
         return columns
 

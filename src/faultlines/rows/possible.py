@@ -18,12 +18,12 @@ from faultlines.engines.protocol import to_floats
 from faultlines.estimates.labels import MISSING
 from faultlines.progress import working
 from faultlines.rows import keys as places
-from faultlines.rows.inputs import clean_input, form_variables, source_column
+from faultlines.rows.inputs import Expressions, clean_input, form_variables, source_column
 from faultlines.rows.keys import Keys
 from faultlines.rows.read import checked_by, list_uses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import narwhals as nw
     import numpy.typing as npt
@@ -74,6 +74,8 @@ class PossibleCounts(NamedTuple):
 def can_be_filled(metric: Request) -> bool:
     """Whether all values that inputs of a rate may have are known."""
     inputs = _filled(metric)
+    if metric.sums is not None and set(metric.sums(Expressions({role: role for role in metric.inputs}))) != {"x", "y"}:
+        return False
     return 0 < len(inputs) <= _MOST_INPUTS and all(source.kind in _FILLS for source in inputs.values())
 
 
@@ -144,14 +146,21 @@ def _with_outcomes(rows: Rows, keys: Keys, metric: Request) -> tuple[nw.LazyFram
     for choice in itertools.product((0, 1), repeat=len(inputs)):
         names = {role: f"{role}_{i}" for role, i in zip(inputs, choice, strict=True)}
         names |= {} if weight is None else {"w": "unit_weight"}
-        variables = [variable for _, variable in form_variables(metric, names, single)]
-        parts.append(variables[:: 1 if weight is None else 2])  # with weights, every second is the weight itself
+        parts.append(_form_outcomes(metric, names, single))
     outcomes = [
         nw.max_horizontal(*(_as_number(test(tried[part])) for tried in parts)).alias(f"{name}{part}")
         for part in range(len(parts[0]))
         for name, test in (("one", _is_one), ("zero", _is_zero), ("null", _is_null))
     ]
     return frame.with_columns(*outcomes), len(parts[0])
+
+
+def _form_outcomes(metric: Request, names: Mapping[str, str], single: frozenset[str]) -> list[Any]:
+    """What the rates are means of, row by row, where every weight is 1."""
+    if metric.sums is not None:  # numerator and denominator of a row, which are summed to units
+        return [metric.sums(Expressions(names, single))["x"]]
+    variables = [variable for _, variable in form_variables(metric, names, single)]
+    return variables[:: 2 if "w" in names else 1]  # with weights, every second is the weight itself
 
 
 def _is_one(outcome: Any) -> Any:
