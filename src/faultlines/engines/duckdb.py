@@ -292,7 +292,10 @@ def _select_column(selection: Selection) -> str:
 def _mixes_text_and_numbers(column: Any) -> bool:
     try:
         kinds = {type(value) for value in column.unique()}
-    except TypeError:  # lists and records: what names nothing is refused by its type
+    except (
+        TypeError,
+        NotImplementedError,
+    ):  # lists and records, the latter of Arrow: what names nothing is refused by its type
         return False
     return str in kinds and bool(kinds & {int, float, np.int64, np.float64})
 
