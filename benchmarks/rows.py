@@ -21,7 +21,7 @@ from faultlines.metrics.measure import measure_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ARMS = {"variant": "arm", "control": "A"}
+ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 METRIC = fl.lift("revenue", **ARMS)
 BY = ["country", "device", "age"]
 # What an analyst would write for the same answer under the same rules: NULL, NaN and infinity are left out.

@@ -23,7 +23,7 @@ ROWS = ROWS.assign(x=RNG.exponential(1, 800), z=RNG.standard_normal(800), arm=RN
 TEXT = ROWS.assign(x=ROWS.x.map("{:.2f}".format))
 PERCENT = ROWS.assign(x=ROWS.x.map("{:.1f}%".format))
 TABLE = ROWS.groupby("g").agg(m=("x", "mean"), se=("x", "sem"))
-ARMS = {"variant": "arm", "control": "A"}
+ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
 
 def metric_frame() -> Any:

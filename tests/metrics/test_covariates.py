@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
 
 import faultlines as fl
+from faultlines.estimates.reasons import RowWarning
 
-ARMS = {"variant": "arm", "control": "A"}
+ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
 
 def users(seed: int = 0, size: int = 900, centre: float = 1e4) -> pd.DataFrame:
@@ -83,14 +86,15 @@ def test_every_kind_of_effect_keeps_them(kind: str) -> None:
         made, plain = (fl.measure(rows, "g", metric("y", "visits", **ARMS, **more)) for more in (options, {}))
     else:
         metric = fl.lift if kind == "lift" else fl.difference
-        bare = {"unit": "user"} if kind == "unit" else {}
+        bare: dict[str, Any] = {"unit": "user"} if kind == "unit" else {}
         made, plain = (fl.measure(rows, "g", metric("y", **ARMS, **more)) for more in (options, bare))
     assert made.estimates.n is not None
     assert made.estimates.n[0] == 1200
     assert made.estimates.se[0] < 0.97 * plain.estimates.se[0]
     assert abs(made.estimates.theta[0] - plain.estimates.theta[0]) < 3 * plain.estimates.se[0]
     assert made.readout is not None
-    assert any("before" in text for text in made.readout.warnings)
+    codes = [warning.code for warning in made.readout.warnings if isinstance(warning, RowWarning)]
+    assert "missing covariate" in codes
 
 
 def test_clusters_are_read_as_one_group_would_be() -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 
 import faultlines as fl
 
-ARMS = {"variant": "arm", "control": "A"}
+ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 clusters = np.array([0, 1, 0, 2, 1, 0])
 
 

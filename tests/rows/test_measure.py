@@ -23,7 +23,7 @@ from tests.rows.spark import spark_session
 if TYPE_CHECKING:
     from pathlib import Path
 
-ARMS = {"variant": "arm", "control": "A"}
+ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 ARMS_OF_USERS = {"variant": "arm_of_user", "control": "A"}
 METRICS: dict[str, tuple[Any, Any]] = {
     "mean": ("country", fl.mean("revenue")),

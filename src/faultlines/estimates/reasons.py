@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -203,3 +203,19 @@ class DropCode(StrEnum):
     def text(self) -> str:
         """The rows in words."""
         return "rows with a missing value" if self is DropCode.MISSING_VALUE else "rows of other variants"
+
+
+@dataclass(frozen=True, slots=True)
+class RowWarning:
+    """Something in the rows that a reader of the result must know.
+
+    Attributes:
+        code: What it is about: ``"no unit"``, ``"few events"``, ``"dominating group"``, ``"missing covariate"``,
+            ``"capped"``, ``"shared data"`` or ``"assumed shape"``.
+        text: The same as a sentence.
+        fields: The columns and numbers behind it.
+    """
+
+    code: str
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=dict)

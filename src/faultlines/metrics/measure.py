@@ -13,7 +13,15 @@ from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of, some_of
-from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, remedy_without_groups, unmarked
+from faultlines.estimates.reasons import (
+    Reason,
+    ReasonCode,
+    RowWarning,
+    mark,
+    no_reasons,
+    remedy_without_groups,
+    unmarked,
+)
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import apart, correlation
 from faultlines.metrics.readout import Readout
@@ -270,14 +278,14 @@ def _sizes(moments: Moments, metric: Metric) -> FloatArray:
     return np.asarray(sizes.min(axis=(1, 2)))
 
 
-def _shaped(grouped: Grouped, metric: Metric) -> tuple[Grouped, tuple[str, ...]]:
+def _shaped(grouped: Grouped, metric: Metric) -> tuple[Grouped, tuple[RowWarning, ...]]:
     """Groups of a table that does not say how its values are distributed, with what it suggests, in words too."""
     if metric.aggregated is None or not metric.needs_covariance or grouped.moments.skewness is not None:
         return grouped, ()
     if metric.aggregated.others:  # every group has the variance of its own values then
         return grouped, ()
-    moments, words = assume_shape(grouped.moments)
-    return replace(grouped, moments=moments), (words,)
+    moments, text = assume_shape(grouped.moments)
+    return replace(grouped, moments=moments), (RowWarning("assumed shape", text),)
 
 
 def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...], metric: Metric) -> Estimates:
@@ -300,7 +308,7 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
 
 def _sharing(
     estimates: Estimates, grouped: Grouped, common: Together, metric: Metric, places: Any
-) -> tuple[Estimates, tuple[str, ...]]:
+) -> tuple[Estimates, tuple[RowWarning, ...]]:
     """Estimates with the covariance of groups that share data, and what a reader must know of it."""
     shared = correlation(metric, grouped.moments, common, places)
     if shared is None or len(estimates) < 2:
@@ -321,10 +329,9 @@ def _sharing(
     if distinct is not None:
         counts = f" There are {formats.count(round(distinct))} different {metric.size_unit} in all; sizes of groups "
         counts += f"add up to {formats.count(round(total))}."
-    return with_covariance, (
-        f"Groups share {what}, which is allowed for: two estimates go together by up to {off_diagonal.max():.2g} "
-        f"(correlation), and what all have in common moves none against the others.{counts}",
-    )
+    text = f"Groups share {what}; the correlation of two estimates, up to {off_diagonal.max():.2g}, is allowed for."
+    warning = RowWarning("shared data", text, {"correlation": float(off_diagonal.max())})
+    return with_covariance, (warning,)
 
 
 def _distinct(grouped: Grouped, metric: Metric, places: Any) -> float | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from faultlines.estimates.reasons import RowWarning
     from faultlines.metrics.base import FloatArray, Measured, Metric
     from faultlines.metrics.moments import OwnNoise
     from faultlines.metrics.warnings import SampleRatio
@@ -42,7 +43,7 @@ class Readout:
     metric: Metric
     moments: Moments
     by_arm: FloatArray | None
-    warnings: tuple[str | SampleRatio, ...]
+    warnings: tuple[RowWarning | SampleRatio, ...]
     mass: FloatArray | None = None
     missing: MissingRows | None = None
     capped: Capped | None = None

@@ -17,6 +17,7 @@ from faultlines import formats
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import labels_of, match, name_of, part_of
 from faultlines.estimates.margins import margins_of
+from faultlines.estimates.reasons import RowWarning
 from faultlines.metrics.forms import covariate_place
 from faultlines.metrics.moments import describe_noise
 
@@ -39,7 +40,9 @@ _LARGEST_FLOOR, _SMALLEST_FLOOR = 1e-3, 1e-10  # p that is printed as "less than
 _DOMINATES = 0.9  # share of all weight that one group may have
 
 
-def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], errors: FloatArray) -> Iterator[str]:
+def warnings(
+    metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], errors: FloatArray
+) -> Iterator[RowWarning]:
     """Everything a reader should be warned of.
 
     Args:
@@ -51,42 +54,39 @@ def warnings(metric: Metric, grouped: Grouped, compared: npt.NDArray[np.bool_], 
     moments = grouped.moments
     if grouped.repeated is not None:
         column, each = grouped.repeated
-        yield (
-            f"Rows were taken as independent, because no unit was given, but {column} has {each:.1f} rows per value in "
-            f"the first rows: if rows of a {column} go together, name it as unit."
+        text = (
+            f"Rows are taken as independent, but {column} has {each:.1f} rows per value. If rows of one {column} "
+            f"depend on each other, name it as unit."
         )
+        yield RowWarning("no unit", text, {"column": column, "rows_each": each})
     elif metric.arms is not None and metric.aggregated is None and metric.unit is None:
-        yield (
-            "Rows were taken as independent, because no unit was given: if people have several rows, name the column "
-            "of people as unit."
-        )
+        text = "Rows are taken as independent. If users have several rows, name the column of users as unit."
+        yield RowWarning("no unit", text)
     if not metric.parts and moments.skewness is not None:
         yield from _few_events(moments.of_groups(np.flatnonzero(compared)), metric)
     weight = errors**-2.0 / np.sum(errors**-2.0)
     if weight.size > 2 and weight.max() > _DOMINATES:
         name = name_of(labels_of(grouped.keys)[int(np.flatnonzero(compared)[weight.argmax()])])
-        yield (
-            f"{name} holds {formats.share(float(weight.max()))} of all weight: pooled effects are nearly its own, "
-            "and the "
-            "others are compared with it."
-        )
+        share = float(weight.max())
+        text = f"{name} has {formats.share(share)} of all weight: pooled effects are nearly its own."
+        yield RowWarning("dominating group", text, {"group": name, "share": share})
     yield from _imputed(metric, grouped)
     yield from _capped(metric, grouped)
 
 
-def _few_events(m: Moments, metric: Metric) -> Iterator[str]:
+def _few_events(m: Moments, metric: Metric) -> Iterator[RowWarning]:
     """Groups whose means are so skewed, by their own figures, that no correction can be relied on."""
     if not metric.needs_covariance:
         return  # rates are compared by the scores of their own law
     few = np.any(describe_noise(m).of_arms ** 2 > few_events_limit(len(m.n)), axis=1)
     if few.mean() >= _MANY:
         where = " in an arm" if metric.arms else ""
-        yield (
-            f"{formats.count(int(few.sum()))} of {formats.count(few.size)} groups have too few "
-            f"{metric.size_unit} or events"
-            f"{where} for values this skewed: false claims can exceed α. Use coarser groups or a larger min_size; "
-            "a self-check (--self-check, fl.self_check) shows how often it happens on these rows."
+        text = (
+            f"{formats.count(int(few.sum()))} of {formats.count(few.size)} groups have too few {metric.size_unit} or "
+            f"events{where} for values this skewed: false positives can exceed α. Use coarser groups, a larger "
+            "min_size or a cap; a self-check (--self-check, fl.self_check) measures it on these rows."
         )
+        yield RowWarning("few events", text, {"groups": int(few.sum()), "of": int(few.size)})
 
 
 def few_events_limit(groups: int) -> float:
@@ -163,7 +163,7 @@ def smallest_supported_pvalue(m: Moments, dof: FloatArray | None = None) -> PVal
     return PValueFloor(float(2 * ndtr(-z[place])), reason)  # type: ignore[arg-type]
 
 
-def _imputed(metric: Metric, grouped: Grouped) -> Iterator[str]:
+def _imputed(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
     """Who has no covariate, where some have none."""
     covariate = next((one.column for one in metric.inputs.values() if one.parameter == "covariate"), None)
     if covariate is None:
@@ -181,13 +181,14 @@ def _imputed(metric: Metric, grouped: Grouped) -> Iterator[str]:
         shares = np.nan_to_num(lacking.sum(axis=1) / of_all.sum(axis=1))
     worst = int(np.argmax(shares))
     name, here = name_of(labels_of(grouped.keys)[worst]), formats.share(shares[worst], 1)
-    yield (
+    text = (
         f"The covariate {covariate} is missing for {' and '.join(by_arm)}, most in {name} ({here}). These "
-        f"{metric.size_unit} are kept: they have the mean of their group, and an indicator of their own."
+        f"{metric.size_unit} are kept, with the mean of their group and an indicator."
     )
+    yield RowWarning("missing covariate", text, {"column": covariate, "rows": float(lacking.sum())})
 
 
-def _capped(metric: Metric, grouped: Grouped) -> Iterator[str]:
+def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
     """Whose largest values were cut, and where."""
     if grouped.capped is None:
         return
@@ -198,11 +199,12 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[str]:
     ]
     shares = count.sum(axis=1) / np.maximum(of_all.sum(axis=1), 1)
     worst = int(np.argmax(shares))
-    yield (
+    text = (
         f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: {' and '.join(of_arms)} "
         f"{metric.size_unit} were above, most in {name_of(labels_of(grouped.keys)[worst])} "
         f"({formats.share(shares[worst], 2)})."
     )
+    yield RowWarning("capped", text, {"column": grouped.capped.column, "at": grouped.capped.at})
 
 
 # ------------------------------------------------------------------------------------------------------- sample ratios

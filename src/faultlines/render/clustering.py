@@ -16,7 +16,7 @@ from faultlines import checks, formats
 from faultlines.core.moderated import MODERATED
 from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of, named_by, naming
-from faultlines.estimates.reasons import DropCode
+from faultlines.estimates.reasons import DropCode, RowWarning
 from faultlines.guarantees.attributes import nested_attributes
 from faultlines.metrics.recipe import traits_of
 from faultlines.metrics.warnings import SampleRatio
@@ -338,13 +338,15 @@ def ratio_notes(c: Clustering) -> Iterator[Note]:
         yield from warning_notes(warning for warning in c.readout.warnings if isinstance(warning, SampleRatio))
 
 
-def warning_notes(warnings: Iterable[Note | SampleRatio | str]) -> Iterator[Note]:
+def warning_notes(warnings: Iterable[Note | SampleRatio | RowWarning]) -> Iterator[Note]:
     """What was noticed in rows."""
     for warning in warnings:
         if isinstance(warning, SampleRatio):
             yield sample_ratio_note(warning)
+        elif isinstance(warning, RowWarning):
+            yield Note(warning.code, warning.text, "warning", warning.fields)
         else:
-            yield warning if isinstance(warning, Note) else Note("data", warning, "warning")
+            yield warning
 
 
 def sample_ratio_note(ratio: SampleRatio) -> Note:

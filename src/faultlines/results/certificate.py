@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
-    from faultlines.estimates.reasons import DropCode
+    from faultlines.estimates.reasons import DropCode, RowWarning
     from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
@@ -146,7 +146,7 @@ class Certificate(TabularResult):
     percent: tuple[bool, ...]
     seed: int
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
-    warnings: tuple[Note | SampleRatio | str, ...] = ()
+    warnings: tuple[Note | SampleRatio | RowWarning, ...] = ()
     counted: str = "rows"
     by_precision: bool = False
     missing_values: MissingRows | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.estimates import Estimates
     from faultlines.estimates.labels import Label
-    from faultlines.estimates.reasons import DropCode, Reason
+    from faultlines.estimates.reasons import DropCode, Reason, RowWarning
     from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.effects import Effect
     from faultlines.results.protocol import Columns, Note, Rows
@@ -194,7 +194,7 @@ class Confirmation(TabularResult):
     missing: tuple[MissingGroup, ...]
     metric: str
     tolerance: float
-    warnings: tuple[Note | SampleRatio | str, ...] = ()
+    warnings: tuple[Note | SampleRatio | RowWarning, ...] = ()
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
     missing_values: MissingRows | None = None
 
