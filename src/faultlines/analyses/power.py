@@ -30,7 +30,7 @@ from faultlines.results.clusters import numbered
 from faultlines.results.power import DetectableDifference, Power
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -49,6 +49,7 @@ _FOLLOWED_ALONG_MARGINS = 40  # of crossed attributes, where each takes some 0.1
 _STEPS = 2  # in which the units needed are found where the scale is not straight
 _HALVINGS = 12
 _DOUBLINGS = 40
+_DRAWN_AT_ONCE = 2**20  # random numbers of simulated experiments, 8 MB
 _ROUGHLY = 0.03  # of a gap: precise enough for a sentence
 
 _SIGNS: dict[Direction, float] = {"lower": -1.0, "higher": 1.0}  # harm first
@@ -447,6 +448,14 @@ def with_draws(guarantee: Guarantee, draws: int) -> Guarantee:
     return guarantee
 
 
+class _Plan(NamedTuple):
+    """Some simulated experiments, but for the gap."""
+
+    levels: FloatArray  # (r, K), in units of the gap
+    noise: FloatArray  # (r, K, d)
+    seen: FloatArray | None  # standard errors as seen over the true ones, (r, K, 1), where they are estimated
+
+
 class Trial:
     """Simulated experiments with the same standard errors and, for every gap, the same noise: chances rise with it."""
 
@@ -472,6 +481,7 @@ class Trial:
         )
         self.shared = None if between is None else CorrelatedNoise.from_covariance(between)
         self.detects = guarantee.make_detector(groups, alpha, seed)
+        self.drawn: dict[int, _Plan] = {}  # by the number of experiments
         self.margins = False
         if margins and tests_margins(groups, guarantee):
             self.detects, self.margins = MarginDetector(groups, alpha, seed), True
@@ -491,7 +501,7 @@ class Trial:
     def with_share(self, share: float) -> Trial:
         """The same experiments where another share of the groups differs, any of them."""
         trial = copy(self)
-        trial.pattern = _pattern(share, self.estimates)[0]
+        trial.pattern, trial.drawn = _pattern(share, self.estimates)[0], {}
         return trial
 
     def smallest(self, part: int, runs: int, target: float) -> float | None:
@@ -546,13 +556,19 @@ class Trial:
                 advance(1)
         return detected / runs, recovered / runs
 
-    def _plans(self, runs: int) -> Iterator[tuple[FloatArray, FloatArray, FloatArray | None]]:
-        """Effects (r, K), noise (r, K, d) and standard errors as seen over the true ones, (r, K, 1), where estimated.
+    def _plans(self, runs: int) -> Iterable[_Plan]:
+        """Some experiments at a time; every time the same, so that few are drawn only once for all gaps."""
+        if runs in self.drawn:
+            return [self.drawn[runs]]
+        plans = self._draw_plans(runs)
+        if runs * self.estimates.values.size > _DRAWN_AT_ONCE:
+            return plans
+        (self.drawn[runs],) = plans
+        return [self.drawn[runs]]
 
-        Some experiments at a time; every time the same.
-        """
+    def _draw_plans(self, runs: int) -> Iterator[_Plan]:
         rng, (groups, dims), dof = np.random.default_rng(self.seed), self.estimates.values.shape, self.estimates.dof
-        some = max(1, min(runs, 2**20 // (groups * dims)))
+        some = max(1, min(runs, _DRAWN_AT_ONCE // (groups * dims)))
         for start in range(0, runs, some):
             count = min(some, runs - start)
             levels = np.stack([self.pattern(rng) for _ in range(count)])
@@ -565,7 +581,7 @@ class Trial:
                 if np.isfinite(shared := self.estimates.covariance_dof):  # by which Hotelling's T² is off
                     factor = np.sqrt(rng.chisquare(shared - groups + 2, size=(count, 1, 1)) / shared)
                     seen = np.broadcast_to(factor, seen.shape)
-            yield levels, noise, seen
+            yield _Plan(levels, noise, seen)
 
     def _effects(self, part: int, gaps: FloatArray, noise: FloatArray) -> FloatArray:
         """Simulated estimates, (r, K, d): all at their centre but for the one effect that differs."""
