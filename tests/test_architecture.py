@@ -42,7 +42,7 @@ SMALL = {
     "faultlines.guarantees.bonferroni": "a guarantee",
     "faultlines.metrics.bootstrap": "public",
 }
-MOST_MODULES = 150  # a ratchet: it may fall, and the aim is 115
+MOST_MODULES = 140  # a ratchet: it may fall, and the aim is 115
 # Inside a folder, files may import each other as long as there is no circle.
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

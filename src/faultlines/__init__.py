@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Measured as Measured
     from faultlines.metrics.base import Metric as Metric
     from faultlines.metrics.bootstrap import bootstrapped as bootstrapped
-    from faultlines.metrics.combined import *
     from faultlines.metrics.experiment import *
     from faultlines.metrics.joint import joint as joint
     from faultlines.metrics.measure import measure as measure

@@ -11,7 +11,7 @@ import pytest
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.analyses import detection
+from faultlines.analyses import power
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ def test_nothing_is_said_where_clusters_differ_or_nothing_is_compared() -> None:
 
 def test_clustering_itself_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Clustering] = []
-    compute = detection.detection_limits
+    compute = power.detection_limits
 
     def count(c: Clustering) -> tuple[DetectionLimit, ...]:
         calls.append(c)
         return compute(c)
 
-    monkeypatch.setattr("faultlines.analyses.detection.detection_limits", count)
+    monkeypatch.setattr("faultlines.analyses.power.detection_limits", count)
     found = fl.cluster(NULL)
     assert found.verdict == "no difference"
     assert len(found.to_dicts()) == len(found.to_dicts("clusters")) * 12
@@ -122,10 +122,10 @@ def test_two_effects_and_lifts_in_their_own_words() -> None:
 
 
 def test_what_takes_too_long_is_not_simulated_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "_MOST", 11)
+    monkeypatch.setattr(power, "_MOST", 11)
     assert not fl.cluster(NULL).detection_limits[0].simulated
     assert len(detection_notes(fl.cluster(NULL))) == 2
-    monkeypatch.setattr(detection, "_MOST", 100)
+    monkeypatch.setattr(power, "_MOST", 100)
     few = fl.cluster(simulate.null(4, seed=1).estimates, guarantee="folds")
     assert few.detection_limits[0].simulated
     assert not fl.cluster(NULL, guarantee="folds").detection_limits[0].simulated

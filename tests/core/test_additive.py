@@ -12,7 +12,7 @@ from scipy import stats
 
 from faultlines.core import additive
 from faultlines.core.additive import WeightedCells, compare, compare_within
-from faultlines.core.homogeneity import compare_means
+from faultlines.core.spread import compare_means
 from faultlines.estimates.margins import number_levels
 
 

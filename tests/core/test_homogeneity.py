@@ -10,7 +10,7 @@ from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
 import faultlines as fl
-from faultlines.core.homogeneity import compare_means, log_pvalue_equal
+from faultlines.core.spread import compare_means, log_pvalue_equal
 
 
 def diagonal(variances: np.ndarray) -> np.ndarray:

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import faultlines as fl
-from faultlines.guarantees.anytime import AnytimeRule, _log_shares, best_ratio, follow, mixture_reach, pool_look
-from faultlines.guarantees.boundaries import LookData, extend_history
+from faultlines.guarantees.boundaries import (
+    AnytimeRule,
+    LookData,
+    _log_shares,
+    best_ratio,
+    extend_history,
+    follow,
+    mixture_reach,
+    pool_look,
+)
 from tests.refused import refused
 
 

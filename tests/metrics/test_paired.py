@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import faultlines as fl
-from faultlines.metrics.recipe import metric_of, plain_recipe
+from faultlines.metrics.names import metric_of, plain_recipe
 from faultlines.metrics.table import METRICS
 from tests.refused import refused
 

@@ -14,8 +14,7 @@ from scipy import stats
 import faultlines as fl
 from faultlines import simulate
 from faultlines.core.mixture import fit_posterior as fit_mixture
-from faultlines.results.effects import any_cluster
-from faultlines.results.posterior import group_posterior
+from faultlines.results.effects import any_cluster, group_posterior
 
 if TYPE_CHECKING:
     from faultlines.results import Clustering

@@ -15,8 +15,15 @@ import pytest
 import faultlines as fl
 from faultlines.errors import NoGroupsError
 from faultlines.estimates.scales import ANSCOMBE
-from faultlines.guarantees.anytime import AnytimeRule, follow, pool_look
-from faultlines.guarantees.boundaries import LookData, Spending, align_look, extend_history
+from faultlines.guarantees.boundaries import (
+    AnytimeRule,
+    LookData,
+    Spending,
+    align_look,
+    extend_history,
+    follow,
+    pool_look,
+)
 from tests.statistical.looks import critical, errors, information, monitored, null_of
 from tests.statistical.monitoring import keep
 

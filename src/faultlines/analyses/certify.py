@@ -51,7 +51,7 @@ from faultlines.estimates.estimates import Estimates, Excluded, plain
 from faultlines.estimates.labels import key_of, labels_of, match, name_of
 from faultlines.estimates.margins import margins_of
 from faultlines.estimates.scales import LogRatio
-from faultlines.metrics.recipe import Traits, traits_of
+from faultlines.metrics.names import Traits, traits_of
 from faultlines.results.certificate import (
     ALL_PAIRS,
     DIRECTIONS,

@@ -15,17 +15,17 @@ import numpy as np
 from faultlines import checks
 from faultlines.analyses.groups import groups_from, is_rows
 from faultlines.core.choose import compare_one_effect
-from faultlines.core.homogeneity import compare_correlated_means, compare_means, compare_pooled, log_pvalue_equal
+from faultlines.core.spread import compare_correlated_means, compare_means, compare_pooled, log_pvalue_equal
 from faultlines.errors import UNSET, Argument, InputError, NoGroupsError, first_line, shorten
 from faultlines.estimates.labels import key_of, keys_of, labels_of, match, name_of, some_of
 from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.estimates.scales import critical_value
 from faultlines.metrics.base import Metric
-from faultlines.metrics.recipe import metric_of
+from faultlines.metrics.names import metric_of
 from faultlines.results.clustering import Clustering
 from faultlines.results.confirmation import Confirmation, ConfirmedCluster, ConfirmedPair, MissingGroup
 from faultlines.results.effects import ClusterEffects, Effect
-from faultlines.results.saved import by_of, keys_of_rows
+from faultlines.results.tables import by_of, keys_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
-from faultlines.results.rest import of_others
+from faultlines.results.effects import of_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

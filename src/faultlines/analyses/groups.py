@@ -8,12 +8,12 @@ import numpy as np
 
 from faultlines import checks
 from faultlines.core.choose import as_comparison, is_comparison
-from faultlines.core.moderated import moderate_estimates
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of
 from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.metrics.measure import Split, measure_all
+from faultlines.metrics.variances import moderate_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from faultlines.analyses.groups import By, Groups
     from faultlines.estimates.reasons import Reason
     from faultlines.estimates.scales import FloatArray
-    from faultlines.guarantees.anytime import AnytimeRule
+    from faultlines.guarantees.boundaries import AnytimeRule
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout
     from faultlines.results.protocol import Note

@@ -16,7 +16,7 @@ from faultlines.analyses.contrasts import Side, difference, ratio
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import MISSING
 from faultlines.estimates.scales import ANSCOMBE, Anscombe
-from faultlines.results.rest import of_others
+from faultlines.results.effects import of_others
 from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible
 
 if TYPE_CHECKING:

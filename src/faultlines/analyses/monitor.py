@@ -16,10 +16,10 @@ from faultlines.core.choose import compare_one_effect
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.core.tree import build_tree, count_clusters
 from faultlines.errors import InputError, NoGroupsError
-from faultlines.guarantees.anytime import AnytimeRule, follow, pool_look
 from faultlines.guarantees.boundaries import (
     CUSTOM,
     DEPENDENCE,
+    AnytimeRule,
     LookData,
     LookRecord,
     MonitorSubject,
@@ -30,7 +30,9 @@ from faultlines.guarantees.boundaries import (
     compute_boundaries,
     default_spending,
     extend_history,
+    follow,
     levels_alone,
+    pool_look,
     pvalue_so_far,
 )
 from faultlines.guarantees.joint_test import JointTest, extract_effects

@@ -8,15 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from faultlines import checks
+from faultlines.analyses.certify import shares_of
+from faultlines.analyses.contrasts import critical_of, effects_of
 from faultlines.analyses.groups import groups_from
 from faultlines.core.choose import compare_effects
 from faultlines.core.line import CorrelatedNoise
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates, plain
-from faultlines.estimates.labels import Range, name_of
+from faultlines.estimates.labels import Range, labels_of, name_of
 from faultlines.estimates.margins import margins_of
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.estimates.validation import numbers
@@ -27,7 +30,7 @@ from faultlines.guarantees.margins import aggregate_effects
 from faultlines.progress import progress
 from faultlines.results.clustering import Clustering
 from faultlines.results.clusters import numbered
-from faultlines.results.power import DetectableDifference, Power
+from faultlines.results.power import DetectableDifference, DetectionLimit, Power
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -448,7 +451,7 @@ def with_draws(guarantee: Guarantee, draws: int) -> Guarantee:
     return guarantee
 
 
-class _Plan(NamedTuple):
+class _SimulatedRuns(NamedTuple):
     """Some simulated experiments, but for the gap."""
 
     levels: FloatArray  # (r, K), in units of the gap
@@ -481,7 +484,7 @@ class Trial:
         )
         self.shared = None if between is None else CorrelatedNoise.from_covariance(between)
         self.detects = guarantee.make_detector(groups, alpha, seed)
-        self.drawn: dict[int, _Plan] = {}  # by the number of experiments
+        self.drawn: dict[int, _SimulatedRuns] = {}  # by the number of experiments
         self.margins = False
         if margins and tests_margins(groups, guarantee):
             self.detects, self.margins = MarginDetector(groups, alpha, seed), True
@@ -556,7 +559,7 @@ class Trial:
                 advance(1)
         return detected / runs, recovered / runs
 
-    def _plans(self, runs: int) -> Iterable[_Plan]:
+    def _plans(self, runs: int) -> Iterable[_SimulatedRuns]:
         """Some experiments at a time; every time the same, so that few are drawn only once for all gaps."""
         if runs in self.drawn:
             return [self.drawn[runs]]
@@ -566,7 +569,7 @@ class Trial:
         (self.drawn[runs],) = plans
         return [self.drawn[runs]]
 
-    def _draw_plans(self, runs: int) -> Iterator[_Plan]:
+    def _draw_plans(self, runs: int) -> Iterator[_SimulatedRuns]:
         rng, (groups, dims), dof = np.random.default_rng(self.seed), self.estimates.values.shape, self.estimates.dof
         some = max(1, min(runs, _DRAWN_AT_ONCE // (groups * dims)))
         for start in range(0, runs, some):
@@ -581,7 +584,7 @@ class Trial:
                 if np.isfinite(shared := self.estimates.covariance_dof):  # by which Hotelling's T² is off
                     factor = np.sqrt(rng.chisquare(shared - groups + 2, size=(count, 1, 1)) / shared)
                     seen = np.broadcast_to(factor, seen.shape)
-            yield _Plan(levels, noise, seen)
+            yield _SimulatedRuns(levels, noise, seen)
 
     def _effects(self, part: int, gaps: FloatArray, noise: FloatArray) -> FloatArray:
         """Simulated estimates, (r, K, d): all at their centre but for the one effect that differs."""
@@ -690,3 +693,75 @@ def smallest_gap(
         middle = (low + high) / 2
         low, high = (low, middle) if reaches(middle) else (middle, high)
     return high
+
+
+# ----------------------------------------------------------------------------------------------------- detection limits
+# Detection limits of a result without clusters: computed when asked for, in a second or so at most.
+
+_TARGET = 0.8
+_MOST = 2_000  # groups of which experiments are simulated
+_MOST_FOLLOWED = 120  # groups in all parts of the data, where every experiment is followed to its clusters
+_WORK, _RUNS, _FEWEST = 100_000, 200, 60  # groups in all simulated experiments; experiments
+_RUNS_FOLLOWED = 40
+_DRAWS = 2**18  # numbers in the draws behind a threshold
+_MOST_DRAWS = 500
+
+
+def detection_limits(c: Clustering) -> tuple[DetectionLimit, ...]:
+    """What a result leaves possible, effect by effect; nothing where clusters differ or there is nothing to compare."""
+    estimates = c.groups.estimates
+    if c.rejected or estimates is None or len(estimates) < 2:
+        return ()
+    share = shares_of(estimates, c.readout)[0]
+    tail = float(ndtr(-critical_of(estimates, share, c.alpha, _seed(c), sides=2)))
+    try:
+        simulated = _simulate(c, estimates)
+    except InputError:  # gaps that would be detected lie beyond what estimates can be
+        simulated = None
+    halves, one = ([None] * estimates.dims,) * 2 if simulated is None else simulated
+    limits = []
+    for i, effect in enumerate(effects_of(estimates, share, c.readout)):
+        interval = effect.against_overall(tail, as_ratio=False)
+        alone = effect.against_overall(c.alpha, as_ratio=False)
+        ends = np.maximum(-alone.lower, alone.upper)
+        place = int(np.argmax(ends))
+        limits.append(
+            DetectionLimit(
+                estimates.parts[i] if estimates.parts else "",
+                labels_of(estimates.keys)[place],
+                float(ends[place]),
+                bool(alone.upper[place] >= -alone.lower[place]),
+                interval.lower,
+                interval.upper,
+                halves[i],
+                one[i],
+                _TARGET,
+                c.alpha,
+                simulated is not None,
+            )
+        )
+    return tuple(limits)
+
+
+def _seed(c: Clustering) -> int:
+    return int(c.judged.facts.get("seed", 0))
+
+
+def _simulate(c: Clustering, estimates: Estimates) -> tuple[list[float | None], list[float | None]] | None:
+    """The smallest gaps of each effect that would have been seen, of halves and of one group; None if not simulated."""
+    groups = len(estimates)
+    if groups > _MOST:
+        return None
+    # A threshold needs fewer draws than a p-value.
+    guarantee = c.guarantee.for_power(c.groups, int(np.clip(_DRAWS // groups, 50, _MOST_DRAWS)))
+    compared = compare_effects(estimates, c.tolerance)
+    trial = Trial(compared, lambda _: np.zeros(groups), guarantee, c.alpha, c.tolerance, _seed(c))
+    followed = groups * max(len(guarantee.shares(groups)), 1) * guarantee.splits
+    if trial.detects is None and (followed > _MOST_FOLLOWED or estimates.dims > 1):
+        return None  # to follow every experiment to its clusters would take longer than the result itself
+    runs = _RUNS_FOLLOWED if trial.detects is None else int(np.clip(_WORK // groups, _FEWEST, _RUNS))
+    halves, one = (
+        [trial.with_share(share).smallest(part, runs, _TARGET) for part in range(estimates.dims)]
+        for share in (0.5, 1 / groups)
+    )
+    return halves, one

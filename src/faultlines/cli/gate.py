@@ -246,7 +246,7 @@ class MeasuredRows(NamedTuple):
 
 def _check_directions(adverse: str | None, metrics: Sequence[Metric], *, harm: bool) -> None:
     """Refuse one direction for metrics that harm in different ones, and harm where no direction is known."""
-    from faultlines.metrics.recipe import told_apart, traits_of
+    from faultlines.metrics.names import told_apart, traits_of
 
     sides = [(metric.name, [traits.adverse for traits in traits_of(told_apart(metric))]) for metric in metrics]
     for metric, known in sides or [("the effect", [])]:

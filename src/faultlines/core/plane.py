@@ -36,7 +36,7 @@ from faultlines.core.distributions import (
     shrink_all_scales,
     shrink_roots,
 )
-from faultlines.core.thinning import thin_estimates
+from faultlines.core.line import thin_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

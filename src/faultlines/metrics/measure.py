@@ -24,8 +24,8 @@ from faultlines.estimates.reasons import (
 )
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import apart, correlation
+from faultlines.metrics.names import told_apart
 from faultlines.metrics.readout import Readout
-from faultlines.metrics.recipe import told_apart
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
 from faultlines.metrics.warnings import sample_ratio, warnings

@@ -32,7 +32,6 @@ class Entry:
         columns: The columns it needs; for each, the parameters that can name it: a prediction is ``y_pred``, or a
             ``score`` with its threshold.
         options: The parameters it accepts beside these.
-        home: The file its function is in, where that is not the one of its family.
         words: What results call it, where that is not its name with spaces.
         adverse: The direction that harms the people of a group, ``"low"`` or ``"high"``; one for each of several
             effects. Empty where neither does, or where that is not known: what an experiment moves can be good or bad.
@@ -45,7 +44,6 @@ class Entry:
     family: Family
     columns: tuple[tuple[str, ...], ...]
     options: tuple[str, ...] = ()
-    home: str = ""
     words: str = ""
     adverse: str = ""
     span: float = math.inf
@@ -59,7 +57,7 @@ class Entry:
     @property
     def module(self) -> str:
         """The module that defines its function."""
-        return f"faultlines.metrics.{self.home or self.family}"
+        return f"faultlines.metrics.{self.family}"
 
     @property
     def function(self) -> Callable[..., Metric]:
@@ -96,7 +94,6 @@ _ENTRIES = (
         "population",
         _VALUE,
         ("epsilon", "variant", "control", "treatment", "unit"),
-        "population",
         averages=False,
     ),
     Entry("selection_rate", "model", (_PREDICTION,), _RATE, adverse="low", span=1),
@@ -108,10 +105,8 @@ _ENTRIES = (
     Entry("negative_predictive_value", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
     Entry("accuracy", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1),
     Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
-    Entry(
-        "balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, "combined", adverse="low", span=1, averages=False
-    ),
-    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, "combined", "F1", adverse="low", span=1, averages=False),
+    Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1, averages=False),
+    Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, words="F1", adverse="low", span=1, averages=False),
     Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE[:-1], adverse="low high", span=1),
     Entry(
         "auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight", "unit"), adverse="low", span=1, averages=False
@@ -127,7 +122,7 @@ _ENTRIES = (
         span=1,
     ),
     Entry("calibration_gap", "model", (_TRUTH, _SCORE), ("positive", "weight", *_CLUSTERS), span=2),
-    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive", *_CLUSTERS), "combined", averages=False),
+    Entry("calibration_slope", "model", (_TRUTH, _SCORE), ("positive", *_CLUSTERS), averages=False),
     Entry("mean_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS)),
     Entry("mean_absolute_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS), adverse="high"),
     Entry("mean_squared_error", "model", (_TRUTH, _LABEL), ("weight", *_CLUSTERS), adverse="high"),

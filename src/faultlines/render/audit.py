@@ -14,7 +14,7 @@ from faultlines.progress import progress
 from faultlines.render import clustering
 from faultlines.render.text import Document, TextTable
 from faultlines.results.audit import stratum_text
-from faultlines.results.explained import COMBINATIONS
+from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 

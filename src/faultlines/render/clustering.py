@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines import checks, formats
-from faultlines.core.moderated import MODERATED
 from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode, RowWarning
 from faultlines.guarantees.attributes import nested_attributes
-from faultlines.metrics.recipe import traits_of
+from faultlines.metrics.names import traits_of
+from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.naming import GroupText, name_groups
 from faultlines.render.text import Document, TextTable
-from faultlines.results.explained import COMBINATIONS
+from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.clusters import Cluster
-    from faultlines.results.detection import DetectionLimit
-    from faultlines.results.effects import Effect
-    from faultlines.results.exclusions import ExcludedShare
-    from faultlines.results.explained import Explained
+    from faultlines.results.effects import Effect, Explained
+    from faultlines.results.power import DetectionLimit
+    from faultlines.results.tables import ExcludedShare
     from faultlines.rows.request import MissingRows
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
@@ -498,7 +497,7 @@ def missing_fields(missing: MissingRows) -> dict[str, Any]:
 
 def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:
     """Excluded groups by reason with their numbers, and their share by the levels of each attribute."""
-    from faultlines.results.exclusions import excluded_by_value
+    from faultlines.results.tables import excluded_by_value
 
     reasons: dict[str, list[Excluded]] = {}
     for group in excluded:

@@ -10,12 +10,10 @@ import numpy as np
 
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
-from faultlines.metrics.recipe import plain_recipe
+from faultlines.metrics.names import plain_recipe
 from faultlines.render.clustering import decide
-from faultlines.results.exclusions import missing_data
 from faultlines.results.protocol import probability
-from faultlines.results.saved import plain_attributes, plain_by
-from faultlines.results.tables import named_attributes, path_of
+from faultlines.results.tables import missing_data, named_attributes, path_of, plain_attributes, plain_by
 
 if TYPE_CHECKING:
     from faultlines.results.clustering import Clustering

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from faultlines.results.confirmation import Confirmation as Confirmation
     from faultlines.results.confirmation import ConfirmedCluster as ConfirmedCluster
     from faultlines.results.confirmation import ConfirmedPair as ConfirmedPair
-    from faultlines.results.detection import DetectionLimit as DetectionLimit
+    from faultlines.results.effects import AgainstRest as AgainstRest
     from faultlines.results.effects import Effect as Effect
-    from faultlines.results.explained import Explained as Explained
+    from faultlines.results.effects import Explained as Explained
+    from faultlines.results.effects import GroupPosterior as GroupPosterior
     from faultlines.results.impact import ImpactCategory as ImpactCategory
     from faultlines.results.impact import ImpactRatios as ImpactRatios
     from faultlines.results.impact import ImpactTable as ImpactTable
@@ -33,12 +34,11 @@ if TYPE_CHECKING:
     from faultlines.results.monitor import MonitoredGroup as MonitoredGroup
     from faultlines.results.monitor import MonitorResult as MonitorResult
     from faultlines.results.monitor import SmallGroup as SmallGroup
-    from faultlines.results.posterior import GroupPosterior as GroupPosterior
     from faultlines.results.power import DetectableDifference as DetectableDifference
+    from faultlines.results.power import DetectionLimit as DetectionLimit
     from faultlines.results.power import Power as Power
     from faultlines.results.protocol import Note as Note
     from faultlines.results.protocol import Result as Result
-    from faultlines.results.rest import AgainstRest as AgainstRest
     from faultlines.results.rules import Rule as Rule
     from faultlines.results.sample_ratio import ArmShare as ArmShare
     from faultlines.results.sample_ratio import SampleRatios as SampleRatios
@@ -56,15 +56,11 @@ _HOMES = {
     "results.clusters": "Cluster",
     "results.collection": "Experiments",
     "results.confirmation": "Confirmation ConfirmedCluster ConfirmedPair",
-    "results.detection": "DetectionLimit",
-    "results.effects": "Effect",
-    "results.explained": "Explained",
+    "results.effects": "AgainstRest Effect Explained GroupPosterior",
     "results.impact": "ImpactCategory ImpactRatios ImpactTable",
     "results.monitor": "AnytimeEffect Look LookChanges MonitorResult MonitoredGroup SmallGroup",
-    "results.posterior": "GroupPosterior",
-    "results.power": "DetectableDifference Power",
+    "results.power": "DetectableDifference DetectionLimit Power",
     "results.protocol": "Note Result",
-    "results.rest": "AgainstRest",
     "results.rules": "Rule",
     "results.sample_ratio": "ArmShare SampleRatios",
     "results.self_check": "SelfCheck",

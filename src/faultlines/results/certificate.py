@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from faultlines.estimates.labels import key_of, name_of
-from faultlines.results.exclusions import dropped_share_column, missing_data
 from faultlines.results.protocol import TabularResult, dicts_of
-from faultlines.results.tables import attribute_columns, spread
+from faultlines.results.tables import attribute_columns, dropped_share_column, missing_data, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,13 +20,10 @@ from faultlines.estimates.labels import labels_of, match, name_of, reading
 from faultlines.estimates.scales import Scale
 from faultlines.metrics.warnings import pvalue_floor
 from faultlines.results.clusters import clusters_of, numbered
-from faultlines.results.exclusions import excluded_by_value
-from faultlines.results.explained import explain_attributes
+from faultlines.results.effects import against_rest, compare_with_rest, explain_attributes, is_certain
 from faultlines.results.multiplicity import AdjustedPath, adjustments
-from faultlines.results.posterior import is_certain
 from faultlines.results.protocol import TabularResult, probability
-from faultlines.results.rest import against_rest, compare_with_rest
-from faultlines.results.tables import cluster_columns, group_columns
+from faultlines.results.tables import cluster_columns, excluded_by_value, group_columns
 from faultlines.rows.attach import attach
 
 if TYPE_CHECKING:
@@ -47,15 +44,13 @@ if TYPE_CHECKING:
     from faultlines.results.certificate import Certificate
     from faultlines.results.clusters import Cluster
     from faultlines.results.confirmation import Confirmation
-    from faultlines.results.detection import DetectionLimit
-    from faultlines.results.exclusions import ExcludedShare
-    from faultlines.results.explained import Explained
+    from faultlines.results.effects import AgainstRest, Explained, GroupPosterior, RestComparison
     from faultlines.results.multiplicity import Adjustment, Correction
-    from faultlines.results.posterior import GroupPosterior
+    from faultlines.results.power import DetectionLimit
     from faultlines.results.protocol import Columns, Note, Rows
-    from faultlines.results.rest import AgainstRest, RestComparison
     from faultlines.results.rules import Population, Rule
     from faultlines.results.self_check import SelfCheck
+    from faultlines.results.tables import ExcludedShare
     from faultlines.rows.keys import Bins
     from faultlines.rows.request import MissingRows
 
@@ -508,7 +503,7 @@ class Clustering(TabularResult):
 
         It takes a moment, and is computed when it is first asked for.
         """
-        from faultlines.analyses.detection import detection_limits
+        from faultlines.analyses.power import detection_limits
 
         return detection_limits(self)
 

@@ -11,9 +11,8 @@ import numpy as np
 from faultlines import formats
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of, name_of
-from faultlines.results.exclusions import missing_data
 from faultlines.results.protocol import TabularResult, dicts_of, probability
-from faultlines.results.tables import spread
+from faultlines.results.tables import missing_data, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,22 +1,28 @@
-"""What is known of the clusters of a partition: their effects in several readings, and what to believe of groups."""
+"""Effects of a partition: of its clusters, of each group (posterior, against the rest), and of attributes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
+from faultlines import checks
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
-from faultlines.core.distributions import shrink_scales
+from faultlines.core.distributions import log_chi_square_tail, log_t_tail, shrink_scales
 from faultlines.core.line import CorrelatedNoise, covariance_of_means
 from faultlines.core.mixture import fit_posterior
 from faultlines.core.shrinkage import shrink
+from faultlines.estimates.estimates import plain
+from faultlines.estimates.labels import labels_of
 from faultlines.estimates.scales import critical_value
 from faultlines.guarantees.attributes import attribute_codes
-from faultlines.results.posterior import group_posterior, possible_of
+from faultlines.guarantees.joint_test import GroupEffects, extract_effects
+from faultlines.guarantees.margins import explain_variation
+from faultlines.results.multiplicity import CORRECTIONS, corrected
+from faultlines.results.protocol import probability
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +30,12 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison, PooledEffects
     from faultlines.core.mixture import MixturePosterior
     from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
+    from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray, Scale
     from faultlines.guarantees.base import MarginLevels
     from faultlines.metrics.base import Measured
     from faultlines.metrics.readout import Readout
-    from faultlines.results.posterior import GroupPosterior
+    from faultlines.results.multiplicity import Correction
 
 # ---------- One effect as people read it.
 
@@ -196,7 +203,7 @@ def _farthest(noise: FloatArray, weight: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(*(side.max(axis=1) for side in sides)))
 
 
-# --------------------
+# ---------- Effects of clusters, and what is known of their groups.
 
 
 _MOST_MEMBERSHIPS = 2 * 10**7  # groups times clusters beyond which no membership is computed
@@ -406,3 +413,371 @@ def _listed(columns: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]
         ends = (np.minimum(lower, estimate), np.maximum(upper, estimate))
         made.append([Effect(*row) for row in zip(*(a.tolist() for a in (estimate, error, *ends)), strict=True)])
     return list(zip(*made, strict=True))
+
+
+# ----------------------------------------------------------------------------------------------------------- posteriors
+# The posterior of each group: its membership probabilities and its shrunken estimate.
+
+_FOR_ESTIMATES, _FOR_INTERVALS = -0.5, 1.0  # standard errors added to what may differ within clusters
+_HALVINGS = 50
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupPosterior:
+    """Membership probabilities and shrunken estimates of K groups.
+
+    Attributes:
+        probabilities: The probability that a group belongs to each of the m clusters, (K, m).
+        membership: The probability that it belongs to the cluster it is shown in, (K,).
+        possible: Whether it may belong to each of the clusters at the level 1 − α, (K, m).
+        shrunken: Its shrunken estimate, as people read it, (K, d).
+        lower: Lower end of its interval, (K, d).
+        upper: Upper end, (K, d).
+
+    Example:
+        >>> import faultlines as fl
+        >>> posterior = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"])).posterior
+        >>> posterior.probabilities.shape, posterior.membership.round(2).tolist(), posterior.certain.tolist()
+        ((3, 2), [1.0, 1.0, 1.0], [True, True, True])
+        >>> posterior.select([2]).shrunken.round(1).tolist()
+        [[5.0]]
+    """
+
+    probabilities: FloatArray
+    membership: FloatArray
+    possible: BoolArray
+    shrunken: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def select(self, places: IntArray) -> GroupPosterior:
+        """The posterior of some groups, or of cells by their levels.
+
+        Args:
+            places: Which groups, by number; a group may be named more than once.
+
+        Returns:
+            Their posterior.
+        """
+        return GroupPosterior(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    @property
+    def certain(self) -> BoolArray:
+        """Whether a group can belong to no other cluster than the one it is shown in."""
+        return is_certain(self.possible)
+
+
+def is_certain(possible: BoolArray) -> BoolArray:
+    """Whether groups can belong to one cluster only."""
+    return np.asarray(possible.sum(axis=1) == 1)
+
+
+def group_posterior(
+    estimates: Estimates, posterior: MixturePosterior, labels: IntArray, alpha: float
+) -> GroupPosterior:
+    """The posterior of every group, with the clusters taken as a mixture.
+
+    Groups of a cluster need not be quite equal, and clusters may have been missed. So their effects are taken to be
+    spread about the level of their cluster with a variance τ², which follows from how far the estimates are from the
+    levels (DerSimonian and Laird, over clusters by probability). The intervals allow for one standard error more of it:
+    they cover on average also where clusters were missed.
+
+    Args:
+        estimates: The groups.
+        posterior: Effects of the clusters, and where each group belongs.
+        labels: The cluster each group is shown in, numbered from 0.
+        alpha: One less the level of sets and intervals.
+    """
+    probabilities = posterior.membership
+    membership = probabilities[np.arange(len(labels)), labels]
+    shrunken, lower, upper = (np.empty(estimates.values.shape) for _ in range(3))
+    errors = estimates.own
+    if estimates.dof is not None:  # a standard error that is an estimate is less sure
+        dof = np.minimum(estimates.dof, AS_GOOD_AS_KNOWN)[:, None]
+        errors = errors * np.sqrt(np.maximum(dof, 3.0) / (np.maximum(dof, 3.0) - 2))
+    for i, scale in enumerate(estimates.scales):
+        theta, variance = estimates.values[:, i], errors[:, i] ** 2
+        levels, of_levels = posterior.effects[:, i], posterior.covariances[:, i, i]
+        shared: FloatArray | float = 0.0
+        if posterior.shared is not None:
+            of_levels = of_levels - posterior.shared
+        point, wide = (
+            _within(theta, variance, levels, probabilities, added=added) for added in (_FOR_ESTIMATES, _FOR_INTERVALS)
+        )
+        own = point / (point + variance)
+        estimate = posterior.mean[:, i] + own * (theta - posterior.mean[:, i])
+        own = wide / (wide + variance)
+        centres = levels + own[:, None] * (theta[:, None] - levels)
+        if posterior.shared is not None:  # of a mean of two, no more than the mean of what is shared by each
+            between = np.maximum(estimates.errors[:, i] ** 2 - estimates.own[:, i] ** 2, 0.0)
+            shared = (own * between)[:, None] + (1 - own)[:, None] * posterior.shared
+        spreads = np.sqrt(np.maximum((own * variance)[:, None] + (1 - own)[:, None] ** 2 * of_levels + shared, 1e-300))
+        low, high = (
+            scale.natural(side * _lower(probabilities, side * centres, spreads, alpha / 2)) for side in (1, -1)
+        )
+        shrunken[:, i] = scale.natural(estimate)
+        lower[:, i], upper[:, i] = np.minimum(low, shrunken[:, i]), np.maximum(high, shrunken[:, i])
+    return GroupPosterior(probabilities, membership, possible_of(probabilities, labels, alpha), shrunken, lower, upper)
+
+
+def _within(
+    theta: FloatArray, variance: FloatArray, levels: FloatArray, probabilities: FloatArray, *, added: float
+) -> float:
+    """τ², the variance of effects about the level of their cluster, plus so many of its standard errors."""
+    freedom = len(theta) - len(levels)
+    if freedom < 1:
+        return 0.0
+    weight = variance.min() / variance
+    mass = np.maximum(probabilities.T @ weight, 1e-300)
+    total = float(weight.sum() - np.sum((probabilities.T @ weight**2) / mass)) / float(variance.min())
+    if not total > 0:
+        return 0.0
+    scatter = float(np.sum(probabilities * (theta[:, None] - levels) ** 2 / variance[:, None]))
+    return float(max(0.0, (scatter - freedom + added * np.sqrt(2 * freedom)) / total))
+
+
+def _lower(probabilities: FloatArray, centres: FloatArray, spreads: FloatArray, share: float) -> FloatArray:
+    """Where the mixture of normal laws of every group has this small share below it, by halving."""
+    reach = -ndtri(share) * spreads
+    low, high = (centres - reach).min(axis=1), centres.max(axis=1)
+    certain = probabilities.max(axis=1) > 1 - 1e-9
+    if probabilities.shape[1] == 1 or certain.all():
+        best = np.argmax(probabilities, axis=1)[:, None]
+        centre, spread = (np.take_along_axis(part, best, axis=1)[:, 0] for part in (centres, spreads))
+        return np.asarray(centre + ndtri(share) * spread)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        below = np.sum(probabilities * ndtr((middle[:, None] - centres) / spreads), axis=1) < share
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray((low + high) / 2)
+
+
+def possible_of(probabilities: FloatArray, labels: IntArray, alpha: float) -> BoolArray:
+    """The likeliest clusters of every group that together have a probability of 1 − α, and the one it is shown in."""
+    order = np.argsort(-probabilities, axis=1, kind="stable")
+    reached = np.cumsum(np.take_along_axis(probabilities, order, axis=1), axis=1)
+    before = np.concatenate((np.zeros((len(probabilities), 1)), reached[:, :-1]), axis=1)
+    possible = np.zeros(probabilities.shape, dtype=bool)
+    np.put_along_axis(possible, order, before < 1 - alpha, axis=1)
+    possible[np.arange(len(labels)), labels] = True
+    return possible
+
+
+# ----------------------------------------------------------------------------------------------------------- attributes
+# Which attributes matter: how much of the variation between groups goes with each, and its tests.
+
+COMBINATIONS = "(combinations)"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """How much of the variation between groups goes with an attribute, noise taken off.
+
+    Tests are those of fixed effects: weighted least squares on the groups, with χ² where standard errors are known and
+    F with the degrees of freedom behind them where they are estimates.
+
+    Attributes:
+        attribute: Its name; or `COMBINATIONS`, for what the attributes do not explain one by one.
+        levels: How many it has; the number of groups for combinations.
+        share: The share of the variation that its levels account for when nothing else is looked at, 0 … 1.
+        lower: Lower end of the 95% interval of that share.
+        upper: Upper end.
+        share_beside: The share that it adds to the other attributes.
+        pvalue: The p of "its levels do not differ, the other attributes held fixed".
+        pvalue_adj: The same adjusted for the number of attributes (Holm).
+        pvalue_alone: The p of "its levels do not differ", with nothing else looked at.
+        dof: Degrees of freedom of the test beside the others.
+        part: Which of several effects; empty for a single one.
+
+    Example:
+        >>> import faultlines as fl
+        >>> labels = [(country, device) for country in ("DE", "FR", "IN") for device in ("app", "web")]
+        >>> both = fl.Estimates([0.0, 1.0, 0.1, 1.2, 5.0, 6.1], [0.1] * 6, labels, attributes=["country", "device"])
+        >>> for row in fl.cluster(both).explained():
+        ...     print(row.attribute, row.levels, round(row.share, 2), row.pvalue < 0.001)
+        country 3 0.95 True
+        device 2 0.05 True
+        (combinations) 6 0.0 False
+    """
+
+    attribute: str
+    levels: int
+    share: float
+    lower: float
+    upper: float
+    share_beside: float
+    pvalue: float
+    pvalue_adj: float
+    pvalue_alone: float
+    dof: float
+    part: str = ""
+
+
+def explain_attributes(comparison: Comparison) -> tuple[Explained, ...]:
+    """The share of the variation that each attribute accounts for, with its tests; nothing for one attribute.
+
+    Args:
+        comparison: The groups.
+
+    Returns:
+        A row for each attribute and one for combinations, for each effect.
+    """
+    estimates, names = comparison.estimates, comparison.attributes
+    if estimates is None or len(names) < 2 or len(estimates) < 3:
+        return ()
+    codes = attribute_codes(comparison.keys, len(names))
+    rows: list[Explained] = []
+    for part in range(estimates.dims):
+        if estimates.dims == 1:
+            effects = extract_effects(comparison)
+        else:  # one effect at a time, by its own standard errors
+            unit = float(estimates.own[:, part].min())
+            theta = (estimates.values[:, part] - estimates.values[0, part]) / unit
+            effects = GroupEffects(theta, estimates.own[:, part] / unit, estimates.dof)
+        shares = explain_variation(effects, codes)
+        log_p = np.array([row.beside.log_p for row in shares])
+        adjusted = corrected(log_p, 0.05, "holm")[0]
+        for row, own, adj in zip(shares, log_p.tolist(), adjusted.tolist(), strict=True):
+            rows.append(
+                Explained(
+                    COMBINATIONS if row.attribute is None else names[row.attribute],
+                    row.levels,
+                    row.share,
+                    *row.interval,
+                    row.share_beside,
+                    probability(own),
+                    probability(adj),
+                    probability(row.alone.log_p),
+                    float(row.beside.effects),
+                    estimates.parts[part] if estimates.parts else "",
+                )
+            )
+    return tuple(rows)
+
+
+# ------------------------------------------------------------------------------------------ each group against the rest
+# Each group against all the others together: how far it is from them, and how surely.
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstRest:
+    """One group against all the others.
+
+    Attributes:
+        label: The group.
+        difference: Its effect less that of the others together, as people read it; a tuple for several effects.
+        lower: Lower end of its interval, at the level 1 − α for all groups together.
+        upper: Upper end.
+        pvalue: The p of "no difference from the others", adjusted for the number of groups.
+
+    Example:
+        >>> import faultlines as fl
+        >>> found = fl.cluster(fl.Estimates([0.0, 0.1, 5.0], [0.5, 0.5, 0.5], ["DE", "FR", "IN"]))
+        >>> one = found.against_rest()[2]
+        >>> one.label, round(one.difference, 2), one.pvalue < 0.001
+        ('IN', 4.95, True)
+    """
+
+    label: Label
+    difference: float | tuple[float, ...]
+    lower: float | tuple[float, ...]
+    upper: float | tuple[float, ...]
+    pvalue: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RestComparison:
+    """All groups, each against the others: differences and ends of their intervals (K, d), adjusted log p (K,)."""
+
+    difference: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    log_pvalues: FloatArray
+
+
+def compare_with_rest(estimates: Estimates, alpha: float, correction: Correction = "holm") -> RestComparison:
+    """Every group against the precision-weighted mean of all the others.
+
+    The p are adjusted by Holm, or by Benjamini and Hochberg. Intervals hold for all groups together (Šidák), whatever
+    the correction.
+
+    Args:
+        estimates: The groups.
+        alpha: One less the level of the intervals.
+        correction: ``"holm"``: the chance of any false claim. ``"bh"``: the share of false ones among the claims.
+    """
+    checks.choice("correction", correction, CORRECTIONS, "Use 'holm' or 'bh'.")
+    groups, dims = estimates.values.shape
+    if groups < 2:
+        none = np.full((groups, dims), np.nan)
+        return RestComparison(none, none, none, np.zeros(groups))
+    others, of_others = _others(estimates)
+    own = estimates.covariances
+    gap, spread = estimates.values - others, own + of_others
+    if estimates.covariance is not None:
+        spread = _shared(estimates.covariance, estimates.own[:, 0] ** -2.0)
+    errors = np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
+    if dims == 1 and estimates.dof is not None:
+        # Welch and Satterthwaite; the others together are known much better than one of them.
+        share = own[:, 0, 0] / spread[:, 0, 0]
+        of_rest = float(max(np.sum(np.sort(np.minimum(estimates.dof, AS_GOOD_AS_KNOWN))[:-1]), 1.0))
+        dof = 1 / np.maximum(share**2 / estimates.dof + (1 - share) ** 2 / of_rest, 1 / AS_GOOD_AS_KNOWN)
+        if estimates.covariance is not None:  # no group is known better than the worst of them
+            dof = np.full(groups, float(estimates.dof.min()))
+        log_p = np.where(gap[:, 0] == 0, 0.0, log_t_tail(np.abs(gap[:, 0]) / errors[:, 0], dof))
+        reach = critical_value(_each(alpha, groups) / 2, dof)[:, None]
+    else:
+        square = np.einsum("ki,kij,kj->k", gap, np.linalg.inv(spread), gap)
+        log_p = log_chi_square_tail(square, dims)
+        reach = np.full((groups, 1), -ndtri(_each(alpha, groups * dims) / 2))
+    adjusted, _ = corrected(np.minimum(log_p, 0.0), alpha, correction)
+    shown = estimates.shown - estimates.readable(others)
+    # In what people read the interval has the width it has where the group and the others meet.
+    middle = (estimates.values + others) / 2
+    wide = reach * estimates.readable_errors(middle, errors)
+    return RestComparison(shown, shown - wide, shown + wide, adjusted)
+
+
+def _each(alpha: float, count: int) -> float:
+    """The level of one interval when so many hold together with 1 − α (Šidák)."""
+    return float(-np.expm1(np.log1p(-alpha) / count))
+
+
+def _others(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
+    """The precision-weighted mean of all groups but one, for each of them, and its covariance."""
+    centre = estimates.values[len(estimates) // 2]
+    values = estimates.values - centre
+    own = estimates.covariances if estimates.covariance is None else estimates.own[:, :, None] ** 2
+    weight: FloatArray = np.asarray(np.linalg.inv(own), dtype=np.float64)
+    moment: FloatArray = np.einsum("kij,kj->ki", weight, values)
+    covariance: FloatArray = np.asarray(np.linalg.inv(of_others(weight)), dtype=np.float64)
+    return np.einsum("kij,kj->ki", covariance, of_others(moment)) + centre, covariance
+
+
+def _shared(covariance: FloatArray, weight: FloatArray) -> FloatArray:
+    """Variances of each group less the mean of the others, (K, 1, 1), where groups share data."""
+    size = len(covariance)
+    contrast = np.eye(size) - np.where(np.eye(size, dtype=bool), 0.0, weight) / of_others(weight)[:, None]
+    return np.asarray(np.einsum("ij,ij->i", contrast @ covariance, contrast)[:, None, None])
+
+
+def of_others(parts: FloatArray) -> FloatArray:
+    """For each part, the sum of all the others.
+
+    Sums from both sides, not the total less one: where one group holds nearly all weight, that would be rounding.
+    """
+    made = np.zeros(parts.shape)
+    np.cumsum(parts[:-1], axis=0, out=made[1:])
+    made[:-1] += np.cumsum(parts[:0:-1], axis=0)[::-1]
+    return made
+
+
+def against_rest(estimates: Estimates, alpha: float, correction: Correction) -> tuple[AgainstRest, ...]:
+    """Every group against the others, as values."""
+    rest = compare_with_rest(estimates, alpha, correction)
+    pvalues = np.maximum(np.exp(rest.log_pvalues), np.nextafter(0.0, 1.0)).tolist()
+    columns = zip(rest.difference.tolist(), rest.lower.tolist(), rest.upper.tolist(), pvalues, strict=True)
+    return tuple(
+        AgainstRest(label, plain(gap), plain(low), plain(high), p)
+        for label, (gap, low, high, p) in zip(labels_of(estimates.keys), columns, strict=True)
+    )

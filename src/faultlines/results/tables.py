@@ -1,21 +1,29 @@
-"""A clustering as columns of plain values."""
+"""A clustering as columns of plain values; excluded groups and dropped rows in numbers; saved groups and back."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
-from faultlines.estimates.labels import key_of
-from faultlines.results.exclusions import dropped_share_column
+from faultlines.estimates.labels import Range, key_of, name_of
 from faultlines.results.protocol import probability
+from faultlines.rows.keys import Bins
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Hashable, Sequence, Set
 
+    from faultlines.core.comparison import Comparison
+    from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Key
     from faultlines.results.clustering import Clustering
     from faultlines.results.protocol import Columns
+    from faultlines.rows.request import MissingRows
 
 ARMS = ("control", "treatment")
 _GROUP_COLUMNS = ("estimate", "se", "n", "cluster", "cluster_estimate", "membership", "possible")
@@ -195,3 +203,132 @@ def _encodable(words: str) -> str:
 def whole_number(size: float | None) -> float | int | None:
     """A size as a whole number, where it is one."""
     return int(size) if size is not None and size == int(size) else size
+
+
+# ----------------------------------------------------------------------------------------------------------- exclusions
+# Excluded groups and dropped rows, in numbers a reader can judge: by level of the attributes, and by group.
+
+
+def missing_data(missing: MissingRows | None) -> dict[str, Any] | None:
+    """Rows that lack a value, of all and by group, as plain data; None where rows were not counted."""
+    if missing is None:
+        return None
+    groups = zip(missing.keys, missing.rows.tolist(), missing.dropped.tolist(), missing.shares.tolist(), strict=True)
+    return {
+        "rows": int(missing.rows.sum()),
+        "dropped": int(missing.dropped.sum()),
+        "share": missing.share,
+        "by_column": {name: int(counts.sum()) for name, counts in missing.by_column.items()},
+        "without_group": int(missing.without_group),
+        "groups": [
+            {"group": name_of(key), "rows": int(rows), "dropped": int(dropped), "share": share}
+            for key, rows, dropped, share in groups
+        ],
+    }
+
+
+def dropped_share_column(missing: MissingRows | None, keys: Sequence[Key]) -> dict[str, list[Any]]:
+    """The share of rows of each group that was dropped, as a column; none where rows were not counted."""
+    return {} if missing is None else {"dropped_share": [group.share for group in missing.of(keys)]}
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedShare:
+    """How many people with one value of an attribute are in excluded groups.
+
+    Attributes:
+        attribute: The attribute.
+        value: Its value.
+        n: How many with this value are in excluded groups.
+        total: How many with this value there are.
+    """
+
+    attribute: str
+    value: str
+    n: float
+    total: float
+
+    @property
+    def share(self) -> float:
+        """The excluded share."""
+        return self.n / self.total if self.total else 0.0
+
+
+def excluded_by_value(groups: Comparison, excluded: Sequence[Excluded]) -> tuple[ExcludedShare, ...]:
+    """For every value of every attribute of which some are excluded, how many; the largest share first."""
+    if groups.n is None or not excluded or any(left.n is None for left in excluded):
+        return ()
+    shares = []
+    keys = [key_of(left.label) for left in excluded]
+    sizes = np.array([left.n for left in excluded], dtype=np.float64)
+    for i, attribute in enumerate(groups.attributes):
+        out: dict[str, float] = {}
+        for key, size in zip(keys, sizes.tolist(), strict=True):
+            out[str(key[i])] = out.get(str(key[i]), 0.0) + size
+        total = dict(out)
+        for key, size in zip(groups.keys, groups.n.tolist(), strict=True):
+            if (name := str(key[i])) in total:
+                total[name] += size
+        values = [ExcludedShare(attribute, name, n, total[name]) for name, n in out.items() if n]
+        shares += sorted(values, key=lambda value: -value.share)
+    return tuple(shares)
+
+
+# --------------------------------------------------------------------------------------------------------- saved groups
+# What a saved result says about its groups, so that others can be told to belong to them: to plain data and back.
+
+
+def plain_by(by: Sequence[str | Bins]) -> list[str | dict[str, Any]]:
+    """What the groups are, as JSON can hold it."""
+    return [
+        {name: value for name, value in asdict(one).items() if value is not None} if isinstance(one, Bins) else one
+        for one in by
+    ]
+
+
+def by_of(plain: Any) -> tuple[str | Bins, ...]:
+    """The way back."""
+    made = []
+    for one in plain if isinstance(plain, list) else [None]:
+        if not isinstance(one, str | Mapping):
+            raise InputError.missing(
+                "by", "does not say what the groups are", "Give {by} yourself.", plain, settings={"by": ...}
+            )
+        try:
+            made.append(Bins(**one) if isinstance(one, Mapping) else one)
+        except TypeError as error:
+            raise InputError.missing(
+                "by", "does not say how to cut", "Give {by} yourself.", plain, settings={"by": ...}
+            ) from error
+    return tuple(made)
+
+
+def plain_attributes(
+    attributes: Sequence[str], columns: Sequence[str], keys: Sequence[Key]
+) -> list[dict[str, str | dict[str, Any]]]:
+    """The attributes of the groups: the column of the table that holds each, and what the names of ranges mean."""
+    made: list[dict[str, str | dict[str, Any]]] = []
+    for i, (name, column) in enumerate(zip(attributes, columns, strict=True)):
+        ranges = {str(key[i]): _plain(key[i]) for key in keys if isinstance(key[i], Range)}
+        made.append({"name": name, "column": column} | ({"ranges": ranges} if ranges else {}))
+    return made
+
+
+def _plain(part: Any) -> dict[str, Any]:
+    ends = {"lower": part.lower, "upper": part.upper}
+    return {end: value if np.isfinite(value) else None for end, value in ends.items()} | {"whole": part.whole}
+
+
+def keys_of_rows(rows: Sequence[Mapping[str, Any]], attributes: Any) -> list[Key]:
+    """The keys of groups from the rows of a table and its attributes; raises KeyError or TypeError where they lack."""
+    named = [(one["column"], one.get("ranges", {})) for one in attributes]
+    return [tuple(_part(row[column], ranges) for column, ranges in named) for row in rows]
+
+
+def _part(value: Hashable, ranges: Mapping[str, Any]) -> Hashable:
+    known = ranges.get(value) if isinstance(value, str) else None
+    if known is None:
+        return value
+    lower = -np.inf if known["lower"] is None else float(known["lower"])
+    upper = np.inf if known["upper"] is None else float(known["upper"])
+    return Range(lower, upper, bool(known["whole"]))

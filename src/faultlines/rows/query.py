@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.engines.frames import engine_of, fetch, materialize
-from faultlines.engines.protocol import to_floats, to_list
+from faultlines.engines.frames import engine_of, fetch, hash_column, materialize
+from faultlines.engines.protocol import HASH_BITS, to_floats, to_list
 from faultlines.errors import InputError
-from faultlines.rows import hashing
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import Expressions, check_input, check_labels, clean_input, form_variables, source_column
 from faultlines.rows.keys import key_value
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.engines.frames import Rows
-    from faultlines.engines.protocol import Column, FloatArray
+    from faultlines.engines.protocol import Column, FloatArray, IntArray
     from faultlines.rows.keys import Keys
     from faultlines.rows.request import Input, Request, Split
 
@@ -248,7 +247,7 @@ class Query:
         expressions += [expression.alias(name) for name, expression in self.by.fractions().items()]
         frame = rows.frame.select(*expressions)
         if self.split and self.unit is None:
-            frame = hashing.hash_units(frame, self.split)
+            frame = hash_units(frame, self.split)
         nulled = []
         for joined, number in self.together.items():
             for place in joined:
@@ -294,7 +293,7 @@ class Query:
 
     def _assign_parts(self, frame: nw.LazyFrame[Any], repetition: int) -> nw.LazyFrame[Any]:
         """With the number of the part a unit falls into at that repetition."""
-        return frame if self.split is None else hashing.assign_parts(frame, self.split, repetition)
+        return frame if self.split is None else assign_parts(frame, self.split, repetition)
 
     def _counted(self, number: int) -> str:
         """An input whose values are the rows in which all inputs of a set have one."""
@@ -341,7 +340,7 @@ class Query:
         counts = [nw.col(self._counted(n)).count().alias(f"ok{n}") for n in self.together.values()]
         counts += [nw.col(f"i{place}").count().alias(f"have{place}") for place in self._counted_alone()]
         summed = frame.group_by(*keys, "unit").agg(nw.len().alias("rows"), *counts, *self._extremes(), *sums)
-        return hashing.hash_units(summed, self.split) if self.split else summed
+        return hash_units(summed, self.split) if self.split else summed
 
     def _summed_inputs(self) -> list[_Used]:
         """The inputs that are summed to units as they are."""
@@ -730,3 +729,47 @@ def _shaped(request: Request, count: int) -> tuple[int, ...]:
     if not request.needs_covariance:
         return ()
     return tuple(range(count)) if request.shaped is None else request.shaped
+
+
+# ---------------------------------------------------------------------------------------------------- parts of the data
+# Random numbers that need no memory: a unit has a number h of its hash, and (a·h + b) mod p is random anew each time.
+#
+# With a and b drawn anew, units fall anew: into parts of the data, or into shuffled groups. Rows of a unit fall
+# together, and into the same part on every engine.
+
+PRIME = 2**31 - 1
+HASH = "hashed"  # the column of h
+_SPLITTING = 0x5917  # the random stream of the factors of splits
+
+
+def draw_factors(seed: int, stream: int, count: int) -> tuple[IntArray, IntArray]:
+    """Draw factors a and shifts b, in a random stream of their own."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
+    return rng.integers(1, PRIME, count), rng.integers(0, PRIME, count)
+
+
+def random_number(factor: Any, shift: Any) -> Any:
+    """The random number of a row as an expression: a whole number below the prime; null for null."""
+    import narwhals as nw
+
+    return (factor * nw.col(HASH) + shift) % PRIME
+
+
+def hash_units(frame: nw.LazyFrame[Any], split: Split) -> nw.LazyFrame[Any]:
+    """Add the number h of each row's unit."""
+    return hash_column(frame, "unit", split.seed, HASH)
+
+
+def assign_parts(frame: nw.LazyFrame[Any], split: Split, repetition: int) -> nw.LazyFrame[Any]:
+    """Add the part that each hashed row falls into at a repetition of the split; null for rows without a unit."""
+    import narwhals as nw
+
+    factor, shift = 1 << 31 - HASH_BITS, 0  # the first time it is the hash itself
+    if repetition:
+        factors, shifts = draw_factors(split.seed, _SPLITTING, split.times)
+        factor, shift = int(factors[repetition]), int(shifts[repetition])
+    number, part, upper = random_number(factor, shift), nw.lit(0), 0.0
+    for share in split.shares[:-1]:
+        upper += share
+        part = part + nw.when(number >= round(upper * PRIME)).then(nw.lit(1)).otherwise(nw.lit(0))
+    return frame.with_columns(nw.when(~nw.col(HASH).is_null()).then(part).alias("part")).drop(HASH)

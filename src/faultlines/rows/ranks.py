@@ -9,11 +9,10 @@ import numpy as np
 
 from faultlines.engines.frames import fetch, materialize
 from faultlines.engines.protocol import to_floats
-from faultlines.rows import hashing
 from faultlines.rows import keys as places
 from faultlines.rows.inputs import check_input, clean_input
 from faultlines.rows.keys import key_value
-from faultlines.rows.query import units_in_several_error
+from faultlines.rows.query import assign_parts, hash_units, units_in_several_error
 from faultlines.rows.request import Grouped, Moments
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def rank_scores(rows: Rows, by: Keys, request: Request, split: Split | None) -> 
     with materialize(frame) if split.times > 1 else nullcontext(frame) as base:
         grouped = []
         for repetition in range(split.times):
-            parts = hashing.assign_parts(base, split, repetition)
+            parts = assign_parts(base, split, repetition)
             grouped += _group_placements(rows, by, request, parts, checks, len(split.shares))
         return grouped
 
@@ -112,7 +111,7 @@ def prepare_inputs(
     expressions += [expression.alias(name) for name, expression in by.fractions().items()]
     frame = rows.frame.select(*expressions)
     if split:
-        frame = hashing.hash_units(frame, split)
+        frame = hash_units(frame, split)
     usable = ~nw.any_horizontal(*(nw.col(name).is_null() for name in needed), ignore_nulls=False)
     return frame.with_columns(usable.alias("ok")), checks
 

@@ -21,9 +21,8 @@ from faultlines.engines.frames import (
 )
 from faultlines.engines.protocol import PREFIX, factorize, to_floats
 from faultlines.rows import keys as places
-from faultlines.rows.hashing import HASH, PRIME, draw_factors, random_number
 from faultlines.rows.keys import Keys
-from faultlines.rows.query import Query
+from faultlines.rows.query import HASH, PRIME, Query, draw_factors, random_number
 from faultlines.rows.ranks import rank_scores
 from faultlines.rows.read import list_uses
 from faultlines.rows.request import Grouped

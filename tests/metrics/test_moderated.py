@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import polygamma
 
 import faultlines as fl
-from faultlines.core import moderated as module
-from faultlines.core.moderated import moderate
+from faultlines.metrics import variances as module
+from faultlines.metrics.variances import moderate
 
 
 @settings(deadline=None)
