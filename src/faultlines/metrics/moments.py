@@ -85,17 +85,22 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relativ
             return _binary_arms(n, m.mean[..., 0], relative=relative)
         if n.shape[1] == 1 and is_signed(m):
             return _signed(n, m.mean[..., 0], m.cov[..., 0, 0])
-    terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
-    value, variance, positive, shape = terms.value, terms.variance, terms.positive, terms.shape
-    lost: FloatArray | int = 1
-    if covariate:
-        place = 3 if weighted else 2 if ratio else 1
-        value, variance, positive, shape, slopes = _explained(m, terms, place)
-        lost = 1 + slopes
-    variance, unclear = _clear(n, terms.value, variance, _ROUNDING * positive)
-    freedom = terms.effective - lost
-    linear = _shrink_arms(value, variance, n, freedom, shape, np.isnan(terms.below), relative=relative)
+    terms, adjusted, freedom = _adjusted_terms(m, ratio=ratio, weighted=weighted, covariate=covariate)
+    variance, unclear = _clear(n, terms.value, adjusted.variance, _ROUNDING * adjusted.positive)
+    linear = _shrink_arms(
+        adjusted.value, variance, n, freedom, adjusted.shape, np.isnan(terms.below), relative=relative
+    )
     return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear)
+
+
+def _adjusted_terms(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> tuple[_Terms, _Terms, FloatArray]:
+    """Terms of a mean or ratio as they are and less what a covariate explains (CUPED), and the degrees of freedom."""
+    terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
+    if not covariate:
+        return terms, terms, terms.effective - 1
+    value, variance, positive, shape, slopes = _explained(m, terms, 3 if weighted else 2 if ratio else 1)
+    adjusted = terms._replace(value=value, variance=variance, positive=positive, shape=shape)
+    return terms, adjusted, terms.effective - (1 + slopes)
 
 
 def _clear(
@@ -494,15 +499,11 @@ def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise |
     if is_plain and (is_binary(n, mean, m.cov[..., 0, 0]) or (n.shape[1] == 1 and is_signed(m))):
         return None
     with np.errstate(all="ignore"):
-        terms = _ratio(m, weighted=weighted, plain=not ratio) if ratio or weighted else _mean(m)
+        _, terms, freedom = _adjusted_terms(m, ratio=ratio, weighted=weighted, covariate=covariate)
         value, variance, positive, shape = terms[:4]
-        lost: FloatArray | int = 1
-        if covariate:
-            value, variance, positive, shape, slopes = _explained(m, terms, 3 if weighted else 2 if ratio else 1)
-            lost = 1 + slopes
         # Third cumulants of terms that mostly cancel are differences of large numbers, and say nothing.
         shape = shape._replace(third=np.where(variance > _CANCELLED * positive, shape.third, 0.0))
-        of_mean, freedom = variance / n, terms.effective - lost
+        of_mean = variance / n
         common = np.stack([_common_third(n[:, i], shape.of_arm(i), variance[:, i]) for i in range(n.shape[1])], axis=1)
         thirds = [third / n**2 for third in (shape.third, common)]
         if formula is of_lift:  # of the logarithms, to second order
