@@ -92,7 +92,7 @@ def test_what_is_missing_is_told() -> None:
 
 
 def test_help_of_a_metric_stands_alone() -> None:
-    """What is estimated and in which unit, its standard error, what is left out, and when to take another."""
+    """What is estimated and in which unit, its standard error, what is excluded, and when to take another."""
     doc = " ".join((fl.lift.__doc__ or "").split())
-    for said in ("0.05 is +5%", "standard error", "left out", "fl.difference", "fl.ratio_lift", "unit=", "covariate="):
+    for said in ("0.05 is +5%", "standard error", "excluded", "fl.difference", "fl.ratio_lift", "unit=", "covariate="):
         assert said in doc, said

@@ -1,10 +1,10 @@
 """What may be signed off: that no group is farther than a gap from the overall, from a reference, or from another.
 
-Two claims, each with an error of its own at most α. That *all* groups are within the gap is an intersection-union test:
-if one group is farther away, already its own one-sided test says otherwise with chance 1 − α, so that none of the tests
-needs a correction for their number, and the largest of the one-sided bounds bounds the farthest of all groups. What is
-said of single groups, that one is within the gap or differs by more, holds for all of them together: by intervals that
-are simultaneous under the true correlation of the comparisons.
+Two statements, each with an error of its own at most α. That *all* groups are within the gap is an intersection-union
+test: if one group is farther away, already its own one-sided test says otherwise with probability 1 − α, so that none
+of the tests needs a correction for their number, and the largest of the one-sided bounds bounds the farthest of all
+groups. What is said of single groups, that one is within the gap or differs by more, holds for all of them together: by
+intervals that are simultaneous under the true correlation of the comparisons.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def certify(
             like the others, and the result says so.
         unknown: What becomes of rows with a missing attribute. ``"bounds"``: they may belong to any group that has
             their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
-            are a group of their own. ``"exclude"``: they are left out, and counted.
+            are a group of their own. ``"exclude"``: they are excluded, and counted.
         seed: Of the draws behind the simultaneous intervals.
 
     Returns:

@@ -69,11 +69,11 @@ class Contrasts(Protocol):
 
 
 def critical_value(contrasts: Contrasts, alpha: float, seed: int, *, sides: int = 2) -> float:
-    """The value that the largest of some comparisons exceeds with chance α by noise alone.
+    """The value that the largest of some comparisons exceeds with probability α by noise alone.
 
     Args:
         contrasts: The comparisons.
-        alpha: The chance.
+        alpha: The probability.
         seed: Of the draws.
         sides: 2 for the largest in absolute value, 1 for the largest.
     """
@@ -376,7 +376,7 @@ class OneEffect:
         return float(self.share @ self.shown)
 
     def side(self, tail: float) -> Side:
-        """The groups, with the chance `tail` beyond each end of their intervals."""
+        """The groups, with the probability `tail` beyond each end of their intervals."""
         with np.errstate(over="ignore"):
             lower, upper = self.scale.ends(self.shown, self.theta, self.se, tail, self.dof)
             if self.noise is not None:

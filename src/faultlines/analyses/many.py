@@ -266,8 +266,8 @@ def cluster_many(
 
     Example:
         >>> import faultlines as fl, polars as pl
-        >>> apart, alike = fl.Estimates([0.0, 9.0], [1.0, 1.0]), fl.Estimates([0.0, 0.5], [1.0, 1.0])
-        >>> fl.cluster_many({"a": apart, "b": alike}).rejected
+        >>> apart, equal = fl.Estimates([0.0, 9.0], [1.0, 1.0]), fl.Estimates([0.0, 0.5], [1.0, 1.0])
+        >>> fl.cluster_many({"a": apart, "b": equal}).rejected
         ('a',)
         >>> table = pl.DataFrame({"test": ["a", "a"], "land": ["DE", "IN"], "lift": [0.0, 9.0], "se": [1.0, 1.0]})
         >>> fl.cluster_many(table, experiment="test", by="land", estimate="lift", se="se").to_dicts()[0]["n_clusters"]

@@ -127,7 +127,7 @@ def possible_rates(
         data: The rows; None where they are not at hand: a row that lacks a value could then be anything.
         metric: What is measured in them.
         unknown: Rows whose attributes are unknown, which may belong to any group that has their other attributes.
-        lacking: Whether missing values count, or rows that lack one are left out.
+        lacking: Whether missing values count, or rows that lack one are dropped.
     """
     estimates, readout = groups.comparison.estimates, groups.readout
     if estimates is None or readout is None or readout.missing is None or not is_boundable(estimates):

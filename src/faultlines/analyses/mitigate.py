@@ -1,4 +1,4 @@
-"""From clusters to a model that treats them alike: training weights."""
+"""From clusters to a model that treats them equally: training weights."""
 
 from __future__ import annotations
 

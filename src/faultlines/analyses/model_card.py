@@ -72,7 +72,7 @@ def model_card(
 
 
 def _audit_parts(audit: Audit) -> list[str]:
-    """Findings, metrics by level, what was left out, and how it was computed."""
+    """Findings, metrics by level, what was excluded, and how it was computed."""
     from faultlines.render.audit import describe_groups, findings
 
     found = [f"- {formats.markdown(finding.text)}" for finding in findings(audit)]

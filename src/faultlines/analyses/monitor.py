@@ -754,7 +754,7 @@ class Monitor:
                     "overall": [data.to_plain() for data in self._overall],
                     "small": [small.to_dict() for small in self._rows.small],
                     "dropped": dict(self._rows.dropped),
-                    "warnings": [note.to_dict() for note in self._rows.warnings],
+                    "warnings": [{**note.to_dict(), "fields": dict(note.fields)} for note in self._rows.warnings],
                     "ignored": self._ignored,
                 }
             )

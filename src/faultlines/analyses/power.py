@@ -460,7 +460,7 @@ class _SimulatedRuns(NamedTuple):
 
 
 class Trial:
-    """Simulated experiments with the same standard errors and, for every gap, the same noise: chances rise with it."""
+    """Simulated experiments with the same standard errors and, for every gap, the same noise: power rises with it."""
 
     def __init__(
         self,
@@ -508,7 +508,7 @@ class Trial:
         return trial
 
     def smallest(self, part: int, runs: int, target: float) -> float | None:
-        """The smallest gap of an effect that is detected with the target chance, roughly; None where none is."""
+        """The smallest gap of an effect that is detected with the target power, roughly; None where none is."""
         ways = [True] if self.estimates.scales[part].is_straight else [False, True]
         sizes = []
         for upwards in ways:
@@ -518,7 +518,7 @@ class Trial:
             sizes.append(size)
         return max(sizes)
 
-    def chance(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> float:
+    def estimate_power(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> float:
         """Share of experiments in which the split of one effect is detected."""
         if self.detects is None:
             return self.run(part, gap, runs, advance)[0]
@@ -533,7 +533,7 @@ class Trial:
         """Shares of experiments in which the split is detected, and recovered exactly; this from the first ones."""
         if self.detects is None:
             return self._followed(part, gap, runs, advance)
-        detected = self.chance(part, gap, runs, advance)
+        detected = self.estimate_power(part, gap, runs, advance)
         followed, recovered = self._followed(part, gap, self.followed_runs(runs), advance)
         # Fewer are followed than counted: what they say is how many of those that are detected are recovered.
         return detected, detected * recovered / followed if followed else 0.0
@@ -670,11 +670,11 @@ def smallest_gap(
     advance: Callable[[int], None],
     precise: float = 0.01,
 ) -> float | None:
-    """The gap at which the chance of detection reaches the target: doubled until it does, then halved in."""
+    """The gap at which the power reaches the target: doubled until it does, then halved in."""
     estimates, scale = trial.estimates, trial.estimates.scales[part]
 
     def reaches(size: float) -> bool:
-        return trial.chance(part, size if upwards else -size, runs, advance) >= target
+        return trial.estimate_power(part, size if upwards else -size, runs, advance) >= target
 
     natural = estimates.readable_errors(estimates.given, estimates.errors)[:, part]
     most = scale.largest_gap(upwards)

@@ -67,7 +67,7 @@ class Similarity:
         labels: K names, or K tuples with one value for each attribute.
         log: Whether `pvalue` returns natural logarithms, which keep apart what lies below the smallest double.
         null: For `calibrated`: takes the statistics and a random generator and returns statistics as groups that are
-            all alike would have them.
+            all equal would have them.
         divide: For `holdout` and `folds`: takes the statistics, shares that sum to 1 and a random generator, and
             returns the statistics of independent parts, one for each share.
         estimate: From statistics to `Estimates`, for people to read.
@@ -482,11 +482,11 @@ class Invariance:
 
     Attributes:
         passed: Whether merged clusters were rejected no more often than single ones.
-        of_pairs: Share of pairs of single groups, alike, that the test calls different at `alpha`.
+        of_pairs: Share of pairs of single groups, equal, that the test calls different at `alpha`.
         of_merged: The same for a group, or several merged, against several merged.
         alpha: The level tried.
         runs: How many comparisons of each kind.
-        counterexample: Three clusters that are alike in pairs, of which one differs from the merger of the others:
+        counterexample: Three clusters that are equal in pairs, of which one differs from the merger of the others:
             their statistics and p-values in words. None when the check passed.
 
     Example:
@@ -526,9 +526,9 @@ def check_merge_invariance(
 ) -> Invariance:
     """Try out by simulation whether a comparison survives merging.
 
-    Groups that are all alike are drawn with the comparison's own `null`, some of them are merged, and the test compares
-    what it should still find alike. It fails when merging makes it reject clearly more often than it rejects single
-    groups. What `null` leaves out cannot be found: let groups that are alike differ in everything else that real
+    Groups that are all equal are drawn with the comparison's own `null`, some of them are merged, and the test compares
+    what it should still find equal. It fails when merging makes it reject clearly more often than it rejects single
+    groups. What `null` leaves out cannot be found: let groups that are equal differ in everything else that real
     groups differ in (size, level, share of the treated).
 
     Args:

@@ -46,7 +46,7 @@ def list_blocks(codes: IntArray) -> tuple[list[Block], list[Block]]:
     """Main effects and pairs of attributes that can have an effect of their own, each by rising number of levels.
 
     Constant attributes, those that have one level per group, and those that divide the groups like another one (as a
-    state does beside the pair of region and state) are left out.
+    state does beside the pair of region and state) are omitted.
 
     Args:
         codes: Levels of the attributes, (K, A).

@@ -104,7 +104,7 @@ def shrink(
 
     Returns:
         Shrunken estimates, intervals, weights of the experts and variances along the attributes. Models that cannot
-        be fitted are left out; with one group there is nothing to learn from and its estimate is returned.
+        be fitted are omitted; with one group there is nothing to learn from and its estimate is returned.
 
     Raises:
         ValueError: Shapes differ, or estimates or variances are not finite, or variances not positive.

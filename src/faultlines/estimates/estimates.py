@@ -53,11 +53,11 @@ _MOST_PEOPLE = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A group that was left out, why, and what was known of it.
+    """An excluded group, why, and what was known of it.
 
     Attributes:
         label: The group.
-        reason: Why it was left out.
+        reason: Why it was excluded.
         estimate: Its estimate as people read it.
         se: Its standard error.
         n: Its size.

@@ -183,14 +183,14 @@ def match(wanted: Sequence[Key], known: Sequence[Key], where: str = "frame") -> 
     if not open_places:
         return matches
     taken = set(matches)
-    alike: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for place, key in enumerate(known):
-        alike.setdefault(reading(key), []).append(place)
+        by_name.setdefault(reading(key), []).append(place)
     asking: dict[str, list[int]] = {}
     for i in open_places:
         asking.setdefault(reading(wanted[i]), []).append(i)
     for text, places in asking.items():
-        candidates = [place for place in alike.get(text, []) if place not in taken]
+        candidates = [place for place in by_name.get(text, []) if place not in taken]
         if not candidates:
             continue
         if len(candidates) > 1 or len(places) > 1:

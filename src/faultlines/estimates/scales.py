@@ -137,13 +137,13 @@ class Scale:
     def ends(
         self, shown: FloatArray, theta: FloatArray, se: FloatArray, tail: float, dof: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Intervals as people read them, with the chance `tail` beyond either end.
+        """Intervals as people read them, with the probability `tail` beyond either end.
 
         Args:
             shown: Estimates as people read them.
             theta: The same on the scale.
             se: Standard errors on the scale.
-            tail: The chance beyond each end.
+            tail: The probability beyond each end.
             dof: Degrees of freedom behind the standard errors; None where they are known.
 
         Returns:

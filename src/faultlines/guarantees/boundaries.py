@@ -254,7 +254,7 @@ def align_look(
     new: NewPolicy,
     odds: FloatArray | None = None,
 ) -> tuple[LookData, tuple[Label, ...], dict[str, int]]:
-    """A look in the order of the known groups, all labels after it, and what was left out or kept of it."""
+    """A look in the order of the known groups, all labels after it, and what was excluded or retained of it."""
     checks.choice("missing", missing, ("error", "keep", "ignore"), "Use 'error', 'keep' or 'ignore'.")
     checks.choice("new", new, ("error", "add", "ignore"), "Use 'error', 'add' or 'ignore'.")
     places = {label_key(label): i for i, label in enumerate(labels)}

@@ -475,7 +475,7 @@ def _interval(part: LinearTest, rest: LinearTest, share: float, confidence: floa
 
     The limits of both noncentralities are put together as in the MOVER method (Zou and Donner 2008): a share s is in
     the interval where (1 − s) λ_part − s λ_rest may be zero. Degrees of freedom behind the standard errors are left
-    out: they stretch both sums alike.
+    out: they stretch both sums equally.
     """
     if part.effects < 1:
         return 0.0, 0.0

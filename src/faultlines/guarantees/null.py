@@ -185,7 +185,7 @@ def calibrate_many(
 
 
 def _log_p_of_top(top: float, fractions: FloatArray, freedom: int) -> float:
-    """Log p of the highest merge, on which the global claim rests: exactly as defined."""
+    """Log p of the highest merge, on which the global test rests: exactly as defined."""
     shares = np.full(fractions.size, 1 / fractions.size)
     return float(_log_exceedance(np.array([top]), fractions, shares, freedom)[0])
 
@@ -193,7 +193,7 @@ def _log_p_of_top(top: float, fractions: FloatArray, freedom: int) -> float:
 def _log_pvalues(heights: FloatArray, fractions: FloatArray, freedom: int, of_top: float | None = None) -> FloatArray:
     """Log p of every merge; `fractions` begins with that of the data.
 
-    The highest merge, on which the global claim rests, gets its p exactly as defined. For the others, directions with
+    The highest merge, on which the global test rests, gets its p exactly as defined. For the others, directions with
     nearly the same fraction are taken together, and where there are very many merges p is read off a curve.
     """
     top = float(heights.max())

@@ -95,7 +95,7 @@ class Metric:
 
     Args:
         name: How it is called in a result.
-        inputs: Role → column, for every column the variables use. A row in which one of them is null is left out,
+        inputs: Role → column, for every column the variables use. A row in which one of them is null is dropped,
             and counted.
         variables: From the input columns to the variables, by name; null where a row does not count.
         estimate: From the moments of the variables to estimates.

@@ -189,7 +189,7 @@ def difference(
         value: The column that is measured, or `fl.aggregated(...)`.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+        treatment: Its value for the treatment; may be omitted when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
@@ -240,7 +240,7 @@ def lift(
     0.05 is +5%, and is shown so. Rows need the columns `value` (numbers whose mean is above zero), `variant` and those
     of the groups. Groups are compared and pooled by the logarithm of the ratio of means, with its standard error by the
     delta method from the variances within the arms; groups share what they cannot tell apart of these variances.
-    Results show lifts, and the standard error of a lift. A group is left out, with its reason, where the sum of both
+    Results show lifts, and the standard error of a lift. A group is excluded, with its reason, where the sum of both
     means is within seven standard errors of zero, or one of them within two: the delta method fails there.
 
     Take it where groups differ in level, so that the same per cent means the same in each: revenue by country.
@@ -252,7 +252,7 @@ def lift(
         value: The column that is measured, or `fl.aggregated(...)`.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+        treatment: Its value for the treatment; may be omitted when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
@@ -312,7 +312,7 @@ def ratio_difference(
         denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+        treatment: Its value for the treatment; may be omitted when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.
@@ -360,7 +360,7 @@ def ratio_lift(
 
     0.05 is +5%. Rows need the columns `numer`, `denom` (numbers), `variant` and those of the groups. Groups are
     compared by the logarithm of the two ratios, with its standard error by the delta method; groups whose ratios are
-    near zero are left out, as for `fl.lift`.
+    near zero are excluded, as for `fl.lift`.
 
     Take it where the denominator is not what was randomised and groups differ in level. Give `unit=` then, so that rows
     of a user are summed first. `fl.ratio_difference` is the same in absolute terms; `fl.lift` is for plain means.
@@ -370,7 +370,7 @@ def ratio_lift(
         denom: The column by whose sum it is divided; ``"*"`` for the number of rows.
         variant: The column that says which variant a row had.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two. A list of several, or ``"*"``
+        treatment: Its value for the treatment; may be omitted when there are just two. A list of several, or ``"*"``
             for all: every group is then there once for each, and they are clustered jointly.
         unit: The randomised unit, when there are several rows of each; rows are summed to it first.
         covariate: A column measured before the experiment, for CUPED. Rows that lack it are kept, with an indicator.

@@ -80,11 +80,11 @@ def measure(data: object, by: By, metric: Metric, *, min_size: float | None = No
         data: A frame (pandas, Polars, PyArrow, DuckDB, Spark, Ibis), or path, paths or glob of csv or parquet files.
         by: The column, or the columns, whose combinations are the groups; `fl.bins(...)` cuts a numeric one.
         metric: What to measure.
-        min_size: Groups with fewer than this are left out, counted where the estimate comes from: rows or units in each
+        min_size: Groups with fewer than this are excluded, counted where the estimate comes from: rows or units in each
             arm, positives for a true positive rate, and so on. Default: that of the metric: 10, for rates 5.
 
     Returns:
-        Estimates, and what was left out.
+        Estimates, and what was excluded.
 
     Raises:
         InputError: If the data cannot be read, do not hold what the metric needs, or no group can be used.
@@ -145,7 +145,7 @@ def measure_all(
 
     Returns:
         For every metric, one measurement per part. Where rows are divided several times, times in which no group can
-        be used are left out.
+        be used are excluded.
 
     Raises:
         InputError: As for `measure`.
@@ -197,7 +197,7 @@ def _every_time(
 def measurements(
     parts: Sequence[Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
 ) -> tuple[Measurement, ...]:
-    """Groups with their moments as estimates, those that cannot be used left out; once for each part of the rows."""
+    """Groups with their moments as estimates, those that cannot be used excluded; once for each part of the rows."""
     ratios = [sample_ratio(metric, part, names) for part in parts]
     shaped = [_shaped(apart(part, metric), metric) for part in parts]
     parts = [part for part, _ in shaped]
@@ -376,7 +376,7 @@ def _excluded(
 
 
 class _Interval(NamedTuple):
-    """Events and the ends of a 95% interval, of a group that is left out."""
+    """Events and the ends of a 95% interval, of an excluded group."""
 
     events: float | None = None
     lower: float | None = None

@@ -415,7 +415,7 @@ def _both_rates(c: Columns, threshold: float | None) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------------------- scores
 
 
-_EITHER_SIDE = 10  # positives and negatives an area needs: with fewer, claims rise to twice the level
+_EITHER_SIDE = 10  # positives and negatives an area needs: with fewer, false positives rise to twice α
 
 
 @recorded
@@ -602,8 +602,8 @@ def _scored(y_true: str, score: str, positive: Hashable) -> dict[str, Input]:
 
 def _logarithmic(c: Columns) -> Any:
     least = sys.float_info.epsilon
-    chance = c.where(c["t"] == 1, c["s"], 1 - c["s"])
-    return -c.log(c.where(chance < least, least, chance))
+    likelihood = c.where(c["t"] == 1, c["s"], 1 - c["s"])
+    return -c.log(c.where(likelihood < least, least, likelihood))
 
 
 def _squared(c: Columns) -> Any:

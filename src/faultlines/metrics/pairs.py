@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FIRST, _SECOND = "first__", "second__"
 # The two models make these of different rows: of their own denominators, or of what each predicts.
 _OF_DIFFERENT_ROWS = frozenset({"ratio", "precision", "negative_predictive_value"})
-_SAME = ("y_true", "positive", "weight", "unit", "overlap")  # what both must be told alike
+_SAME = ("y_true", "positive", "weight", "unit", "overlap")  # what both have in common
 
 
 @recorded
@@ -38,7 +38,7 @@ def paired(first: Metric, second: Metric) -> Metric:
         second: The same metric of the second, such as ``fl.accuracy("outcome", "new")``.
 
     Returns:
-        The metric, for `fl.cluster` and `fl.measure`: groups are similar when it changes alike in them.
+        The metric, for `fl.cluster` and `fl.measure`: groups are similar when it changes equally in them.
 
     Raises:
         InputError: If the two are not the same metric, with the same truth and weights; or if it is no mean, share or

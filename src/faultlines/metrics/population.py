@@ -94,7 +94,7 @@ def rate(
     """Share of rows in which a yes/no column is yes: 0.2 is 20%.
 
     Rows need the column `value` and those of the groups. Rates are compared on Anscombe's scale, asin √((y + 3/8)/(n +
-    3/4)), where the standard error depends on the number of rows alone, so that rare events make no false claims;
+    3/4)), where the standard error depends on the number of rows alone, so that rare events cause no false positives;
     results show rates, and the standard error of a rate. `fl.mean` is for other numbers, `fl.selection_rate` and its
     kin for models.
 
@@ -228,7 +228,7 @@ def atkinson(
             to be above zero.
         variant: The column that says which variant a row had; the index of treatment less that of control is measured.
         control: Its value for the control.
-        treatment: Its value for the treatment; may be left out when there are just two.
+        treatment: Its value for the treatment; may be omitted when there are just two.
         unit: The column of people, when there are several rows of each; rows are summed to it first.
 
     Returns:

@@ -366,18 +366,18 @@ def _pull(
     own = 2 / _relative(n, excess)
     informative = variance > 1e-3 * law  # logarithms of values that are all the same say nothing
     # Short tails (uniform values: a third of the chance) are not counted on: a mean far out has a small variance there.
-    chance = polygamma(1, np.maximum(n - 1, 1.0) / 2) + np.log1p(np.maximum(excess, 0.0) / n)
+    sampling = polygamma(1, np.maximum(n - 1, 1.0) / 2) + np.log1p(np.maximum(excess, 0.0) / n)
     # The variance of rare events is their number, 1/λ² of whose variance is chance: none of λ = 2 is no sign that there
     # are none. Half an event more, as in logarithms of counts.
     half = counted / own
     informative |= (counted > 0.5) & (law > 0)
     ratio = (variance / np.maximum(law, 1e-300) + half) / (1 + half)
-    logs = np.log(np.where(informative, np.maximum(ratio, 1e-3), 1.0)) + chance / 2
+    logs = np.log(np.where(informative, np.maximum(ratio, 1e-3), 1.0)) + sampling / 2
     between, centre, outlying = _spread(
-        logs, chance, informative, variance / law, 2 / own if outliers else np.ones(n.size)
+        logs, sampling, informative, variance / law, 2 / own if outliers else np.ones(n.size)
     )
     # Of equal variances the mean is unbiased; of very unequal ones the middle is what a typical group has.
-    target = law * np.exp(centre * between / (between + chance[informative].mean())) if informative.any() else law
+    target = law * np.exp(centre * between / (between + sampling[informative].mean())) if informative.any() else law
     prior = np.where(outlying, 0.0, min(2 * _trigamma_inverse(between), _MOST))
     # On the scale of a root: a variance that is clearly a hundredth of the common one is not lifted by a share of that.
     together = (prior * target**_ROOT + own * variance**_ROOT) / (prior + own)
@@ -390,13 +390,13 @@ def _pull(
 
 
 def _spread(
-    logs: FloatArray, chance: FloatArray, informative: BoolArray, ratio: FloatArray, relative: FloatArray
+    logs: FloatArray, sampling: FloatArray, informative: BoolArray, ratio: FloatArray, relative: FloatArray
 ) -> tuple[float, float, BoolArray]:
-    """Variance of log variances between groups beyond chance, their centre, and the few groups that are noisier."""
+    """Variance of log variances between groups beyond sampling, their centre, and the few groups that are noisier."""
     nowhere = np.zeros(logs.size, dtype=bool)
     if informative.sum() < 2:
         return 0.0, 0.0, nowhere
-    between, centre = _paule_mandel(logs[informative], chance[informative])
+    between, centre = _paule_mandel(logs[informative], sampling[informative])
     if between > 0 and informative.sum() >= 5:
         # A few noisier groups must not cost the others what they share. Cube roots of χ² are normal far into the tails
         # (Wilson and Hilferty); variances known to within a factor are apart from none.
@@ -405,18 +405,18 @@ def _spread(
         apart = informative & (score > limit) & (relative < 0.5)
         if 0 < apart.sum() <= max(_OUTLIERS * informative.sum(), 1):
             inside = informative & ~apart
-            rest, middle = _paule_mandel(logs[inside], chance[inside])
-            still = logs - middle > limit * np.sqrt(chance + rest)
+            rest, middle = _paule_mandel(logs[inside], sampling[inside])
+            still = logs - middle > limit * np.sqrt(sampling + rest)
             if np.all(still[apart]):
                 return rest, middle, apart
     return between, centre, nowhere
 
 
-def _paule_mandel(values: FloatArray, chance: FloatArray) -> tuple[float, float]:
-    """τ² with Σ (y − μ)²/(τ² + chance) = K − 1, and μ: a group counts by what it says, a giant no more than others."""
+def _paule_mandel(values: FloatArray, sampling: FloatArray) -> tuple[float, float]:
+    """τ² with Σ (y − μ)²/(τ² + sampling) = K − 1, and μ: a giant group counts no more than others."""
 
     def weighted(between: float) -> tuple[float, float]:
-        weight = 1 / (between + chance)
+        weight = 1 / (between + sampling)
         centre = float(np.sum(weight * values) / np.sum(weight))
         return float(np.sum(weight * (values - centre) ** 2)), centre
 

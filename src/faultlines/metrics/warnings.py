@@ -47,7 +47,7 @@ def warnings(
 
     Args:
         metric: What was measured.
-        grouped: All groups, those left out too.
+        grouped: All groups, excluded ones too.
         compared: Which of them are compared.
         errors: Their standard errors, of the first effect.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cluster:
-    """Groups that may be taken as alike.
+    """Groups whose effects may be taken as equal.
 
     Attributes:
         members: Labels of its groups, by rising estimate.

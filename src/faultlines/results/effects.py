@@ -140,7 +140,7 @@ _COUNTED = 400  # draws from which on the quantile is one of them
 def any_cluster(
     errors: FloatArray, dof: FloatArray | None, alpha: float, covariance: FloatArray | None = None
 ) -> float:
-    """How many standard errors the mean of any set of groups is off at most, with a chance of 1 − α.
+    """How many standard errors the mean of any set of groups is off at most, with probability 1 − α.
 
     The largest |Σ w ε|/√(Σ w) of noise over all sets of groups, w = 1/se². Of any noise the best set is a run from one
     end in the order of the noise, so each draw takes one sort. Whatever chose a cluster chose one of these sets.
@@ -704,7 +704,7 @@ def compare_with_rest(estimates: Estimates, alpha: float, correction: Correction
     Args:
         estimates: The groups.
         alpha: One less the level of the intervals.
-        correction: ``"holm"``: the chance of any false claim. ``"bh"``: the share of false ones among the claims.
+        correction: ``"holm"``: the probability of any false positive. ``"bh"``: their expected share.
     """
     checks.choice("correction", correction, CORRECTIONS, "Use 'holm' or 'bh'.")
     groups, dims = estimates.values.shape

@@ -61,7 +61,7 @@ class Adjustment:
     def __call__(self, log_p: FloatArray) -> FloatArray:
         """Adjusted log p of finer partitions of the same result, whose own p are not below its first.
 
-        It is the smallest α above which the procedure claims them. Holm compares every p of a result with α over those
+        It is the smallest α above which the procedure rejects them. Holm compares every p of a result with α over those
         left. Benjamini and Hochberg compare it with α R/m, where R rises with α: with a_k the k-th adjusted p, that is
         min over k of max(a_k, p m/k), found where the one passes the other.
         """
@@ -86,7 +86,7 @@ class AdjustedPath:
 
     @property
     def log_pvalue(self) -> float:
-        """Adjusted log p of "all groups are alike"."""
+        """Adjusted log p of "all groups are equal"."""
         return self.adjustment.log_pvalue
 
     @property

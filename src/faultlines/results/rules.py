@@ -511,7 +511,7 @@ class Population:
     Args:
         keys: The groups.
         attributes: What their attributes are called.
-        sizes: How many people each of them has; groups count alike where that is not known.
+        sizes: How many people each of them has; groups count equally where that is not known.
     """
 
     def __init__(self, keys: Sequence[Key], attributes: Sequence[str], sizes: FloatArray | None = None) -> None:

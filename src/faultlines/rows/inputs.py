@@ -320,7 +320,7 @@ def form_variables(
             )
     if not variables:
         raise InputError.wrong_return("metric", "forms no variables", "Return at least one.", request.name)
-    # A plain number becomes a column that is null where rows are left out.
+    # A plain number becomes a column that is null where rows are dropped.
     first = nw.col(next(iter(names.values())))
     expressions = [0 * first + float(v) if isinstance(v, Real) else v for v in variables.values()]
     names_of = {id(column): name for name, column in columns.used.items()}

@@ -2,7 +2,7 @@
 
 A rate is the mean of something that is 1, 0 or null (does not count) in every row. For a row that lacks a value, all
 values that it could have are tried: the row could be 1, 0 or null, or two of these. The highest rate of a group counts
-as 1 what can be 1 and leaves out what can be left out; the lowest rate likewise. No choice of the missing values leads
+as 1 what can be 1 and drops what can be null; the lowest rate likewise. No choice of the missing values leads
 to a rate outside (Horowitz and Manski, 2000).
 """
 

@@ -126,7 +126,7 @@ def _shuffle_in_batches(
 
 
 class _Groups:
-    """Rows get the number of a group: cells of equal chance are shared out in proportion to the groups' sizes."""
+    """Rows get the number of a group: cells of equal probability are shared out in proportion to the groups' sizes."""
 
     def __init__(self, base: nw.LazyFrame[Any], real: Keys) -> None:
         import narwhals as nw
@@ -152,7 +152,7 @@ class _Groups:
         return base.drop(*self._real.names)
 
     def relabel(self, frame: nw.LazyFrame[Any], number: Any, lookup: nw.LazyFrame[Any] | None) -> nw.LazyFrame[Any]:
-        """With the group a row falls into by chance, a number below the prime."""
+        """With the group a row falls into at random, a number below the prime."""
         frame = frame.with_columns((number % self._cells).alias("cell"))
         return frame if lookup is None else frame.join(lookup, on="cell", how="inner")
 
@@ -201,7 +201,7 @@ class _Arms:
         return base.filter(nw.col("arm").is_in(self._values)).drop("arm")
 
     def relabel(self, frame: nw.LazyFrame[Any], number: Any, lookup: nw.LazyFrame[Any] | None) -> nw.LazyFrame[Any]:
-        """With the arm a row falls into by chance, a number below the prime."""
+        """With the arm a row falls into at random, a number below the prime."""
         import narwhals as nw
 
         return frame.with_columns(nw.when(number < self._edge).then(nw.lit(0)).otherwise(nw.lit(1)).alias("arm"))
