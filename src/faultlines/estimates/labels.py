@@ -227,23 +227,27 @@ def part_reading(part: Hashable) -> str:
     """One value of a key as such text."""
     if isinstance(part, Range):
         return f"[{part.lower!r}, {part.upper!r})"
-    text = str(part)
-    if isinstance(part, bool) or text in {"True", "False"}:
-        return text.lower()
-    if ":" in text:
-        text = _EMPTY_FRACTION.sub(r"\1", text)
+    reading = str(part)
+    if isinstance(part, bool) or reading in {"True", "False"}:
+        return reading.lower()
+    if ":" in reading:
+        reading = _EMPTY_FRACTION.sub(r"\1", reading)
     for midnight in (" 00:00:00", "T00:00:00"):
-        if text.endswith(midnight) or text.endswith(f"{midnight}.000000"):
-            return text.split(midnight, maxsplit=1)[0]
+        if reading.endswith(midnight) or reading.endswith(f"{midnight}.000000"):
+            return reading.split(midnight, maxsplit=1)[0]
     try:
-        number = float(text)
+        number = float(reading)
     except ValueError:
-        return text.replace("T", " ") if len(text) >= 19 and text[10:11] == "T" and text[:4].isdigit() else text
+        return (
+            reading.replace("T", " ")
+            if len(reading) >= 19 and reading[10:11] == "T" and reading[:4].isdigit()
+            else reading
+        )
     # Leading zeros, 1.10 and the like are part of a name, not of a number: a number reads back as it stands.
     if not np.isfinite(number):
-        return text
+        return reading
     shown = str(int(number)) if number == int(number) else repr(number)
-    return shown if text in {shown, repr(number)} else text
+    return shown if reading in {shown, repr(number)} else reading
 
 
 # --------------------------------------------------------------------------------------------------- labels of users
