@@ -579,6 +579,9 @@ def test_codings_that_mean_the_same() -> None:
         audit(TRUTH, np.where(PREDICTED == 1, "good", "bad"))
     with refused("mismatch: threshold"):
         audit(TRUTH, None, score=100 * SCORE, threshold=0.5)
+    with pytest.raises(fl.InputError) as deciles:
+        audit(TRUTH, None, score=np.ceil(10 * SCORE), threshold=0.5)
+    assert deciles.value.settings == {"threshold": 5.0}  # in the units of the scores
     assert len(audit(TRUTH, None, score=4 * SCORE - 2, threshold=0.5)) == 2  # log odds may be anything
 
 
@@ -605,6 +608,16 @@ def test_certificates_of_an_audit() -> None:
     for name, one in signed.items():
         assert one.certifiable == pytest.approx(fl.certify(found[name], gap=0.4, alpha=0.025).certifiable)
     assert {one.verdict for one in found.certify(gap=0.02).values()} == {"failed"}
+
+
+def test_one_direction_is_not_applied_to_metrics_that_harm_in_different_ones() -> None:
+    found = audit(metrics=["tpr", "fpr"])
+    assert [one.adverse for one in found.certify(gap=0.1).values()] == ["low", "high"]
+    for side in ("low", "high"):
+        with refused("conflict: adverse"):
+            found.certify(gap=0.1, adverse=side)
+    assert len(found.certify(gap=0.1, adverse=None)) == 2
+    assert [one.adverse for one in audit(metrics=["tpr"]).certify(gap=0.1, adverse="high").values()] == ["high"]
 
 
 def test_correction_for_the_share_of_false_findings() -> None:

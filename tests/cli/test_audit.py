@@ -118,3 +118,13 @@ def test_metrics_have_the_names_that_people_type(warm: Warm, rows: Path, typed: 
         "power", rows, "--by", "sex", "--metric", typed, "--y-true", "hired", "--y-pred", "guess", "--runs", "50"
     )
     assert planned.returncode == 0, planned.stderr
+
+
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_one_direction_for_metrics_that_harm_in_different_ones_is_refused(warm: Warm, rows: Path, side: str) -> None:
+    both = ("--metric", "tpr", "--metric", "fpr", "--certify", "0.1")
+    done = warm("audit", rows, *WHERE, *both, "--adverse", side)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_one_line(done.stderr)
+    assert "--adverse" in done.stderr
+    assert warm("audit", rows, *WHERE, *both).returncode in (1, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -475,3 +476,19 @@ def test_means_near_zero_have_no_lift_whichever_arm_it_is() -> None:
         "from nothing": ("mean near zero", "control", 2),
         "rare": ("mean near zero", "both", 7),
     }
+
+
+@pytest.mark.parametrize("engine", [pd.DataFrame, pl.DataFrame])
+def test_a_threshold_of_probabilities_is_questioned_for_scores_that_are_none(engine: Any) -> None:
+    rng = np.random.default_rng(5)
+    share = rng.random(400)
+    rows = {"g": rng.choice(["a", "b"], 400), "y": (rng.random(400) < share).astype(int), "s": share}
+    for make in (partial(fl.true_positive_rate, "y"), fl.selection_rate):
+        expected = fl.measure(engine(rows), by="g", metric=make(score="s", threshold=0.5)).estimates.natural
+        percent = engine(rows | {"s": 100 * share})
+        with refused("mismatch: score"):
+            fl.measure(percent, by="g", metric=make(score="s", threshold=0.5))
+        same = fl.measure(percent, by="g", metric=make(score="s", threshold=50))
+        odds = fl.measure(engine(rows | {"s": 4 * share - 1.5}), by="g", metric=make(score="s", threshold=0.5))
+        assert np.array_equal(same.estimates.natural, expected)
+        assert np.array_equal(odds.estimates.natural, expected)  # log odds may be anything

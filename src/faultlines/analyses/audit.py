@@ -236,8 +236,9 @@ def _check_threshold(
     scores = summaries[columns["score"]]
     if scores.is_number and scores.low >= 0 and scores.high > 1 and 0 < threshold < 1:
         problem = f"is a probability, but scores go up to {scores.high:g}"
-        remedy = f"Give both in the same units: {{threshold}}, or scores divided by {scores.high:g}."
-        settings = {"threshold": threshold * (100 if scores.high <= 100 else scores.high)}
+        top = next((usual for usual in (10.0, 100.0, 1000.0) if scores.high <= usual), scores.high)
+        remedy = f"Give both in the same units: {{threshold}}, or scores divided by {top:g}."
+        settings = {"threshold": threshold * top}
         raise InputError.mismatch("threshold", problem, remedy, threshold, settings=settings)
 
 

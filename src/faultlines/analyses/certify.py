@@ -261,6 +261,19 @@ def _sides(adverse: Any, estimates: Estimates) -> tuple[Adverse | None, ...]:
     return (adverse,) * dims
 
 
+def check_shared_direction(adverse: Any, several: Sequence[Estimates]) -> None:
+    """Refuse one direction for several metrics that harm in different ones: a high error rate would count as harmless.
+
+    A single metric may be asked about in the other direction: that is a choice, not an oversight.
+    """
+    if len({estimates.metric for estimates in several}) < 2 or adverse not in ("low", "high"):
+        return
+    for estimates in several:
+        if any(traits.adverse not in (None, adverse) for traits in _traits(estimates)):
+            problem = f"is not the harmful direction of {estimates.metric}"
+            raise InputError.conflict("adverse", problem, "Leave it out, and each metric has its own.", adverse)
+
+
 def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
     """A gap that can be asked about."""
     if ratio:

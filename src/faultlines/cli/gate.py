@@ -207,8 +207,9 @@ class Certificates:
         """
         if self.gap is None:
             return []
-        from faultlines.analyses.certify import certify
+        from faultlines.analyses.certify import certify, check_shared_direction
 
+        check_shared_direction(self.adverse, [c.estimates for c in results])
         certificates: list[Certificate | None] = []
         with name_options({"gap": "certify", "against": "reference"}):
             for i, c in enumerate(results):

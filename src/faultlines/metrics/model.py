@@ -112,8 +112,10 @@ def prediction(
             raise InputError.conflict("threshold", problem, "Leave one of them out.", threshold)
         return {"p": Input(y_pred, _kind(positive, classes, compared), positive, parameter="y_pred")}
     remedy, example = "Use for example {threshold}.", {"threshold": 0.5}
-    number("threshold", threshold, "must be a number", remedy, settings=example)
-    return {"s": Input(checked_column("score", score), parameter="score")}
+    least = number("threshold", threshold, "must be a number", remedy, settings=example)
+    # A score from 0 to 100 with a threshold of 0.5 predicts 1 nearly everywhere, and no group differs.
+    kind: Kind = "score" if 0 < least < 1 else "number"
+    return {"s": Input(checked_column("score", score), kind, parameter="score")}
 
 
 def of_class(positive: Hashable, classes: bool) -> str:

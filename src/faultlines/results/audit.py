@@ -309,7 +309,8 @@ class Audit(Collection):
             gap: How far is too far; see `fl.certify`.
             against: What groups are compared with; see `fl.certify`.
             ratio: Compare ratios, not differences; see `fl.certify`.
-            adverse: The harmful direction, by default that of each metric; see `fl.certify`.
+            adverse: The harmful direction, by default that of each metric; see `fl.certify`. One direction for metrics
+                that harm in different ones is refused.
             missing: What missing values could be; see `fl.certify`.
             seed: Of the draws behind the simultaneous intervals.
 
@@ -326,8 +327,9 @@ class Audit(Collection):
             >>> {name: one.verdict for name, one in audit.certify(gap=0.05).items()}
             {'true positive rate by sex': 'passed', 'selection rate by sex': 'passed'}
         """
-        from faultlines.analyses.certify import certify
+        from faultlines.analyses.certify import certify, check_shared_direction
 
+        check_shared_direction(adverse, [one.result.estimates for one in self.comparisons])
         options: dict[str, Any] = {"gap": gap, "against": against, "ratio": ratio, "adverse": adverse, "seed": seed}
         options["missing"] = missing
         alpha = self.alpha / len(self)

@@ -92,6 +92,8 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
         remedy = to_numbers(some_values(rows, column) if dtype == nw.String else [], "Name a numeric column.")
         raise InputError.wrong_type(shown, f"is not numeric ({dtype})", remedy)
     value = finite(column, dtype)
+    if source.kind == "score":
+        return CleanInput(value, {"below": nw.when(value < 0).then(value), "above": nw.when(value > 1).then(value)})
     odd = {
         "number": None,
         "any": None,
@@ -159,6 +161,11 @@ def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, li
         raise InputError.invalid_data(shown, problem, "Say which label counts: {positive}.", settings={"positive": "…"})
     if values.get("odd"):
         raise _odd_value_error(shown, source, parameter, values["odd"])
+    if values.get("above") and not values["below"]:
+        top = max(map(float, values["above"]))
+        problem = f"goes up to {top:g}, but the threshold is a probability"
+        remedy = "Give both in the same units, or name a column of predictions: {y_pred}."
+        raise InputError.mismatch(shown, problem, remedy, settings={"y_pred": "…"})
     if "seen" in values and not values["seen"] and usable > 0 and not source.may_lack:
         raise InputError.not_found(
             "positive",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
 
-Kind = Literal["number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows"]
+Kind = Literal["number", "binary", "probability", "score", "weight", "amount", "class", "label", "any", "rows"]
 AGGREGATES = ("sum", "mean", "any")
 EVERY = "*"  # all variants beside the control
 LARGE_SHARE, LARGE_SHARE_OF_GROUP, FEWEST_DROPPED = 0.05, 0.2, 5  # see MissingRows.is_large
-KINDS: tuple[Kind, ...] = ("number", "binary", "probability", "weight", "amount", "class", "label", "any", "rows")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Columns(Protocol):
@@ -116,9 +116,10 @@ class Input:
     Args:
         column: The column.
         kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
-            (in [0, 1]), ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts
-            and all others do not), ``"label"`` (whole numbers or text, to be compared with another such column),
-            ``"any"`` (numbers or text) or ``"rows"`` (no column: 1 in every row, so that its sum counts them).
+            (in [0, 1]), ``"score"`` (compared with a probability: in [0, 1], or log odds, of which some are negative),
+            ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts and all others
+            do not), ``"label"`` (whole numbers or text, to be compared with another such column), ``"any"`` (numbers or
+            text) or ``"rows"`` (no column: 1 in every row, so that its sum counts them).
         positive: The label that counts as 1 in a binary column.
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
