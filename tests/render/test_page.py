@@ -433,7 +433,7 @@ def test_tabs(demo: Clustering, opened: Any) -> None:
     page = opened(demo, (plane(),))
     assert page.page.locator("section.result:visible").count() == 1
     page.page.locator("nav.tabs a").nth(1).click()
-    assert page.page.locator("#r1").is_visible()
+    page.page.locator("#r1").wait_for(state="visible")  # the page follows the address, which changes after the click
     assert not page.page.locator("#r0").is_visible()
 
 
