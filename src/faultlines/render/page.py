@@ -143,6 +143,7 @@ _CERTIFICATE_NOTES = frozenset(
 TABS = 20  # results with a part of their own on one page
 _LISTED = 5_000  # groups up to which all are listed
 _NAMED = 160  # characters of members beside a cluster without a rule
+_SHORT_NAME = 24  # characters of a name that is never broken
 _MEMBERS = 200  # members named in a cluster where not all are
 _HIGH = 720  # pixels of a picture from which on it has a sheet of its own in print
 _HEAT_ROWS, _HEAT_COLUMNS = 60, 12  # levels up to which two attributes are shown as a table of cells
@@ -297,6 +298,7 @@ def rendered(template: str, **values: Any) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     environment.filters["bdi"] = _apart
+    environment.filters["name_class"] = _name_class
     style = Markup(_file("page.css").replace("/* palette */", _palette()))
     return environment.from_string(_file(template)).render(style=style, version=version("faultlines"), **values)
 
@@ -309,6 +311,11 @@ def _apart(name: str) -> str:
     """The name of a group; kept apart from what stands beside it, if it runs from right to left."""
     words = formats.printable(name)
     return words if not _RIGHT_TO_LEFT.search(words) else Markup("<bdi>{}</bdi>").format(words)
+
+
+def _name_class(name: object) -> str:
+    """How the cell of a name is laid out: a short name stays on one line, a long one has room enough for its words."""
+    return "name short" if len(str(name)) <= _SHORT_NAME else "name"
 
 
 def _shown(value: object) -> object:
