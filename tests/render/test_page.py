@@ -108,7 +108,8 @@ def test_what_was_left_out_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert "faultlines estimates x.csv --by a" in words
     assert "Which attributes matter" in words
     for row in found.explained():
-        assert f"{row.attribute} {row.levels} {row.share:.0%} {row.lower:.0%} … {row.upper:.0%}" in words
+        p = formats.pvalue(float(np.log(row.pvalue)))
+        assert f"{row.attribute} {row.share:.0%} {p} {row.lower:.0%} … {row.upper:.0%}" in words
     top = words.partition("Clusters Level:")[0]
     shown = {"excluded groups", "explained", "intervals", "membership"}
     for text in (contrast(found), *(note.text for note in found.notes if note.code in shown)):
@@ -389,6 +390,61 @@ def test_search_and_sorting(demo: Clustering, opened: Any) -> None:
             assert page.texts('[data-is="groups"] tbody td.name') == expected
 
 
+def by_sex(alike: float = 0.0) -> Clustering:
+    """Only sex matters, of sex and ten regions, unless one region is different for women."""
+    labels = [(sex, f"region {i}") for sex in ("male", "female") for i in range(10)]
+    theta = [float(sex == "male") * (not alike) + alike * (sex == "female" and r == "region 3") for sex, r in labels]
+    noise = np.random.default_rng(1).normal(0, 0.02, 20)
+    return fl.cluster(fl.Estimates(theta + noise, [0.02] * 20, labels, [1000] * 20, attributes=["sex", "region"]))
+
+
+def test_a_click_on_a_level_shows_its_groups_only(opened: Any) -> None:
+    page = opened(by_sex())
+    assert page.texts('[data-is="levels"] tbody td.name') == ["1 sex female", "2 sex male"]
+    male = page.page.locator("button.level", has_text=re.compile("^sex male$"))
+    male.click()
+    shown = page.texts('[data-is="groups"] tbody tr:visible td.name')
+    assert len(shown) == 20
+    assert "female" not in shown  # which contains "male"
+    assert page.texts('[data-is="found"]') == ["male: 10 of 20"]
+    page.page.fill('[data-is="search"]', "region 3")
+    assert page.texts('[data-is="groups"] tbody tr:visible td.name') == ["male", "region 3"]
+    male.click()
+    assert page.texts('[data-is="found"]') == ["2 of 20"]
+
+
+def test_two_attributes_are_a_table_of_cells(opened: Any) -> None:
+    c = by_sex(alike=1.0)
+    assert c.attributes == ("sex", "region")
+    page = opened(c)
+    assert page.texts("table.heat thead th") == ["region \\ sex", "female", "male"]  # the longer one down the page
+    values = dict(zip(c.estimates.labels, c.estimates.theta, strict=True))
+    for i in range(10):
+        cells = page.texts(f"table.heat tbody tr:nth-child({i + 1}) td")
+        expected = [c.number_formats[0](values[sex, f"region {i}"]) for sex in ("female", "male")]
+        assert [cell.split()[-1] for cell in cells] == expected
+    page.page.locator("table.heat button.level", has_text="region 3").click()
+    assert page.texts('[data-is="found"]') == ["region 3: 2 of 20"]
+
+
+def test_a_telephone_shows_charts_and_tables_whole(demo: Clustering, opened: Any) -> None:
+    page = opened(demo, color_scheme="dark", viewport={"width": 390, "height": 844})
+    assert not page.page.locator(".picture.wider").first.is_visible()
+    rows = page.page.locator('[data-is="phone"] tr[data-place]')
+    assert rows.count() == 40
+    inside = "e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right]"
+    for selector in ('[data-is="phone"]', '[data-is="clusters"]'):
+        left, right = page.page.locator(selector).evaluate(inside)
+        assert left >= 0
+        assert right <= 390
+    levels = json.loads(page.page.locator('[data-is="data"]').text_content())["levels"]
+    page.slide(0)
+    cut = demo.at(float(levels[0]["alpha"]))
+    read = "rows => rows.map(r => [Number(r.dataset.place), r.querySelector('.point').className])"
+    for place, look in page.page.eval_on_selector_all('[data-is="phone"] tr[data-place]', read):
+        assert look == f"point k{(int(cut.labels[demo.hierarchy.order[place]]) - 1) % 5 + 1}"
+
+
 def test_words_are_searched_one_by_one(opened: Any) -> None:
     page = opened(cells())
     for words in ("IN · mobile · 20", "mobile in 20–34"):
@@ -433,7 +489,7 @@ def test_tabs(demo: Clustering, opened: Any) -> None:
     page = opened(demo, (plane(),))
     assert page.page.locator("section.result:visible").count() == 1
     page.page.locator("nav.tabs a").nth(1).click()
-    assert page.page.locator("#r1").is_visible()
+    page.page.locator("#r1").wait_for(state="visible")  # the page follows the address, which changes after the click
     assert not page.page.locator("#r0").is_visible()
 
 

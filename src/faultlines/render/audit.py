@@ -19,7 +19,7 @@ from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from faultlines.render.clustering import AdverseSides
@@ -368,9 +368,10 @@ def _reading(audit: Audit) -> list[str]:
 # --------------------------------------------------------------------------------------------------------- one finding
 
 
-class _Value(NamedTuple):
-    """One group in a plot."""
+class LevelValue(NamedTuple):
+    """One group in a plot of rows."""
 
+    label: Hashable
     name: str
     n: float | None
     estimate: float
@@ -397,7 +398,7 @@ def _section(
     adjusted = formats.p_is(c.log_pvalue_adj)
     standing = clustering.standings(c, adverse)
     number_format = c.number_formats[0] if len(c.number_formats) == 1 else None
-    groups = _plotted(c, values.get((comparison.metric, c.attributes, comparison.stratum), {}))
+    groups = level_values(c, values.get((comparison.metric, c.attributes, comparison.stratum), {}))
     stratum = stratum_text(comparison.stratum)
     return {
         "key": f"f{number + 1}",
@@ -421,7 +422,7 @@ def _section(
         ],
         "between": max(len(c.clusters) - _PRINTED_CLUSTERS, 0),
         "header": clustering.effect_headers(c),
-        "plot": _plot(groups, c, number_format) if number_format is not None else None,
+        "plot": plot_rows(groups, c, number_format) if number_format is not None else None,
         "excluded": _excluded(c),
     }
 
@@ -451,7 +452,7 @@ def _members(c: Clustering, place: int) -> str:
     return formats.printable("; ".join(shown) + more)
 
 
-def _plotted(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[_Value]:
+def level_values(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[LevelValue]:
     """The levels of the features that the differences run along, by rising value, as they were measured in the rows."""
     levels = c.by_attributes
     estimates = levels.groups.estimates
@@ -468,11 +469,11 @@ def _plotted(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[_Value
         ends = (float(estimates.shown[i, 0]), float(lower[i, 0]), float(upper[i, 0]))
         if group is not None and group.estimate is not None and group.lower is not None and group.upper is not None:
             n, ends = group.n, (group.estimate, group.lower, group.upper)
-        values.append(_Value(formats.printable(name), n, *ends, cluster))
+        values.append(LevelValue(label, formats.printable(name), n, *ends, cluster))
     return sorted(values, key=lambda value: value.estimate)
 
 
-def _plot(values: Sequence[_Value], c: Clustering, number: Any) -> dict[str, Any] | None:
+def plot_rows(values: Sequence[LevelValue], c: Clustering, number: Any) -> dict[str, Any] | None:
     """Points and intervals as places in per cent of the width."""
     if not values:
         return None
@@ -492,6 +493,7 @@ def _plot(values: Sequence[_Value], c: Clustering, number: Any) -> dict[str, Any
 
     rows = [
         {
+            "label": value.label,
             "name": value.name,
             "n": "" if value.n is None else formats.count(value.n),
             "value": number(value.estimate),

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
 from faultlines.render.clustering import dropped_notes, plural
-from faultlines.render.geometry import LAYERS, WIDTH, Axis, Picture
+from faultlines.render.geometry import LAYERS, Axis, Picture
 from faultlines.render.text import Document, TextTable
 from faultlines.results.protocol import Note
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from faultlines.render.geometry import Row
     from faultlines.results.monitor import AnytimeEffect, Look, LookChanges, MonitoredGroup, MonitorResult
 
-_HIGH = 200
+_WIDE, _HIGH = 240, 200  # pixels: three pictures beside each other, and each whole on a telephone
 _FEWEST = 8  # looks that have room in a picture where no number is planned
 _NAMED = 2_000  # characters of the members of a cluster on a page
 _LISTED = 90  # characters of a list of groups in text output
@@ -353,7 +353,7 @@ def _draw_effects(result: MonitorResult) -> Picture | None:
         f"Overall {result.metric} at every look, with its {formats.level(result.alpha)} interval, valid at all looks."
     )
     all_layers = {name: layers.get(name, []) for name in LAYERS}
-    return Picture(about, WIDTH, _HIGH, _axis(result), Axis(f"{result.metric}{unit}", low, high), all_layers)
+    return Picture(about, _WIDE, _HIGH, _axis(result), Axis(f"{result.metric}{unit}", low, high), all_layers)
 
 
 def _draw_looks(result: MonitorResult) -> Picture:
@@ -393,7 +393,7 @@ def _draw_so_far(result: MonitorResult) -> Picture:
 
 def _picture(result: MonitorResult, about: str, high: float, layers: dict[str, list[Row]]) -> Picture:
     all_layers = {name: layers.get(name, []) for name in LAYERS}
-    return Picture(about, WIDTH, _HIGH, _axis(result), Axis(_EVIDENCE, 0.0, high), all_layers)
+    return Picture(about, _WIDE, _HIGH, _axis(result), Axis(_EVIDENCE, 0.0, high), all_layers)
 
 
 def _axis(result: MonitorResult) -> Axis:

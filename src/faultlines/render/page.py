@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
 import re
 from importlib.metadata import version
@@ -24,6 +25,7 @@ from faultlines import files as file_writer
 from faultlines.estimates.labels import level_name, name_of, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.progress import progress
+from faultlines.render.audit import level_values, plot_rows
 from faultlines.render.certificate import group_table as group_rows
 from faultlines.render.clustering import adverse_sides as sides_of
 from faultlines.render.clustering import (
@@ -40,7 +42,7 @@ from faultlines.render.clustering import (
     standings,
 )
 from faultlines.render.data import measured_columns
-from faultlines.render.geometry import PALETTE, Frame
+from faultlines.render.geometry import PALETTE, ROWS, Frame
 from faultlines.render.pictures import pictures
 from faultlines.render.redraw import group_table, listed, live, members_heading
 from faultlines.render.text import document
@@ -143,6 +145,7 @@ _CERTIFICATE_NOTES = frozenset(
 TABS = 20  # results with a part of their own on one page
 _LISTED = 5_000  # groups up to which all are listed
 _NAMED = 160  # characters of members beside a cluster without a rule
+_SHORT_NAME = 24  # characters of a name that is never broken
 _MEMBERS = 200  # members named in a cluster where not all are
 _HIGH = 720  # pixels of a picture from which on it has a sheet of its own in print
 _HEAT_ROWS, _HEAT_COLUMNS = 60, 12  # levels up to which two attributes are shown as a table of cells
@@ -297,6 +300,7 @@ def rendered(template: str, **values: Any) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     environment.filters["bdi"] = _apart
+    environment.filters["name_class"] = _name_class
     style = Markup(_file("page.css").replace("/* palette */", _palette()))
     return environment.from_string(_file(template)).render(style=style, version=version("faultlines"), **values)
 
@@ -309,6 +313,11 @@ def _apart(name: str) -> str:
     """The name of a group; kept apart from what stands beside it, if it runs from right to left."""
     words = formats.printable(name)
     return words if not _RIGHT_TO_LEFT.search(words) else Markup("<bdi>{}</bdi>").format(words)
+
+
+def _name_class(name: object) -> str:
+    """How the cell of a name is laid out: a short name stays on one line, a long one has room enough for its words."""
+    return "name short" if len(str(name)) <= _SHORT_NAME else "name"
 
 
 def _shown(value: object) -> object:
@@ -361,6 +370,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
             for one in pictured
         ],
         "along": _along_attributes(c),
+        "on_phone": _phone_plot(c, frame),
         "columns": tables[part.now]["header"],
         "overall": tables[part.now]["overall"],
         "about_effects": about_effects(c, part.adverse),
@@ -391,37 +401,92 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
 
 
 def _along_attributes(c: Clustering) -> dict[str, Any] | None:
-    """The levels of the attributes that are enough: their picture, and a table of two attributes crossed."""
+    """The levels of the attributes that are enough: their picture, a table of two attributes crossed, and filters."""
     result = c.by_attributes
     names = result.groups.attributes
     if len(c.groups.attributes) < 2 or not c.rejected or result.groups.estimates is None:
         return None
-    drawn = pictures(result, "groups") if result is not c else ()
-    columns, levels = result.population.columns, between_levels(c)
-    rows: list[dict[str, Any]] = []
-    if len(names) == 2 and len(columns[1].values) <= _HEAT_COLUMNS and len(columns[0].values) <= _HEAT_ROWS:
-        number, shown = result.number_formats[0], result.groups.estimates.shown[:, 0].tolist()
-        cells = {
-            pair: {"cluster": int(cluster), "text": number(value)}
-            for pair, cluster, value in zip(
-                zip(columns[0].codes.tolist(), columns[1].codes.tolist(), strict=True),
-                result.labels.tolist(),
-                shown,
-                strict=True,
-            )
-        }
-        rows = [
-            {"name": str(value), "cells": [cells.get((i, j)) for j in range(len(columns[1].values))]}
-            for i, value in enumerate(columns[0].values)
-        ]
+    columns = result.population.columns
+    places = [c.groups.attributes.index(name) for name in names]
+    plot = _level_plot(c, places)
+    drawn = pictures(result, "groups") if plot is None and result is not c else ()  # of several effects
+    heat = _heat_map(result, places)
+    levels = between_levels(c)
     return {
         "names": list(names),
+        "interval": f"{formats.level(c.alpha)} interval",
+        "plot": plot,
         "svg": Markup(svg(drawn[0])) if len(drawn) == 1 else "",
         "caption": f"{levels[:1].upper()}{levels[1:]}: {caption(result, 'groups')}",
-        "columns": [str(value) for value in columns[1].values] if rows else [],
-        "rows": rows,
-        "levels": [str(value) for value in columns[0].values] if len(columns[0].values) <= _HEAT_ROWS else [],
+        "heat": heat,
+        "levels": []
+        if plot or heat
+        else [
+            {"name": name, "filters": [_filter([(place, value)]) for value in column.values]}
+            for name, place, column in zip(names, places, columns, strict=True)
+            if len(column.values) <= _HEAT_ROWS
+        ],
     }
+
+
+def _level_plot(c: Clustering, places: Sequence[int]) -> dict[str, Any] | None:
+    """A row for every level of the attributes that are enough; none where these are all attributes, drawn below."""
+    result = c.by_attributes
+    if result is c or len(result.number_formats) != 1:
+        return None
+    plot = plot_rows(level_values(c, {}), c, c.number_formats[0])
+    if plot is None:
+        return None
+    for row in plot["rows"]:
+        label = row.pop("label")
+        parts = label if len(places) > 1 else (label,)
+        row["filter"] = _filter(list(zip(places, parts, strict=True)))
+    return plot | {"counted": c.counted}
+
+
+def _phone_plot(c: Clustering, frame: Frame) -> dict[str, Any] | None:
+    """The picture of groups as rows of a table, which are whole on a telephone; where groups have no plot already."""
+    if c.by_attributes is not c or len(c.number_formats) != 1 or len(c.groups) > ROWS:
+        return None
+    plot = plot_rows(level_values(c, {}), c, c.number_formats[0])
+    places = {c.group_labels[group]: place for place, group in enumerate(frame.order.tolist())}
+    for row in plot["rows"] if plot else ():
+        row["place"] = places[row.pop("label")]
+    return plot
+
+
+def _heat_map(result: Clustering, places: Sequence[int]) -> dict[str, Any] | None:
+    """Two attributes as rows and columns, the longer one down the page."""
+    columns = result.population.columns
+    if len(columns) != 2 or result.groups.estimates is None or len(result.number_formats) != 1:
+        return None
+    down, across = (0, 1) if len(columns[0].values) >= len(columns[1].values) else (1, 0)
+    if len(columns[across].values) > _HEAT_COLUMNS or len(columns[down].values) > _HEAT_ROWS:
+        return None
+    number, shown = result.number_formats[0], result.groups.estimates.shown[:, 0].tolist()
+    pairs = zip(columns[down].codes.tolist(), columns[across].codes.tolist(), strict=True)
+    cells = {
+        pair: {"cluster": int(cluster), "text": number(value)}
+        for pair, cluster, value in zip(pairs, result.labels.tolist(), shown, strict=True)
+    }
+    return {
+        "corner": f"{result.groups.attributes[down]} \\ {result.groups.attributes[across]}",
+        "columns": [_filter([(places[across], value)]) for value in columns[across].values],
+        "rows": [
+            {
+                "filter": _filter([(places[down], value)]),
+                "cells": [cells.get((i, j)) for j in range(len(columns[across].values))],
+            }
+            for i, value in enumerate(columns[down].values)
+        ],
+    }
+
+
+def _filter(levels: Sequence[tuple[int, object]]) -> dict[str, str]:
+    """Levels that a click shows the groups of: their names, and for the script the columns they stand in."""
+    names = [formats.printable(str(value)) for _, value in levels]
+    wanted = [[place, name] for (place, _), name in zip(levels, names, strict=True)]
+    return {"name": ", ".join(names), "wanted": json.dumps(wanted, ensure_ascii=False)}
 
 
 def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:

@@ -128,6 +128,7 @@
         cells.forEach((cell, j) => {
           const made = row.insertCell();
           made.className = "number";
+          made.dataset.label = level.header[j];
           if (j === 0) made.append(chip(Number(cell))); else made.textContent = cell;
         });
         row.insertCell();
@@ -146,7 +147,7 @@
         return [row, who];
       }));
       const all = make("tr", { class: "cluster all" });
-      for (const cell of level.overall) all.append(make("td", { class: "number" }, cell));
+      level.overall.forEach((cell, j) => all.append(make("td", { class: "number", "data-label": level.header[j] }, cell)));
       all.insertCell();
       body.append(all);
     };
@@ -164,6 +165,10 @@
       tellDecision(level);
       pictures.forEach((picture, i) => redraw(picture, partition.drawn[i], data));
       tellClusters(level, labels);
+      for (const row of section.querySelectorAll('[data-is="phone"] tr[data-place]')) {
+        const colour = `k${((labels[Number(row.dataset.place)] - 1) % 5) + 1}`;
+        for (const mark of row.querySelectorAll(".range, .point")) mark.className = `${mark.classList[0]} ${colour}`;
+      }
       const chips = column("cluster");
       labels.forEach((cluster, place) => {
         const cell = rows[place].cells[chips];
@@ -209,6 +214,7 @@
     // Names only, read when first searched: of thousands of rows it takes a while
     const name = (row) => [...row.querySelectorAll(".name")].map((cell) => cell.textContent).join(" ").toLocaleLowerCase();
     let texts;
+    let chosen = [];
     const search = find("search");
     const found = find("found");
     const filter = () => {
@@ -216,24 +222,31 @@
       texts ??= rows.map(name);
       let hits = 0;
       rows.forEach((row, i) => {
-        row.hidden = !wanted.every((word) => texts[i].includes(word));
+        row.hidden = !(wanted.every((word) => texts[i].includes(word))
+          && chosen.every(([place, level]) => row.cells[place].textContent === level));
         hits += !row.hidden;
       });
-      found.textContent = wanted.length ? `${hits} of ${rows.length}` : "";
+      const among = chosen.length ? `${chosen.map(([, level]) => level).join(", ")}: ` : "";
+      found.textContent = wanted.length || chosen.length ? `${among}${hits} of ${rows.length}` : "";
     };
     find("searching").hidden = false;
     search.addEventListener("input", filter);
-    const levels = find("levels");
-    if (levels) {
-      levels.hidden = false;
-      levels.addEventListener("click", (event) => {
-        const level = event.target.dataset.level;
-        if (level === undefined) return;
-        search.value = search.value === level ? "" : level;
+    // A click on a level shows its groups, and the same click again all of them.
+    const choices = [...section.querySelectorAll("[data-filter]")].map((place) => {
+      const button = make("button", { type: "button", class: "level", "aria-pressed": "false" });
+      button.replaceChildren(...place.childNodes);
+      place.replaceWith(button);
+      button.addEventListener("click", () => {
+        const again = button.getAttribute("aria-pressed") === "true";
+        for (const other of choices) other.setAttribute("aria-pressed", "false");
+        chosen = again ? [] : JSON.parse(place.dataset.filter);
+        button.setAttribute("aria-pressed", String(!again));
         filter();
-        search.scrollIntoView({ block: "center" });
+        if (!again) search.scrollIntoView({ block: "center" });
       });
-    }
+      return button;
+    });
+    if (choices.length) find("hint").hidden = false;
 
     // Sorting
     const heads = [...table.tHead.rows[0].cells];
