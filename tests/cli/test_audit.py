@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.render.text import to_text
 from tests.cli.running import Warm, is_one_line
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def test_it_says_what_the_library_says(warm: Warm, rows: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = fl.audit("hired", "guess", data=rows, sensitive_features=["sex", "race"], metrics=["tpr", "fpr"])
-    assert done.stdout == f"{found}\n"
+    assert done.stdout == f"{to_text(found, spelling='command')}\n"
     written = json.loads((rows.parent / "a.json").read_text(encoding="utf-8"))
     assert written == json.loads(found.to_json())
     with (rows.parent / "a.csv").open(encoding="utf-8", newline="") as file:

@@ -188,9 +188,11 @@ class Certificates:
 
     def texts(self, certificates: Sequence[Certificate | None]) -> list[str]:
         """What to print of them."""
+        from faultlines.render.text import to_text
+
         several = f"{len(certificates)} certificates, at α/{len(certificates)} each (Bonferroni)."
         first = [several] if len(certificates) > 1 else []
-        return first + [str(certificate) for certificate in certificates if certificate is not None]
+        return first + [to_text(one, spelling="command") for one in certificates if one is not None]
 
     def run(
         self, results: Sequence[Clustering], alpha: float, seed: int, rows: Sequence[MeasuredRows] = ()
@@ -311,4 +313,7 @@ class SelfChecks:
 
     def texts(self, results: Sequence[SelfCheck]) -> list[str]:
         """What to print of each; several are named by their metrics."""
-        return [f"{result.metric}: {result}" if len(results) > 1 else str(result) for result in results]
+        from faultlines.render.text import to_text
+
+        shown = [to_text(result, spelling="command") for result in results]
+        return [f"{one.metric}: {text}" if len(results) > 1 else text for one, text in zip(results, shown, strict=True)]
