@@ -119,3 +119,16 @@ def test_metrics_have_the_names_that_people_type(warm: Warm, rows: Path, typed: 
         "power", rows, "--by", "sex", "--metric", typed, "--y-true", "hired", "--y-pred", "guess", "--runs", "50"
     )
     assert planned.returncode == 0, planned.stderr
+
+
+def test_margins_are_certified_as_in_the_library(warm: Warm, rows: Path) -> None:
+    words = "--by sex --by race --metric selection_rate --y-pred guess --certify 0.3 --certify-margins --json -"
+    done = warm("model", rows, *words.split())
+    metric = fl.selection_rate("guess")
+    expected = fl.certify(rows, ["sex", "race"], metric, gap=0.3, margins=True)
+    written = json.loads(done.stdout)["certificate"]
+    assert (done.returncode, written["verdict"]) == (0, expected.verdict)
+    assert written["certifiable"] == pytest.approx(expected.certifiable)
+    assert len(written["groups"]) == 2 + 3 + 6
+    alone = warm("model", rows, *words.replace("--certify 0.3 ", "").split())
+    assert (alone.returncode, "--certify-margins" in alone.stderr) == (2, True)

@@ -94,7 +94,7 @@ def test_the_page_has_all_its_parts(demo: Clustering, tmp_path: Path) -> None:
     for cluster in demo.clusters:
         assert ", ".join(map(str, cluster.members)) in words
     for part in (
-        demo.headline, contrast(demo), *(note.text for note in demo.notes if note.code != "evidence"), demo.fingerprint,
+        demo.headline, contrast(demo), *(note.text for note in demo.notes if note.code not in ("evidence", "next")), demo.fingerprint,
         "fl.cluster(…, alpha=0.05, guarantee=fl.Calibrated(draws=None, scan=True), refine=True",
     ):  # fmt: skip
         assert part in words, part

@@ -409,15 +409,13 @@ def audit(
     from faultlines.render.text import to_text
 
     wanted = Certificates.of(signed)
-    if "-" in given.files:
-        remedy = "Give files."
-        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.files, csv=csv)
+    data = given.rows()
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.inputs, csv=csv)
     with gate(fail_on_split or wanted.asked), opt.name_options(_AUDIT_OPTIONS):
         result = audit_model(
             given.y_true,
             given.y_pred,
-            data=given.files,
+            data=data,
             score=given.score,
             threshold=given.threshold,
             sensitive_features=attributes(given.by),

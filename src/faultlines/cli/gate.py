@@ -139,6 +139,7 @@ class Certificates:
 
     gap: float | None = None
     reference: str | None = None
+    margins: bool = False
     ratio: bool = False
     adverse: Adverse | Literal["auto"] | None = "auto"
     harm: bool = False
@@ -166,6 +167,7 @@ class Certificates:
             given = asked.adverse if asked.adverse != "auto" else None
             for option, value in (
                 ("reference", asked.reference),
+                ("certify_margins", asked.certify_margins or None),
                 ("ratio", asked.ratio or None),
                 ("adverse", given),
                 ("unknown", unknown),
@@ -179,7 +181,7 @@ class Certificates:
         checks.choice("adverse", asked.adverse, ("auto", "low", "high", "both"), remedy)
         adverse = None if asked.adverse == "both" else cast("Adverse", asked.adverse)
         _check_directions(adverse, metrics, harm=harm)
-        return cls(gap, asked.reference, asked.ratio, adverse, harm, missing, unknown)
+        return cls(gap, asked.reference, asked.certify_margins, asked.ratio, adverse, harm, missing, unknown)
 
     @property
     def asked(self) -> bool:
@@ -212,7 +214,7 @@ class Certificates:
         from faultlines.analyses.certify import certify
 
         certificates: list[Certificate | None] = []
-        with name_options({"gap": "certify", "against": "reference"}):
+        with name_options({"gap": "certify", "against": "reference", "margins": "certify_margins"}):
             for i, c in enumerate(results):
                 if c.verdict == "not testable":
                     certificates.append(None)
@@ -226,6 +228,7 @@ class Certificates:
                     min_size=data.min_size,
                     gap=self.gap,
                     against=0 if self.harm else _reference(self.reference, c),
+                    margins=self.margins,
                     ratio=self.ratio,
                     adverse=self.adverse,
                     alpha=alpha / len(results),

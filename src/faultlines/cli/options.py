@@ -195,10 +195,11 @@ class Predictions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditOptions:
+class AuditOptions(RowSource):
     """Rows of a model, the features that make the groups, and what the model said."""
 
-    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(_FILES)] = None
+    sql: Sql = None
     by: Annotated[
         list[str],
         _column(
@@ -594,6 +595,14 @@ class Certify:
             metavar="LABEL",
         ),
     ] = None
+    certify_margins: Annotated[
+        bool,
+        _option(
+            GATE,
+            "For --certify: the levels of each attribute and of their combinations too, in one certificate.",
+            "--certify-margins",
+        ),
+    ] = False
     ratio: Annotated[
         bool,
         _option(
