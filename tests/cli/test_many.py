@@ -82,7 +82,8 @@ def test_rows_and_aggregates_are_the_same(warm: Warm, folder: Path) -> None:
     assert [one["estimate"] for one in sums["groups"]] == pytest.approx([one["estimate"] for one in rows["groups"]])
     done = warm("many", "sums.csv", *"--experiment test --by country --metric rate --n users".split(),
                 *"--sum buyers".split(), cwd=folder)  # fmt: skip
-    assert done.stdout == f"{fl.cluster_many(folder / 'sums.csv', experiment='test', by='country', metric=metric)}\n"
+    found = fl.cluster_many(folder / "sums.csv", experiment="test", by="country", metric=metric)
+    assert done.stdout == f"{to_text(found, spelling='command')}\n"
 
 
 @pytest.mark.parametrize("metric", ["rate", "binomial", "poisson"])

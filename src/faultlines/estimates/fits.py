@@ -102,7 +102,7 @@ def _read(fit: Any) -> tuple[list[str], FloatArray, FloatArray]:
         raise InputError.mismatch("fit", problem, "Give a fit of one equation.", type(fit))
     rank = getattr(getattr(fit, "model", None), "rank", None)
     if isinstance(rank, int | float | np.number) and rank < values.size:
-        problem = f"has {values.size} coefficients, of which only {int(rank)} can be told apart"
+        problem = f"has {values.size} coefficients, of which only {int(rank)} can be distinguished"
         raise InputError.invalid_data("fit", problem, "Leave out columns that follow from others.", type(fit))
     return [str(name) for name in names], values, matrix
 

@@ -302,7 +302,7 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
         text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
         yield Note("missing ignored", text, "warning", fields)
     if result.unknown in ("exclude", "category"):
-        what = "are left out" if result.unknown == "exclude" else "are a group of their own"
+        what = "are excluded" if result.unknown == "exclude" else "are a group of their own"
         text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 
