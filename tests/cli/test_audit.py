@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.render.text import to_text
 from tests.cli.running import Warm, is_one_line
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def test_it_says_what_the_library_says(warm: Warm, rows: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = fl.audit("hired", "guess", data=rows, sensitive_features=["sex", "race"], metrics=["tpr", "fpr"])
-    assert done.stdout == f"{found}\n"
+    assert done.stdout == f"{to_text(found, spelling='command')}\n"
     written = json.loads((rows.parent / "a.json").read_text(encoding="utf-8"))
     assert written == json.loads(found.to_json())
     with (rows.parent / "a.csv").open(encoding="utf-8", newline="") as file:
@@ -128,3 +129,16 @@ def test_one_direction_for_metrics_that_harm_in_different_ones_is_refused(warm: 
     assert is_one_line(done.stderr)
     assert "--adverse" in done.stderr
     assert warm("audit", rows, *WHERE, *both).returncode in (1, 3)
+
+
+def test_margins_are_certified_as_in_the_library(warm: Warm, rows: Path) -> None:
+    words = "--by sex --by race --metric selection_rate --y-pred guess --certify 0.3 --certify-margins --json -"
+    done = warm("model", rows, *words.split())
+    metric = fl.selection_rate("guess")
+    expected = fl.certify(rows, ["sex", "race"], metric, gap=0.3, margins=True)
+    written = json.loads(done.stdout)["certificate"]
+    assert (done.returncode, written["verdict"]) == (0, expected.verdict)
+    assert written["certifiable"] == pytest.approx(expected.certifiable)
+    assert len(written["groups"]) == 2 + 3 + 6
+    alone = warm("model", rows, *words.replace("--certify 0.3 ", "").split())
+    assert (alone.returncode, "--certify-margins" in alone.stderr) == (2, True)

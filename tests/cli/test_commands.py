@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.render.text import to_text
 from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, is_one_line, run
 
 
@@ -42,7 +43,7 @@ def test_estimates_from_csv_and_parquet_equal_the_library(table: Path) -> None:
     for path in (table, table.with_suffix(".parquet")):
         done = run("estimates", path, *BY, "--alpha", "0.01", "--seed", "3")
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == f"{expected}\n"
+        assert done.stdout == f"{to_text(expected, spelling='command')}\n"
 
 
 def test_json_to_a_file_and_to_stdout(table: Path, tmp_path: Path) -> None:

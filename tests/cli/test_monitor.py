@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.render.text import to_text
 from tests.cli.running import Done, Warm, is_one_line
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def test_what_the_command_does_is_what_python_does(warm: Warm, shop: Path) -> No
     for path in days(shop)[:2]:
         done = warm("monitor", "s.json", path, "--by", "country", "--metric", "lift:before", *LIFT[2:], *how, cwd=here)
         found = monitor.update(str(path), "country", metric)
-        assert done.stdout.strip() == str(found)
+        assert done.stdout.strip() == to_text(found, spelling="command")
     assert fl.Monitor.load(here / "s.json").result.looks[-1].number == 2
 
 

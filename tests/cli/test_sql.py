@@ -22,6 +22,7 @@ EXPERIMENT = "experiment --by country --metric difference:spend --variant arm --
 COMMANDS = [
     EXPERIMENT,
     "model --by country --metric selection_rate --y-pred bought",
+    "audit --by country --y-true bought --y-pred bought --metric selection_rate",
     "srm --by country --variant arm --shares A=1,B=1",
     "impact-ratio --by country --selected bought",
     "power --by country --metric difference:spend --variant arm --control A --runs 50",

@@ -93,8 +93,9 @@ def test_the_page_has_all_its_parts(demo: Clustering, tmp_path: Path) -> None:
     words = words_of(page_of(demo, tmp_path))
     for cluster in demo.clusters:
         assert ", ".join(map(str, cluster.members)) in words
+    texts = [note.text for note in demo.notes if note.code not in ("evidence", "next")]
     for part in (
-        demo.headline, contrast(demo), *(note.text for note in demo.notes if note.code != "evidence"), demo.fingerprint,
+        demo.headline, contrast(demo), *texts, demo.fingerprint,
         "fl.cluster(…, alpha=0.05, guarantee=fl.Calibrated(draws=None, scan=True), refine=True",
     ):  # fmt: skip
         assert part in words, part

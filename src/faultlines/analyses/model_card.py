@@ -10,6 +10,7 @@ from faultlines.errors import InputError
 from faultlines.results.audit import Audit
 from faultlines.results.clustering import Clustering
 from faultlines.results.collection import Collection
+from faultlines.results.protocol import NEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ def _audit_parts(audit: Audit) -> list[str]:
     rows += [[f"… +{len(names) - _LEVELS:,}", *[""] * len(tables)]] if len(names) > _LEVELS else []
     header = ["group (difference from overall)", *(table.title for table in tables)]
     parts += [formats.markdown_table(header, rows, set(range(1, len(header))))] if tables else []
-    notes = [formats.markdown(note.text) for note in audit.notes if note.code != "difference"]
+    notes = [formats.markdown(note.text) for note in audit.notes if note.code not in ("difference", NEXT)]
     parts += ["\n".join(formats.first_few(notes, _NOTES))] if notes else []
     control = audit.comparisons[0].result.guarantee.name
     facts = f"Error control: {control}, {audit.correction} over {len(audit)} {audit.noun}s, α = {audit.alpha:g}."

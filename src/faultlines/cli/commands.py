@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Estimates
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
+    from faultlines.render.text import Spelling
     from faultlines.results.clustering import Clustering
     from faultlines.simulate import Simulated
 
@@ -104,6 +105,7 @@ def demo(
     """Run on a made-up onboarding experiment over 40 countries, with three clusters planted in it."""
     from faultlines import checks
     from faultlines.analyses.cluster import cluster
+    from faultlines.render.text import to_text
     from faultlines.simulate import onboarding
 
     checks.seed(seed)
@@ -115,7 +117,7 @@ def demo(
     result = cluster(simulated.estimates, seed=seed)
     countries = len(simulated.truth)
     targets.say(f"Two onboardings, {countries} countries; measured: relative lift in users who come back.\n")
-    targets.say(str(result))
+    targets.say(to_text(result, spelling="omit"))
     targets.say(_against_truth(result, simulated))
     targets.write([result], result.alpha)
     if targets.json is not None:
@@ -190,12 +192,14 @@ def _cluster_groups(
     """Cluster groups that were given as such, and print the result."""
     from faultlines.analyses.cluster import cluster
     from faultlines.cli.gate import end_with_verdicts, gate
+    from faultlines.render.text import to_text
 
     guarantee, wanted, targets = prepared
     with gate(fail_on_split or wanted.asked):
         result = cluster(groups, guarantee=guarantee, **settings)
         certificates = wanted.run([result], claim.alpha, claim.seed)
-    targets.say("\n\n".join([str(result), *wanted.texts(certificates)]))
+    spelling: Spelling = "omit" if certificates else "command"
+    targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates)]))
     targets.write([result], claim.alpha, (), certificates)
     end_with_verdicts([result], certificates, fail_on_split=fail_on_split)
 
@@ -296,7 +300,7 @@ def many(
     data = settings.pop("data")
     with gate(fail_on_split):
         result = cluster_many(data, guarantee=guarantee, correction=correction, **settings)  # type: ignore[arg-type]
-    targets.say(str(result))
+    targets.say_result(result)
     if json is not None:
         targets.write_json(outputs.dumped(result.to_dict()))
     targets.write_csv(lambda: result.columns("groups"))
@@ -402,17 +406,16 @@ def audit(
     from faultlines.analyses.audit import audit as audit_model
     from faultlines.cli.gate import Certificates, end_with_verdicts, gate
     from faultlines.cli.options import chosen_guarantee
+    from faultlines.render.text import to_text
 
     wanted = Certificates.of(signed)
-    if "-" in given.files:
-        remedy = "Give files."
-        raise InputError.unsupported("files", "rows are not read from standard input", remedy, "-", form="sentence")
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.files, csv=csv)
+    data = given.rows()
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.inputs, csv=csv)
     with gate(fail_on_split or wanted.asked), opt.name_options(_AUDIT_OPTIONS):
         result = audit_model(
             given.y_true,
             given.y_pred,
-            data=given.files,
+            data=data,
             score=given.score,
             threshold=given.threshold,
             sensitive_features=attributes(given.by),
@@ -431,7 +434,8 @@ def audit(
         )
     results = [comparison.result for comparison in result.comparisons]
     certificates = wanted.run(results, claim.alpha, claim.seed)
-    targets.say("\n\n".join([str(result), *wanted.texts(certificates)]))
+    spelling: Spelling = "omit" if certificates else "command"
+    targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates)]))
     if json is not None:
         signed_off = {
             name: None if certificate is None else certificate.to_dict()
@@ -469,6 +473,7 @@ def _cluster_rows(
     from faultlines.cli.gate import Certificates, MeasuredRows, SelfChecks, end_with_verdicts, gate
     from faultlines.cli.options import chosen_guarantee
     from faultlines.render.collection import metrics_text
+    from faultlines.render.text import to_text
 
     guarantee = chosen_guarantee(claim, split_unit)
     self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed, metrics)
@@ -481,7 +486,8 @@ def _cluster_rows(
         results = holm(results, claim.alpha)
     measured = [MeasuredRows(data, by, metric, rows.min_size) for metric in metrics]
     certificates = wanted.run(results, claim.alpha, claim.seed, measured)
-    text = str(results[0]) if len(results) == 1 else metrics_text(results)
+    spelling: Spelling = "omit" if certificates else "command"
+    text = to_text(results[0], spelling=spelling) if len(results) == 1 else metrics_text(results, spelling)
     targets.say("\n\n".join([text, *wanted.texts(certificates)]))
     checks_of_rows = self_checks.run(data, by, settings)
     for text in self_checks.texts(checks_of_rows):
@@ -531,7 +537,7 @@ def srm(
     planned: Any = None if shares is None else opt.planned_shares(shares)
     least = {} if rows.min_size is None else {"min_size": rows.min_size}
     result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
-    targets.say(str(result))
+    targets.say_result(result)
     if json is not None:
         targets.write_json(outputs.dumped(result.to_dict()))
     if targets.report is not None:
@@ -574,7 +580,7 @@ def confirm(
         data, by = table_of(fresh, measured=metric is not None and not isinstance(metric, str)), None
     with gate(fail_unless_confirmed):
         result = confirm_clusters(fresh.clusters, data, by, metric, alpha=alpha, min_size=fresh.min_size, seed=seed)
-    targets.say(str(result))
+    targets.say_result(result)
     targets.write_json(outputs.dumped(result.to_dict()))
     if fail_unless_confirmed:
         end_with_confirmation(result)
@@ -645,7 +651,7 @@ def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
         alpha=asked.alpha,
         seed=asked.seed,
     )
-    targets.say(str(result))
+    targets.say_result(result)
     targets.write_json(outputs.dumped(result.to_dict()))
     targets.write_csv(lambda: result.columns("groups"))
     targets.write_markdown(result.to_markdown)
@@ -701,6 +707,6 @@ def power(
             runs=question.runs,
             seed=claim.seed,
         )
-    targets.say(str(result))
+    targets.say_result(result)
     if json is not None:
         targets.write_json(outputs.dumped(result.to_dict()))

@@ -139,6 +139,7 @@ class Certificates:
 
     gap: float | None = None
     reference: str | None = None
+    margins: bool = False
     ratio: bool = False
     adverse: Adverse | Literal["auto"] | None = "auto"
     harm: bool = False
@@ -166,6 +167,7 @@ class Certificates:
             given = asked.adverse if asked.adverse != "auto" else None
             for option, value in (
                 ("reference", asked.reference),
+                ("certify_margins", asked.certify_margins or None),
                 ("ratio", asked.ratio or None),
                 ("adverse", given),
                 ("unknown", unknown),
@@ -179,7 +181,7 @@ class Certificates:
         checks.choice("adverse", asked.adverse, ("auto", "low", "high", "both"), remedy)
         adverse = None if asked.adverse == "both" else cast("Adverse", asked.adverse)
         _check_directions(adverse, metrics, harm=harm)
-        return cls(gap, asked.reference, asked.ratio, adverse, harm, missing, unknown)
+        return cls(gap, asked.reference, asked.certify_margins, asked.ratio, adverse, harm, missing, unknown)
 
     @property
     def asked(self) -> bool:
@@ -188,9 +190,11 @@ class Certificates:
 
     def texts(self, certificates: Sequence[Certificate | None]) -> list[str]:
         """What to print of them."""
+        from faultlines.render.text import to_text
+
         several = f"{len(certificates)} certificates, at α/{len(certificates)} each (Bonferroni)."
         first = [several] if len(certificates) > 1 else []
-        return first + [str(certificate) for certificate in certificates if certificate is not None]
+        return first + [to_text(one, spelling="command") for one in certificates if one is not None]
 
     def run(
         self, results: Sequence[Clustering], alpha: float, seed: int, rows: Sequence[MeasuredRows] = ()
@@ -211,7 +215,7 @@ class Certificates:
 
         check_shared_direction(self.adverse, [c.estimates for c in results])
         certificates: list[Certificate | None] = []
-        with name_options({"gap": "certify", "against": "reference"}):
+        with name_options({"gap": "certify", "against": "reference", "margins": "certify_margins"}):
             for i, c in enumerate(results):
                 if c.verdict == "not testable":
                     certificates.append(None)
@@ -225,6 +229,7 @@ class Certificates:
                     min_size=data.min_size,
                     gap=self.gap,
                     against=0 if self.harm else _reference(self.reference, c),
+                    margins=self.margins,
                     ratio=self.ratio,
                     adverse=self.adverse,
                     alpha=alpha / len(results),
@@ -312,4 +317,7 @@ class SelfChecks:
 
     def texts(self, results: Sequence[SelfCheck]) -> list[str]:
         """What to print of each; several are named by their metrics."""
-        return [f"{result.metric}: {result}" if len(results) > 1 else str(result) for result in results]
+        from faultlines.render.text import to_text
+
+        shown = [to_text(result, spelling="command") for result in results]
+        return [f"{one.metric}: {text}" if len(results) > 1 else text for one, text in zip(results, shown, strict=True)]

@@ -14,6 +14,7 @@ from faultlines.cli.options import attributes
 from faultlines.cli.outputs import command_line, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.guarantees.state import lock_state, stage_state
+from faultlines.render.text import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,7 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
 
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
     ended = "" if look.taken or not look.result.finished else "\nThe monitor had ended before; no look was taken."
-    targets.say(f"{look.result}{ended}")
+    targets.say(f"{to_text(look.result, spelling='command')}{ended}")
     targets.write_json(look.result.to_json())
     if targets.report is not None:
         look.result.report(targets.report, title=targets.title, command=command_line())

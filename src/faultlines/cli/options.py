@@ -195,10 +195,11 @@ class Predictions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditOptions:
+class AuditOptions(RowSource):
     """Rows of a model, the features that make the groups, and what the model said."""
 
-    files: Annotated[list[str], _file("csv or parquet files, or patterns of them.")]
+    files: Annotated[list[str] | None, _file(_FILES)] = None
+    sql: Sql = None
     by: Annotated[
         list[str],
         _column(
@@ -418,7 +419,7 @@ Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar mean
 # ------------------------------------------------------------------------------------ guarantee
 
 Seed = Annotated[int, _number(GUARANTEE, "Seed of everything random.")]
-Alpha = Annotated[float, _number(GUARANTEE, "Accepted chance of claiming a difference where there is none.")]
+Alpha = Annotated[float, _number(GUARANTEE, "Probability of a false positive that is accepted.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -430,7 +431,7 @@ class Claim:
         str,
         _option(
             GUARANTEE,
-            "calibrated, topmerge (calibrated without the scan for lone groups), holdout or holdout:0.3, folds or "
+            "calibrated, topmerge (calibrated without the scan for outlier groups), holdout or holdout:0.3, folds or "
             "folds:10, bonferroni (the paper's α/K²).",
             metavar="NAME",
         ),
@@ -452,7 +453,7 @@ Correction = Annotated[
     str,
     _option(
         GUARANTEE,
-        "holm: chance of any false claim among all experiments; bh: share of false ones among the claims.",
+        "holm: probability of any false positive in all experiments; bh: share of false positives among the findings.",
         metavar="NAME",
     ),
 ]
@@ -515,7 +516,7 @@ class Monitoring:
         ),
     ] = None
     alpha: Annotated[
-        float | None, _number(GUARANTEE, "Accepted chance of ever a false claim, at any look. Default: 0.05.")
+        float | None, _number(GUARANTEE, "Probability of a false positive at any look that is accepted. Default: 0.05.")
     ] = None
     draws: Annotated[
         int | None, _number(GUARANTEE, "Paths that are drawn. Default: 10,000, fewer for many groups.")
@@ -553,7 +554,7 @@ FailOnSplit = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when clusters differ; exit 3 when groups were left out, many rows lack a value, or only one group is "
+        "Exit 1 when clusters differ; exit 3 when groups were excluded, many rows lack a value, or only one group is "
         "left.",
         "--fail-on-split",
     ),
@@ -594,6 +595,14 @@ class Certify:
             metavar="LABEL",
         ),
     ] = None
+    certify_margins: Annotated[
+        bool,
+        _option(
+            GATE,
+            "For --certify: the levels of each attribute and of their combinations too, in one certificate.",
+            "--certify-margins",
+        ),
+    ] = False
     ratio: Annotated[
         bool,
         _option(
@@ -627,7 +636,7 @@ class Certify:
         _option(
             GATE,
             "For --certify: rows with a missing attribute may belong to any group (bounds), are a group of their own "
-            "(category) or are left out (exclude). Default: bounds for rates, else category.",
+            "(category) or are excluded (exclude). Default: bounds for rates, else category.",
             metavar="HOW",
         ),
     ] = None
@@ -789,7 +798,7 @@ class Question:
     along: Annotated[
         str | None, _column(PLAN, "Of several --by, the attribute along which groups differ: all groups of a level do.")
     ] = None
-    target: Annotated[float, _number(PLAN, "Chance with which the smallest gap shall be seen.")] = 0.8
+    target: Annotated[float, _number(PLAN, "Probability with which the smallest gap is detected.")] = 0.8
     runs: Annotated[int, _number(PLAN, "Simulated experiments behind each figure.")] = 1000
 
 

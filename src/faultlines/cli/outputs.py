@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Estimates
     from faultlines.results.certificate import Certificate
     from faultlines.results.clustering import Clustering
+    from faultlines.results.protocol import Result
     from faultlines.results.self_check import SelfCheck
 
 # JSON lets these stand as they are, and terminals act on some of them; escaped they are the same data.
@@ -51,6 +52,12 @@ class Targets:
         """The result as text, unless stdout is taken by data."""
         if not self.json_to_stdout and not self.csv_to_stdout:
             streams.say(words)
+
+    def say_result(self, result: Result) -> None:
+        """A result as text that ends with the command to run next."""
+        from faultlines.render.text import to_text
+
+        self.say(to_text(result, spelling="command"))
 
     def write_csv(self, columns: Callable[[], Mapping[str, Sequence[Any]]]) -> None:
         """A table as csv to where it was wanted, if it was; it is made only then."""

@@ -508,7 +508,7 @@ class Invariance:
 
     def __str__(self) -> str:
         rates = (
-            f"at α = {self.alpha:g} the test rejects {self.of_pairs:.1%} of pairs of groups that are alike and "
+            f"at α = {self.alpha:g} the test rejects {self.of_pairs:.1%} of pairs of groups that are equal and "
             f"{self.of_merged:.1%} once groups are merged ({self.runs:,} of each)"
         )
         if self.passed:
@@ -569,7 +569,7 @@ def _simulate_merging(similarity: Similarity, alpha: float, runs: int, seed: int
     rng = np.random.default_rng(seed)
     pairs, merged, log_alpha = np.empty(runs), np.empty(runs), np.log(alpha)
     worst, example = 0.0, None
-    with progress("merging groups that are alike", runs) as advance:
+    with progress("merging groups that are equal", runs) as advance:
         for run in range(runs):
             s = similarity.draw_null(similarity.statistics, rng)
             order = rng.permutation(len(s))
@@ -598,7 +598,7 @@ def _describe_counterexample(example: tuple[FloatArray, FloatArray] | None) -> s
     (first, second, third), p = example
     listed = ", ".join(f"[{', '.join(f'{value:.4g}' for value in row)}]" for row in (first, second, third))
     return (
-        f"Counterexample: clusters with statistics {listed} are alike in pairs "
+        f"Counterexample: clusters with statistics {listed} are equal in pairs "
         f"(p = {p[0]:.2g}, {p[1]:.2g}, {p[2]:.2g}), "
         f"but the first differs from the merger of the other two (p = {p[3]:.2g})."
     )

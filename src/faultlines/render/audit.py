@@ -12,7 +12,7 @@ from faultlines import files as file_writer
 from faultlines.estimates.labels import labels_of, name_of, named_by
 from faultlines.progress import progress
 from faultlines.render import clustering
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.audit import stratum_text
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
@@ -109,6 +109,18 @@ def notes(result: Audit) -> tuple[Note, ...]:
     return (*_finding_notes(result), *_cut_notes(result), *_exclusion_notes(result), *_skipped_notes(result))
 
 
+def next_step(result: Audit) -> Note | None:
+    """Confirm the largest finding on new data; without any, certify a gap."""
+    found = findings(result)
+    if found:
+        call = f"fl.confirm(audit[{found[0].comparison.name!r}], new_rows)"
+        return next_note("see whether new data confirm it with", call, "faultlines audit NEW.csv …")
+    if not result.comparisons:
+        return None
+    call = f"fl.certify(audit[{result.names[0]!r}], gap=…)"
+    return next_note("choose a gap that would be acceptable and certify it with", call, "--certify GAP")
+
+
 def _finding_notes(result: Audit) -> Iterator[Note]:
     for finding in findings(result):
         yield Note("difference", finding.text, fields={"comparison": finding.comparison.name})
@@ -149,8 +161,8 @@ def _skipped_notes(result: Audit) -> Iterator[Note]:
 
 def document(result: Audit, *, complete: bool = False) -> Document:
     """The parts of an audit as text; `complete` is with all comparisons and more groups."""
-    found = [note.text for note in result.notes if note.code == "difference"]
-    others = [note.text for note in result.notes if note.code != "difference"]
+    found = [note.text for note in notes(result) if note.code == "difference"]
+    others = [note.text for note in notes(result) if note.code != "difference"]
     opening = [headline(result), *_shortened(found, complete)]
     tables = [_comparison_table(result, complete), *group_tables(result, complete=complete)]
     return Document(opening, [table for table in tables if table.rows], _shortened(others, complete))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
 
@@ -260,6 +260,30 @@ def _notes(result: Certificate) -> Iterator[Note]:
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
 
 
+def next_step(result: Certificate) -> Note | None:
+    """Hand a pass over, find the groups behind a failure, collect what is missing, or certify less."""
+    if result.verdict == "passed":
+        page = "certificate.html"
+        return next_note("hand it over as a page with", f'certificate.report("{page}")', f"--report {page}")
+    if result.verdict == "failed":
+        return next_note("see which groups differ together with", "fl.cluster(rows, by, metric)", "--report page.html")
+    if is_overturned(result):
+        ignore = ('fl.certify(…, missing="ignore")', "--missing ignore")
+        return next_note("collect the missing values or, if they are missing at random, use", *ignore)
+    if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
+        return None
+    gap = _certifiable_number(result)
+    farthest = formats.members([result.farthest], naming(result.attributes), _NAME)
+    command = f"--certify {gap}{' --ratio' if result.ratio else ''}"
+    call = f"fl.certify(…, gap={gap}{', ratio=True' if result.ratio else ''})"
+    return next_note(f"collect more rows of {farthest}, or certify what the data show with", call, command)
+
+
+def _certifiable_number(result: Certificate) -> str:
+    """The gap that can be certified, as it is asked for."""
+    return rounded_like(result.certifiable, result.gap, up=not result.ratio)
+
+
 def _missing_notes(result: Certificate) -> Iterator[Note]:
     """What was done about missing values and unknown attributes, and what they may change."""
     counts = result.missing_values
@@ -278,7 +302,7 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
         text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
         yield Note("missing ignored", text, "warning", fields)
     if result.unknown in ("exclude", "category"):
-        what = "are left out" if result.unknown == "exclude" else "are a group of their own"
+        what = "are excluded" if result.unknown == "exclude" else "are a group of their own"
         text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 
@@ -320,7 +344,7 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
 
 def document(result: Certificate, *, complete: bool = False) -> Document:
     """The parts of a certificate as text; `complete` is with all groups."""
-    return Document([headline(result)], [group_table(result, complete=complete)], [note.text for note in result.notes])
+    return Document([headline(result)], [group_table(result, complete=complete)], [note.text for note in notes(result)])
 
 
 def group_table(result: Certificate, *, complete: bool = False) -> TextTable:

@@ -21,10 +21,10 @@ from faultlines.metrics.names import traits_of
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.naming import GroupText, name_groups
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
-from faultlines.results.protocol import Note
+from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -269,6 +269,27 @@ def notes(c: Clustering) -> tuple[Note, ...]:
     if c.groups.estimates is not None:
         about_groups = [*attribute_notes(c), *interval_notes(c), *membership_notes(c, c.alpha), *detection_notes(c)]
     return (*ratio_notes(c), *about_groups, *quick_notes(c))
+
+
+def next_step(c: Clustering) -> Note | None:
+    """What to do about the clusters, or about having found none; nothing with a single group."""
+    if c.verdict == "not testable":
+        return None
+    by = " ".join(f"--by {name}" for name in c.groups.attributes)
+    if any(True for _ in ratio_notes(c)):
+        arms = "variant=…, shares=…"
+        command = f"faultlines srm FILES {by} --variant COLUMN --shares A=50,B=50"
+        return next_note("find the cause of the sample ratio mismatch with", f"fl.srm(rows, by, {arms})", command)
+    if c.rejected:
+        data = "new_estimates" if c.readout is None else "new_rows"
+        columns = f" {by} --estimate COLUMN --se COLUMN" if c.readout is None else ""
+        command = f"faultlines confirm result.json NEW.csv{columns} (--json writes result.json)"
+        return next_note("confirm the clusters on new data with", f"fl.confirm(c, {data})", command)
+    if c.groups.estimates is None:
+        return next_note("see what would be detected with", "fl.power(c)", "faultlines power --help")
+    return next_note(
+        "choose a gap that would be acceptable and certify it with", "fl.certify(c, gap=…)", "--certify GAP"
+    )
 
 
 def quick_notes(c: Clustering) -> tuple[Note, ...]:
@@ -725,7 +746,7 @@ def adverse_sides(
 def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
     opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
-    closing = [note.text for note in c.notes if note.code != RATIO]
+    closing = [note.text for note in c.notes if note.code not in (RATIO, NEXT)]
     return Document(opening, [_cluster_table(c, complete=complete)], closing)
 
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render import clustering
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_lines, next_note
 from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
-from faultlines.results.protocol import Note, probability
+from faultlines.results.protocol import NEXT, Note, probability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from faultlines.render.text import Spelling
     from faultlines.results.clustering import Clustering
     from faultlines.results.collection import Collection
 
@@ -48,6 +49,15 @@ def correction_text(result: Collection) -> str:
 def notes(result: Collection) -> tuple[Note, ...]:
     """What was not compared, and what was excluded."""
     return tuple(_experiment_notes(result)) if isinstance(result, Experiments) else ()
+
+
+def next_step(result: Collection) -> Note | None:
+    """Read the surest of them, or plan for more data."""
+    if not result.rejected:
+        call = "fl.power(data)"
+        return next_note("see which differences would have been detected with", call, "faultlines power --help")
+    name = repr(result.rejected[0])
+    return next_note(f"read the clusters of {name} in", f"result[{name}]", "the page: add --report out.html")
 
 
 def _experiment_notes(result: Experiments) -> Iterator[Note]:
@@ -97,7 +107,7 @@ def _single_groups(result: Experiments) -> list[str]:
 def document(result: Collection, *, complete: bool = False) -> Document:
     """The parts of several results as text; `complete` is with all of them."""
     table = _experiment_table(result, complete)
-    texts = [note.text for note in result.notes]
+    texts = [note.text for note in notes(result)]
     if not complete and len(texts) > _NOTES:
         texts = [*texts[:_NOTES], f"{len(texts) - _NOTES:,} more notes: .notes has all."]
     return Document([headline(result)], [table] if table.rows else [], texts)
@@ -132,7 +142,7 @@ def metrics_headline(results: Sequence[Clustering]) -> str:
     return f"Groups differ in {differing:,} of {len(results):,} metrics (Holm, α = {results[0].alpha:.3g})."
 
 
-def metrics_text(results: Sequence[Clustering]) -> str:
+def metrics_text(results: Sequence[Clustering], spelling: Spelling = "command") -> str:
     """Several metrics as one report: what holds for all of them, an overview, then each in detail."""
     warnings = dict.fromkeys(f"Warning: {note.text}" for c in results for note in clustering.ratio_notes(c))
     notes_of = [[note for note in c.notes if note.code not in _SAID] for c in results]
@@ -150,10 +160,12 @@ def metrics_text(results: Sequence[Clustering]) -> str:
         blocks += [f"{c.groups.metric}\n{'-' * len(c.groups.metric)}\n" + "\n".join(opening)]
         blocks += [*(formats.table(*table) for table in parts.tables), "\n".join(texts)]
     blocks += ["For all metrics:\n" + "\n".join(common)] if common else []
+    first = next((c for c in results if c.rejected), results[0])
+    blocks += next_lines(clustering.next_step(first), spelling)
     return formats.printable_lines("\n\n".join(filter(None, blocks)))
 
 
-_SAID = {clustering.RATIO, "correction"}  # notes that one report of several metrics says once, at its head
+_SAID = {clustering.RATIO, NEXT, "correction"}  # notes that one report of several metrics says once, at its head
 _FINDING = 90  # characters of a finding in an overview
 
 

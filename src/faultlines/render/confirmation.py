@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from faultlines import formats
 from faultlines.estimates.labels import naming
 from faultlines.render.clustering import dropped_notes, warning_notes
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -70,6 +70,18 @@ def _notes(result: Confirmation) -> Iterator[Note]:
         yield Note("missing groups", text, fields={"groups": len(labels)})
 
 
+def next_step(result: Confirmation) -> Note | None:
+    """Use the new effects, search again, or plan for enough data."""
+    if result.verdict == "confirmed":
+        call = 'confirmation.to_pandas("clusters")'
+        return next_note("decide by the effects in the new data, in", call, None)
+    if result.verdict == "not confirmed":
+        call = "fl.cluster(all_rows, by, metric)"
+        return next_note("search old and new rows together with", call, "faultlines experiment OLD.csv NEW.csv …")
+    call = "fl.power(confirmation.estimates)"
+    return next_note("see how many more rows it takes with", call, "faultlines power NEW.csv …")
+
+
 def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:
     """Two neighbouring clusters in a sentence."""
     start = f"Clusters {pair.first} and {pair.second}:"
@@ -102,7 +114,7 @@ def _percent(share: float) -> str:
 def document(result: Confirmation, *, complete: bool = False) -> Document:
     """The parts of a confirmation as text; `complete` is with all members."""
     table = _cluster_table(result, 10**9 if complete else _MEMBERS)
-    return Document([headline(result)], [table], [note.text for note in result.notes])
+    return Document([headline(result)], [table], [note.text for note in notes(result)])
 
 
 def _cluster_table(result: Confirmation, room: int) -> TextTable:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.certificate import rounded_like
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -105,6 +105,26 @@ def _notes(result: ImpactRatios) -> Iterator[Note]:
     yield Note("purpose", "The layout follows 6 RCNY 5-300 ff.; it is a computation, not a legal opinion.")
 
 
+def next_step(result: ImpactRatios) -> Note | None:
+    """Hand the tables over, find the groups behind a low ratio, or collect more."""
+    if result.verdict == "passed":
+        return next_note("hand the tables over as a page with", 'result.report("ratios.html")', "--report ratios.html")
+    if result.verdict == "failed":
+        by = repr(list(dict.fromkeys(name for table in result.tables for name in table.attributes)))
+        call = f"fl.cluster(rows, {by}, fl.selection_rate({result.column!r}))"
+        command = f"faultlines model FILES … --metric selection_rate --y-pred {result.column}"
+        return next_note("see which groups differ together with", call, command) if result.median is None else None
+    if result.verdict == "not testable":
+        smaller = result.min_share / 2
+        purpose = "compare smaller categories with"
+        return next_note(purpose, f"min_share={smaller:g}", f"--min-share {smaller:g}") if smaller else None
+    least = min(table.certifiable for table in result.tables if table.certifiable is not None)
+    ratio = rounded_like(least, result.least, up=False)
+    return next_note(
+        "collect more applicants, or ask for what the data show with", f"least={ratio}", f"--least {ratio}"
+    )
+
+
 def _small_notes(result: ImpactRatios) -> Iterator[Note]:
     for table in result.tables:
         small = [category.label for category in table.categories if category.status == "too small"]
@@ -134,7 +154,7 @@ def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
 def document(result: ImpactRatios, *, complete: bool = False) -> Document:
     """The parts of impact ratios as text; `complete` is with all categories."""
     tables = [_table(result, table, complete=complete) for table in result.tables]
-    return Document([headline(result)], tables, [note.text for note in result.notes])
+    return Document([headline(result)], tables, [note.text for note in notes(result)])
 
 
 def _table(result: ImpactRatios, table: ImpactTable, *, complete: bool) -> TextTable:

@@ -11,7 +11,7 @@ from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
 from faultlines.render.clustering import dropped_notes, plural
 from faultlines.render.geometry import LAYERS, Axis, Picture
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -103,6 +103,18 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     yield Note("assumption", _ASSUMPTIONS[result.dependence])
 
 
+def next_step(result: MonitorResult) -> Note | None:
+    """Look again while it goes on; read the clusters, or what is ruled out, when it has ended."""
+    if result.verdict == "differ":
+        call = "fl.cluster(rows, by, metric)"
+        return next_note("read the clusters and their members with", call, "faultlines experiment FILES …")
+    if result.verdict == "ended":
+        call = "fl.certify(rows, by, metric, gap=…)"
+        return next_note("certify a gap that would be acceptable with", call, "faultlines experiment … --certify GAP")
+    call = "monitor.update(all_rows, by, metric)"
+    return next_note("when there are new data, look again with", call, "the same command")
+
+
 def _arms_note(look: Look, unit: str) -> Note:
     total = sum(look.arms.values())
     shares = ", ".join(f"{name} {formats.share(units / total, 1)}" for name, units in look.arms.items())
@@ -170,7 +182,7 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
         tables.append(
             TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
         )
-    return Document([headline(result)], tables, [note.text for note in result.notes])
+    return Document([headline(result)], tables, [note.text for note in notes(result)])
 
 
 def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bool) -> TextTable:

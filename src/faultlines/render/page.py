@@ -70,12 +70,12 @@ def reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
     if not c.guarantee.holds:
         sure = "The rule behind these clusters does not control the error: on pure noise it claims clusters too often."
     else:
-        sure = f"If all groups were alike, two or more clusters would still be shown in at most {chance} of cases."
+        sure = f"If all groups were equal, two or more clusters would still be shown in at most {chance} of cases."
     apart = "Clusters differ as a whole; of two single groups on either side of a line this is not claimed."
     if note:
         sure = f"This is one of several results: {note}"
     read = [
-        "Groups in one cluster could not be told apart." + (f" {apart}" if c.rejected else ""),
+        "Groups in one cluster could not be distinguished." + (f" {apart}" if c.rejected else ""),
         sure,
         "p is the smallest level α at which there is more than one cluster. Each fault line has a p of its own.",
     ]
@@ -132,7 +132,7 @@ def _about_rules(c: Clustering) -> str:
         f"share of the cluster: of the {counted} in the cluster, so many are described. Where either is less than "
         "half, no rule is shown."
     )
-    return rules + (" It does not speak of groups that were left out." if c.excluded else "")
+    return rules + (" It does not speak of groups that were excluded." if c.excluded else "")
 
 
 # --------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -52,6 +52,14 @@ def _notes(result: Power) -> Iterator[Note]:
     yield Note("method", f"Method: {basis} ({error}){followed}.")
 
 
+def next_step(result: Power) -> Note | None:
+    """Run the experiment as planned, or with more units."""
+    if result.verdict == "not enough" and result.needed is not None:
+        units = f"{formats.count(result.needed)} units"
+        return next_note(f"collect {units}, then run", "fl.cluster(rows, by, metric)", "faultlines experiment FILES …")
+    return next_note("when the data are there, run", "fl.cluster(rows, by, metric)", "faultlines experiment FILES …")
+
+
 def _minimum_notes(result: Power) -> Iterator[Note]:
     for effect in dict.fromkeys(row.effect for row in result.directions):
         size = max(row.minimum_detectable for row in result.directions if row.effect == effect)
@@ -81,5 +89,5 @@ def _direction_table(result: Power) -> TextTable:
 def document(result: Power, *, complete: bool = False) -> Document:
     """The parts of a power analysis as text."""
     is_headline = result.gap is None
-    texts = [note.text for note in result.notes if not (is_headline and note.code == "minimum detectable")]
+    texts = [note.text for note in notes(result) if not (is_headline and note.code == "minimum detectable")]
     return Document([headline(result)], [_direction_table(result)], texts)

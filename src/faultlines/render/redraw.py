@@ -165,7 +165,7 @@ def _about(c: Clustering, *, several: bool) -> str:
         told.append("Shrunken: with what the other groups teach, the better guess of the effect on one group.")
     if several:
         level = formats.level(c.alpha)
-        told.append(f"Membership: the chance of its cluster; sure, or the clusters it could be in at {level}.")
+        told.append(f"Membership: the probability of its cluster; sure, or the clusters it could be in at {level}.")
     return " ".join(told)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from faultlines import formats
 from faultlines.render.clustering import document as clustering_document
 from faultlines.render.clustering import dropped_notes, sample_ratio_note
-from faultlines.render.text import Document, TextTable
+from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -48,6 +48,18 @@ def _notes(result: SampleRatios) -> Iterator[Note]:
     yield from dropped_notes(result.dropped)
 
 
+def next_step(result: SampleRatios) -> Note | None:
+    """Read effects where the arms are as planned; else look for the cause in more attributes."""
+    if result.verdict == "not testable":
+        return None
+    if result.verdict == "mismatch":
+        more = '[*by, "browser"]'
+        command = "--by browser (or another attribute that may hold the cause)"
+        return next_note("narrow the cause with another attribute:", f"fl.srm(rows, {more}, variant=…)", command)
+    call, command = "fl.cluster(rows, by, fl.lift(…))", "faultlines experiment FILES … --metric lift:COLUMN"
+    return next_note("compare the effects between groups with", call, command)
+
+
 def document(result: SampleRatios, *, complete: bool = False) -> Document:
     """The parts of a test of sample ratios as text: the arms, then the clusters of shares."""
     planned = any(arm.expected is not None for arm in result.arms)
@@ -65,5 +77,5 @@ def document(result: SampleRatios, *, complete: bool = False) -> Document:
         parts = clustering_document(clustering, complete=complete)
         opening += parts.opening
         tables += parts.tables
-    closing += [note.text for note in result.notes]
+    closing += [note.text for note in notes(result)]
     return Document(opening, tables, closing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.render.text import Document
+from faultlines.render.text import Document, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -52,11 +52,19 @@ def _verdict_notes(result: SelfCheck) -> tuple[Note, ...]:
     if result.verdict == "violated":
         text = "The error rate is not controlled on data like these; check the unit and the number of events."
         return (Note("error rate", text, "warning"),)
-    if result.verdict == "inconclusive":
-        return (Note("more shuffles", "Use more shuffles to distinguish the share from α."),)
     return ()
+
+
+def next_step(result: SelfCheck) -> Note | None:
+    """More shuffles where they decide; else another unit or error control where the error rate is too high."""
+    if result.verdict == "inconclusive":
+        runs = 4 * result.runs
+        return next_note("decide it by more shuffles with", f"fl.self_check(…, runs={runs})", f"--self-check {runs}")
+    if result.verdict == "violated" and result.unit is None:
+        return next_note("if rows of one user are related, name the user with", 'unit="user_id"', "--unit COLUMN")
+    return None
 
 
 def document(result: SelfCheck, *, complete: bool = False) -> Document:
     """The parts of a self-check as text."""
-    return Document([headline(result)], [], [note.text for note in result.notes])
+    return Document([headline(result)], [], [note.text for note in notes(result)])

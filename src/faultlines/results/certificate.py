@@ -119,7 +119,7 @@ class Certificate(TabularResult):
         >>> certificate.verdict, certificate.within, certificate.beyond, certificate.inconclusive
         ('failed', (), ('DE', 'IN'), ('FR',))
         >>> certificate.metric, certificate.attributes, certificate.parts, [note.code for note in certificate.notes]
-        ('effect', ('group',), (), ['reference', 'inconclusive groups', 'method'])
+        ('effect', ('group',), (), ['reference', 'inconclusive groups', 'method', 'next'])
         >>> print(certificate.headline)
         FAILED  2 of 3 groups are more than 0.03 from the overall effect (95% confidence): DE, IN.
         >>> certificate.to_dict()["verdict"], certificate.to_dicts()[0]["status"]

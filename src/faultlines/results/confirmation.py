@@ -176,7 +176,7 @@ class Confirmation(TabularResult):
         >>> print(confirmation.headline)
         Confirmed: the 2 clusters differ again on new data (p < 1e-10, α = 0.05).
         >>> [note.code for note in confirmation.notes], confirmation.to_dict()["verdict"]
-        (['pair'], 'confirmed')
+        (['pair', 'next'], 'confirmed')
     """
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters", "pairs")

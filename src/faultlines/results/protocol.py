@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Columns = dict[str, list[Any]]
 Rows = Literal["groups", "clusters", "pairs", "experiments", "comparisons", "metrics", "looks"]
 Severity = Literal["info", "warning"]
+NEXT = "next"  # the code of the note that says what to do next
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,10 @@ class Result(ABC):
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What a reader must know beside the headline."""
-        return tuple(self._wording().notes(self))
+        """What a reader must know beside the headline; the last one, ``"next"``, says what to do now."""
+        words = self._wording()
+        following = words.next_step(self)
+        return (*words.notes(self), *([] if following is None else [following]))
 
     def _wording(self) -> Any:
         """The module that says it in words."""
