@@ -197,7 +197,7 @@ def daily_look(board: Board, folder: Path, rows: int) -> None:
     rounds = 3 if rows > 10**7 else 8
     ratio = _paired(floor, lambda: fl.Monitor.from_json(state).update(path, by, METRIC), rounds)
     # Beside the rows a job that resumes from its file draws the looks before again, which takes no more with more rows.
-    board.line(f"{rows:,} rows, 200 groups, look 14 from its state / hand-written SQL", f"{ratio:.2f} ×")
+    board.line(f"{rows:,} rows, 200 groups, look 14 from its state / hand-written SQL", ratio, "×")
 
 
 def in_memory(board: Board, rows: int) -> None:

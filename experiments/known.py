@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ALL = "all"  # a column with one value, for the effect on everybody
-MAILING = {"variant": "segment", "control": "No E-Mail"}
+MAILING: dict[str, Any] = {"variant": "segment", "control": "No E-Mail"}
 
 
 class Figure(NamedTuple):

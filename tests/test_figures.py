@@ -165,7 +165,7 @@ def test_a_session_continues_with_what_has_not_passed(tmp_path: Path) -> None:
 
     def outcomes(**environment: str) -> list[tuple[str, str]]:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "tests/statistical/test_study.py"]
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("FAULTLINES")}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("FAULTLINES", "PYTEST"))}
         env = clean | environment | {"PYTHONPATH": str(tmp_path)}
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         return sorted(re.findall(r"^(\w+) tests/\S+\[(\w)\]", done.stdout, flags=re.MULTILINE))

@@ -247,7 +247,7 @@ def to_metric_frame(result: Clustering | Audit, by: str | Sequence[str] | None =
         >>> truth, sex = [0, 1] * 200, ["f"] * 200 + ["m"] * 200
         >>> predicted = [0, 1] * 100 + [0, 0] * 50 + [0, 1] * 50
         >>> audit = fl.audit(truth, predicted, sensitive_features={"sex": sex}, metrics=["recall", "fpr"])
-        >>> fl.to_metric_frame(audit).difference()["true positive rate"]
+        >>> float(fl.to_metric_frame(audit).difference()["true positive rate"])
         0.5
     """
     if isinstance(result, Audit):

@@ -266,7 +266,7 @@ def test_one_of_several_metrics() -> None:
     found = fl.confirm(json.dumps(saved), visits(2), metric="rate of bought")
     assert found.metric == "rate of bought"
     assert fl.confirm(saved, visits(2), metric=fl.rate("bought")).to_dict() == found.to_dict()
-    assert fl.confirm(saved, visits(2), metric="difference:spend").metric == "difference of spend"
+    assert fl.confirm(saved, visits(2), metric="difference:spend").metric == "difference of spend per user"
     with refused("not found: clusters"):
         fl.confirm(saved, visits(2))
     with refused("not found: clusters"):
@@ -332,7 +332,7 @@ def test_data_that_do_not_go_with_the_clusters() -> None:
         fl.confirm(old, other)
     # An effect without a name is taken for the same one.
     named = fl.confirm(old, fl.Estimates([1.4, 0.1, 0.0], [0.1] * 3, ["DE", "FR", "IT"]))
-    assert named.metric == "difference of spend"
+    assert named.metric == "difference of spend per user"
     with refused("wrong type: metric"):
         fl.confirm(old, visits(2), metric=5)  # type: ignore[arg-type]
     with refused("not found: clusters"):

@@ -49,8 +49,8 @@ def test_the_minimum_detectable_difference_is_what_power_says(groups: int) -> No
 
 
 def test_estimated_standard_errors_are_simulated_too() -> None:
-    theta = np.random.default_rng(4).standard_normal(15)
-    few, known = (fl.cluster(fl.Estimates(theta, np.ones(15), dof=dof)).detection_limits[0] for dof in (4, None))
+    theta = np.random.default_rng(4).standard_normal(10)  # too few groups to moderate their variances
+    few, known = (fl.cluster(fl.Estimates(theta, np.ones(10), dof=dof)).detection_limits[0] for dof in (4, None))
     assert few.simulated
     assert few.one_group is not None
     assert known.one_group is not None

@@ -282,7 +282,6 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
         ("model", (*MODEL, "--by", "age:q10.5", "--metric", "accuracy", "--y-pred", "pred"), "'age:q10.5' not found"),
         ("model", (*MODEL, "--metric", "auc"), "needs --score"),
         ("model", ("--by", "country", "--metric", "accuracy", "--y-pred", "pred"), "needs --y-true"),
-        ("model", (*MODEL[:4], "--metric", "accuracy", "--y-pred", "pred"), "--positive"),
     ],
 )
 def test_bad_row_arguments_are_one_line_and_exit_2(

@@ -34,7 +34,7 @@ def test_rows_as_in_the_library(warm: Warm, shop: Path) -> None:
         ("--by country --metric lift:revenue", "--metric 'lift:revenue'"),
         ("--by country --metric lift:revenue --variant arm --control A --score s", "--score 's'"),
         ("--by country --metric auc --y-true label --score score --variant arm", "--variant 'arm'"),
-        ("--by country --metric tpr --y-true label", "Did you mean 'true_positive_rate'"),
+        ("--by country --metric tpr --y-true label", "needs --score or --y-pred"),
         ("--by country --metric auc --se x", "--se"),
         ("--metric auc", "--metric 'auc'"),
         ("--by country --variant arm --se x", "--variant 'arm'"),

@@ -75,7 +75,7 @@ def test_equal_correlations_are_independent_groups_with_smaller_errors() -> None
 def test_certificates_of_equal_correlations_are_those_of_smaller_errors() -> None:
     rng = np.random.default_rng(5)
     theta, se = rng.standard_normal(8), rng.uniform(0.5, 2, 8)
-    for against in ("overall", "all pairs", 3):
+    for against in ("overall", "all pairs", "3"):
         alone = fl.certify(fl.Estimates(theta, se), gap=3.0, against=against)
         shared = fl.certify(fl.Estimates(theta, None, covariance=np.diag(se**2) + 0.7), gap=3.0, against=against)
         assert shared.certifiable == pytest.approx(alone.certifiable, rel=1e-9)

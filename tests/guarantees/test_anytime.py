@@ -165,7 +165,7 @@ def test_no_look_is_taken_before_two_groups_can_be_compared() -> None:
 @pytest.mark.parametrize(
     "how", [{"treatment": "*"}, {"treatment": "B", "unit": "user", "overlap": "covariance"}], ids=["arms", "units"]
 )
-def test_groups_that_share_data_are_tested_look_by_look(how: dict[str, str]) -> None:
+def test_groups_that_share_data_are_tested_look_by_look(how: dict[str, Any]) -> None:
     data, monitor = rows(9000), fl.Monitor(looks=3, draws=300)
     metric = fl.difference("bought", variant="arm", control="A", **how)
     for day in range(1, 4):

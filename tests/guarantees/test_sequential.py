@@ -148,7 +148,7 @@ def test_other_comparisons_can_be_fed_too() -> None:
         (lambda: folds(dependence="any"), "conflict: dependence"),
         (lambda: fl.Monitor(tolerance=1.0), "conflict: tolerance"),
         (lambda: fl.Monitor(rule="bayes"), "unknown: rule"),  # type: ignore[arg-type]
-        (lambda: folds().update([1, 2]), "wrong type: estimates"),  # type: ignore[arg-type]
+        (lambda: folds().update([1, 2]), "wrong type: estimates"),
         (lambda: folds().update(fl.Estimates([1], [1])), "too few: estimates"),
         (lambda: folds().update(batch(0), missing="keep"), "unknown: missing"),
         (lambda: folds().update(batch(0), new=[]), "unknown: new"),  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_the_name_says_per_what() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"unit": "user"}, {"unit": "user", "covariate": "before"}])
-def test_rows_are_a_denominator(options: dict[str, str]) -> None:
+def test_rows_are_a_denominator(options: dict[str, Any]) -> None:
     rows = spend().assign(one=1)
     rows.loc[::7, "spend"] = np.nan  # rows without a numerator are not counted
     made, expected = (fl.measure(rows, "g", fl.ratio_lift("spend", denom, **ARMS, **options)) for denom in ("*", "one"))

@@ -222,7 +222,7 @@ def test_the_command_line_takes_units(tmp_path: Path) -> None:
     assert sum(group["n"] for group in units["groups"]) == 240
     for group, of_rows in zip(units["groups"], plain["groups"], strict=True):
         assert group["se"] > of_rows["se"]
-    named = [any("prompt" in note["text"] for note in result["notes"] if note["code"] == "data") for result in results]
+    named = ["no unit" in [note["code"] for note in result["notes"]] for result in results]
     assert named == [True, False]
 
 

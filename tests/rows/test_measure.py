@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
-ARMS_OF_USERS = {"variant": "arm_of_user", "control": "A"}
+ARMS_OF_USERS: dict[str, Any] = {"variant": "arm_of_user", "control": "A"}
 METRICS: dict[str, tuple[Any, Any]] = {
     "mean": ("country", fl.mean("revenue")),
     "mean with NaN": (["country", "premium"], fl.mean("noisy")),
@@ -282,7 +282,7 @@ def test_metrics_that_make_no_sense_are_refused_before_any_row_is_read() -> None
         (lambda: fl.lift("x", variant="arm", control="A", treatment="A"), "invalid: treatment"),
         (
             lambda: fl.lift(fl.aggregated("n", mean="m", variance="v"), variant="a", control="A", unit="u"),
-            "unsupported: denom, unit, covariate, weight",
+            "unsupported: unit, covariate, weight, cap",
         ),
         (lambda: fl.aggregated("n", mean="m", sum="s", variance="v"), "missing: mean, sum"),
         (lambda: fl.mean(fl.aggregated("n", mean="m")), "missing: variance, sum_squares"),
@@ -619,8 +619,8 @@ def test_odd_tables_and_metrics_are_refused(tmp_path: Path) -> None:
     check_refused("unreadable file: data", pl.scan_csv(tmp_path / "absent.csv"), "g", fl.mean("x"))
     for make, match in (
         (
-            lambda: fl.ratio_lift(fl.aggregated("n", mean="m", variance="v"), "d", **ARMS),  # type: ignore[arg-type]
-            "unsupported: denom, unit, covariate, weight",
+            lambda: fl.ratio_lift(fl.aggregated("n", mean="m", variance="v"), "d", **ARMS),
+            "conflict: denom",
         ),
         (lambda: fl.mean(fl.aggregated("n", mean="m", variance="v"), weight="w"), "unsupported: weight"),
         (lambda: fl.lift("x", variant=5, control="A"), "wrong type: variant"),  # type: ignore[arg-type]

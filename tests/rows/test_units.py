@@ -68,7 +68,8 @@ def test_covariates_with_gaps_in_every_engine(engine: str, tmp_path: Path) -> No
     rows["arm"] = np.where(rows.user % 2, "A", "B")
     table = pa.Table.from_pandas(rows, preserve_index=False)
     data = table.to_pandas() if engine == "pandas" else in_engine(table, engine, tmp_path)
-    for options in ({}, {"weight": "w"}, {"unit": "user"}, {"unit": "user", "cap": "90%"}):
+    choices: list[dict[str, Any]] = [{}, {"weight": "w"}, {"unit": "user"}, {"unit": "user", "cap": "90%"}]
+    for options in choices:
         metric = fl.lift("y", variant="arm", control="A", covariate="before", **options)
         made, expected = (fl.measure(frame, "g", metric).estimates for frame in (data, rows))
         np.testing.assert_allclose(made.theta, expected.theta, rtol=1e-9)

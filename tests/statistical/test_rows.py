@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -121,7 +122,7 @@ def test_weights_and_covariates_keep_the_level(kind: str) -> None:
     """Few rows, very unequal weights (log-normal, σ = 1) or a useless covariate: the degrees of freedom must know."""
     rng = np.random.default_rng(11)
     groups, rows, estimates = 40, 30, []
-    options = {"weight": "w"} if kind == "weights" else {"covariate": "w"}
+    options: dict[str, Any] = {"weight": "w"} if kind == "weights" else {"covariate": "w"}
     metric = fl.difference("x", variant="arm", control="A", **options)
     for _ in range(150):
         data = pd.DataFrame(

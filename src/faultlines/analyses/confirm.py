@@ -160,7 +160,7 @@ def _select_metric(several: Sequence[Any], metric: Metric | str | None, paramete
     """The result of one metric among several."""
     results = [data for data in several if isinstance(data, Mapping)]
     name = metric if isinstance(metric, str | None) else metric.name
-    matches = [data for data in results if name is not None and _in_words(data.get("metric")) == _in_words(name)]
+    matches = [data for data in results if name is not None and name in (data.get("metric"), _command_word(data))]
     if len(matches) != 1:
         known = ", ".join(shorten(data.get("metric")) for data in results[:12])
         holds = f"holds {len(results)} results" if len(results) > 1 else "holds one result"
@@ -169,9 +169,14 @@ def _select_metric(several: Sequence[Any], metric: Metric | str | None, paramete
     return matches[0]
 
 
-def _in_words(name: Any) -> str:
-    """The name of a metric in words, also where it is written as on the command line: lift:revenue."""
-    return "" if not isinstance(name, str) else name.replace("_", " ").replace(":", " of ")
+def _command_word(data: Mapping[str, Any]) -> str | None:
+    """A saved metric as it is written on the command line: lift:revenue, ratio:clicks/views."""
+    recipe = data.get("recipe")
+    if not isinstance(recipe, Mapping) or not isinstance(recipe.get("arguments"), Mapping):
+        return None
+    arguments = recipe["arguments"]
+    columns = [arguments[name] for name in ("value", "numer", "denom") if isinstance(arguments.get(name), str)]
+    return f"{recipe.get('name')}:{'/'.join(columns)}" if columns else str(recipe.get("name"))
 
 
 def _from_data(data: Mapping[str, Any], parameter: Argument) -> FixedClusters:
