@@ -144,24 +144,6 @@ def test_names_lead_to_the_reference_and_indices_are_small() -> None:
     assert hooks.subscripted(text) == f'<p id="a_b">{small} <code>w_i</code> and ratio_difference</p>'
 
 
-# -------------------------------------------------------------------------------------------------------- figures
-
-
-QUOTED = re.compile(r"<!-- quoted from ([\w.]+): (.*?) -->", re.DOTALL)
-
-
-def test_figures_quoted_from_other_pages_are_still_there() -> None:
-    seen = 0
-    for page in DOCS.rglob("*.md"):
-        for source, quotes in QUOTED.findall(page.read_text(encoding="utf-8")):
-            there = re.sub(r"<!--.*?-->", "", (DOCS / source).read_text(encoding="utf-8"), flags=re.DOTALL)
-            there = " ".join(there.split())
-            for quote in re.findall(r'"([^"]+)"', quotes):
-                assert " ".join(quote.split()) in there, (page.name, source, quote)
-                seen += 1
-    assert seen > 20
-
-
 # ---------------------------------------------------------------------------------------------------- in a browser
 
 
