@@ -152,7 +152,7 @@ stdout carries the result, stderr one line about what failed; the exit code is t
 |---|---|---|
 {rows}
 
-Which option makes a gate of a command, and why an empty answer does not pass: [gates](../howto/ci-gate.md).
+Which option makes a gate of a command: [CI gates](../certify.md#ci-gates).
 """
 
 

@@ -238,6 +238,65 @@ def onboarding(seed: int | np.random.Generator = 0) -> Simulated:
     return Simulated(measured, effects, truth)
 
 
+def experiment_rows(seed: int | np.random.Generator = 0) -> dict[str, npt.NDArray[Any]]:
+    """Rows of an experiment: visits of 12,000 users in six countries, on the app or the web, in arm A or B.
+
+    A user has one country, device and arm, and one to three visits. Arm B lowers spend by 20% in PL and changes
+    nothing elsewhere. The columns are plain arrays, so that any frame can be made of them.
+
+    Args:
+        seed: Of the rows; or a generator.
+
+    Returns:
+        Columns by name: ``user``, ``country``, ``device``, ``arm`` and ``spend``, with one entry per visit.
+
+    Example:
+        >>> import faultlines as fl, pandas as pd
+        >>> visits = pd.DataFrame(fl.simulate.experiment_rows())
+        >>> metric = fl.lift("spend", variant="arm", control="A", unit="user")
+        >>> fl.cluster(visits, by="country", metric=metric).clusters[0].members
+        ('PL',)
+    """
+    rng = _generator(seed)
+    users = 12_000
+    country = rng.choice(["DE", "FR", "IN", "IT", "PL", "US"], users)
+    device, arm = rng.choice(["app", "web"], users), rng.choice(["A", "B"], users)
+    # Visits of a user resemble each other: spend has a part of the user's own.
+    mean_spend = rng.gamma(4.0, 2.5, users) * np.where((country == "PL") & (arm == "B"), 0.8, 1.0)
+    user = np.repeat(np.arange(users), rng.integers(1, 4, users))
+    spend = np.round(mean_spend[user] * rng.gamma(4.0, 0.25, user.size), 2)
+    return {"user": user, "country": country[user], "device": device[user], "arm": arm[user], "spend": spend}
+
+
+def model_rows(seed: int | np.random.Generator = 0) -> dict[str, npt.NDArray[Any]]:
+    """Rows of a scored model: 12,000 cases by gender and age, with their outcome, prediction and score.
+
+    A case is predicted where its score is 0.5 or more. Positives of 55 and above have lower scores than others, so
+    that the model finds fewer of them; gender makes no difference.
+
+    Args:
+        seed: Of the rows; or a generator.
+
+    Returns:
+        Columns by name: ``gender``, ``age``, ``label``, ``predicted`` and ``score``.
+
+    Example:
+        >>> import faultlines as fl, pandas as pd
+        >>> scored = pd.DataFrame(fl.simulate.model_rows())
+        >>> metric = fl.true_positive_rate("label", "predicted")
+        >>> fl.cluster(scored, by=["gender", "age"], metric=metric).attributes
+        ('age',)
+    """
+    rng = _generator(seed)
+    cases = 12_000
+    gender, age = rng.choice(["f", "m"], cases), rng.choice(["18-34", "35-54", "55+"], cases)
+    label = (rng.random(cases) < 0.3).astype(np.int64)
+    center = np.where(label == 1, np.where(age == "55+", 0.58, 0.64), 0.32)
+    score = np.round(rng.beta(8 * center, 8 * (1 - center)), 3)
+    predicted = (score >= 0.5).astype(np.int64)
+    return {"gender": gender, "age": age, "label": label, "predicted": predicted, "score": score}
+
+
 # Country codes, ISO 3166. Which continent a country counts to does not matter here, only that there are 48 and 54.
 _ASIA = (
     "AE AF AM AZ BD BH BN BT CN CY GE ID IL IN IQ IR JO JP KG KH KP KR KW KZ LA LB LK MM MN MV MY NP OM PH PK PS QA SA "
