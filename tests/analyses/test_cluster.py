@@ -243,7 +243,7 @@ def test_text_says_verdict_clusters_and_basis() -> None:
     assert all("●" in line for line in lines[4:7])
     assert "… +" in lines[5]
     assert max(map(len, lines[2:])) <= 116
-    assert [note.code for note in found.notes] == ["intervals", "membership", "evidence", "method"]
+    assert [note.code for note in found.notes] == ["intervals", "membership", "evidence", "method", "next"]
     assert found.notes[1].fields == {"uncertain": 18}
     assert lines[8:] == [note.text for note in found.notes]
     assert repr(found).startswith("<Clustering: 3 of 40 groups, p < 1e-10")

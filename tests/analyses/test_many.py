@@ -137,7 +137,7 @@ def test_nothing_found() -> None:
     many = fl.cluster_many({f"e{i}": simulate.null(5, seed=i).estimates for i in range(3)}, guarantee=QUICK)
     assert many.rejected == ()
     assert many.verdict == "no difference"
-    assert [note.code for note in many.notes] == ["smallest p"]
+    assert [note.code for note in many.notes] == ["smallest p", "next"]
 
 
 def test_an_experiment_with_one_group_compares_nothing() -> None:
@@ -145,12 +145,11 @@ def test_an_experiment_with_one_group_compares_nothing() -> None:
     alone = {f"a{i}": fl.Estimates([0.5], [0.1], ["DE"]) for i in range(4)}
     lone = fl.cluster_many(alone)
     assert lone.verdict == "not testable"
-    assert [(note.code, note.severity, dict(note.fields)) for note in lone.notes] == [
-        ("not testable", "warning", {"experiments": 4})
-    ]
+    (untestable,) = (note for note in lone.notes if note.severity == "warning")
+    assert (untestable.code, dict(untestable.fields)) == ("not testable", {"experiments": 4})
     both = fl.cluster_many({"two": fl.Estimates([0.0, 9.0], [1.0, 1.0]), "one": alone["a0"]})
     assert both.verdict == "differ"
-    assert [(note.code, dict(note.fields)) for note in both.notes] == [("not testable", {"experiments": 1})]
+    assert [(note.code, dict(note.fields)) for note in both.notes][:1] == [("not testable", {"experiments": 1})]
 
 
 @pytest.mark.parametrize(

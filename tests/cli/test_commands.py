@@ -58,9 +58,10 @@ def test_options_reach_the_library(table: Path) -> None:
     done = run("estimates", table, *BY, "--n", "users", "--min-size", "20000", "--draws", "777", "--no-refine")
     estimates = fl.Estimates.from_frame(table, "country", "lift", "sd", "users")
     draws = fl.Calibrated(draws=777)
-    assert done.stdout == f"{fl.cluster(estimates, guarantee=draws, refine=False, min_size=20_000)}\n"
+    expected = fl.cluster(estimates, guarantee=draws, refine=False, min_size=20_000)
+    assert done.stdout == f"{to_text(expected, spelling='command')}\n"
     bonferroni = run("estimates", table, *BY, "--n", "users", "--guarantee", "bonferroni")
-    assert bonferroni.stdout == f"{fl.cluster(estimates, guarantee='bonferroni')}\n"
+    assert bonferroni.stdout == f"{to_text(fl.cluster(estimates, guarantee='bonferroni'), spelling='command')}\n"
 
 
 def test_the_gate_trips_only_on_a_split(table: Path, tmp_path: Path) -> None:
@@ -297,7 +298,8 @@ def test_bad_row_arguments_are_one_line_and_exit_2(
 def test_power_on_the_command_line(warm: Warm, tmp_path: Path) -> None:
     done = warm("power", "--groups", "10", "--size", "400", "--spread", "1", "--gap", "0.5", "--runs", "50")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{fl.power([400] * 10, spread=1.0, gap=0.5, runs=50)}\n"
+    planned = fl.power([400] * 10, spread=1.0, gap=0.5, runs=50)
+    assert done.stdout == f"{to_text(planned, spelling='command')}\n"
     table = tmp_path / "plan.csv"
     table.write_text("country,sd,users\nDE,0.01,900\nAT,0.02,400\nCH,0.03,100\n")
     for options in (("--se", "sd"), ("--n", "users", "--spread", "0.5"), ("--se", "sd", "--only", "DE")):

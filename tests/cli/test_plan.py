@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import faultlines as fl
+from faultlines.render.text import to_text
 from tests.cli.running import EXPERIMENT, MODEL, Warm, is_one_line
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 def test_rows_as_in_the_library(warm: Warm, shop: Path) -> None:
     done = warm("power", shop, *EXPERIMENT, *"--metric lift:revenue --unit user_id --runs 50 --share 0.25".split())
     metric = fl.lift("revenue", variant="arm", control="A", unit="user_id")
-    assert done.stdout == f"{fl.power(shop, 'country', metric, runs=50, split=0.25)}\n"
+    expected = fl.power(shop, "country", metric, runs=50, split=0.25)
+    assert done.stdout == f"{to_text(expected, spelling='command')}\n"
     done = warm("power", shop, *MODEL, *"--metric equalized_odds --y-pred pred --runs 30 --draws 99 --json -".split())
     both = json.loads(done.stdout)
     assert len(both["minimum_detectable"]) == 2

@@ -192,7 +192,7 @@ def test_a_decision_is_reached_and_stays() -> None:
     assert seen[1].look.number == 2
     assert seen[0].pvalue > 0.05 >= seen[1].pvalue
     assert seen[1].verdict == "differ"
-    assert [note.code for note in seen[1].notes] == ["changes", "look", "intervals", "assumption"]
+    assert [note.code for note in seen[1].notes] == ["changes", "look", "intervals", "assumption", "next"]
     assert seen[1].headline in str(seen[1])
     assert seen[0].n_clusters == 1
     assert seen[0].clusters == (tuple(LABELS),)
@@ -485,7 +485,7 @@ def test_plain_data() -> None:
     assert plain["dependence"] == "returning"
     nothing = fl.Monitor().result
     assert nothing.look is None
-    assert str(nothing) == "No look yet."
+    assert nothing.headline == "No look yet."
 
 
 def test_another_experiment_on_the_second_day_is_refused() -> None:

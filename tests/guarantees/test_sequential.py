@@ -124,7 +124,7 @@ def test_changed_groups_are_refused_unless_a_treatment_is_set() -> None:
     assert result.looks[-1].pvalue == 1.0
     result = daily.update(more, new="ignore")
     assert result.ignored == {"new": 1}
-    assert [note.code for note in result.notes] == ["look", "ignored", "assumption"]
+    assert [note.code for note in result.notes] == ["look", "ignored", "assumption", "next"]
     with pytest.raises(fl.InputError, match="none of the known groups"):
         begun().update(batch(0, list("vwxyz")), missing="ignore", new="ignore")
 

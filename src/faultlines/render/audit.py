@@ -9,9 +9,10 @@ import numpy as np
 
 from faultlines import checks, formats
 from faultlines import files as file_writer
-from faultlines.estimates.labels import labels_of, name_of, named_by
+from faultlines.estimates.labels import name_of, named_by
 from faultlines.progress import progress
 from faultlines.render import clustering
+from faultlines.render.pictures import is_outer, level_values, plot_rows
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.audit import stratum_text
 from faultlines.results.effects import COMBINATIONS
@@ -19,7 +20,7 @@ from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from faultlines.render.clustering import AdverseSides
@@ -306,8 +307,7 @@ def group_tables(result: Audit, *, complete: bool = False) -> list[TextTable]:
 # hundreds of findings take no time to draw.
 
 
-_ROWS = 40  # groups with a row of their own in the plot of a finding
-_PRINTED, _PRINTED_CLUSTERS = 6, 4  # of these, and of the clusters of a finding, those that are printed: at the ends
+_PRINTED_CLUSTERS = 4  # of the clusters of a finding, those that are printed: at the ends
 _MATRIX_COLUMNS = 12  # metrics laid beside each other
 _MEMBERS = 2_000  # groups of a cluster that are all named
 _LISTED_CELLS = 2_000  # combinations of a metric that are listed
@@ -380,18 +380,6 @@ def _reading(audit: Audit) -> list[str]:
 # --------------------------------------------------------------------------------------------------------- one finding
 
 
-class LevelValue(NamedTuple):
-    """One group in a plot of rows."""
-
-    label: Hashable
-    name: str
-    n: float | None
-    estimate: float
-    lower: float
-    upper: float
-    cluster: int
-
-
 def _values_of_groups(audit: Audit) -> dict[tuple[Any, ...], dict[Any, AuditedGroup]]:
     """The groups of every metric by features and stratum, by their labels."""
     values: dict[tuple[Any, ...], dict[Any, AuditedGroup]] = {}
@@ -427,7 +415,7 @@ def _section(
                 "standing": standing[i],
                 "groups": formats.count(len(cluster.members)),
                 "n": "" if cluster.n is None else formats.count(cluster.n),
-                "is_printed": _is_outer(i, len(c.clusters), _PRINTED_CLUSTERS),
+                "is_printed": is_outer(i, len(c.clusters), _PRINTED_CLUSTERS),
                 "who": str(c.rules[i]) if c.has_rules and c.rules[i].fits else _members(c, i),
             }
             for i, cluster in enumerate(c.clusters)
@@ -437,11 +425,6 @@ def _section(
         "plot": plot_rows(groups, c, number_format) if number_format is not None else None,
         "excluded": _excluded(c),
     }
-
-
-def _is_outer(place: int, count: int, most: int) -> bool:
-    """Whether one of many rows is near either end, and not in the middle."""
-    return place < most // 2 or place >= count - most // 2
 
 
 def _excluded(c: Clustering) -> list[str]:
@@ -462,70 +445,6 @@ def _members(c: Clustering, place: int) -> str:
     shown = [named_by(label, c.groups.attributes) for label in members[:_MEMBERS]]
     more = f"; … +{len(members) - len(shown):,}" if len(members) > len(shown) else ""
     return formats.printable("; ".join(shown) + more)
-
-
-def level_values(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[LevelValue]:
-    """The levels of the features that the differences run along, by rising value, as they were measured in the rows."""
-    levels = c.by_attributes
-    estimates = levels.groups.estimates
-    if estimates is None or estimates.dims > 1:
-        return []
-    lower, upper = estimates.interval_ends(c.alpha)
-    values = []
-    for i, label in enumerate(labels_of(levels.groups.keys)):
-        group, cluster = measured.get(label), int(levels.labels[i])
-        name = f"{levels.groups.attributes[0]} {name_of(label)}"
-        if len(levels.groups.attributes) > 1:
-            name = named_by(label, levels.groups.attributes)
-        n = None if estimates.n is None else float(estimates.n[i])
-        ends = (float(estimates.shown[i, 0]), float(lower[i, 0]), float(upper[i, 0]))
-        if group is not None and group.estimate is not None and group.lower is not None and group.upper is not None:
-            n, ends = group.n, (group.estimate, group.lower, group.upper)
-        values.append(LevelValue(label, formats.printable(name), n, *ends, cluster))
-    return sorted(values, key=lambda value: value.estimate)
-
-
-def plot_rows(values: Sequence[LevelValue], c: Clustering, number: Any) -> dict[str, Any] | None:
-    """Points and intervals as places in per cent of the width."""
-    if not values:
-        return None
-    shown = list(values)
-    if len(shown) > _ROWS:
-        shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
-    overall = c.overall.effects[0].estimate
-    # A few wide intervals must not press all points together: they run out of the picture.
-    points = [value.estimate for value in shown]
-    spread = max(max(points) - min(points), 1e-12)
-    low = max(min(value.lower for value in shown), min(points) - spread)
-    high = min(max(value.upper for value in shown), max(points) + spread)
-    low, high = min(low, overall), max(high, overall)
-
-    def place(value: float) -> float:
-        return float(np.clip(100 * (value - low) / max(high - low, 1e-300), 0, 100))
-
-    rows = [
-        {
-            "label": value.label,
-            "name": value.name,
-            "n": "" if value.n is None else formats.count(value.n),
-            "value": number(value.estimate),
-            "interval": f"{number(value.lower)} … {number(value.upper)}",
-            "cluster": value.cluster,
-            "left": f"{place(value.lower):.2f}",
-            "width": f"{max(place(value.upper) - place(value.lower), 0.3):.2f}",
-            "point": f"{place(value.estimate):.2f}",
-            "is_printed": _is_outer(i, len(shown), _PRINTED),
-        }
-        for i, value in enumerate(shown)
-    ]
-    left = len(values) - len(shown)
-    return {
-        "rows": rows,
-        "middle": _ROWS // 2 if left else -1,
-        "left": f"{left:,}",
-        "overall": f"{place(overall):.2f}",
-        "overall_text": number(overall),
-    }
 
 
 # ------------------------------------------------------------------------------------------- metrics beside each other

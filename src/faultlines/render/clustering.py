@@ -63,6 +63,7 @@ _MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
 _WORST = 5  # groups that are named for the share of their rows that was dropped
+_CLOSE = 0.95  # share of the distance in the table from which on the sentence says about the same
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
 
 
@@ -397,6 +398,11 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
         yield Note("intervals", "Intervals are descriptive: the same data chose the clusters.")
     else:
         yield Note("intervals", f"Intervals assume that {c.n_clusters} is the right number of clusters.")
+    honest = honest_effects(c) if len(c.effect_names) == 1 else None
+    widest = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
+    if honest is not None and honest[1] - honest[0] < _CLOSE * widest:
+        text = "The sentence compares mean shrunken estimates, which exaggerate less than the effects in the table."
+        yield Note("contrast", text)
     if c.is_continuum:
         yield Note("continuum", "The effects look like a continuum; read the clusters as a summary.", "warning")
 

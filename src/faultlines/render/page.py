@@ -25,7 +25,6 @@ from faultlines import files as file_writer
 from faultlines.estimates.labels import level_name, name_of, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.progress import progress
-from faultlines.render.audit import level_values, plot_rows
 from faultlines.render.certificate import group_table as group_rows
 from faultlines.render.clustering import adverse_sides as sides_of
 from faultlines.render.clustering import (
@@ -43,7 +42,7 @@ from faultlines.render.clustering import (
 )
 from faultlines.render.data import measured_columns
 from faultlines.render.geometry import PALETTE, ROWS, Frame
-from faultlines.render.pictures import pictures
+from faultlines.render.pictures import level_values, pictures, plot_rows
 from faultlines.render.redraw import group_table, listed, live, members_heading
 from faultlines.render.text import document
 from faultlines.render.vega import caption, script_json, svg

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import name_of
+from faultlines.estimates.labels import labels_of, name_of, named_by
 from faultlines.render.clustering import standings
 from faultlines.render.geometry import (
     LAYERS,
@@ -24,13 +24,16 @@ from faultlines.render.geometry import (
 from faultlines.render.plane import plane
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
     from faultlines.estimates.scales import FloatArray
     from faultlines.render.geometry import Kind, Row
+    from faultlines.results.audit import AuditedGroup
     from faultlines.results.clustering import Clustering
 
+_PLOT_ROWS = 40  # groups with a row of their own in a plot of rows
+_PRINTED_ROWS = 6  # of these, those that are printed: at the ends
 _MANY = 60  # groups from which on a few may stand at the edge
 _RIDGES = 24  # clusters that are drawn as densities
 _BINS = 90
@@ -344,3 +347,87 @@ def pictures(c: Clustering, kind: Kind = "groups", frame: Frame | None = None) -
         return (plane(c, c.groups.estimates, frame),)
     draw = rows if len(c.groups) <= ROWS else ridges
     return tuple(draw(c, c.groups.estimates, frame, part) for part in range(c.groups.estimates.dims))
+
+
+# ------------------------------------------------------------------------------------------- plots of rows, in HTML
+
+
+class LevelValue(NamedTuple):
+    """One group in a plot of rows."""
+
+    label: Hashable
+    name: str
+    n: float | None
+    estimate: float
+    lower: float
+    upper: float
+    cluster: int
+
+
+def is_outer(place: int, count: int, most: int) -> bool:
+    """Whether one of many rows is near either end, and not in the middle."""
+    return place < most // 2 or place >= count - most // 2
+
+
+def level_values(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[LevelValue]:
+    """The levels of the features that the differences run along, by rising value, as they were measured in the rows."""
+    levels = c.by_attributes
+    estimates = levels.groups.estimates
+    if estimates is None or estimates.dims > 1:
+        return []
+    lower, upper = estimates.interval_ends(c.alpha)
+    values = []
+    for i, label in enumerate(labels_of(levels.groups.keys)):
+        group, cluster = measured.get(label), int(levels.labels[i])
+        name = f"{levels.groups.attributes[0]} {name_of(label)}"
+        if len(levels.groups.attributes) > 1:
+            name = named_by(label, levels.groups.attributes)
+        n = None if estimates.n is None else float(estimates.n[i])
+        ends = (float(estimates.shown[i, 0]), float(lower[i, 0]), float(upper[i, 0]))
+        if group is not None and group.estimate is not None and group.lower is not None and group.upper is not None:
+            n, ends = group.n, (group.estimate, group.lower, group.upper)
+        values.append(LevelValue(label, formats.printable(name), n, *ends, cluster))
+    return sorted(values, key=lambda value: value.estimate)
+
+
+def plot_rows(values: Sequence[LevelValue], c: Clustering, number: Any) -> dict[str, Any] | None:
+    """Points and intervals as places in per cent of the width."""
+    if not values:
+        return None
+    shown = list(values)
+    if len(shown) > _PLOT_ROWS:
+        shown = [*shown[: _PLOT_ROWS // 2], *shown[-_PLOT_ROWS // 2 :]]
+    overall = c.overall.effects[0].estimate
+    # A few wide intervals must not press all points together: they run out of the picture.
+    points = [value.estimate for value in shown]
+    spread = max(max(points) - min(points), 1e-12)
+    low = max(min(value.lower for value in shown), min(points) - spread)
+    high = min(max(value.upper for value in shown), max(points) + spread)
+    low, high = min(low, overall), max(high, overall)
+
+    def place(value: float) -> float:
+        return float(np.clip(100 * (value - low) / max(high - low, 1e-300), 0, 100))
+
+    rows = [
+        {
+            "label": value.label,
+            "name": value.name,
+            "n": "" if value.n is None else formats.count(value.n),
+            "value": number(value.estimate),
+            "interval": f"{number(value.lower)} … {number(value.upper)}",
+            "cluster": value.cluster,
+            "left": f"{place(value.lower):.2f}",
+            "width": f"{max(place(value.upper) - place(value.lower), 0.3):.2f}",
+            "point": f"{place(value.estimate):.2f}",
+            "is_printed": is_outer(i, len(shown), _PRINTED_ROWS),
+        }
+        for i, value in enumerate(shown)
+    ]
+    left = len(values) - len(shown)
+    return {
+        "rows": rows,
+        "middle": _PLOT_ROWS // 2 if left else -1,
+        "left": f"{left:,}",
+        "overall": f"{place(overall):.2f}",
+        "overall_text": number(overall),
+    }

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from faultlines.engines.protocol import Column
     from faultlines.rows.request import Input, Request
 
+_FAR_ABOVE = 2.0  # scores beyond it are on another scale than a threshold below 1; a linear model may exceed 1 a little
+
 
 _FRACTION = r"^\s*-?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"  # text that is a number, and not a whole one
 
@@ -93,7 +95,9 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
         raise InputError.wrong_type(shown, f"is not numeric ({dtype})", remedy)
     value = finite(column, dtype)
     if source.kind == "score":
-        return CleanInput(value, {"below": nw.when(value < 0).then(value), "above": nw.when(value > 1).then(value)})
+        return CleanInput(
+            value, {"below": nw.when(value < 0).then(value), "above": nw.when(value > _FAR_ABOVE).then(value)}
+        )
     odd = {
         "number": None,
         "any": None,
