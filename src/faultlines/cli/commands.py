@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from faultlines.results.clustering import Clustering
     from faultlines.simulate import Simulated
 
-_ABOUT = "Find where a population splits: the clusters of groups that really differ, and how sure that is."
+_ABOUT = (
+    "Find the groups that an experiment or a model treats differently, with one p-value for the whole search."
+)
 
 app = typer.Typer(
     name="faultlines",
@@ -89,7 +91,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Find where a population splits: the clusters of groups that really differ, and how sure that is."""
+    """Find the groups that an experiment or a model treats differently, with one p-value for the whole search."""
 
 
 # ------------------------------------------------------------------------------------------------------------- demo
@@ -608,7 +610,7 @@ def monitor(
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
-    """Look at an experiment or a model while data come in, as often as you like: may a difference be claimed yet?"""
+    """Look at an experiment or a model while data come in, as often as you like: do groups differ yet?"""
     from faultlines.cli.gate import gate
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
