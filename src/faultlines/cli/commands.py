@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from faultlines.results.clustering import Clustering
     from faultlines.simulate import Simulated
 
-_ABOUT = (
-    "Find the groups that an experiment or a model treats differently, with one p-value for the whole search."
-)
+_ABOUT = "Find the groups that an experiment or a model treats differently, with one p-value for the whole search."
 
 app = typer.Typer(
     name="faultlines",
