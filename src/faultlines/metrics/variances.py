@@ -378,7 +378,9 @@ def _pull(
     )
     # Of equal variances the mean is unbiased; of very unequal ones the middle is what a typical group has.
     target = law * np.exp(centre * between / (between + sampling[informative].mean())) if informative.any() else law
-    prior = np.where(outlying, 0.0, min(2 * _trigamma_inverse(between), _MOST))
+    # Without any spread the variances are one: its inverse has no end.
+    common = _MOST if between < 1 / _MOST else min(2 * _invert_trigamma(between), _MOST)
+    prior = np.where(outlying, 0.0, common)
     # On the scale of a root: a variance that is clearly a hundredth of the common one is not lifted by a share of that.
     together = (prior * target**_ROOT + own * variance**_ROOT) / (prior + own)
     # Values that are all the same say nothing about how small their variance is.
@@ -432,21 +434,6 @@ def _paule_mandel(values: FloatArray, sampling: FloatArray) -> tuple[float, floa
         if high - low <= 1e-6 * high:
             break
     return (low + high) / 2, centre
-
-
-def _trigamma_inverse(value: float) -> float:
-    """X with ψ'(x) = value, by Newton's method on 1/ψ' (Smyth 2004)."""
-    if value < 1e-6:
-        return 1e6
-    x = 0.5 + 1 / value
-    for _ in range(20):
-        slope = float(polygamma(2, x))
-        current = float(polygamma(1, x))
-        step = current * (1 - current / value) / slope
-        x += step
-        if abs(step) < 1e-10 * x:
-            break
-    return x
 
 
 def inflate_for_common_error(groups: int, common_error: float) -> float:
