@@ -23,7 +23,7 @@ import faultlines as fl
 from benchmarks import rows
 from benchmarks.timing import Board, seconds, side_by_side
 from faultlines import simulate
-from faultlines.core.choose import compare_effects
+from faultlines.core.normal import compare_effects
 from faultlines.guarantees.base import available_cores
 from faultlines.render.pictures import pictures
 from faultlines.render.vega import svg

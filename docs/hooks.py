@@ -17,6 +17,7 @@ import faultlines as fl
 from faultlines import results
 from faultlines.cli import streams
 from faultlines.cli.commands import app
+from faultlines.cli.options import WHOLE_HELP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,8 +128,9 @@ def commands() -> dict[str, Any]:
 
 
 def command_page() -> str:
-    """Every command with its help, as `--help` prints it."""
-    lines = ["# Command line", "", "The text of `faultlines COMMAND --help`, made from the commands themselves.", ""]
+    """Every command with its help, as `--help-all` prints it."""
+    about = "The text of `faultlines COMMAND --help-all`; `--help` shows the options most people need."
+    lines = ["# Command line", "", about, ""]
     lines += ["| command | does |", "|---|---|"]
     for name, command in commands().items():
         lines.append(f"| [`faultlines {name}`](#faultlines-{name}) | {command.get_short_help_str(200)} |")
@@ -141,7 +143,9 @@ def help_of(name: str, command: Any) -> str:
     """The help of a command, a hundred characters wide."""
     root: Any = typer.main.get_command(app)
     parent = root.context_class(root, info_name="faultlines")
-    return str(command.get_help(command.context_class(command, parent, name, terminal_width=100))).strip()
+    context = command.context_class(command, parent, name, terminal_width=100)
+    context.meta[WHOLE_HELP] = True
+    return str(command.get_help(context)).strip()
 
 
 EXIT_CODES = """# Exit codes

@@ -24,25 +24,20 @@ SOURCE = ROOT / "src" / "faultlines"
 # The line data walks, from left to right: a folder or file may import only what stands to its left.
 LINE = [
     *"formats errors checks progress files engines estimates rows metrics core guarantees".split(),
-    *"results render analyses integrations simulate cli".split(),
+    *"results render analyses integrations simulate cli __main__".split(),
 ]
 # The one exception: a result has methods that lead to its outputs and to what can be done with it. They import modules
 # when they are called, never when their module is imported.
 DOORS = {"results": {"render", "analyses"}}
-# Functions that import, when they are called, what is built on their module: estimates from a table, a chart.
-LAZY = {
-    "faultlines.estimates.estimates": {"faultlines.estimates.tables"},
-    "faultlines.render.text": {"faultlines.render.vega"},
-}
+# Functions that import, when they are called, what is built on their module: a chart.
+LAZY = {"faultlines.render.text": {"faultlines.render.vega"}}
 # Modules below 60 lines of code with a single importer, which usually belong to it, and why these do not.
 SMALL = {
     "faultlines.analyses.mitigate": "an analysis, which results lead to",
-    "faultlines.cli.run": "imports nothing heavy, so that an interrupt is answered from the start",
     "faultlines.engines.spark": "an engine",
-    "faultlines.guarantees.bonferroni": "a guarantee",
     "faultlines.metrics.bootstrap": "public",
 }
-MOST_MODULES = 140  # a ratchet: it may fall, and the aim is 115
+MOST_MODULES = 129  # a ratchet: it may fall, and the aim is 115
 # Inside a folder, files may import each other as long as there is no circle.
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

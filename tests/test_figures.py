@@ -30,7 +30,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pages_show_what_was_measured(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert fill_page(text) == text, "python -m docs.figures --write"
-    opened, closed = len(re.findall(r"<!-- figures?: ", text)), len(figures.MARKER.findall(text))
+    opened, closed = len(re.findall(r"<!-- (?:figures?|range|runs): ", text)), len(figures.MARKER.findall(text))
     assert opened == closed, "a marker is not closed"
 
 
@@ -96,7 +96,14 @@ def test_pages_are_filled_by_marker(tmp_path: Path) -> None:
         "| 10 groups |  | 50% | 100 |",
     ]
     assert fill_page(filled, tmp_path) == filled
-    for wanted in ("figure: study/power; nobody", "figures: study/level", "figure: nothing/x"):
+    for kind, pattern, shown in (
+        ("range", "power; *; ours", "40%–50%"),
+        ("range", "power; 9 groups; ours", "40%"),
+        ("runs", "power; *", "100–400"),
+    ):
+        marker = f"<!-- {kind}: study/{pattern} -->"
+        assert fill_page(f"{marker}?<!-- end -->", tmp_path) == f"{marker}{shown}<!-- end -->"
+    for wanted in ("range: study/level; *", "figure: study/power; nobody", "figures: study/level", "figure: nothing/x"):
         with pytest.raises(KeyError):
             fill_page(f"<!-- {wanted} --><!-- end -->", tmp_path)
 

@@ -8,9 +8,12 @@ date and a hash of the code that was measured. A name has parts: "table; row; co
     | truth | margins | cells | runs |
     …
     <!-- end -->
+    <!-- range: certify/known se; * groups*, overall; wrongly passed -->2.0%–4.4%<!-- end -->
+    <!-- runs: certify/known se; * -->150–1,000<!-- end -->
 
 The second is a table of all figures whose name begins so. Its rows and columns keep the order in which they stand on
-the page, new ones come last, and its first header is the page's own. A test compares pages with figures.
+the page, new ones come last, and its first header is the page's own. A range is from the smallest to the largest of all
+figures whose names match, where * stands for anything. A test compares pages with figures.
 
 Environment: FAULTLINES_FIGURES, the folder to write to. Runs with fewer repetitions (FAULTLINES_SHARE) write to
 build/figures, so that they never replace what a full run measured.
@@ -27,6 +30,7 @@ import re
 import subprocess
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat
@@ -38,7 +42,9 @@ ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs" / "figures"
 # What numbers rest on; words, pictures and the command line do not change them.
 MEASURED_CODE = ("analyses", "core", "engines", "estimates", "guarantees", "metrics", "rows", "simulate.py")
-MARKER = re.compile(r"<!-- (?P<kind>figures?): (?P<study>\w+)/(?P<name>[^>]+?) -->(?P<old>.*?)<!-- end -->", re.DOTALL)
+MARKER = re.compile(
+    r"<!-- (?P<kind>figures?|range|runs): (?P<study>\w+)/(?P<name>[^>]+?) -->(?P<old>.*?)<!-- end -->", re.DOTALL
+)
 
 
 def folder() -> Path:
@@ -181,6 +187,11 @@ def fill_page(text: str, place: Path = KEPT) -> str:
             if name not in figures:
                 raise KeyError(f"{found['study']} has no figure {name!r}")
             return f"{start}{show(figures[name])}<!-- end -->"
+        if found["kind"] in ("range", "runs"):
+            matching = [entry for key, entry in figures.items() if fnmatchcase(key, name)]
+            if not matching:
+                raise KeyError(f"{found['study']} has no figures like {name!r}")
+            return f"{start}{show_range(matching) if found['kind'] == 'range' else show_runs(matching)}<!-- end -->"
         rows = {key.removeprefix(f"{name}; "): entry for key, entry in figures.items() if key.startswith(f"{name}; ")}
         if not rows:
             raise KeyError(f"{found['study']} has no figures {name!r}")
@@ -196,8 +207,20 @@ def show(entry: Mapping[str, Any]) -> str:
         return "–"
     if unit == "share":
         return f"{100 * value:.1f}%" if 0 < min(value, 1 - value) < 0.0995 else f"{100 * value:.0f}%"
-    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    digits = 0 if value == int(value) else max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{digits}f}{'' if unit == 'number' else f' {unit}'}"
+
+
+def show_range(entries: Iterable[Mapping[str, Any]]) -> str:
+    """From the smallest to the largest figure; one of them where they read the same."""
+    ordered = sorted((entry for entry in entries if entry["value"] is not None), key=lambda entry: entry["value"])
+    return "–".join(dict.fromkeys(show(entry) for entry in (*ordered[:1], *ordered[-1:]))) or "–"
+
+
+def show_runs(entries: Iterable[Mapping[str, Any]]) -> str:
+    """The smallest and the largest number of runs."""
+    runs = sorted({entry["runs"] for entry in entries})
+    return "–".join(f"{number:,}" for number in runs[:: max(1, len(runs) - 1)])
 
 
 def make_table(figures: Mapping[str, Mapping[str, Any]], old: str = "") -> str:
@@ -207,13 +230,12 @@ def make_table(figures: Mapping[str, Mapping[str, Any]], old: str = "") -> str:
     header = [part.strip() for part in lines[0]] if lines else [""]
     rows = _in_order((row for row, _ in cells), [line[0].strip() for line in lines[2:]])
     columns = _in_order((column for _, column in cells), header[1:])
-    made = [f"| {' | '.join([header[0], *columns, 'runs'])} |", f"|---|{'---:|' * (len(columns) + 1)}"]
+    lines_of_table = [f"| {' | '.join([header[0], *columns, 'runs'])} |", f"|---|{'---:|' * (len(columns) + 1)}"]
     for row in rows:
         entries = [cells.get((row, column)) for column in columns]
-        runs = sorted({entry["runs"] for entry in entries if entry})
         shown = [show(entry) if entry else "" for entry in entries]
-        made.append(f"| {' | '.join([row, *shown, '–'.join(f'{n:,}' for n in runs[:: max(1, len(runs) - 1)])])} |")
-    return "\n".join(made)
+        lines_of_table.append(f"| {' | '.join([row, *shown, show_runs(entry for entry in entries if entry)])} |")
+    return "\n".join(lines_of_table)
 
 
 def _row_and_column(name: str) -> tuple[str, str]:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Estimates as Estimates
     from faultlines.estimates.labels import Range as Range
     from faultlines.estimates.scales import Scale as Scale
-    from faultlines.guarantees.bonferroni import Bonferroni as Bonferroni
     from faultlines.guarantees.calibrated import Calibrated as Calibrated
-    from faultlines.guarantees.folds import Folds as Folds
-    from faultlines.guarantees.holdout import Holdout as Holdout
+    from faultlines.guarantees.paper import Bonferroni as Bonferroni
+    from faultlines.guarantees.paper import Folds as Folds
+    from faultlines.guarantees.paper import Holdout as Holdout
     from faultlines.integrations import from_metric_frame as from_metric_frame
     from faultlines.integrations import to_metric_frame as to_metric_frame
     from faultlines.metrics.base import Measured as Measured
@@ -74,9 +74,7 @@ _HOMES = {
     "core.counts": "binomial poisson welch",
     "core.tree": "agglomerate",
     "guarantees.calibrated": "Calibrated",
-    "guarantees.bonferroni": "Bonferroni",
-    "guarantees.holdout": "Holdout",
-    "guarantees.folds": "Folds",
+    "guarantees.paper": "Bonferroni Folds Holdout",
     "analyses.monitor": "Monitor",
     "analyses.certify": "certify",
     "analyses.confirm": "confirm",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.core.line import refine_starts
+from faultlines.core.normal import refine_starts
 from faultlines.estimates.estimates import Excluded
 from faultlines.estimates.reasons import Reason, ReasonCode
 from tests.refused import refused

@@ -13,10 +13,9 @@ from scipy import stats
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.core.choose import compare_effects, compare_one_effect
 from faultlines.core.comparison import Pair
 from faultlines.core.distributions import log_t_tail
-from faultlines.core.line import Line, log_p_two_sided
+from faultlines.core.normal import Line, compare_effects, compare_one_effect, log_p_two_sided
 from faultlines.estimates.scales import ANSCOMBE, Anscombe
 from tests import oracles
 from tests.refused import refused

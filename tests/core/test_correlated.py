@@ -9,9 +9,8 @@ from scipy import stats
 
 import faultlines as fl
 from faultlines.analyses.contrasts import critical_value, of_shared
-from faultlines.core.choose import compare_one_effect
 from faultlines.core.distributions import log_f_tail, log_hotelling_tail
-from faultlines.core.line import CorrelatedNoise
+from faultlines.core.normal import CorrelatedNoise, compare_one_effect
 from faultlines.guarantees import joint_test as joint
 
 

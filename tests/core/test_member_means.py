@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faultlines as fl
-from faultlines.core.member_means import member_means
+from faultlines.core.mixture import member_means
 
 
 def halves(apart: float, size: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -10,18 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from faultlines.core import randomeffects, shrinkage
-from faultlines.core.randomeffects import (
+from faultlines.core import shrinkage
+from faultlines.core.shrinkage import (
     Block,
     Crossing,
+    Expert,
     Sample,
     fit_variances,
     list_blocks,
     predict,
     rank_blocks,
     select_blocks,
+    shrink,
+    stack_experts,
 )
-from faultlines.core.shrinkage import Expert, shrink, stack_experts
 
 Array = np.ndarray[Any, Any]
 
@@ -257,14 +259,14 @@ def test_one_group_is_its_estimate() -> None:
 
 
 def test_models_that_cannot_be_fitted_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = randomeffects.predict
+    original = shrinkage.predict
 
     def fail(crossing: Crossing, *rest: Any) -> Any:
         if crossing.blocks:
             raise np.linalg.LinAlgError
         return original(crossing, *rest)
 
-    monkeypatch.setattr(randomeffects, "predict", fail)
+    monkeypatch.setattr(shrinkage, "predict", fail)
     theta, variance, codes, _ = draw((5, 4, 3), 0)
     shrunken = shrink(theta, variance, codes)
     assert list(shrunken.weights) == ["mean", "few far off", "two clusters"]

@@ -13,7 +13,7 @@ import statsmodels.formula.api as smf
 from hypothesis import given, settings
 
 import faultlines as fl
-from faultlines.estimates.fits import effects_of
+from faultlines.estimates.estimates import effects_of
 from faultlines.estimates.validation import is_independent, own_variances
 from tests.refused import refused
 

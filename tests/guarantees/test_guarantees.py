@@ -14,13 +14,13 @@ from sklearn.metrics import adjusted_rand_score
 
 import faultlines as fl
 from faultlines import simulate
-from faultlines.core import line
-from faultlines.core.choose import compare_effects
+from faultlines.core import normal
 from faultlines.core.distributions import log_chi_square_tail, log_t_tail, shrink_scales
+from faultlines.core.normal import compare_effects
 from faultlines.core.tree import count_clusters
-from faultlines.guarantees import null
+from faultlines.guarantees import joint_test
 from faultlines.guarantees.base import split_generator
-from faultlines.guarantees.holdout import held_out_log_pvalues, rand_agreement
+from faultlines.guarantees.paper import held_out_log_pvalues, rand_agreement
 from tests import oracles
 from tests.refused import refused
 
@@ -53,15 +53,15 @@ def test_p_agrees_with_plain_counting_over_scipys_trees(size: int) -> None:
 @pytest.mark.parametrize("merges", [100, 1_000])
 def test_every_merge_has_nearly_its_exact_p(groups: int, merges: int) -> None:
     """Few merges in question or many, few groups or very many: p is off by less than Monte Carlo error anyway."""
-    rows, block = line._blocks(np.ones(groups), None, 0, best=False)
+    rows, block = normal._blocks(np.ones(groups), None, 0, best=False)
     fractions = np.concatenate(
         [[0.99], *(block(number, min(rows, 100 - number * rows)) for number in range(-(-100 // rows)))]
     )
     expected = fractions[1:].mean() * (groups - 1)
     heights = expected * (1 + math.sqrt(2 / groups) * np.linspace(-9, 30, merges))
     heights = np.append(np.abs(heights), 50 * expected)
-    log_p = null._log_pvalues(heights, fractions, groups - 1)
-    exact = np.array([null._log_p_of_top(height, fractions, groups - 1) for height in heights[:: merges // 50]])
+    log_p = joint_test._log_pvalues(heights, fractions, groups - 1)
+    exact = np.array([joint_test._log_p_of_top(height, fractions, groups - 1) for height in heights[:: merges // 50]])
     off = log_p[:: merges // 50] - exact
     assert np.all(off > -0.02)
     assert np.all(off[exact > -20] < 0.02)

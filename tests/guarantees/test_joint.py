@@ -13,7 +13,7 @@ from scipy import stats
 import faultlines as fl
 from faultlines import simulate
 from faultlines.core import kernels
-from faultlines.core.choose import compare_one_effect
+from faultlines.core.normal import compare_one_effect
 from faultlines.guarantees import joint_test as joint
 from faultlines.guarantees.joint_test import GroupEffects, NullDistribution
 

@@ -434,7 +434,7 @@ BARE: dict[str, Any] = {"n": None}
         (lambda: fl.Monitor(draws=100_000_000).update(looks()[0]), "out of range: draws"),
         (lambda: fl.Monitor.from_json("{"), "unreadable file: state"),
         (
-            lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 4', '_monitor": 9')),
+            lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 5', '_monitor": 9')),
             "unsupported: state",
         ),
         (lambda: fl.Monitor.from_json(begun().to_json().replace("100.0", "101.0", 1)), "invalid data: state"),

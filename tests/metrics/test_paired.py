@@ -12,11 +12,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn.metrics as sk
 
 import faultlines as fl
+from faultlines.errors import NoGroupsError
 from faultlines.metrics.names import metric_of, plain_recipe
 from faultlines.metrics.table import METRICS
 from tests.refused import refused
+from tests.single import own_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +196,8 @@ ACCURACY = fl.accuracy("t", "p1")
         (ACCURACY, ACCURACY, "duplicate: first, second"),
         (ACCURACY, fl.accuracy("other", "p2"), "mismatch: y_true"),
         (ACCURACY, fl.accuracy("t", "p2", weight="w"), "mismatch: weight"),
-        (fl.auc("t", "s1"), fl.auc("t", "s2"), "unsupported: first"),
+        (fl.auc("t", "s1"), fl.auc("t", "s2", bins=100), "mismatch: bins"),
+        (fl.auc("t", "s1"), fl.auc("t", "s1"), "duplicate: first, second"),
         (fl.equalized_odds("t", "p1"), fl.equalized_odds("t", "p2"), "unsupported: first"),
         (fl.lift("a", variant="v", control="A"), fl.lift("b", variant="v", control="A"), "unsupported: first"),
         (fl.rate(fl.aggregated("n", sum="a")), fl.rate(fl.aggregated("n", sum="b")), "unsupported: first"),
@@ -221,3 +225,95 @@ def test_the_docs_name_what_cannot_be_paired() -> None:
         except fl.InputError:
             refused.append(entry.name)
     assert sorted(named) == sorted(refused)
+
+
+# ------------------------------------------------------------------------------------------ areas under the curve
+
+
+def delong(d: pd.DataFrame, weight: np.ndarray, unit: np.ndarray | None) -> tuple[float, float]:
+    """Difference of two areas and its standard error, from all pairs of a positive and a negative row."""
+    yes = d.t.to_numpy() == 1
+    shares = [weight[side] / weight[side].sum() for side in (yes, ~yes)]
+    placements = []
+    for name in ("s1", "s2"):
+        score = d[name].to_numpy()
+        above = np.sign(score[yes][:, None] - score[~yes]) / 2 + 0.5
+        placements.append((above @ shares[1], shares[0] @ above))
+    areas = [float(shares[0] @ placed[0]) for placed in placements]
+    if unit is None:
+        # L S L' with L = (-1, 1), and S the covariances of both areas' structural components on either side.
+        variance = 0.0
+        for side, share in enumerate(shares):
+            away = np.stack([placements[k][side] - areas[k] for k in (0, 1)]) * share * share.size
+            kish = 1 / np.sum(share**2)
+            covariance = away @ away.T / share.size * kish / (kish - 1) / share.size
+            variance += covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+        return areas[1] - areas[0], float(np.sqrt(variance))
+    terms = np.zeros(unit.max() + 1)
+    for side, (here, share) in enumerate(zip((yes, ~yes), shares, strict=True)):
+        changed = placements[1][side] - placements[0][side] - (areas[1] - areas[0])
+        np.add.at(terms, unit[here], share * changed)
+    units = len(np.unique(unit))
+    return areas[1] - areas[0], float(np.sqrt(units / (units - 1) * np.sum(terms**2)))
+
+
+def areas(weight: str | None = None, unit: str | None = None, bins: int = 0) -> fl.Metric:
+    return fl.paired(*(fl.auc("t", score, weight=weight, unit=unit, bins=bins) for score in ("s1", "s2")))
+
+
+@pytest.mark.parametrize("unit", [None, "person"])
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_change_of_an_area_is_delongs(weight: str | None, unit: str | None) -> None:
+    data = scored(700).dropna()
+    data["s1"], data["s2"] = data.s1.round(2), data.s2.round(1)  # with ties
+    data["person"] = data.groupby("g").cumcount() // 3 * 3 + data.g.map({"a": 0, "b": 1, "c": 2})
+    found = fl.measure(data, "g", areas(weight, unit)).estimates
+    own = own_errors(data, areas(weight, unit))
+    for place, label in enumerate(found.labels):
+        d = data[data.g == label]
+        w = np.ones(len(d)) if weight is None else d.w.to_numpy()
+        change, error = delong(d, w, None if unit is None else d.person.to_numpy())
+        theirs = [sk.roc_auc_score(d.t, d[score], sample_weight=w) for score in ("s1", "s2")]
+        assert found.theta[place] == pytest.approx(change, abs=1e-12)
+        assert found.theta[place] == pytest.approx(theirs[1] - theirs[0], abs=1e-12)
+        assert own.se[place] == pytest.approx(error, rel=1e-9)
+
+
+def test_change_of_an_area_is_sharper_than_two_tables() -> None:
+    data = scored().dropna()
+    alone = [own_errors(data, fl.auc("t", score)).se for score in ("s1", "s2")]
+    assert (own_errors(data, areas()).se < 0.8 * np.hypot(*alone)).all()
+
+
+def test_scores_that_rank_alike_do_not_change_the_area() -> None:
+    """Sums of weights in another order differ in the last digit: that is no change."""
+    data = scored(900).dropna()
+    data["s1"] = data.s1.round(1)
+    data["s2"] = data.s1.rank() * 3 + 7
+    with pytest.raises(NoGroupsError) as error:
+        fl.measure(data, "g", areas("w"))
+    assert {reason.code for reason in error.value.reasons} == {"zero variance"}
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(0.01, "passed"), (0.0, "failed")])
+def test_no_group_loses_more_than_a_point_of_auc(gap: float, verdict: str) -> None:
+    data = scored(9_000).dropna()
+    data["s2"] = data.s1  # but in b, where it is a little worse
+    noise = np.random.default_rng(5).standard_normal(len(data))
+    data["s2"] += np.where(data.g == "b", 0.05, 0.002) * noise
+    certificate = fl.certify(data, "g", areas(), gap=gap, against=0)
+    assert (certificate.verdict, certificate.adverse) == (verdict, "low")
+    assert certificate.beyond == (() if gap else ("b",))
+
+
+def test_areas_in_bins_pickles_recipes_and_shuffles() -> None:
+    data = scored(1_500).dropna()
+    metric = areas(bins=20)
+    again = metric_of(json.loads(json.dumps(plain_recipe(metric))))
+    rounded = data.assign(s1=np.floor(data.s1 * 20), s2=np.floor(data.s2 * 20))
+    values = [fl.measure(data, "g", one).estimates for one in (metric, again, _pickled(metric))]
+    expected = fl.measure(rounded, "g", areas()).estimates
+    for found in values:
+        np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-12)
+        np.testing.assert_allclose(found.se, expected.se, rtol=1e-9)
+    assert fl.self_check(data, "g", areas(), runs=3).runs == 3

@@ -430,7 +430,7 @@ def test_two_attributes_are_a_table_of_cells(opened: Any) -> None:
 
 def test_a_telephone_shows_charts_and_tables_whole(demo: Clustering, opened: Any) -> None:
     page = opened(demo, color_scheme="dark", viewport={"width": 390, "height": 844})
-    assert not page.page.locator(".picture.wider").first.is_visible()
+    assert not page.page.locator(".wider").first.is_visible()
     rows = page.page.locator('[data-is="phone"] tr[data-place]')
     assert rows.count() == 40
     inside = "e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right]"

@@ -46,6 +46,7 @@ METRICS: dict[str, tuple[Any, Any]] = {
     "auc": ("country", fl.auc("label", "score")),
     "auc, binned": ("country", fl.auc("label", "score", bins=50)),
     "weighted auc": ("country", fl.auc("label", "score", weight="weight")),
+    "change of auc": ("country", fl.paired(fl.auc("label", "score"), fl.auc("label", "noisy"))),
     "weighted odds": ("country", fl.equalized_odds("label", "predicted", weight="weight")),
     "F1": ("country", fl.f1("label", "predicted")),
     "weighted F1": ("country", fl.f1("outcome", score="score", threshold=0.5, positive="yes", weight="weight")),

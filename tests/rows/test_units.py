@@ -26,6 +26,7 @@ EVERY_KIND: dict[str, fl.Metric] = {
     "slope": fl.calibration_slope("t", "s", unit="prompt"),
     "odds": fl.equalized_odds("t", score="s", threshold=0.5, unit="prompt"),
     "auc": fl.auc("t", "s", unit="prompt"),
+    "change of auc": fl.paired(fl.auc("t", "s", unit="prompt"), fl.auc("t", "w", unit="prompt")),
     "balanced": fl.balanced_accuracy("t", "y", unit="prompt"),
 }
 

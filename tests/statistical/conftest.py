@@ -87,9 +87,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the outcome and the figures of a study that ended; with several processes only the first one writes."""
+    """Keep the outcome and the figures of a study that ended.
+
+    With several processes the one that ran it writes: the first one knows this file only if it was named on the command
+    line, and gets the names of studies with their letters escaped.
+    """
     path = HERE / Path(report.nodeid.split("::")[0]).name
-    if report.when != "call" or report.outcome == "skipped" or "PYTEST_XDIST_WORKER" in os.environ:
+    if report.when != "call" or report.outcome == "skipped" or hasattr(report, "node"):
         return
     if "tests/statistical/" not in report.nodeid:
         return

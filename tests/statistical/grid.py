@@ -1,4 +1,4 @@
-"""Rows in which nothing differs, of many kinds: how often is a difference reported? `python -m tests.statistical.grid`.
+"""Rows in which nothing differs, of many kinds: how often is a difference reported?
 
 Rows are simulated and summed to moments here, by plain NumPy, for speed; that engines give the same moments is tested
 elsewhere. Everything from the moments on is the library's own.
@@ -6,27 +6,20 @@ elsewhere. Everything from the moments on is the library's own.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import zlib
-from concurrent.futures import ProcessPoolExecutor
 from itertools import product
-from multiprocessing import get_context
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import faultlines as fl
-from faultlines.core.choose import compare_one_effect
+from faultlines.core.normal import compare_one_effect
 from faultlines.estimates.reasons import unmarked
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FILE = Path(__file__).parents[2] / "docs" / "from_rows.json"
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A", "treatment": "B"}
 MEANS = {"normal": 3.0, "lognormal": float(np.exp(0.5)), "spend": 0.1 * float(np.exp(0.5)), "rare": 0.03}
 SHARES = {"one": (1.0,), "50/50": (0.5, 0.5), "10/90": (0.9, 0.1)}
@@ -45,6 +38,12 @@ class Cell(NamedTuple):
     @property
     def seed(self) -> int:
         return zlib.crc32("|".join(map(str, self)).encode())
+
+    def describe(self) -> str:
+        """The kind in words, as a page shows it."""
+        arms = "" if self.arms == "one" else f", arms {self.arms}"
+        values = f"{self.metric} of {self.rows} values, {self.spread} spread{arms}"
+        return f"{values}, {self.groups} groups of size {self.sizes}"
 
 
 METRICS: dict[str, Any] = {
@@ -160,25 +159,3 @@ def share_reported(cell: Cell, runs: int, test: Callable[[fl.Estimates, int], bo
     rng = np.random.default_rng(cell.seed)
     reported = [test(e, run) for run in range(runs) if (e := estimates_of(cell, rng)) is not None]
     return (float(np.mean(reported)), len(reported)) if reported else (float("nan"), 0)
-
-
-def _row(cell: Cell) -> dict[str, Any]:
-    share, runs = share_reported(cell, 400 if cell.groups < 100 else 200)
-    return {**cell._asdict(), "claimed": None if runs == 0 else round(share, 4), "runs": runs}
-
-
-def main() -> None:
-    """Run the whole grid and write its file."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # processes must not wait for each other
-    chosen = [cell for cell in cells() if len(sys.argv) < 2 or cell.metric in sys.argv[1:]]
-    rows = []
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for row in pool.map(_row, chosen, chunksize=4):
-            rows.append(row)
-            print(row, flush=True)
-    if len(sys.argv) < 2:
-        FILE.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

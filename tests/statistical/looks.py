@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from faultlines.analyses.monitor import NullPaths
-from faultlines.core.choose import compare_one_effect
+from faultlines.core.normal import compare_one_effect
 from faultlines.estimates.estimates import Estimates
 from faultlines.guarantees.boundaries import LookRecord, Spending, compute_boundaries
 from faultlines.guarantees.joint_test import JointTest, extract_effects

@@ -1,25 +1,15 @@
-"""Planted clusters, found and described: are effects, memberships and shrunken estimates right?
-
-`python -m tests.statistical.posteriors` writes the tables that the docs show.
-"""
+"""Planted clusters, found and described: are effects, memberships and shrunken estimates right?"""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import zlib
-from concurrent.futures import ProcessPoolExecutor
 from itertools import product
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import faultlines as fl
 
-FILE = Path(__file__).parents[2] / "docs" / "beliefs.json"
 Array = np.ndarray[Any, Any]
 
 
@@ -35,6 +25,15 @@ class Cell(NamedTuple):
     @property
     def seed(self) -> int:
         return zlib.crc32(repr(tuple(self)).encode())
+
+    def describe_levels(self) -> str:
+        """Levels and shares, as a page shows them."""
+        levels = ", ".join(f"{level:g}" for level in self.levels)
+        return f"{levels} ({', '.join(f'{share:.0%}' for share in self.shares)})"
+
+    def describe_errors(self) -> str:
+        """Groups and their standard errors, as a page shows them."""
+        return f"{self.groups} groups, {'10 degrees' if self.dof else f'{self.profile} se'}"
 
     def drawn(self, rng: np.random.Generator) -> tuple[fl.Estimates, Array]:
         """Estimates, and the true effects."""
@@ -147,18 +146,6 @@ def calibration_error(chance: Array, right: Array) -> float:
 # ------------------------------------------------------------------------------------------------- shrunken effects
 
 
-def shrinkage_cells() -> list[Cell]:
-    """The cells of the accuracy study: two and three clusters in equal parts, nothing to six standard errors apart."""
-    made = []
-    for groups, profile, count, apart in product(
-        (21, 102), ("equal", "lognormal"), (2, 3), (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
-    ):
-        if apart or count == 2:
-            levels = tuple(apart * i for i in range(count)) if apart else (0.0,)
-            made.append(Cell(levels, (1 / len(levels),) * len(levels), groups, profile))
-    return made
-
-
 def rivals(theta: Array, se: Array, labels: Array) -> dict[str, Array]:
     """Other estimates of every group's effect."""
     weight = se**-2.0
@@ -242,29 +229,3 @@ def shrinkage(cell: Cell, runs: int) -> dict[str, Any]:
         "covered": round(float(np.mean(covered)), 4),
         "width": round(float(np.mean(widths)), 3),
     }
-
-
-def _levels(cell: Cell) -> dict[str, Any]:
-    return described(cell, 100)
-
-
-def _shrinkage(cell: Cell) -> dict[str, Any]:
-    return shrinkage(cell, 60)
-
-
-def main() -> None:
-    """Run all cells and write their file."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # processes must not wait for each other
-    made: dict[str, list[dict[str, Any]]] = {}
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for name, work, todo in (("levels", _levels, cells()), ("shrinkage", _shrinkage, shrinkage_cells())):
-            made[name] = []
-            for row in pool.map(work, todo):
-                made[name].append(row)
-                print(row, file=sys.stderr, flush=True)
-    parts = [f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in made.items()]
-    FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

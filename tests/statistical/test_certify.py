@@ -172,6 +172,7 @@ def _edge_of_rates(
             gap=gap,
             ratio=is_ratio,
             adverse=adverse,
+            against="overall",  # which is the large group's rate
         )
         said.append(max(wrong.certificate, wrong.within) if factor > 1 else wrong.differs)
     kind = "ratio" if is_ratio else "difference"

@@ -13,7 +13,7 @@ import faultlines as fl
 from docs.figures import record_figure
 from faultlines import simulate
 from faultlines.guarantees.base import split_generator
-from faultlines.guarantees.holdout import held_out_log_pvalues
+from faultlines.guarantees.paper import held_out_log_pvalues
 from tests.statistical.tally import scale_runs, wider
 
 if TYPE_CHECKING:

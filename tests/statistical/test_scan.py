@@ -10,7 +10,7 @@ from scipy import stats
 
 import faultlines as fl
 from docs.figures import record_figure, share_error
-from faultlines.core.line import top_merges
+from faultlines.core.normal import top_merges
 from faultlines.guarantees import joint_test as joint
 from tests.statistical.tally import scale_runs, wider
 

@@ -12,7 +12,7 @@ import statsmodels.api as sm
 
 import faultlines as fl
 from docs.figures import record_figure
-from faultlines.core.choose import compare_one_effect
+from faultlines.core.normal import compare_one_effect
 from faultlines.guarantees import joint_test as joint
 from tests.statistical.tally import scale_runs
 

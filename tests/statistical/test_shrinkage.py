@@ -10,8 +10,7 @@ import pytest
 
 import faultlines as fl
 from docs.figures import record_figure
-from faultlines.core.randomeffects import Crossing, RandomEffects, Sample, fit_variances, list_blocks, predict
-from faultlines.core.shrinkage import shrink
+from faultlines.core.shrinkage import Crossing, RandomEffects, Sample, fit_variances, list_blocks, predict, shrink
 
 pytestmark = pytest.mark.statistical
 Array = np.ndarray[Any, Any]

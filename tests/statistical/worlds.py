@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 import faultlines as fl
-from faultlines.core.choose import compare_one_effect
+from faultlines.core.normal import compare_one_effect
 from faultlines.errors import NoGroupsError
 from faultlines.metrics.measure import measurements
 from faultlines.rows.request import Grouped, Moments
@@ -163,7 +163,11 @@ class World:
 
 def measure_rows(metric: fl.Metric, rows: Rows) -> Any:
     """The measurement of one data set; None where no group can be used."""
-    moments = moments_of(metric, rows)
+    return measure_moments(metric, moments_of(metric, rows))
+
+
+def measure_moments(metric: fl.Metric, moments: Moments) -> Any:
+    """What users get from rows with these moments; None where no group can be used."""
     keys = [(i,) for i in range(len(moments.n))]
     try:
         return measurements([Grouped(keys, moments, {})], ("g",), metric, metric.min_size, ("g",))[0]
@@ -193,7 +197,7 @@ def draw_events(world: World, run: int) -> dict[str, bool]:
     return {
         "reported": log_p < np.log(0.05),
         "reported at .001": log_p < np.log(0.001),
-        "warned": any("too few" in str(note) or "too heavy" in str(note) for note in notes),
+        "warned": any(note.code == "few events" for note in notes),
     }
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from faultlines import checks
 from faultlines.analyses.groups import Groups, groups_from
 from faultlines.analyses.many import judge_all, part_of_stratum
-from faultlines.core.choose import as_comparison
+from faultlines.core.normal import as_comparison
 from faultlines.engines.arrays import build_table, read_column, read_columns
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.labels import MISSING, labels_of
 from faultlines.estimates.margins import margins_of
-from faultlines.guarantees.attributes import attribute_codes
 from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.guarantees.margins import attribute_codes
 from faultlines.metrics.measure import measurements
 from faultlines.metrics.names import metrics_of
 from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature, feature_names, stratum_text

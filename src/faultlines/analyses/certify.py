@@ -44,8 +44,8 @@ from faultlines.analyses.missing import (
     unknown_counts,
     unknown_keys,
 )
-from faultlines.core.choose import as_comparison
 from faultlines.core.distributions import shrink_scales
+from faultlines.core.normal import as_comparison
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import Estimates, Excluded, plain
 from faultlines.estimates.labels import key_of, labels_of, match, name_of

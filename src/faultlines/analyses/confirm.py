@@ -14,7 +14,7 @@ import numpy as np
 
 from faultlines import checks
 from faultlines.analyses.groups import groups_from, is_rows
-from faultlines.core.choose import compare_one_effect
+from faultlines.core.normal import compare_one_effect
 from faultlines.core.spread import compare_correlated_means, compare_means, compare_pooled, log_pvalue_equal
 from faultlines.errors import UNSET, Argument, InputError, NoGroupsError, first_line, shorten
 from faultlines.estimates.labels import key_of, keys_of, labels_of, match, name_of, some_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from faultlines import checks
-from faultlines.core.choose import as_comparison, is_comparison
+from faultlines.core.normal import as_comparison, is_comparison
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from faultlines.analyses.groups import By, Groups
+    from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.reasons import Reason
     from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.boundaries import AnytimeRule
-    from faultlines.metrics.base import Metric
+    from faultlines.metrics.base import Measured, Metric
     from faultlines.metrics.readout import Readout
     from faultlines.results.protocol import Note
 
@@ -44,6 +45,8 @@ class LookRows:
         warnings: What was noticed in the rows.
         arms: Users or rows by arm, the control first.
         overall: All rows as one group.
+        control: The control, of an experiment.
+        by_treatment: Treatment → all its rows and those of the control as one group; None where groups share units.
         odds: Of a 0/1 outcome, the odds of every group that it is 1.
         counted: What sizes of groups count.
     """
@@ -53,6 +56,8 @@ class LookRows:
     warnings: tuple[Note, ...] = ()
     arms: Mapping[str, float] = field(default_factory=dict)
     overall: LookData | None = None
+    control: str = ""
+    by_treatment: Mapping[str, LookData | None] = field(default_factory=dict)
     odds: FloatArray | None = None
     counted: str = ""
 
@@ -101,6 +106,8 @@ def measure_look(
         warnings=row_warnings(readout),
         arms=arm_sizes(readout, estimates),
         overall=_overall(readout),
+        control=name_of(readout.arms[0]) if readout.arms else "",
+        by_treatment=_by_treatment(readout),
         odds=_odds_of_rates(estimates) if estimates.scales[0].is_share else _odds_of_outcome(readout),
         counted=counted_in(groups.comparison, readout),
     )
@@ -116,10 +123,9 @@ def arm_sizes(readout: Readout, estimates: Estimates) -> dict[str, float]:
     sizes, arms = readout.arm_sizes, readout.metric.arms
     if sizes is None or arms is None:
         return {}
-    control = str(arms.control)
+    control = name_of(readout.arms[0])
     if not arms.several:
-        treatment = "treatment" if arms.treatment is None else str(arms.treatment)
-        return {control: float(sizes[:, 0].sum()), treatment: float(sizes[:, 1].sum())}
+        return {control: float(sizes[:, 0].sum()), name_of(readout.arms[1]): float(sizes[:, 1].sum())}
     # A group is there once for each treatment, with the same control: that counts once, and where all arms are there.
     by_group: dict[Any, dict[str, float]] = {}
     for label, (of_control, of_treatment) in zip(estimates.labels, sizes.tolist(), strict=True):
@@ -163,22 +169,37 @@ def _small_groups(groups: Groups, beside: Sequence[Groups], rule: AnytimeRule) -
 
 def _overall(readout: Readout) -> LookData | None:
     """All rows as one group, as a dashboard shows them; None where there is no such sum."""
-    measured = readout.together(np.zeros(len(readout.moments.n), dtype=np.int64), 1)
-    if measured is None:
+    places = np.arange(len(readout.moments.n))
+    measured = readout.together(np.zeros_like(places), 1)
+    return None if measured is None or readout.metric.parts else _as_one_group(readout, measured, 0, places)
+
+
+def _by_treatment(readout: Readout) -> dict[str, LookData | None]:
+    """All rows of each treatment, with those of the control, as one group; None where there is no such sum."""
+    if not readout.arms or readout.metric.parts:
+        return {}
+    measured, of_groups = readout.by_treatment(), readout.treatment
+    by_name: dict[str, LookData | None] = {}
+    for i, treatment in enumerate(readout.arms[1:]):
+        places = np.arange(len(readout.moments.n)) if of_groups is None else np.flatnonzero(of_groups == i)
+        if places.size:
+            by_name[name_of(treatment)] = None if measured is None else _as_one_group(readout, measured, i, places)
+    return by_name
+
+
+def _as_one_group(readout: Readout, measured: Measured, place: int, groups: IntArray) -> LookData | None:
+    """What was measured in all rows of some groups, as a look at one; None where it has no interval."""
+    parts = (measured.theta, measured.se, measured.natural, measured.n)
+    theta, se, shown, n = (np.asarray(part, dtype=float).reshape(-1)[place : place + 1] for part in parts)
+    if not (np.isfinite([theta[0], se[0], shown[0]]).all() and se[0] > 0):
         return None
-    theta, se, shown, n = (
-        np.asarray(part, dtype=float).reshape(-1)
-        for part in (measured.theta, measured.se, measured.natural, measured.n)
-    )
-    if not (theta.size == 1 and np.isfinite([theta[0], se[0], shown[0]]).all() and se[0] > 0):
-        return None
-    dof = None if measured.dof is None else np.maximum(np.asarray(measured.dof, dtype=float).reshape(-1), 1.0)
-    moments = readout.moments
-    odds = (
-        _zero_one_odds(moments.n[:, :, 0].sum(keepdims=True)[:1, :1], _mean_of_all(moments))
-        if _is_zero_one(readout)
-        else None
-    )
+    dof = measured.dof
+    if dof is not None:
+        dof = np.maximum(np.asarray(dof, dtype=float).reshape(-1)[place : place + 1], 1.0)
+    odds = None
+    if _is_zero_one(readout):
+        moments = readout.moments.of_groups(groups)
+        odds = _zero_one_odds(moments.n[:, :, 0].sum(keepdims=True)[:1, :1], _mean_of_all(moments))
     return LookData(np.zeros(1, dtype=np.int64), theta, se, n, dof, odds, shown)
 
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from faultlines import checks
 from faultlines.analyses.groups import Groups, groups_from
-from faultlines.core.choose import as_comparison, is_comparison
+from faultlines.core.normal import as_comparison, is_comparison
 from faultlines.errors import InputError, NoGroupsError, shorten
-from faultlines.estimates.estimates import Estimates, Excluded
+from faultlines.estimates.estimates import EstimateColumns, Estimates, Excluded, checked_attributes, read_experiments
 from faultlines.estimates.labels import keys_of, name_of
 from faultlines.estimates.reasons import Reason, ReasonCode
-from faultlines.estimates.tables import EstimateColumns, checked_attributes, read_experiments
 from faultlines.guarantees.base import run_in_order
 from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.metrics.base import Metric

@@ -12,10 +12,11 @@ import numpy as np
 
 from faultlines import checks
 from faultlines.analyses.looking import LookRows, measure_look
-from faultlines.core.choose import compare_one_effect
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
+from faultlines.core.normal import compare_one_effect
 from faultlines.core.tree import build_tree, count_clusters
 from faultlines.errors import InputError, NoGroupsError
+from faultlines.estimates.labels import key_of, name_of
 from faultlines.guarantees.boundaries import (
     CUSTOM,
     DEPENDENCE,
@@ -36,8 +37,8 @@ from faultlines.guarantees.boundaries import (
     pvalue_so_far,
 )
 from faultlines.guarantees.joint_test import JointTest, extract_effects
+from faultlines.guarantees.paper import SequentialFolds
 from faultlines.guarantees.partitions import PartitionSearch
-from faultlines.guarantees.sequential import SequentialFolds
 from faultlines.guarantees.state import (
     check_counts,
     check_type,
@@ -57,11 +58,12 @@ from faultlines.results.monitor import (
     AnytimeEffect,
     Look,
     LookChanges,
+    MonitoredArm,
     MonitoredGroup,
     MonitorResult,
     SmallGroup,
 )
-from faultlines.results.protocol import Note
+from faultlines.results.protocol import Note, probability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +79,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
     from faultlines.results.monitor import Rule, Verdict
 
-_VERSION = 4  # of the state
+_VERSION = 5  # of the state
 _RULES = ("boundary", "folds")
 _FIRST_STREAM = 1 << 21  # number of the random stream of the first look: apart from those of tests
 _SMALLEST = 5e-324  # the smallest p that a double can hold
@@ -231,8 +233,8 @@ class Monitor:
     """
 
     __slots__ = (
-        "_clusters", "_data", "_effects", "_folds", "_groups", "_history", "_ignored", "_labels", "_lock", "_looks",
-        "_overall", "_rows", "_spending", "_subject", "alpha", "dependence", "draws", "information",
+        "_arms", "_clusters", "_data", "_effects", "_folds", "_groups", "_history", "_ignored", "_labels", "_lock",
+        "_looks", "_overall", "_rows", "_spending", "_subject", "alpha", "dependence", "draws", "information",
         "looks", "rule", "seed", "tolerance",
     )  # fmt: skip
 
@@ -305,7 +307,7 @@ class Monitor:
         self._data, self._looks = list[LookData](), list[Look]()
         self._clusters: tuple[tuple[Label, ...], ...] = ()
         self._effects: tuple[AnytimeEffect, ...] = ()
-        self._overall: list[LookData] = []
+        self._overall, self._arms = list[LookData](), dict[str, list[LookData]]()
         self._rows = LookRows()
         self._ignored: dict[str, int] = {}
         self._history: LookHistory | None = None
@@ -548,8 +550,14 @@ class Monitor:
         rule = self._interval_rule(look.fraction or 1.0, dependence)
         look_data = _with_intervals(look_data, current, rule.reach_of_groups(groups, look_data))
         overall, effect = self._look_at_all(look_data, current, rows, rule)
+        of_arms, arm_effects = self._look_at_arms(look_data, current, rows, rule)
         look = replace(
-            look, overall=effect, groups=int(look_data.groups.size), small=len(rows.small), arms=dict(rows.arms)
+            look,
+            overall=effect,
+            groups=int(look_data.groups.size),
+            small=len(rows.small),
+            arms=dict(rows.arms),
+            arm_effects=arm_effects,
         )
         clusters = self._find_clusters(look_data, labels, joint_test, look) if look.adjusted <= self.alpha else ()
         effects = self._cluster_effects(clusters, labels, look_data, current, groups, rule)
@@ -557,6 +565,7 @@ class Monitor:
         self.draws, self.dependence, self._history, self._clusters = draws, dependence, history, clusters
         self._data, self._looks = [*self._data, look_data], [*self._looks, look]
         self._overall, self._rows, self._effects = [*self._overall, overall], rows, effects
+        self._arms = of_arms
         return self.result
 
     def _align(
@@ -591,6 +600,25 @@ class Monitor:
         growth = follow([*self._overall, pooled], rule.dependence).growth
         reach = rule.reach(np.zeros(1), growth, pooled.dof)
         return pooled, _effect_of(pooled, current, float(reach[0]))
+
+    def _look_at_arms(
+        self, look_data: LookData, current: Estimates, rows: LookRows, rule: AnytimeRule
+    ) -> tuple[dict[str, list[LookData]], tuple[MonitoredArm, ...]]:
+        """Every treatment in all groups together, each as a group of its own that is followed from look to look."""
+        of_arms, effects = dict(self._arms), []
+        shown = replace(look_data, theta=_given(look_data, current))
+        names = [name_of(key_of(label)[-1]) for label in current.labels]
+        for treatment, measured in rows.by_treatment.items():
+            pooled = measured
+            if pooled is None:  # groups share units: their mean weighted by precision
+                is_there = np.array([len(rows.by_treatment) == 1 or name == treatment for name in names])
+                pooled = pool_look(shown, np.flatnonzero(is_there))
+            looks = of_arms[treatment] = [*of_arms.get(treatment, []), pooled]
+            growth = follow(looks, rule.dependence).growth
+            effect = _effect_of(pooled, current, float(rule.reach(np.zeros(1), growth, pooled.dof)[0]))
+            log_p = float(rule.log_pvalue(pooled.theta / pooled.se, growth, pooled.dof)[0])
+            effects.append(MonitoredArm(rows.control, treatment, effect, probability(log_p)))
+        return of_arms, tuple(effects)
 
     def _cluster_effects(
         self,
@@ -752,6 +780,7 @@ class Monitor:
                     "clusters": [[plain_label(label) for label in cluster] for cluster in self._clusters],
                     "cluster_effects": [effect.to_dict() for effect in self._effects],
                     "overall": [data.to_plain() for data in self._overall],
+                    "arms": {name: [data.to_plain() for data in looks] for name, looks in self._arms.items()},
                     "small": [small.to_dict() for small in self._rows.small],
                     "dropped": dict(self._rows.dropped),
                     "warnings": [{**note.to_dict(), "fields": dict(note.fields)} for note in self._rows.warnings],
@@ -799,6 +828,10 @@ class Monitor:
                 AnytimeEffect.from_dict(effect) for effect in check_type(saved["cluster_effects"], list)
             )
             monitor._overall = [LookData.from_plain(d, 1, least=1) for d in check_type(saved["overall"], list)]
+            monitor._arms = {
+                name: [LookData.from_plain(d, 1, least=1) for d in check_type(looks, list)]
+                for name, looks in check_type(saved["arms"], dict).items()
+            }
             monitor._rows = LookRows(
                 small=tuple(SmallGroup.from_dict(small) for small in check_type(saved["small"], list)),
                 dropped=check_type(saved["dropped"], dict),

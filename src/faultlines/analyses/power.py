@@ -14,8 +14,7 @@ from faultlines import checks
 from faultlines.analyses.certify import shares_of
 from faultlines.analyses.contrasts import critical_of, effects_of
 from faultlines.analyses.groups import groups_from
-from faultlines.core.choose import compare_effects
-from faultlines.core.line import CorrelatedNoise
+from faultlines.core.normal import CorrelatedNoise, compare_effects
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates, plain
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from faultlines.analyses.groups import By
-    from faultlines.core.line import Line
-    from faultlines.core.plane import Plane
+    from faultlines.core.normal import Line, Plane
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray

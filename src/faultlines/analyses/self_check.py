@@ -10,7 +10,7 @@ import numpy as np
 from faultlines import checks
 from faultlines.analyses.groups import groups_from, is_rows
 from faultlines.analyses.many import judge_all
-from faultlines.core.choose import as_comparison
+from faultlines.core.normal import as_comparison
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.guarantees.choose import resolve_guarantee

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from faultlines.cli.metrics import flag, metric_of_rows, one_or_several
-from faultlines.cli.options import ArmOptions, attributes, column_names
+from faultlines.cli.metrics import attributes, column_names, flag, metric_of_rows, one_or_several
+from faultlines.cli.options import ArmOptions
 from faultlines.cli.outputs import is_table
 from faultlines.errors import InputError, did_you_mean
 from faultlines.metrics.table import METRICS
@@ -50,8 +50,8 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
     """Successes and trials, or events and exposure, of every group, compared by their likelihood ratio test."""
     from faultlines.core import counts as tests
     from faultlines.engines.tables import read_table
+    from faultlines.estimates.estimates import checked_attributes, in_columns
     from faultlines.estimates.labels import keys_of, labels_of, part_of
-    from faultlines.estimates.tables import checked_attributes, in_columns
 
     for name, value in {**asdict(columns), **asdict(arms)}.items():
         if value is not None and name != "sum":

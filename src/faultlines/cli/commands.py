@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from faultlines.cli import options as opt
 from faultlines.cli import outputs, streams
-from faultlines.cli.metrics import kinds_usage, model_usage
-from faultlines.cli.options import EXIT_CODES, Command, attributes, column_names, epilog
+from faultlines.cli.metrics import attributes, chosen_guarantee, column_names, kinds_usage, model_usage, planned_shares
+from faultlines.cli.options import WHOLE_HELP, Command, CommandHelp, help_record, write_lines
 from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
@@ -27,10 +28,69 @@ if TYPE_CHECKING:
 
 _ABOUT = "Find the groups that an experiment or a model treats differently, with one p-value for the whole search."
 
+_SHORT = 64  # what is left of 80 columns beside the longest name of a command
+# What people come for, in the order of how often, each with the command to copy.
+JOBS = {
+    "Which groups react differently to the treatment of an experiment?": (
+        "faultlines experiment visits.csv --by country --metric lift:spend \\\n"
+        "        --variant arm --control A --unit user"
+    ),
+    "Which groups does a model serve worse?": (
+        "faultlines model scored.csv --by age --metric tpr \\\n        --y-true label --y-pred predicted"
+    ),
+    "Is every group within 5 points of the overall accuracy, for sign-off?": (
+        "faultlines model scored.csv --by age --metric accuracy \\\n"
+        "        --y-true label --y-pred predicted --certify 0.05"
+    ),
+    "Which groups differ, given an estimate and a standard error for each?": (
+        "faultlines estimates lifts.csv --by country --estimate lift --se se"
+    ),
+    "Do clusters of earlier data (its --json) differ again on new data?": "faultlines confirm clusters.json new.csv",
+}
+EXIT_CODES = """\
+0    done; with --fail-on-split: all groups were compared, none differ;
+     with --certify: all groups are within the gap;
+     with --fail-unless-confirmed: clusters are confirmed
+1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
+     --fail-on harm: a group is harmed; --fail-below: a ratio is too low;
+     --fail-unless-confirmed: clusters are not confirmed;
+     --fail-on-mismatch: arms do not have the shares they should have
+2    something given cannot be used, or there is not enough memory
+3    a gate is inconclusive: groups were excluded, or data are too few
+70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where
+130  interrupted""".splitlines()
+
+
+class Commands(TyperGroup):
+    """All commands: the common jobs first, each with an example, and the other commands in one line each."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What stands behind the name in the usage line."""
+        return ["COMMAND", "[FILE]...", "[OPTIONS]"]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write jobs and commands; of the whole help, every command and the exit codes."""
+        is_whole = ctx.meta.get(WHOLE_HELP)
+        names = self.list_commands(ctx)
+        if not is_whole:
+            formatter.write("\nCommon jobs:\n")
+            for job, example in JOBS.items():
+                formatter.write(f"  {job}\n    {example}\n")
+            in_jobs = {example.split()[1] for example in JOBS.values()}
+            names = [name for name in names if name not in in_jobs]
+        with formatter.section("Commands" if is_whole else "Other commands"):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(_SHORT)) for name in names])
+        with formatter.section("Options"):
+            formatter.write_dl([help_record(parameter, ctx) for parameter in self.get_params(ctx)])
+        if is_whole:
+            write_lines(formatter, "Exit codes:", EXIT_CODES)
+        formatter.write("\nOptions of a command: faultlines COMMAND --help\n")
+
+
 app = typer.Typer(
     name="faultlines",
     help=_ABOUT,
-    epilog=EXIT_CODES,
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,9 +99,9 @@ app = typer.Typer(
 
 
 def _command(
-    *examples: str, notes: Sequence[str] = (), name: str | None = None
+    *examples: str, common: str, notes: Sequence[str] = (), name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command, with examples below its help."""
+    """Register a command with its examples, and with the names of the options that its short help lists."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
         short = re.match(r".*?[.?]", function.__doc__ or "", flags=re.DOTALL)
@@ -50,8 +110,9 @@ def _command(
         # A command that takes both kinds of metrics says which of its options is for which.
         options = inspect.signature(flat).parameters.keys()
         both = [kinds_usage(options)] if {"variant", "y_true"} <= options else []
-        below = epilog(examples, *notes, *both)
-        app.command(name, cls=Command, short_help=short_help, epilog=below)(_report_options(flat))
+        documentation = CommandHelp(frozenset(common.split()), examples, [*notes, *both])
+        documented = type("DocumentedCommand", (Command,), {"documentation": documentation})
+        app.command(name, cls=documented, short_help=short_help)(_report_options(flat))
         return function
 
     return registered
@@ -88,6 +149,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    help_all: opt.HelpAll = False,
 ) -> None:
     """Find the groups that an experiment or a model treats differently, with one p-value for the whole search."""
 
@@ -95,14 +157,14 @@ def root(
 # ------------------------------------------------------------------------------------------------------------- demo
 
 
-@_command("faultlines demo", "faultlines demo --seed 7 --plot demo.svg")
+@_command("faultlines demo", "faultlines demo --seed 7 --plot demo.svg", common="seed json report")
 def demo(
     seed: opt.Seed = 0,
     json: opt.Json = Path("faultlines-demo.json"),
     report: opt.Report = Path("faultlines-demo.html"),
     plot: opt.Plot = None,
 ) -> None:
-    """Run on a made-up onboarding experiment over 40 countries, with three clusters planted in it."""
+    """Run on a made-up experiment over 40 countries. Three clusters are planted in it."""
     from faultlines import checks
     from faultlines.analyses.cluster import cluster
     from faultlines.render.text import to_text
@@ -150,6 +212,7 @@ def _against_truth(result: "Clustering", simulated: "Simulated") -> str:
     "faultlines estimates lifts.csv --by country --estimate lift --se se",
     "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --report out.html --fail-on-split",
     "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --n users --certify 0.05",
+    common="by estimate se n alpha fail_on_split certify json report",
 )
 def estimates(
     *,
@@ -163,7 +226,6 @@ def estimates(
 ) -> None:
     """Cluster a table of estimates and standard errors."""
     from faultlines.cli.gate import Certificates
-    from faultlines.cli.options import chosen_guarantee
     from faultlines.estimates.estimates import Estimates
 
     settings = _settings(claim, refine, table.min_size, margins)
@@ -230,6 +292,7 @@ def _settings(claim: opt.Claim, refine: bool, min_size: float | None, margins: b
         "  mean: --sum or --mean, with --variance or --sum-squares\n"
         "  difference, lift: the same, with --variant and --control, and --treatment"
     ],
+    common="by n sum mean variance metric variant control alpha fail_on_split certify json report",
 )
 def aggregates(
     *,
@@ -243,10 +306,9 @@ def aggregates(
     signed: opt.Certify,
     output: opt.Output,
 ) -> None:
-    """Cluster a table of counts or moments: successes and totals, or n, mean and variance, by group and arm."""
+    """Cluster a table of counts, or of means and variances. It has one row per group, or per group and arm."""
     from faultlines.cli.aggregates import EXACT, aggregated_metric, counts
     from faultlines.cli.gate import Certificates
-    from faultlines.cli.options import chosen_guarantee
 
     settings = _settings(claim, refine, counted.min_size)
     if metric in EXACT:
@@ -269,6 +331,7 @@ def aggregates(
     "faultlines many counts.csv --experiment model --by group \\\n"
     "      --metric rate --n people --sum selected --fail-on-split",
     notes=["Aggregates take the metrics rate, mean, difference and lift, without a column behind the name."],
+    common="experiment by estimate se metric variant control alpha fail_on_split csv report",
 )
 def many(
     *,
@@ -286,12 +349,11 @@ def many(
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
-    """In which of many experiments do groups differ, and which? One table or one scan, one correction over all."""
+    """In which of many experiments do groups differ? One table or one scan, with one correction over all."""
     from faultlines.analyses.certify import checked_missing
     from faultlines.analyses.many import cluster_many
     from faultlines.cli.aggregates import many_from
     from faultlines.cli.gate import end_with_experiments, gate
-    from faultlines.cli.options import chosen_guarantee
 
     checked_missing(missing)
     guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
@@ -319,6 +381,7 @@ def many(
     "faultlines experiment visits.csv --by age:5 --variant arm --control A \\\n"
     "      --metric ratio_lift:clicks/views --report out.html",
     notes=["All options hold for every metric."],
+    common="by metric variant control treatment unit alpha fail_on_split certify json report",
 )
 def experiment(
     *,
@@ -354,6 +417,7 @@ def experiment(
     "      --y-true label --y-pred predicted --positive yes --fail-on-split",
     "faultlines model scored.csv --by group --metric selection_rate \\\n      --y-pred predicted --certify 0.8 --ratio",
     notes=[model_usage()],
+    common="by metric y_true y_pred score threshold alpha fail_on_split certify json report",
 )
 def model(
     *,
@@ -370,7 +434,7 @@ def model(
     signed: opt.Certify,
     output: opt.Output,
 ) -> None:
-    """Which groups does the model serve worse? From its predictions and the truth."""
+    """Which groups does a model serve worse? From its predictions and the truth."""
     from faultlines.cli.metrics import model_metrics
 
     metrics = model_metrics(metric, predictions)
@@ -388,6 +452,7 @@ def model(
     "faultlines audit scored.csv --by group --control region \\\n"
     "      --y-true label --y-pred predicted --certify 0.05 --fail-on-split",
     notes=[model_usage(without=["classes", "overlap"])],
+    common="by control y_true y_pred score threshold metric alpha fail_on_split certify csv report",
 )
 def audit(
     *,
@@ -402,10 +467,9 @@ def audit(
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
-    """Which groups does the model treat differently? Several metrics over features and their crossings at once."""
+    """Audit a model: several metrics, features alone and crossed."""
     from faultlines.analyses.audit import audit as audit_model
     from faultlines.cli.gate import Certificates, end_with_verdicts, gate
-    from faultlines.cli.options import chosen_guarantee
     from faultlines.render.text import to_text
 
     wanted = Certificates.of(signed)
@@ -471,7 +535,6 @@ def _cluster_rows(
     """Cluster rows by each metric, correct for their number, and print the results."""
     from faultlines.analyses.cluster import cluster_metrics, holm
     from faultlines.cli.gate import Certificates, MeasuredRows, SelfChecks, end_with_verdicts, gate
-    from faultlines.cli.options import chosen_guarantee
     from faultlines.render.collection import metrics_text
     from faultlines.render.text import to_text
 
@@ -514,6 +577,7 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
     notes=[
         "Without --shares, groups are compared with each other alone: a mismatch that is the same everywhere is missed."
     ],
+    common="by variant shares unit alpha fail_on_mismatch report",
 )
 def srm(
     *,
@@ -534,7 +598,7 @@ def srm(
 
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.inputs)
     by = attributes(rows.by)
-    planned: Any = None if shares is None else opt.planned_shares(shares)
+    planned: Any = None if shares is None else planned_shares(shares)
     least = {} if rows.min_size is None else {"min_size": rows.min_size}
     result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
     targets.say_result(result)
@@ -554,6 +618,7 @@ def srm(
     "faultlines confirm clusters.json march.csv --by country \\\n"
     "      --metric lift:revenue --variant arm --control A --fail-unless-confirmed",
     "faultlines confirm clusters.json lifts.csv --by country \\\n      --estimate lift --se se",
+    common="by metric estimate se alpha fail_unless_confirmed json",
 )
 def confirm(
     *,
@@ -564,7 +629,7 @@ def confirm(
     fail_unless_confirmed: opt.FailUnlessConfirmed = False,
     json: opt.Json = None,
 ) -> None:
-    """Do clusters of earlier data differ again on new data, and by how much?"""
+    """Do clusters of earlier data differ again on new data? If so, by how much?"""
     from faultlines.analyses.confirm import confirm as confirm_clusters
     from faultlines.cli.gate import end_with_confirmation, gate
     from faultlines.cli.metrics import fresh_metric
@@ -597,6 +662,7 @@ def confirm(
     "      --report monitor.html --fail-on-split",
     "faultlines monitor state.json lifts.csv --by country \\\n      --estimate lift --se se --n users",
     notes=["A daily job: every look is at all data so far. How α is spent is said at the first look."],
+    common="by metric variant control unit looks alpha final fail_on_split report",
 )
 def monitor(
     *,
@@ -608,7 +674,7 @@ def monitor(
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
-    """Look at an experiment or a model while data come in, as often as you like: do groups differ yet?"""
+    """Do groups differ yet, while data come in? Look as often as you like: α holds over all looks."""
     from faultlines.cli.gate import gate
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
@@ -629,9 +695,10 @@ def monitor(
     "faultlines impact-ratio scored.parquet --by race --score score \\\n      --csv ratios.csv --report ratios.html",
     "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown bounds --fail-below",
     name="impact-ratio",
+    common="by selected score least unknown fail_below csv report",
 )
 def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
-    """Tabulate impact ratios: selection rates by category over the highest one, with intervals and verdicts."""
+    """Tabulate impact ratios: selection rates over the highest one. With intervals and verdicts."""
     from faultlines.analyses.impact import impact_ratios
     from faultlines.cli.gate import end_with_impact_ratios
 
@@ -670,6 +737,7 @@ def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
     "faultlines power lifts.csv --by country --se se --only DE --only AT",
     "faultlines power visits.csv --by country --metric lift:revenue \\\n      --variant arm --control A --gap 0.05",
     "faultlines power scored.csv --by group --metric equalized_odds \\\n      --y-true label --y-pred predicted",
+    common="by se metric variant control groups size spread baseline per_day gap share alpha",
 )
 def power(
     planned: opt.Planned,
@@ -679,10 +747,9 @@ def power(
     margins: opt.Margins = True,
     json: opt.Json = None,
 ) -> None:
-    """What will an experiment be able to detect, or what would one have detected that found nothing?"""
+    """Plan: what can be detected, and how many users does it take? Or: what would a past experiment have detected?"""
     from faultlines.analyses import power as planning
     from faultlines.cli.aggregates import to_plan_with
-    from faultlines.cli.options import chosen_guarantee
 
     if question.only and question.share is not None:
         raise InputError.conflict("share, only", "both say who differs", "Leave one of them out.", form="clause")
@@ -697,7 +764,7 @@ def power(
             spread=planned.spread,
             baseline=planned.baseline,
             arms=planned.arms,
-            shares=None if planned.shares is None else opt.planned_shares(planned.shares),
+            shares=None if planned.shares is None else planned_shares(planned.shares),
             per_day=planned.per_day,
             margins=margins,
             alpha=claim.alpha,

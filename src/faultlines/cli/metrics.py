@@ -1,7 +1,8 @@
-"""From words to metrics, by the one table of metrics: their names, the columns they need, the options they take."""
+"""From words to metrics, attributes and error control, by the one table of each."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from dataclasses import asdict, fields, replace
@@ -13,9 +14,11 @@ from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from faultlines.cli.options import ArmOptions, MeasuredOptions, Predictions
+    from faultlines.cli.options import ArmOptions, Claim, MeasuredOptions, Predictions
+    from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
+    from faultlines.rows.keys import Bins
 
 _MODEL_OPTIONS = ("threshold", "positive", "classes", "weight", "unit", "overlap")
 _WIDTH = 70
@@ -29,8 +32,6 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
         arms: The arms; several treatments are clustered jointly.
         per_arm: Or each of them on its own.
     """
-    from faultlines.cli.options import planned_shares
-
     _check_distinct(words)
     unset = {"overlap", "aggregate"}
     options = {name: value for name, value in asdict(arms).items() if name not in unset or value is not None}
@@ -241,5 +242,86 @@ def kinds_usage(options: Collection[str]) -> str:
     for kind, names in kinds.items():
         words = f"{kind}: {', '.join(map(flag, names))}"
         lines += textwrap.wrap(words, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
-    lines += ["  faultlines model --help says what each metric of a model takes."]
+    lines += ["  faultlines model --help-all says what each metric of a model takes."]
     return "\b\n" + "\n".join(lines)
+
+
+# ---------- From words to attributes: a column, or a column to be cut.
+
+
+def attributes(given: Sequence[str]) -> list[str | Bins]:
+    """The attributes of `--by`, each a column or a column to be cut; country,device is two."""
+    return [attribute(word) for word in column_names(given)]
+
+
+def column_names(given: Sequence[str]) -> list[str]:
+    """Names of columns, of which several may stand in one word."""
+    return [name.strip() for word in given for name in (word.split(",") if word.strip(", ") else [word])]
+
+
+def attribute(given: str) -> str | Bins:
+    """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
+    from faultlines.rows.keys import bins
+
+    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given, flags=re.DOTALL)
+    if cut is None:
+        return given
+    column, size = cut.groups()
+    return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
+
+
+def planned_shares(given: str) -> dict[str, float]:
+    """Shares of variants, from A=50,B=30,C=20."""
+    shares: dict[str, float] = {}
+    remedy = "Write it as in A=50,B=30,C=20."
+    for word in given.split(","):
+        name, equals, number = word.rpartition("=")
+        try:
+            share = float(number)
+        except ValueError as error:
+            raise InputError.invalid("shares", "are not shares of variants", remedy, given) from error
+        if not equals or not name:
+            raise InputError.invalid("shares", "are not shares of variants", remedy, given)
+        if name in shares:
+            raise InputError.duplicate("shares", "name a variant twice", "Name each once.", name)
+        shares[name] = share
+    return shares
+
+
+# ---------- From words to a guarantee, by the one table of guarantees.
+
+
+# What may stand behind the colon, as in holdout:0.3.
+_SIZES: dict[str, tuple[str, type[Any]]] = {"holdout": ("fraction", float), "folds": ("n", int)}
+
+
+def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
+    """The guarantee that was asked for."""
+    from faultlines.guarantees.choose import GUARANTEES, OTHER_NAMES, unknown_guarantee_error
+
+    known = {**GUARANTEES, **dict.fromkeys(OTHER_NAMES, GUARANTEES["calibrated"])}
+    kind, colon, size = claim.guarantee.partition(":")
+    if kind not in known:
+        raise unknown_guarantee_error(claim.guarantee, kind)
+    settings: dict[str, Any] = dict(OTHER_NAMES.get(kind, {}))
+    if colon:
+        settings |= _size(claim.guarantee, kind, size)
+    asked = (("draws", "draws", claim.draws), ("splits", "splits", claim.splits), ("split_unit", "unit", split_unit))
+    for option, parameter, value in asked:
+        if value is None:
+            continue
+        takers = [name for name, made in known.items() if parameter in {field.name for field in fields(made)}]
+        if kind not in takers:
+            remedy = f"Leave it out, or use {' or '.join(takers)}."
+            raise InputError.conflict(option, f"means nothing to {claim.guarantee}", remedy, value)
+        settings[parameter] = value
+    made: Guarantee = known[kind](**settings)
+    return made
+
+
+def _size(word: str, kind: str, size: str) -> dict[str, Any]:
+    try:
+        parameter, number = _SIZES[kind]
+        return {parameter: number(size)}
+    except (KeyError, ValueError) as error:
+        raise InputError.unknown("guarantee", "is not known", "Write holdout:0.3 or folds:10.", word) from error

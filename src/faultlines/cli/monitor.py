@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import files
 from faultlines.analyses.monitor import Monitor
-from faultlines.cli.metrics import metric_of_rows
-from faultlines.cli.options import attributes
+from faultlines.cli.metrics import attributes, metric_of_rows
 from faultlines.cli.outputs import command_line, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.guarantees.state import lock_state, stage_state

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -23,8 +23,6 @@ from faultlines.metrics.table import METRICS, of_family
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from faultlines.guarantees.base import Guarantee
-    from faultlines.rows.keys import Bins
 
 DATA, METRIC, PLAN, GUARANTEE, GATE, OUTPUT = "Data", "Metric", "Plan", "Guarantee", "Gate", "Output"
 
@@ -373,7 +371,7 @@ class Counted(RowSource):
     ] = None
     sql: Sql = None
     by: Annotated[list[str], _column(DATA, _TABLE_BY)]
-    n: Annotated[str, _column(DATA, "Column of counts: people, trials; for poisson the exposure.")]
+    n: Annotated[str, _column(DATA, "Column of counts: users, trials; for poisson the exposure.")]
     min_size: Annotated[float | None, _number(DATA, "What a group needs in every arm. Default: 10; rates 5.")] = None
 
 
@@ -390,9 +388,8 @@ AggregatedMetric = Annotated[
     str,
     _option(
         METRIC,
-        "rate, mean, ratio, difference, lift, ratio_difference or ratio_lift; binomial "
-        "(successes --sum of trials --n) and poisson (events --sum in the "
-        "exposure --n) are exact likelihood ratio tests.",
+        "rate, mean, ratio, difference, lift, ratio_difference, ratio_lift, binomial or poisson. The last two are "
+        "exact likelihood ratio tests: of successes --sum among trials --n, of events --sum in the exposure --n.",
         metavar="NAME",
     ),
 ]
@@ -402,8 +399,16 @@ ExperimentMetrics = Annotated[
     list[str],
     _option(METRIC, f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}; several are corrected by Holm.", metavar="KIND:COLUMN"),
 ]
-_MODEL_NAMES = f"{', '.join(of_family('model'))}; also tpr, fpr, recall and other usual names."
-ModelMetrics = Annotated[list[str], _option(METRIC, f"Several are corrected by Holm. {_MODEL_NAMES}", metavar="NAME")]
+_MODEL_NAMES = f"All: {', '.join(of_family('model'))}."
+ModelMetrics = Annotated[
+    list[str],
+    _option(
+        METRIC,
+        f"Such as accuracy, tpr, fpr, selection_rate or auc; several are corrected by Holm. {_MODEL_NAMES} Other usual "
+        "names are known too.",
+        metavar="NAME",
+    ),
+]
 AuditMetrics = Annotated[
     list[str] | None,
     _option(
@@ -499,7 +504,7 @@ class Monitoring:
     looks: Annotated[int | None, _number(GUARANTEE, "Planned number of looks.")] = None
     information: Annotated[
         float | None,
-        _number(GUARANTEE, "Or people in all groups at the end (without sizes: the sum of 1/se²). Default: no end."),
+        _number(GUARANTEE, "Or users in all groups at the end (without sizes: the sum of 1/se²). Default: no end."),
     ] = None
     spending: Annotated[
         str | None,
@@ -554,7 +559,7 @@ FailOnSplit = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when clusters differ; exit 3 when groups were excluded, many rows lack a value, or only one group is "
+        "Exit 1 when clusters differ. Exit 3 when groups were excluded, many rows lack a value, or only one group is "
         "left.",
         "--fail-on-split",
     ),
@@ -580,8 +585,8 @@ class Certify:
         float | None,
         _option(
             GATE,
-            "Certify that no group is farther than this from the overall, in units of the metric: exit 0 if so, 1 when "
-            "some group is, 3 when neither can be told.",
+            "Certify that no group is farther than this from the overall, in units of the metric. Exit 0 if so, 1 when "
+            "some group is, 3 when neither can be shown.",
             "--certify",
             metavar="GAP",
         ),
@@ -805,6 +810,27 @@ class Question:
 # --------------------------------------------------------------------------------------- to Typer
 
 
+WHOLE_HELP = "faultlines.help_all"  # where a context keeps whether the whole help was asked for
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[WHOLE_HELP] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=_show_all,
+        is_eager=True,
+        help="Show every option, and the exit codes, and exit.",
+    ),
+]
+
+
 def bound(function: Callable[..., None]) -> Callable[..., None]:
     """A command that takes values of options, as Typer wants it: with one parameter per option."""
     hints = get_type_hints(function, include_extras=True)
@@ -815,9 +841,11 @@ def bound(function: Callable[..., None]) -> Callable[..., None]:
             parameters += _parameters(values[name])
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+    whole_help = inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
+    parameters.append(whole_help)
 
     @wraps(function)
-    def flat(**given: Any) -> None:
+    def flat(help_all: bool = False, **given: Any) -> None:
         made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in values.items()}
         function(**made, **given)
 
@@ -853,95 +881,30 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
     ]
 
 
-# ---------- From words to attributes: a column, or a column to be cut.
-
-
-def attributes(given: Sequence[str]) -> list[str | Bins]:
-    """The attributes of `--by`, each a column or a column to be cut; country,device is two."""
-    return [attribute(word) for word in column_names(given)]
-
-
-def column_names(given: Sequence[str]) -> list[str]:
-    """Names of columns, of which several may stand in one word."""
-    return [name.strip() for word in given for name in (word.split(",") if word.strip(", ") else [word])]
-
-
-def attribute(given: str) -> str | Bins:
-    """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
-    from faultlines.rows.keys import bins
-
-    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given, flags=re.DOTALL)
-    if cut is None:
-        return given
-    column, size = cut.groups()
-    return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
-
-
-def planned_shares(given: str) -> dict[str, float]:
-    """Shares of variants, from A=50,B=30,C=20."""
-    shares: dict[str, float] = {}
-    remedy = "Write it as in A=50,B=30,C=20."
-    for word in given.split(","):
-        name, equals, number = word.rpartition("=")
-        try:
-            share = float(number)
-        except ValueError as error:
-            raise InputError.invalid("shares", "are not shares of variants", remedy, given) from error
-        if not equals or not name:
-            raise InputError.invalid("shares", "are not shares of variants", remedy, given)
-        if name in shares:
-            raise InputError.duplicate("shares", "name a variant twice", "Name each once.", name)
-        shares[name] = share
-    return shares
-
-
-# ---------- From words to a guarantee, by the one table of guarantees.
-
-
-# What may stand behind the colon, as in holdout:0.3.
-_SIZES: dict[str, tuple[str, type[Any]]] = {"holdout": ("fraction", float), "folds": ("n", int)}
-
-
-def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
-    """The guarantee that was asked for."""
-    from faultlines.guarantees.choose import GUARANTEES, OTHER_NAMES, unknown_guarantee_error
-
-    known = {**GUARANTEES, **dict.fromkeys(OTHER_NAMES, GUARANTEES["calibrated"])}
-    kind, colon, size = claim.guarantee.partition(":")
-    if kind not in known:
-        raise unknown_guarantee_error(claim.guarantee, kind)
-    settings: dict[str, Any] = dict(OTHER_NAMES.get(kind, {}))
-    if colon:
-        settings |= _size(claim.guarantee, kind, size)
-    asked = (("draws", "draws", claim.draws), ("splits", "splits", claim.splits), ("split_unit", "unit", split_unit))
-    for option, parameter, value in asked:
-        if value is None:
-            continue
-        takers = [name for name, made in known.items() if parameter in {field.name for field in fields(made)}]
-        if kind not in takers:
-            remedy = f"Leave it out, or use {' or '.join(takers)}."
-            raise InputError.conflict(option, f"means nothing to {claim.guarantee}", remedy, value)
-        settings[parameter] = value
-    made: Guarantee = known[kind](**settings)
-    return made
-
-
-def _size(word: str, kind: str, size: str) -> dict[str, Any]:
-    try:
-        parameter, number = _SIZES[kind]
-        return {parameter: number(size)}
-    except (KeyError, ValueError) as error:
-        raise InputError.unknown("guarantee", "is not known", "Write holdout:0.3 or folds:10.", word) from error
-
-
 # ---------- What `--help` looks like
 
 
 LAST = "Other"
 
 
+class CommandHelp(NamedTuple):
+    """What the help of a command says beside its options.
+
+    Attributes:
+        common: The options most people need, which the short help lists; `--help-all` lists every one.
+        examples: The first two are in the short help.
+        notes: Paragraphs below the examples, for `--help-all`.
+    """
+
+    common: frozenset[str] = frozenset()
+    examples: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
 class Command(TyperCommand):
-    """A command whose help lists its options under the headings they were declared with; no option is overruled."""
+    """A command with a short help and a whole one, and whose options are never overruled."""
+
+    documentation = CommandHelp()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an option that takes one value and was given several: the first would be lost without a word."""
@@ -956,33 +919,51 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, heading by heading, in the order of the first option of each."""
+        """Write the common options in one list; of all, those of each heading, in the order of its first option."""
+        if not ctx.meta.get(WHOLE_HELP):
+            common = [one for one in self.get_params(ctx) if one.name in self.documentation.common or _is_needed(one)]
+            with formatter.section("Common options"):
+                formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
+            return
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                record = (record[0].partition(" <")[0], record[1])  # no types behind the names of arguments
-                panels.setdefault(getattr(parameter, "rich_help_panel", None) or LAST, []).append(record)
+            panel = getattr(parameter, "rich_help_panel", None) or LAST
+            panels.setdefault(panel, []).append(help_record(parameter, ctx))
         for name in sorted(panels, key=lambda name: name == LAST):
             with formatter.section(name):
                 formatter.write_dl(panels[name])
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write examples, and either notes or how to see every option."""
+        is_whole = ctx.meta.get(WHOLE_HELP)
+        examples = self.documentation.examples if is_whole else self.documentation.examples[:2]
+        write_lines(formatter, "Examples:", examples)
+        if is_whole:
+            for note in self.documentation.notes:
+                formatter.write_paragraph()
+                formatter.write_text(note)
+        else:
+            formatter.write(f"\nAll {len(self.get_params(ctx))} options: {ctx.command_path} --help-all\n")
 
-def epilog(examples: Sequence[str], *notes: str) -> str:
-    """Examples and notes to stand below the options; lines are kept as they are."""
-    shown = ["\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)]
-    return "\n\n".join([*shown, *notes])
+
+def _is_needed(parameter: Any) -> bool:
+    return bool(parameter.required) or parameter.param_type_name == "argument"
 
 
-EXIT_CODES = """\b
-Exit codes:
-  0    done; with --fail-on-split: all groups were compared, none differ;
-       with --certify: all groups are within the gap;
-       with --fail-unless-confirmed: clusters are confirmed
-  1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
-       --fail-on harm: a group is harmed; --fail-unless-confirmed: clusters are not confirmed;
-       --fail-on-mismatch: arms do not have the shares they should have
-  2    something given cannot be used, or there is not enough memory
-  3    a gate is inconclusive: groups were excluded, or data are too few
-  70   a defect of faultlines; FAULTLINES_TRACEBACK=1 shows where
-  130  interrupted"""
+def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
+    """A parameter and what it is for, without types behind the names of arguments."""
+    names, words = parameter.get_help_record(ctx)
+    return names.partition(" <")[0], words
+
+
+def _first_sentence(record: tuple[str, str]) -> tuple[str, str]:
+    """The same with the first sentence alone, and what Typer adds in brackets."""
+    names, words = record
+    sentence = re.match(r".*?[.?](?=\s|$)", words, flags=re.DOTALL)
+    added = re.search(r"  \[[^\]]*\]$", words)
+    return names, (sentence.group() if sentence else words) + (added.group() if added and sentence else "")
+
+
+def write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
+    """Write lines as they are, indented below a heading."""
+    formatter.write(f"\n{heading}\n" + "".join(f"  {line}\n" for line in lines))

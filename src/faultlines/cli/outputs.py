@@ -263,7 +263,7 @@ def is_table(given: ExperimentOptions | Fresh | Watched) -> bool:
 
 def table_of(given: Fresh | Watched, *, measured: bool) -> Estimates:
     """The estimates of a table; `measured` says whether a metric was asked for, which goes with rows."""
-    from faultlines.cli.options import column_names
+    from faultlines.cli.metrics import column_names
     from faultlines.estimates.estimates import Estimates
 
     if measured:

@@ -13,8 +13,7 @@ from faultlines.core import kernels
 from faultlines.core.comparison import BINOMIAL, MOST_DRAWS, POISSON, WELCH, Merges
 from faultlines.core.custom import CompiledTest, Similarity
 from faultlines.core.distributions import log_chi_square_1_tail, log_t_tail, meier, shrink_scales, welch_statistics
-from faultlines.core.line import Line, top_merges
-from faultlines.core.plane import merged
+from faultlines.core.normal import Line, merged, top_merges
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import checked_labels

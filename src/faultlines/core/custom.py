@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from faultlines import checks
-from faultlines.core.choose import as_comparison, compare_effects
 from faultlines.core.comparison import (
     BLOCK,
     Merges,
@@ -22,6 +21,7 @@ from faultlines.core.comparison import (
     lay_out,
 )
 from faultlines.core.distributions import log_chi_square_tail
+from faultlines.core.normal import as_comparison, compare_effects
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import labels_of, some_of
@@ -31,8 +31,7 @@ from faultlines.progress import progress
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from faultlines.core.line import Line
-    from faultlines.core.plane import Plane
+    from faultlines.core.normal import Line, Plane
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.labels import Key, Label
     from faultlines.estimates.scales import FloatArray

@@ -24,6 +24,14 @@ def log_t_tail(t: FloatArray, dof: FloatArray | float) -> FloatArray:
     return np.asarray(np.where(tail > 1e-280, np.log(np.maximum(tail, 1e-300)), leading))
 
 
+def log_two_sided(distance: FloatArray, dof: FloatArray | None) -> FloatArray:
+    """Log p of a distance in standard errors: by Student's t, or by a normal where these are known (None, infinite)."""
+    normal = log_chi_square_1_tail(np.square(distance))
+    if dof is None:
+        return normal
+    return np.asarray(np.where(np.isinf(dof), normal, log_t_tail(distance, dof)))
+
+
 def log_chi_square_1_tail(values: FloatArray) -> FloatArray:
     """Log of P(χ²₁ ≥ value): the two tails of a normal."""
     return np.asarray(np.minimum(np.log(2.0) + log_ndtr(-np.sqrt(values)), 0.0))

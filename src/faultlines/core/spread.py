@@ -16,7 +16,7 @@ from scipy.special import chdtri, chndtr, fdtrc, fdtri, gammaincinv, log_ndtr
 
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, BLOCK, generator
 from faultlines.core.distributions import draw_covariances, log_chi_square_tail, log_t_tail, shrink_roots
-from faultlines.core.line import CorrelatedNoise
+from faultlines.core.normal import CorrelatedNoise
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:

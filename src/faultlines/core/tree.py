@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from faultlines.core import kernels
-from faultlines.core.choose import as_comparison
 from faultlines.core.comparison import Merges, lay_out, ranks
+from faultlines.core.normal import as_comparison
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from faultlines.engines.frames import ordered_levels
 from faultlines.errors import InputError, shorten, shorten_text, to_install
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ def read_columns(parameter: str, data: Any, name: str) -> list[NamedColumn]:
     """
     import narwhals as nw
 
+    if type(data).__name__ == "Categorical":  # of pandas, as pd.cut makes them of arrays
+        data = import_module("pandas").Series(data)
     if isinstance(data, Mapping):
         return [NamedColumn(parameter, str(key), _read_single(parameter, value)) for key, value in data.items()]
     try:
@@ -102,9 +106,14 @@ def build_table(columns: Sequence[NamedColumn]) -> Any:
     library: Any = next((name for name in _LIBRARIES if find_spec(name)), None)
     if library is None:
         raise InputError.not_installed("arrays", f"need {' or '.join(_LIBRARIES)}", to_install("frames"))
-    values = {column.name: _to_plain(column.values) for column in _align(columns)}
+    aligned = _align(columns)
+    values = {column.name: _to_plain(column.values) for column in aligned}
+    orders = {column.name: levels for column in aligned if (levels := _levels(column.values))}
     try:
-        return nw.from_dict(values, backend=library).to_native()
+        frame = nw.from_dict(values, backend=library)
+        if library != "pyarrow":  # which has no such cast
+            frame = frame.with_columns(nw.col(name).cast(nw.Enum(levels)) for name, levels in orders.items())
+        return frame.to_native()
     except (TypeError, ValueError, OverflowError) as error:
         problem = f"cannot be put into one table ({shorten(str(error))})"
         raise InputError.wrong_type("arrays", problem, "Give each column values of one type.") from error
@@ -135,6 +144,14 @@ def _align(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
             )
         aligned[i] = column._replace(values=_reorder(column.values, first))
     return aligned
+
+
+def _levels(values: Any) -> tuple[str, ...]:
+    """The levels of an ordered category of text, in their order; none of other columns."""
+    import narwhals as nw
+
+    is_series = isinstance(values, nw.Series)
+    return ordered_levels(values.alias("v").to_frame(), "v") if is_series else ()
 
 
 def _index_of(values: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from faultlines.engines.protocol import HASH_DIGITS, PREFIX, TIME_FORMAT, VALUE, Engine
-from faultlines.errors import InputError, shorten_text
+from faultlines.errors import InputError, shorten, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -289,7 +289,10 @@ def _select_column(selection: Selection) -> str:
     return f"strftime({column}::TIMESTAMP_NS, '{TIME_FORMAT}.%n')"
 
 
-def _mixes_text_and_numbers(column: Any) -> bool:
+_NUMBERS = frozenset({int, float, np.int64, np.float64})
+
+
+def _mixes_text_and_numbers(column: Any, name: str) -> bool:
     try:
         kinds = {type(value) for value in column.unique()}
     except (
@@ -297,7 +300,13 @@ def _mixes_text_and_numbers(column: Any) -> bool:
         NotImplementedError,
     ):  # lists and records, the latter of Arrow: what names nothing is refused by its type
         return False
-    return str in kinds and bool(kinds & {int, float, np.int64, np.float64})
+    if kinds <= {bool, *_NUMBERS}:
+        kinds = set(map(type, column.dropna()))  # True and 1 are one value to unique
+        if bool in kinds and kinds & _NUMBERS:
+            problem = "mixes True and False with numbers"
+            where = f"column {shorten(name)}"
+            raise InputError.ambiguous("data", problem, "Write each value in one way.", place=where)
+    return str in kinds and bool(kinds & _NUMBERS)
 
 
 def _as_text(value: Any) -> str:
@@ -315,6 +324,6 @@ def _scan_frame(connection: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any],
         inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         if type(inner).__name__ in {"IntervalDtype", "PeriodDtype"}:  # unknown to DuckDB
             native = native.assign(**{name: native[name].astype(object).map(str, na_action="ignore")})
-        elif dtype.kind == "O" and _mixes_text_and_numbers(native[name]):
+        elif dtype.kind == "O" and _mixes_text_and_numbers(native[name], frame.columns[names.index(name)]):
             native = native.assign(**{name: native[name].map(_as_text, na_action="ignore")})
     return connection.from_df(native)

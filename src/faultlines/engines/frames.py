@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -160,6 +160,7 @@ class Rows:
         times: The names in the frame under which there are times as text; see `protocol.format_time`.
         is_stored: Whether they are read from files or memory, so that looking at the first few is cheap.
         present: All columns there are, also those that are not in use.
+        orders: Name in the frame → its levels in their order, of columns that are ordered categories of text.
     """
 
     frame: nw.LazyFrame[Any]
@@ -169,6 +170,7 @@ class Rows:
     times: frozenset[str]
     is_stored: bool = False
     present: tuple[str, ...] = ()
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def open_frame(data: object, parameter: str = "data") -> nw.LazyFrame[Any] | nw.DataFrame[Any]:
@@ -304,11 +306,35 @@ def _scan_frame(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], uses: Sequence[Col
     present = frame.collect_schema().names()
     check_uses(uses, present, index_names(frame))
     columns = list(dict.fromkeys(use.column for use in uses))
+    orders = {column: levels for column in columns if (levels := ordered_levels(frame, column))}
+
+    def opened(rows: Rows) -> Rows:
+        in_frame = {rows.keys[column]: levels for column, levels in orders.items() if column in rows.keys}
+        return replace(rows, present=tuple(present), orders=in_frame)
+
     if isinstance(frame, nw.LazyFrame):
-        yield replace(_select_uses(frame, uses, {column: column for column in columns}), present=tuple(present))
+        yield opened(_select_uses(frame, uses, {column: column for column in columns}))
     else:
         with engine_of(frame).open_eager(frame, columns) as (native, names):
-            yield replace(_select_uses(_lazy(native), uses, names, is_stored=True), present=tuple(present))
+            yield opened(_select_uses(_lazy(native), uses, names, is_stored=True))
+
+
+def ordered_levels(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], column: str) -> tuple[str, ...]:
+    """The levels of an ordered category of text in their order; none of any other column.
+
+    Ordered categoricals of pandas, Enums of Polars and of DuckDB, and ordered dictionaries of Arrow are such columns.
+    """
+    import narwhals as nw
+
+    dtype = frame.collect_schema()[column]
+    levels: list[Any] = []
+    if isinstance(dtype, nw.Enum):
+        levels = list(dtype.categories)
+    elif dtype == nw.Categorical and isinstance(frame, nw.DataFrame) and frame.implementation.is_pyarrow():
+        values = frame.to_native().column(column)
+        if values.type.ordered and values.num_chunks:
+            levels = values.unify_dictionaries().chunk(0).dictionary.to_pylist()
+    return tuple(levels) if all(isinstance(level, str) for level in levels) else ()
 
 
 def _select_uses(

@@ -16,6 +16,7 @@ from faultlines.engines.frames import (
     describe_unreadable,
     index_names,
     open_frame,
+    ordered_levels,
     report_errors,
     scan,
     select_columns,
@@ -34,10 +35,17 @@ if TYPE_CHECKING:
 
 
 class Table(NamedTuple):
-    """What was asked of a table: its key columns as Python values, its numeric columns as float arrays."""
+    """What was asked of a table: its key columns as Python values, its numeric columns as float arrays.
+
+    Attributes:
+        keys: The key columns.
+        numbers: Parameter → column of numbers.
+        orders: For each key column its levels in their order, where it is an ordered category of text; else none.
+    """
 
     keys: list[list[Any]]
     numbers: dict[str, FloatArray]
+    orders: list[tuple[str, ...]]
 
 
 def read_table(data: object, *, keys: Mapping[str, str], numbers: Mapping[str, str]) -> Table:
@@ -78,7 +86,7 @@ def _read_file(path: Path, keys: Mapping[str, str], numbers: Mapping[str, str]) 
         is_time = name in rows.times
         columns[column] = [None if v is None else format_time(v) for v in values] if is_time else values
     arrays = {parameter: _to_numbers(parameter, column, columns[column]) for parameter, column in numbers.items()}
-    return Table([columns[column] for column in keys.values()], arrays)
+    return Table([columns[column] for column in keys.values()], arrays, [()] * len(keys))
 
 
 def to_plain(value: Any) -> Any:
@@ -141,7 +149,8 @@ def _read_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str
             remedy = to_numbers(series.drop_nulls().head(1).to_list(), "Make it numeric.")
             raise InputError.wrong_type(parameter, kind, remedy, column)
         arrays[parameter] = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
-    return Table([_to_values(collected.get_column(column)) for column in keys.values()], arrays)
+    orders = [ordered_levels(frame, column) for column in keys.values()]
+    return Table([_to_values(collected.get_column(column)) for column in keys.values()], arrays, orders)
 
 
 def _collect(frame: nw.LazyFrame[Any], parameters: Mapping[str, str], data: object) -> nw.DataFrame[Any]:

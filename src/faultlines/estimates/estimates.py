@@ -6,15 +6,16 @@ one attribute. What users see, `theta`, `se`, `natural` and `labels`, is made of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from faultlines import checks
-from faultlines.errors import InputError
-from faultlines.estimates.fits import effects_of
-from faultlines.estimates.labels import checked_labels, labels_of, some_of
+from faultlines.errors import InputError, did_you_mean, shorten
+from faultlines.estimates.labels import checked_labels, in_order, keys_of, labels_of, name_of, part_of, some_of
 from faultlines.estimates.scales import IDENTITY, Scale, critical_value, scale_of_each
 from faultlines.estimates.validation import (
     between_groups,
@@ -26,6 +27,7 @@ from faultlines.estimates.validation import (
     errors_of_all,
     freedom,
     freedom_of_all,
+    in_order_of,
     own_variances,
     part_names,
     require,
@@ -34,8 +36,7 @@ from faultlines.estimates.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
     BoolArray = npt.NDArray[np.bool_]
+    Terms = Sequence[str] | Mapping[Any, str | Sequence[str]]
 
 _T = TypeVar("_T")
 
@@ -265,8 +267,6 @@ class Estimates:
             >>> fl.Estimates.from_frame(table, by="country", estimate="lift", se="se").labels
             ('DE', 'IN')
         """
-        from faultlines.estimates.tables import EstimateColumns, read_estimates
-
         return read_estimates(frame, by, EstimateColumns(estimate, se, n, dof))
 
     @classmethod
@@ -543,3 +543,317 @@ class Estimates:
         if self.dims == 1:
             arguments["parts"] = None
         return Estimates(**arguments)
+
+
+# --------------------------------------------------------------------------------------------- from a fitted regression
+
+# Effects of groups out of a fitted regression: their coefficients, with the covariance the fit gives them.
+
+
+_LISTED = 8  # coefficients in a remedy
+
+
+class FittedEffects(NamedTuple):
+    """Effects of groups as sums of coefficients.
+
+    Attributes:
+        labels: The groups.
+        values: Their effects.
+        covariance: Of these.
+        dof: Degrees of freedom by which the fit judges, infinite where it takes the normal law.
+        covariance_dof: Those of the covariance as a whole, where it was estimated from clusters.
+    """
+
+    labels: list[Any]
+    values: FloatArray
+    covariance: FloatArray
+    dof: float
+    covariance_dof: float | None
+
+
+def effects_of(fit: Any, terms: Terms, dof: float | None = None, clusters: float | None = None) -> FittedEffects:
+    """The effects that some coefficients of a fit are.
+
+    Args:
+        fit: A fitted model.
+        terms: Which coefficients: group → one, or several that add up; or a list, each the effect of a group.
+        dof: Degrees of freedom, where the fit's are not to be taken.
+        clusters: How many clusters the covariance was estimated from, where the fit does not say it.
+
+    Returns:
+        FittedEffects with their covariance.
+
+    Raises:
+        InputError: If the fit has no such coefficients, or no covariance.
+    """
+    if dof is not None:
+        checks.number("dof", dof, "must be a number, 1 or more", "Leave it out.", low=1)
+    if clusters is not None:
+        checks.number("clusters", clusters, "must be a number, 2 or more", "Leave it out.", low=2)
+    names, values, covariance = _read_fit(fit)
+    parts_of = _term_parts(terms, names)
+    places = {name: i for i, name in enumerate(names)}
+    sums = np.zeros((len(parts_of), len(names)))
+    for row, (label, parts) in zip(sums, parts_of.items(), strict=True):
+        for part in parts:
+            if part not in places:
+                remedy, place = did_you_mean(part, names), f"of group {shorten(label)}"
+                raise InputError.not_found("terms", "is not a coefficient of the fit", remedy, part, place=place)
+            if names.count(part) > 1:
+                problem = "is the name of several coefficients"
+                raise InputError.ambiguous("terms", problem, "Rename their columns.", part)
+            row[places[part]] += 1
+    cluster_count = _fit_clusters(fit) if clusters is None else float(clusters)
+    # Of two groups the fit's own test is ours; of more, the errors of a clustered covariance add up.
+    covariance_dof = cluster_count - 1 if cluster_count is not None and len(parts_of) > 2 else None
+    own_dof = _fit_dof(fit) if dof is None else float(dof)
+    return FittedEffects(list(parts_of), sums @ values, sums @ covariance @ sums.T, own_dof, covariance_dof)
+
+
+def _read_fit(fit: Any) -> tuple[list[str], FloatArray, FloatArray]:
+    """Names, coefficients and covariance of statsmodels, linearmodels, pyfixest, or anything that offers the same."""
+    params = getattr(fit, "params", None)
+    if params is None and callable(getattr(fit, "coef", None)):
+        params = fit.coef()
+    covariance = _fit_covariance(fit)
+    if params is None or covariance is None:
+        remedy = "Give a fit with params and cov_params(), or use fl.Estimates(…, covariance=…)."
+        raise InputError.wrong_type("fit", "has no coefficients with a covariance", remedy, type(fit))
+    is_map = isinstance(params, Mapping)
+    try:
+        values = np.asarray(list(params.values()) if is_map else params, dtype=np.float64)
+        names = list(params if is_map else _coefficient_names(fit, params, values.size))
+        matrix = np.asarray(in_order_of(covariance, keys_of(names)), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError.wrong_type(
+            "fit", "its coefficients are not numbers", "Check the fit.", type(fit), form="clause"
+        ) from error
+    if values.ndim != 1 or matrix.shape != (values.size, values.size) or len(names) != values.size:
+        problem = f"has coefficients of shape {values.shape} and a covariance of shape {matrix.shape}"
+        raise InputError.mismatch("fit", problem, "Give a fit of one equation.", type(fit))
+    rank = getattr(getattr(fit, "model", None), "rank", None)
+    if isinstance(rank, int | float | np.number) and rank < values.size:
+        problem = f"has {values.size} coefficients, of which only {int(rank)} are identified"
+        raise InputError.invalid_data("fit", problem, "Leave out columns that follow from others.", type(fit))
+    return [str(name) for name in names], values, matrix
+
+
+def _fit_covariance(fit: Any) -> Any:
+    """The covariance of the coefficients, under any of the names that it has."""
+    for name in ("cov_params", "cov", "covariance", "vcov_", "_vcov", "vcov"):
+        matrix = getattr(fit, name, None)
+        try:
+            matrix = matrix() if callable(matrix) else matrix
+        except Exception as error:
+            problem = f"has no covariance of its coefficients: {shorten(error)}"
+            raise InputError.unsupported("fit", problem, "Fit it with one.", type(fit)) from error
+        if matrix is not None and np.ndim(matrix) == 2:
+            return matrix
+    return None
+
+
+def _fit_clusters(fit: Any) -> float | None:
+    """How many clusters a covariance was estimated from, if it was and the fit says it."""
+    if "clust" in str(getattr(fit, "cov_type", "")).lower():
+        groups = (getattr(fit, "cov_kwds", None) or {}).get("groups")
+        if groups is not None:
+            each = np.asarray(groups)
+            each = each[:, None] if each.ndim == 1 else each
+            return float(min(np.unique(column).size for column in each.T))
+    reported = getattr(fit, "_G", None)  # pyfixest
+    counts = reported if isinstance(reported, list | tuple) else [reported]
+    numbers = [float(count) for count in counts if isinstance(count, int | float | np.number) and count > 1]
+    return min(numbers) if numbers else None
+
+
+def _coefficient_names(fit: Any, params: Any, count: int) -> Iterable[Any]:
+    """Names of coefficients: those of a Series, or of the model; their numbers where there are none."""
+    index = getattr(params, "index", None)
+    if index is not None and not callable(index):
+        return list(index)
+    names: Iterable[Any] = getattr(getattr(fit, "model", None), "exog_names", None) or range(count)
+    return names
+
+
+def _fit_dof(fit: Any) -> float:
+    """The degrees of freedom by which a fit judges its coefficients."""
+    takes_t = getattr(fit, "use_t", getattr(fit, "debiased", None))
+    if takes_t is None:
+        return float(getattr(fit, "_df_t", np.inf))
+    candidates = [getattr(fit, name, None) for name in ("df_resid_inference", "df_resid")] if takes_t else []
+    return next((float(dof) for dof in candidates if dof is not None), np.inf)
+
+
+def _term_parts(terms: Terms, names: Sequence[str]) -> dict[Any, list[str]]:
+    """Groups with the coefficients that add up to the effect of each."""
+    if isinstance(terms, str) or not isinstance(terms, Mapping | list | tuple) or not len(terms):
+        listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+        example = 'terms={"DE": "treated", "FR": ["treated", "C(country)[T.FR]:treated"]}'
+        remedy = f"Name the coefficients of each group, as in {example}. There are: {listed}."
+        raise InputError.empty("terms", "names no coefficients", remedy, terms)
+    pairs = list(terms.items()) if isinstance(terms, Mapping) else [(term, term) for term in terms]
+    parts_of: dict[Any, list[str]] = {}
+    for label, parts in pairs:
+        coefficients = [parts] if isinstance(parts, str) else parts
+        if not isinstance(coefficients, list | tuple) or not all(isinstance(part, str) for part in coefficients):
+            place = f"of group {shorten(label)}"
+            raise InputError.wrong_type("terms", "is not the name of a coefficient", "Give text.", parts, place=place)
+        if label in parts_of:
+            raise InputError.duplicate("terms", "is there twice", "Name each coefficient once.", label)
+        parts_of[label] = list(coefficients)
+    return parts_of
+
+
+# ---------------------------------------------------------------------------------------------------------- from tables
+
+# Tables of estimates: one row per group, or per experiment and group.
+
+
+# What a number is called where estimates are checked → the parameter that names its column.
+_PARAMETERS = {"theta": "estimate", "se": "se", "n": "n", "dof": "dof"}
+
+
+class EstimateColumns(NamedTuple):
+    """The columns of a table of estimates.
+
+    Attributes:
+        estimate: The column of estimates.
+        se: The column of standard errors.
+        n: The column of group sizes, if there is one.
+        dof: The column of degrees of freedom, if there is one.
+    """
+
+    estimate: str
+    se: str
+    n: str | None = None
+    dof: str | None = None
+
+
+def checked_attributes(by: Any) -> tuple[str, ...]:
+    """The columns that name the groups of a table."""
+    if not isinstance(by, str | list | tuple) or not by:
+        raise InputError.empty("by", "names no column", "Name the column that holds the groups.", by)
+    attributes = (by,) if isinstance(by, str) else tuple(by)
+    for column in attributes:
+        if not isinstance(column, str):
+            raise InputError.wrong_type("by", "is not the name of a column", "Give its name as text.", column)
+    if len(set(attributes)) < len(attributes):
+        raise InputError.duplicate("by", "names a column twice", "Name each column once.", list(attributes))
+    return attributes
+
+
+@contextmanager
+def in_columns(named: Mapping[str, tuple[str, str | None]]) -> Iterator[None]:
+    """Report errors about numbers by the parameter that names their column, and the column.
+
+    Args:
+        named: What a number is called inside → the parameter that named its column, and the column.
+    """
+    try:
+        yield
+    except InputError as error:
+        if error.parameter not in named:
+            raise
+        parameter, column = named[error.parameter]
+        place = error.place if column is None else f"(column {shorten(column)}) {error.place}".rstrip()
+        raise error.changed(parameter=parameter, place=place) from error
+
+
+def read_estimates(
+    frame: object, by: str | Sequence[str], columns: EstimateColumns, *, metric: str = "effect"
+) -> Estimates:
+    """The estimates of a table with one row per group.
+
+    Args:
+        frame: As for `Estimates.from_frame`.
+        by: The column, or the columns, that name the groups.
+        columns: The columns of numbers.
+        metric: What was measured.
+
+    Returns:
+        The estimates, in the order of the rows.
+
+    Raises:
+        InputError: If a column is missing, is not numeric, or a group occurs twice.
+    """
+    attributes = checked_attributes(by)
+    keys, numbers = _read_columns(frame, attributes, columns, None)
+    return _from_columns(keys, numbers, np.arange(len(keys)), attributes, columns, metric)
+
+
+def read_experiments(
+    frame: object, by: str | Sequence[str], columns: EstimateColumns, *, experiment: str
+) -> dict[str, Estimates]:
+    """The estimates of a table with one row per experiment and group, by experiment.
+
+    Args:
+        frame: As for `Estimates.from_frame`.
+        by: The column, or the columns, that name the groups.
+        columns: The columns of numbers.
+        experiment: The column that says which experiment a row is of.
+
+    Returns:
+        Experiment → its estimates, in the order in which experiments first occur.
+
+    Raises:
+        InputError: As for `read_estimates`, or if there are no rows.
+    """
+    attributes = checked_attributes(by)
+    keys, numbers = _read_columns(frame, attributes, columns, experiment)
+    if not keys:
+        raise InputError.empty("data", "has no rows", "Give at least one row for each experiment and group.")
+    rows = rows_by_experiment([key[0] for key in keys])
+    groups = [key[1:] for key in keys]
+    by_experiment = {}
+    for name, places in rows.items():
+        try:
+            by_experiment[name] = _from_columns(groups, numbers, places, attributes, columns, columns.estimate)
+        except InputError as error:
+            raise error.within(f"experiment {shorten(name)}") from error
+    return by_experiment
+
+
+def rows_by_experiment(names: Sequence[Hashable]) -> dict[str, IntArray]:
+    """Where the rows of each experiment are, in the order in which they first occur."""
+    typed: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        typed.setdefault((type(name), name), []).append(place)
+    rows: dict[str, IntArray] = {}
+    for (_, name), places in typed.items():  # type: ignore[misc]
+        read_as = name_of(name)
+        if read_as in rows:
+            raise InputError.ambiguous("experiment", "is the name of several", "Give all names as text.", read_as)
+        rows[read_as] = np.array(places, dtype=np.int64)
+    return rows
+
+
+def _read_columns(
+    frame: object, attributes: Sequence[str], columns: EstimateColumns, experiment: str | None
+) -> tuple[list[tuple[Hashable, ...]], Mapping[str, Any]]:
+    """Keys of the rows, that of the experiment first, and the columns of numbers by parameter."""
+    keys = {} if experiment is None else {"experiment": experiment}
+    keys |= {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
+    numbers: dict[str, str] = {"estimate": columns.estimate, "se": columns.se}
+    numbers |= {name: column for name, column in (("n", columns.n), ("dof", columns.dof)) if column is not None}
+    from faultlines.engines.tables import read_table
+
+    table = read_table(frame, keys=keys, numbers=numbers)
+    parts = [in_order(map(part_of, column), levels) for column, levels in zip(table.keys, table.orders, strict=True)]
+    return list(zip(*parts, strict=True)), table.numbers
+
+
+def _from_columns(
+    keys: Sequence[tuple[Hashable, ...]],
+    numbers: Mapping[str, Any],
+    rows: Any,
+    attributes: Sequence[str],
+    columns: EstimateColumns,
+    metric: str,
+) -> Estimates:
+    labels = labels_of(keys_of([keys[row] for row in rows.tolist()]))
+    n, dof = (None if name not in numbers else numbers[name][rows] for name in ("n", "dof"))
+    named = {inside: (name, getattr(columns, name)) for inside, name in _PARAMETERS.items()}
+    with in_columns(named):
+        return Estimates(
+            numbers["estimate"][rows], numbers["se"][rows], labels, n, dof, attributes=attributes, metric=metric
+        )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
@@ -30,7 +30,8 @@ _VAGUE = frozenset(
     {"unknown", "missing", "n/a", "na", "nan", "none", "null", "?", "not known", "not stated", "undisclosed"}
     | {"not specified", "not disclosed", "declined", "prefer not to say", "decline to answer", "unspecified"}
 )
-_INTERVAL = re.compile(r"[\[(](-?(?:[0-9.]+|inf)), (-?(?:[0-9.]+|inf))[\])]")  # as pandas writes a range: (30, 45]
+_END = r"(-?(?:[0-9.]+(?:e[+-]?[0-9]+)?|inf))"
+INTERVAL = re.compile(rf"[\[(]{_END}, {_END}[\])]")  # as pandas and Polars write a range: (30, 45]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,6 +62,34 @@ class Range:
             last = self.upper - 1
             return f"{self.lower:.12g}" if last == self.lower else f"{self.lower:.12g}–{last:.12g}"
         return f"{self.lower:.12g} to {self.upper:.12g}"
+
+
+class Level(str):
+    """A level of an ordered attribute: its text, which knows its place in the order.
+
+    Args:
+        text: The level.
+        place: Its place in the order of the column, from 0 on.
+    """
+
+    __slots__ = ("place",)
+
+    place: int
+
+    def __new__(cls, text: str, place: int) -> Self:
+        """Equal to the text, and hashed like it."""
+        level = super().__new__(cls, text)
+        level.place = place
+        return level
+
+    def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]
+        return str(self), self.place
+
+
+def in_order(parts: Iterable[Hashable], levels: Sequence[str]) -> list[Hashable]:
+    """Parts of keys that know their place among the levels of an ordered attribute; as they are where it has none."""
+    places = {level: place for place, level in enumerate(levels)}
+    return [Level(part, places[part]) if isinstance(part, str) and part in places else part for part in parts]
 
 
 class Names(Sequence[Key]):
@@ -158,12 +187,14 @@ def part_of(value: Any) -> Hashable:
 
 
 def rank(part: Hashable) -> tuple[Any, ...]:
-    """An order over values of any type: numbers, ranges, text, and what is missing last."""
+    """An order over values of any type: numbers, ranges and levels in their order, text, and what is missing last."""
     if part == MISSING:
         return (3, "")
     if isinstance(part, Range):
         return (1, part.lower, part.upper)
-    if isinstance(part, str) and (interval := _INTERVAL.fullmatch(part)):
+    if isinstance(part, Level):
+        return (1, part.place, part.place)
+    if isinstance(part, str) and (interval := INTERVAL.fullmatch(part)):
         return (1, float(interval[1]), float(interval[2]))
     return (0, part) if isinstance(part, int | float) else (2, str(part))
 
@@ -207,7 +238,7 @@ def match(wanted: Sequence[Key], known: Sequence[Key], where: str = "frame") -> 
 
 def _typed(key: Key) -> tuple[Any, ...]:
     """A key together with the types of its values: True, 1 and 1.0 are equal in Python and not the same group."""
-    return tuple((type(part).__name__, part) for part in key)
+    return tuple(("str" if isinstance(part, str) else type(part).__name__, part) for part in key)
 
 
 def _shown(key: Key) -> str:
@@ -248,6 +279,54 @@ def part_reading(part: Hashable) -> str:
         return reading
     shown = str(int(number)) if number == int(number) else repr(number)
     return shown if reading in {shown, repr(number)} else reading
+
+
+_POINT_ZERO = re.compile(r"(-?[0-9]+)\.0+")
+_TRUTH = {"true": "1", "false": "0"}
+
+
+def find_alike(parts: Iterable[Hashable]) -> tuple[Hashable, Hashable] | None:
+    """Two levels of an attribute that read as one number or truth value: "1" and 1.0, "1" and "1.0", True and "true".
+
+    Files that were written at different times hold such pairs: a column of whole numbers is one of floats where some
+    are missing. They are one level to everyone who reads them.
+    """
+    levels = [part for part in parts if part != MISSING]
+    kinds = {type(part) for part in levels}
+    if len(kinds) < 2 and not any(isinstance(part, str) and _may_be_alike(part) for part in levels):
+        return None
+    seen: dict[str, Hashable] = {}
+    for part in levels:
+        first = seen.setdefault(_plain_reading(part), part)
+        if first is not part:
+            return first, part
+    return None
+
+
+def _may_be_alike(text: str) -> bool:
+    return (text.endswith("0") and "." in text) or text.lower() in _TRUTH
+
+
+def _plain_reading(part: Hashable) -> str:
+    text = str(part)
+    number = _POINT_ZERO.fullmatch(text)
+    return number[1] if number else _TRUTH.get(text.lower(), text)
+
+
+def check_alike(parameter: str, parts: Iterable[Hashable], *attribute: str) -> None:
+    """Refuse levels of an attribute that read as one.
+
+    Args:
+        parameter: The parameter that named them.
+        parts: The distinct levels.
+        attribute: What the attribute is called, where it has a name.
+    """
+    pair = find_alike(parts)
+    if pair is None:
+        return
+    shown = [repr(str(part)) if isinstance(part, str) else f"{part!r} ({type(part).__name__})" for part in pair]
+    problem = f"holds {shown[0]} and {shown[1]}, which read as one level"
+    raise InputError.ambiguous(parameter, problem, "Write each level in one way.", *attribute)
 
 
 # --------------------------------------------------------------------------------------------------- labels of users
@@ -303,7 +382,15 @@ def _listed(labels: Sequence[Label] | npt.NDArray[Any] | None, size: int) -> Seq
             "labels", "is not a sequence of names", "Give a list with one name per group.", labels
         )
     listed = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    return tuple(tuple(map(_plain, name)) if isinstance(name, list | tuple) else _plain(name) for name in listed)
+    names = (tuple(map(_plain, name)) if isinstance(name, list | tuple) else _plain(name) for name in listed)
+    return tuple(in_order(names, _levels_of(labels)))
+
+
+def _levels_of(labels: Any) -> list[str]:
+    """The levels of an ordered categorical of pandas, in their order; none of other labels."""
+    dtype = getattr(labels, "dtype", None)
+    levels = getattr(dtype, "categories", ()) if getattr(dtype, "ordered", False) is True else ()
+    return [level for level in levels if isinstance(level, str)]
 
 
 def _plain(value: Any) -> Any:
@@ -338,3 +425,5 @@ def _check_distinct(keys: Sequence[Key]) -> None:
             "Give one row per group: pool the repeated ones, or name a further attribute that tells them apart.",
             repeated,
         )
+    for column in [keys.names] if isinstance(keys, Names) else zip(*keys, strict=True):
+        check_alike("labels", dict.fromkeys(column))

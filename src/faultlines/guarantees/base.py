@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from faultlines.core.comparison import Comparison
-    from faultlines.core.line import Line
-    from faultlines.core.plane import Plane
+    from faultlines.core.normal import Line, Plane
     from faultlines.core.tree import Hierarchy, PartitionPath
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.scales import FloatArray
@@ -51,7 +50,7 @@ class MarginLevels:
 
 
 class AttributeSearch(Protocol):
-    """Which attributes the differences run along, at any significance level; see `guarantees.attributes`."""
+    """Which attributes the differences run along, at any significance level; see `guarantees.margins`."""
 
     def attributes_at(self, alpha: float) -> tuple[str, ...]:
         """Names of the fewest attributes that are enough."""

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr, ndtri, ndtri_exp, stdtrit
 
 from faultlines import checks
+from faultlines.core.distributions import log_two_sided
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import name_of
@@ -727,13 +728,39 @@ class AnytimeRule:
         if self.dependence == "any":
             return self.reach_once(log_share, dof)
         log_level = np.log(self.alpha) + log_share
+        return _with_dof(mixture_reach(log_level, self._ratio(log_level, growth)), dof)
+
+    def _ratio(self, log_level: FloatArray, growth: FloatArray) -> FloatArray:
+        """Information as a multiple of the precision of the mixing distribution, which is chosen at the first look."""
         middle = _MIDDLE if self.first_fraction is None else min(max(0.5 / self.first_fraction, 1.0), _MIDDLE)
-        return _with_dof(mixture_reach(log_level, best_ratio(log_level) * growth / middle), dof)
+        return np.asarray(best_ratio(log_level) * growth / middle)
+
+    def log_pvalue(self, distance: FloatArray, growth: FloatArray, dof: FloatArray | None) -> FloatArray:
+        """Log p of "the effect is zero" that is valid at every look: below log α where the interval excludes zero.
+
+        It is one over the mixture martingale behind the interval (Ville's inequality), with the mixing distribution
+        that is best at α, so that intervals at all levels are nested.
+
+        Args:
+            distance: Standard errors from the estimate to zero.
+            growth: Information as a multiple of that of the first look.
+            dof: Degrees of freedom of the standard errors; None where they are known.
+        """
+        log_tail = log_two_sided(distance, dof)
+        if self.dependence == "any":
+            return np.asarray(np.minimum(log_tail + self._log_looks, 0.0))
+        ratio = self._ratio(np.log(np.full(np.shape(distance), self.alpha)), growth)
+        normal = ndtri_exp(log_tail - np.log(2))
+        return np.asarray(np.minimum((np.log1p(ratio) - normal**2 * ratio / (1 + ratio)) / 2, 0.0))
+
+    @property
+    def _log_looks(self) -> float:
+        """Log of what α is divided by at this look, where nothing is assumed of how looks depend on each other."""
+        return float(np.log(self.planned) if self.planned else np.log(self.number) + np.log1p(self.number))
 
     def reach_once(self, log_share: FloatArray, dof: FloatArray | None) -> FloatArray:
         """The same where nothing is assumed of how looks depend on each other: α is divided over the looks."""
-        log_looks = np.log(self.planned) if self.planned else np.log(self.number) + np.log1p(self.number)
-        return _with_dof(-ndtri_exp(np.log(self.alpha) + log_share - log_looks - np.log(2)), dof)
+        return _with_dof(-ndtri_exp(np.log(self.alpha) + log_share - self._log_looks - np.log(2)), dof)
 
     def reach_of_groups(self, history: GroupHistory, look: LookData) -> FloatArray:
         """How far the interval of every group of a look reaches; simultaneous for all groups and looks."""

@@ -10,18 +10,24 @@ import numpy as np
 from faultlines import checks
 from faultlines.core.tree import build_tree, cut_tree
 from faultlines.errors import InputError
-from faultlines.guarantees.attributes import attribute_paths
 from faultlines.guarantees.base import Facts, GuaranteeDefaults, GuaranteedPath, run_in_order
-from faultlines.guarantees.joint_test import JointTest, default_draws, extract_effects, run_joint_tests
-from faultlines.guarantees.null import calibrate, calibrate_many, critical_height
+from faultlines.guarantees.joint_test import (
+    JointTest,
+    calibrate,
+    calibrate_many,
+    critical_height,
+    default_draws,
+    extract_effects,
+    run_joint_tests,
+)
+from faultlines.guarantees.margins import attribute_paths
 from faultlines.guarantees.partitions import PartitionSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from faultlines.core.comparison import Comparison
-    from faultlines.core.line import Line
-    from faultlines.core.plane import Plane
+    from faultlines.core.normal import Line, Plane
     from faultlines.estimates.estimates import Estimates
     from faultlines.guarantees.base import Detector
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import InputError, did_you_mean
-from faultlines.guarantees.bonferroni import Bonferroni
 from faultlines.guarantees.calibrated import Calibrated
-from faultlines.guarantees.folds import Folds
-from faultlines.guarantees.holdout import Holdout
+from faultlines.guarantees.paper import Bonferroni, Folds, Holdout
 
 if TYPE_CHECKING:
     from faultlines.guarantees.base import Guarantee

@@ -12,7 +12,7 @@ from faultlines import formats
 from faultlines.checks import size as checked_size
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
-from faultlines.estimates.labels import labels_of, some_of
+from faultlines.estimates.labels import labels_of, part_of, some_of
 from faultlines.estimates.reasons import (
     Reason,
     ReasonCode,
@@ -246,6 +246,8 @@ def measurements(
             capped=capped,
             sample_ratio=ratio,
             distinct=_distinct(grouped, metric, places),
+            arms=() if metric.arms is None else (part_of(metric.arms.control), *grouped.treatments),
+            treatment=places % len(grouped.treatments) if metric.arms is not None and metric.arms.several else None,
         )
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FIRST, _SECOND = "first__", "second__"
 # The two models make these of different rows: of their own denominators, or of what each predicts.
 _OF_DIFFERENT_ROWS = frozenset({"ratio", "precision", "negative_predictive_value"})
-_SAME = ("y_true", "positive", "weight", "unit", "overlap")  # what both have in common
+_SAME = ("y_true", "positive", "bins", "weight", "unit", "overlap")  # what both have in common
 
 
 @recorded
@@ -31,7 +31,8 @@ def paired(first: Metric, second: Metric) -> Metric:
 
     Both models are right or wrong in the same rows, so their estimates go together, and their difference is known
     better than from two tables. Where the two are shares of the same rows (accuracy, true positive rate, losses), it is
-    the mean of what changes in each row; shares of different rows (precision) and ratios go by the delta method.
+    the mean of what changes in each row; shares of different rows (precision) and ratios go by the delta method, and
+    areas under the curve by DeLong's covariance of both.
 
     Args:
         first: The metric of the first model, such as ``fl.accuracy("outcome", "old")``.
@@ -42,7 +43,7 @@ def paired(first: Metric, second: Metric) -> Metric:
 
     Raises:
         InputError: If the two are not the same metric, with the same truth and weights; or if it is no mean, share or
-            ratio of rows: the area under the curve, F1, balanced accuracy, a calibration slope, Atkinson's index,
+            ratio of rows nor the area under the curve: F1, balanced accuracy, a calibration slope, Atkinson's index,
             equalized odds, an effect of an experiment, or what `fl.bootstrapped` makes.
 
     Example:
@@ -56,12 +57,19 @@ def paired(first: Metric, second: Metric) -> Metric:
     clusters = Clusters(first.unit, first.overlap)
     columns = [_told_apart(one, other) for one, other in ((first, second), (second, first))]
     name = f"change in {kind.replace('_', ' ')} from {columns[0]} to {columns[1]}"
+    if kind == "auc":  # what ranks and of_area make of one score they make of the difference of two
+        both = {**first.inputs, "s2": second.inputs["s"]}
+        return replace(first, name=name, inputs=both, variables=_truth_and_scores)
     inputs = {f"{_FIRST}{role}": one for role, one in before.inputs.items()}
     inputs |= {f"{_SECOND}{role}": one for role, one in after.inputs.items()}
     if kind in _OF_DIFFERENT_ROWS:
         return _of_ratios(name, inputs, (before, after), weight, clusters)
     metric = mean_of(name, inputs, partial(_changed, before=before, after=after), weight, clusters)
     return replace(metric, size_unit=first.size_unit)
+
+
+def _truth_and_scores(c: Columns) -> dict[str, Any]:
+    return {role: c[role] for role in ("t", "s", "s2")}
 
 
 def _changed(c: Columns, before: Metric, after: Metric) -> Any:
@@ -172,10 +180,12 @@ def _plain(metric: Metric, parameter: str) -> Metric:
     arguments = {n: v for n, v in _arguments(metric).items() if n not in {"weight", "unit", "overlap"}}
     entry = METRICS.get(_recipe(metric))
     problem = "cannot be compared in pairs: it is not a mean, share or ratio of rows of one population"
-    remedy = "Use a rate of a model, a loss, or fl.mean, fl.rate or fl.ratio of rows."
-    if entry is None or metric.arms is not None or metric.ranking is not None or metric.aggregated or metric.parts:
+    remedy = "Use a rate of a model, its AUC, a loss, or fl.mean, fl.rate or fl.ratio of rows."
+    if entry is None or metric.arms is not None or metric.aggregated or metric.parts:
         raise InputError.unsupported(shown, problem, remedy)
     made = entry.function(**arguments)
+    if metric.ranking is not None:
+        return made
     # A calibration gap has more variables, for what scores expect; what it is the mean of is the first.
     expects = _recipe(metric) == "calibration_gap"
     if not expects and len(form_variables(made)) != len(entry.columns if "y" in made.inputs else "x"):

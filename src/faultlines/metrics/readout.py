@@ -11,7 +11,7 @@ from faultlines.metrics.moments import own_noise
 from faultlines.rows.request import Moments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -38,6 +38,8 @@ class Readout:
         capped: Where the largest values were cut, and how many of every group and arm; None where none were.
         sample_ratio: The test of the arms' shares; None where there are no arms.
         distinct: Rows (units) behind all groups, each counted once; None where no groups share any.
+        arms: The arms that were compared, the control first; none where nothing is.
+        treatment: Which of several treatments each group has, from 0 on, (K,); None where there is one.
     """
 
     metric: Metric
@@ -49,6 +51,8 @@ class Readout:
     capped: Capped | None = None
     sample_ratio: SampleRatio | None = None
     distinct: float | None = None
+    arms: tuple[Hashable, ...] = ()
+    treatment: IntArray | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
@@ -67,7 +71,15 @@ class Readout:
         places = np.flatnonzero(keep)
         by_arm, mass = (None if array is None else array[places] for array in (self.by_arm, self.mass))
         capped = None if self.capped is None else self.capped._replace(above=self.capped.above[places])
-        return replace(self, moments=self.moments.of_groups(places), by_arm=by_arm, mass=mass, capped=capped)
+        treatment = None if self.treatment is None else self.treatment[places]
+        return replace(
+            self,
+            moments=self.moments.of_groups(places),
+            by_arm=by_arm,
+            mass=mass,
+            capped=capped,
+            treatment=treatment,
+        )
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:
         """What the metric is in the rows of each cluster, as if it were one group; None where there is no such sum.
@@ -76,11 +88,20 @@ class Readout:
             clusters: The cluster of each group, from 0 on.
             count: How many there are.
         """
+        if self.treatment is not None:
+            return None  # a control that several groups have in common would count several times
+        return self._add_up(clusters, count)
+
+    def by_treatment(self) -> Measured | None:
+        """What the metric is in the rows of all groups, once for each treatment; None where there is no such sum."""
+        of_groups = np.zeros(len(self.moments.n), dtype=np.int64) if self.treatment is None else self.treatment
+        return self._add_up(of_groups, len(self.arms) - 1)
+
+    def _add_up(self, clusters: IntArray, count: int) -> Measured | None:
+        """The metric in the rows of each cluster; None where groups share units, which would count several times."""
         metric = self.metric
-        if not metric.adds_up:
+        if not metric.adds_up or metric.overlap != "error":
             return None
-        if metric.overlap != "error" or (metric.arms is not None and metric.arms.several):
-            return None  # rows that several groups have in common would count several times
         moments = self.moments
         for centre in dict.fromkeys(centre for _, _, centre in metric.products):
             products = [(product, weight) for product, weight, about in metric.products if about == centre]

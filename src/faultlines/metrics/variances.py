@@ -86,7 +86,7 @@ def clear_rounding(variance: FloatArray, largest: FloatArray) -> tuple[FloatArra
         The variances, NaN where it cannot be told; and where that is.
     """
     rounding = np.isfinite(variance) & (variance <= largest)
-    close = ~rounding & (variance <= _BLURRED * largest)
+    close = np.isfinite(variance) & ~rounding & (variance <= _BLURRED * largest)
     lost = (rounding & (largest > 0)) | close if close.any() else np.zeros(variance.shape, dtype=bool)
     return np.where(lost, np.nan, np.where(rounding, 0.0, variance)), np.asarray(lost)
 
@@ -620,6 +620,7 @@ def is_binary(n: FloatArray, mean: FloatArray, variance: FloatArray) -> bool:
         seen = (n >= 2) & np.isfinite(mean) & np.isfinite(variance)
         expected = mean * (1 - mean)
         same = np.abs(variance * (n - 1) / n - expected) <= 1e-9 * np.maximum(expected, 1e-9)
+        same &= (mean == 0) | (n * mean > 0.5)  # one of n values is 1 at least: not so of values near 1e-20
     if not np.any(seen & (variance > 0)):
         return False
     return bool(np.all(same[seen]) and np.all((mean[seen] >= 0) & (mean[seen] <= 1)))
@@ -642,6 +643,7 @@ def is_signed(m: Moments) -> bool:
         cubes = third + 3 * mean * second + mean**3
         quarts = fourth + 4 * mean * third + 6 * mean**2 * second + mean**4
         same = (np.abs(cubes - mean) < 1e-7) & (np.abs(quarts - raw) < 1e-7)
+        same &= n * raw > 0.5  # one of n values is not 0 at least: not so of values near 1e-6
         whole = flat & (np.abs(mean * (1 - mean**2)) < 1e-9)
         seen = (n >= 2) & np.isfinite(mean) & np.isfinite(variance)
     return bool(seen.any() and np.all((same | whole)[seen]) and np.any(~flat[seen]))
@@ -749,6 +751,7 @@ def _skewness_by_slope(n: FloatArray, mean: FloatArray, variance: FloatArray) ->
 _CAUTION = 1.0
 _OUTLYING_VARIANCES = 0.5  # expected number of groups as extreme among K: below it a group keeps its own variance
 _FEWEST = 12  # groups; with six false positives rose from .055 to .074 at α = .05 (2,000 data sets)
+_WORTH_SHARING = 0.75  # prior degrees of freedom to those of a group, from which on variances are moderated
 MODERATED = "moderated"  # recipe of estimates that were
 _AS_GOOD_AS_KNOWN = 1e4  # degrees of freedom, as in the joint test
 _ALL_EQUAL = 1e6  # prior degrees of freedom from which on the F law is as good as χ²
@@ -855,7 +858,9 @@ def moderate_estimates(estimates: Estimates) -> Estimates:
     if estimates.n is not None:
         candidates.append(moderate(variance, dof, 1 / estimates.n))
     best = max(candidates, key=lambda candidate: candidate.prior_dof)
-    if best.prior_dof == 0:
+    # Where variances differ this much (d₀ = 1.1 for a lognormal with σ = 1 of standard errors), a prior adds little and
+    # its shape is a guess: 21 such groups with 5 degrees of freedom gave 2.4% false positives at α = 1%.
+    if best.prior_dof < _WORTH_SHARING * float(dof[np.isfinite(dof)].mean()):
         return estimates
     return estimates.changed(se=np.sqrt(best.variance)[:, None], dof=best.dof, recipe=MODERATED)
 

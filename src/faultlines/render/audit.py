@@ -338,6 +338,7 @@ def write_audit_page(
 ) -> None:
     """Write the page of an audit; for the options see `Audit.report`."""
     checks.need_report("report()")
+    from faultlines.render.page import next_step as step_lines
     from faultlines.render.page import rendered
 
     for name, value in {"title": title, "command": command}.items():
@@ -358,6 +359,8 @@ def write_audit_page(
         title=title or headline(audit),
         head=title or "",
         headline=headline(audit),
+        next=step_lines(audit, command),
+        kind="audit",
         sections=sections,
         without=_without_finding(audit),
         matrix=_matrix(tables),
@@ -422,7 +425,7 @@ def _section(
         ],
         "between": max(len(c.clusters) - _PRINTED_CLUSTERS, 0),
         "header": clustering.effect_headers(c),
-        "plot": plot_rows(groups, c, number_format) if number_format is not None else None,
+        "plot": plot_rows(groups, c.overall.effects[0].estimate, number_format) if number_format is not None else None,
         "excluded": _excluded(c),
     }
 

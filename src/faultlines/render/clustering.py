@@ -14,9 +14,10 @@ import numpy as np
 
 from faultlines import checks, formats
 from faultlines.errors import InputError
+from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode, RowWarning
-from faultlines.guarantees.attributes import nested_attributes
+from faultlines.guarantees.margins import nested_attributes
 from faultlines.metrics.names import traits_of
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
 DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
 RATIO = "sample ratio"  # the code of the one note that stands before the headline
+OVERALL = "overall"  # the code of notes that stand beneath it
 
 # Names of attributes that have a plural people would write; others are "groups by schid".
 _NOUNS = frozenset(
@@ -55,6 +57,7 @@ _OUTLIER_FROM = 6  # groups from which on one of them can be called an outlier
 _FEW_GROUPS = 0.25  # share of the groups up to which a cluster is the exception and the other is "elsewhere"
 _MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
 _CONDITION, _NAMES = 80, 40  # characters in which a cluster is named: by conditions, or as a list of names
+_ARMS = 6  # treatments whose overall effect is printed
 _SENTENCES = 6  # clusters described one by one
 _EFFECTS = 3  # of several effects measured together that are described
 _LISTED = 56  # characters of a list of groups
@@ -269,7 +272,7 @@ def notes(c: Clustering) -> tuple[Note, ...]:
     about_groups: list[Note] = []
     if c.groups.estimates is not None:
         about_groups = [*attribute_notes(c), *interval_notes(c), *membership_notes(c, c.alpha), *detection_notes(c)]
-    return (*ratio_notes(c), *about_groups, *quick_notes(c))
+    return (*ratio_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
 
 
 def next_step(c: Clustering) -> Note | None:
@@ -381,6 +384,25 @@ def sample_ratio_note(ratio: SampleRatio) -> Note:
         f"{formats.p_is(ratio.log_pvalue)}). Check assignment and logging there before you read effects."
     )
     return Note(RATIO, formats.printable(text), "warning", ratio.to_dict())
+
+
+def overall_notes(c: Clustering) -> Iterator[Note]:
+    """What each treatment did in all groups together, with its p."""
+    where = f" in the {formats.count(len(c.groups))} groups that are compared" if c.excluded else " overall"
+    for arm in c.arm_effects:
+        texts = []
+        for i, (name, effect, p) in enumerate(zip(_metric_names(c), arm.effects, arm.pvalues, strict=True)):
+            number = c.number_format([effect.se], [effect.estimate, effect.lower, effect.upper], i)
+            interval = f"{formats.level(c.alpha)} interval {number(effect.lower)} … {number(effect.upper)}"
+            texts.append(f"{number(effect.estimate)} {name} ({interval}, {formats.p_is(math.log(p))})")
+        text = f"{name_of(arm.treatment)} against {name_of(arm.control)}{where}: {'; '.join(texts)}."
+        fields = {"treatment": str(arm.treatment), "control": str(arm.control), "pvalue": plain(arm.pvalues)}
+        yield Note(OVERALL, formats.printable(text), fields=fields)
+
+
+def _metric_names(c: Clustering) -> tuple[str, ...]:
+    """What each effect is."""
+    return c.effect_names if len(c.effect_names) > 1 else (c.groups.metric,)
 
 
 def describe_place(where: Sequence[tuple[str, Any]]) -> str:
@@ -653,7 +675,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     membership = [note.text for note in membership_notes(c, level)]
     is_uncertain = not c.certain_at(level).all()
     lead = contrast(c, adverse)
-    evidence = [headline(c)] if lead else []
+    evidence = [*([headline(c)] if lead else []), *overall_lines(c)]
     evidence += [] if is_uncertain else membership
     evidence += [note.text for some in (interval_notes(c), data_notes(c)) for note in some]
     # Detection limits take a moment to compute: they are told of the result's own level alone.
@@ -752,8 +774,16 @@ def adverse_sides(
 def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
     opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
-    closing = [note.text for note in c.notes if note.code not in (RATIO, NEXT)]
+    opening += overall_lines(c)
+    closing = [note.text for note in c.notes if note.code not in (RATIO, OVERALL, NEXT)]
     return Document(opening, [_cluster_table(c, complete=complete)], closing)
+
+
+def overall_lines(c: Clustering) -> list[str]:
+    """What each treatment did in all groups together; of many treatments, the first."""
+    lines = [note.text for note in overall_notes(c)]
+    more = [f"{formats.amount(len(lines) - _ARMS, 'more treatment')}: .arm_effects has all."]
+    return lines if len(lines) <= _ARMS else lines[:_ARMS] + more
 
 
 def interval_name(c: Clustering) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render import clustering
+from faultlines.render.data import overall_effect
 from faultlines.render.text import Document, TextTable, next_lines, next_note
 from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
@@ -118,19 +120,22 @@ def _experiment_table(result: Collection, complete: bool) -> TextTable:
     places = {name: place for place, name in enumerate(result.names)}
     rejected = result.rejected
     shown = rejected if complete else rejected[:_ROWS]
-    header = [result.noun, "adjusted p", "clusters", "groups"]
     rows = [_row(result, places[name]) for name in shown]
-    return TextTable(header, rows + _more(len(rejected) - len(shown)), {1, 2, 3})
+    width = 5 if any(row[-1] for row in rows) else 4  # effects of treatments, where there are any
+    header = [result.noun, "adjusted p", "clusters", "groups", "overall"][:width]
+    rows = [row[:width] for row in rows] + _more(len(rejected) - len(shown), width)
+    return TextTable(header, rows, {1, 2, 3})
 
 
 def _row(result: Collection, place: int) -> list[str]:
     c = result.result_at(place)
     p = formats.pvalue(float(result.log_pvalues_adj[place]))
-    return [formats.printable(result.names[place]), p, str(c.n_clusters), formats.count(len(c.groups))]
+    overall = _overall(c) if c.arm_effects else ""
+    return [formats.printable(result.names[place]), p, str(c.n_clusters), formats.count(len(c.groups)), overall]
 
 
-def _more(count: int) -> list[list[str]]:
-    return [[f"… +{count:,}", "", "", ""]] if count else []
+def _more(count: int, width: int) -> list[list[str]]:
+    return [[f"… +{count:,}", *[""] * (width - 1)]] if count else []
 
 
 # ---------------------------------------------------------------------------------- several metrics of the same groups
@@ -165,7 +170,8 @@ def metrics_text(results: Sequence[Clustering], spelling: Spelling = "command") 
     return formats.printable_lines("\n\n".join(filter(None, blocks)))
 
 
-_SAID = {clustering.RATIO, NEXT, "correction"}  # notes that one report of several metrics says once, at its head
+# Notes that one report of several metrics says at its head: once, or in the opening of each.
+_SAID = {clustering.RATIO, clustering.OVERALL, NEXT, "correction"}
 _FINDING = 90  # characters of a finding in an overview
 
 
@@ -175,7 +181,16 @@ def _finding(c: Clustering) -> str:
 
 
 def _overall(c: Clustering) -> str:
-    return clustering.effect_cells(c, c.overall)[0] if len(c.overall.effects) == 1 else ""
+    """The effect in all rows; of an experiment with its p, and for each treatment."""
+    if len(c.overall.effects) != 1:
+        return ""
+    if not c.arm_effects:
+        return clustering.effect_cells(c, c.overall)[0]
+    return "; ".join(
+        f"{name_of(arm.treatment)} {c.number_formats[0](arm.effects[0].estimate)} "
+        f"({formats.p_is(math.log(arm.pvalues[0]))})"
+        for arm in c.arm_effects
+    )
 
 
 def metrics_data(results: Sequence[Clustering]) -> dict[str, Any]:
@@ -195,6 +210,7 @@ def metrics_data(results: Sequence[Clustering]) -> dict[str, Any]:
                 "pvalue_adj": probability(c.log_pvalue_adj),
                 "n_clusters": c.n_clusters,
                 "headline": c.headline,
+                "overall": overall_effect(c),
             }
             for c in results
         ],

@@ -12,11 +12,15 @@ from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
 from faultlines.metrics.names import plain_recipe
 from faultlines.render.clustering import decide
+from faultlines.results.clusters import overall_pvalues
 from faultlines.results.protocol import probability
 from faultlines.results.tables import missing_data, named_attributes, path_of, plain_attributes, plain_by
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from faultlines.results.clustering import Clustering
+    from faultlines.results.effects import Effect
 
 
 def clustering_data(c: Clustering) -> dict[str, Any]:
@@ -63,7 +67,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         ],
         "notes": [note.to_dict() for note in c.notes],
         "sample_ratio": None if c.readout is None or (ratio := c.readout.sample_ratio) is None else ratio.to_dict(),
-        "overall": _overall_effect(c),
+        "overall": overall_effect(c),
         "detection_limits": [limit.to_dict(c.group_labels) for limit in c.detection_limits],
         "columns": measured_columns(c),
         "recipe": None if c.readout is None else plain_recipe(c.readout.metric),
@@ -98,11 +102,25 @@ def capped_values(c: Clustering) -> dict[str, Any]:
     }
 
 
-def _overall_effect(c: Clustering) -> dict[str, Any] | None:
-    """The plain effect in all rows."""
+def overall_effect(c: Clustering) -> dict[str, Any] | None:
+    """The plain effect in all rows; of an experiment with its p, and for each treatment."""
     effects = c.overall.effects
     if not effects:
         return None
+    pvalues = overall_pvalues(c.groups, c.readout, c.alpha)
+    return {
+        **_plain_effects(effects),
+        "pvalue": plain(list(pvalues)) if pvalues else None,
+        "arms": [
+            {"treatment": str(arm.treatment), "control": str(arm.control), **_plain_effects(arm.effects)}
+            | {"pvalue": plain(list(arm.pvalues))}
+            for arm in c.arm_effects
+        ],
+    }
+
+
+def _plain_effects(effects: Sequence[Effect]) -> dict[str, Any]:
+    """Estimates, standard errors and ends of intervals; lists where there are several effects."""
     return {
         name: plain([getattr(effect, field) for effect in effects])
         for name, field in (("estimate", "estimate"), ("se", "se"), ("ci_lower", "lower"), ("ci_upper", "upper"))

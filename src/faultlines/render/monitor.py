@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
-from faultlines.render.clustering import dropped_notes, plural
+from faultlines.render.clustering import OVERALL, dropped_notes, plural
 from faultlines.render.geometry import LAYERS, Axis, Picture
 from faultlines.render.text import Document, TextTable, next_note
-from faultlines.results.protocol import Note
+from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -86,6 +86,7 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
         return
     last = result.looks[-1]
     yield from result.warnings
+    yield from overall_notes(result)
     if last.arms:
         yield _arms_note(last, result.counted)
     if result.changes is not None:
@@ -113,6 +114,21 @@ def next_step(result: MonitorResult) -> Note | None:
         return next_note("certify a gap that would be acceptable with", call, "faultlines experiment … --certify GAP")
     call = "monitor.update(all_rows, by, metric)"
     return next_note("when there are new data, look again with", call, "the same command")
+
+
+def overall_notes(result: MonitorResult) -> Iterator[Note]:
+    """What each treatment did so far in all groups together, with its p."""
+    arms = () if result.look is None else result.look.arm_effects
+    where = f"in the {formats.count(len(result.groups))} groups that are compared" if result.small else "overall"
+    for arm in arms:
+        number = effect_format(result, [arm.effect])
+        value, interval, _ = _cells(arm.effect, number)
+        text = (
+            f"{arm.treatment} against {arm.control} {where}: {value} {result.metric} ({formats.level(result.alpha)} "
+            f"interval {interval}, {formats.p_is(math.log(arm.pvalue))}; valid at all looks)."
+        )
+        fields = {"treatment": arm.treatment, "control": arm.control, "pvalue": arm.pvalue}
+        yield Note(OVERALL, formats.printable(text), fields=fields)
 
 
 def _arms_note(look: Look, unit: str) -> Note:
@@ -182,7 +198,8 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
         tables.append(
             TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
         )
-    return Document([headline(result)], tables, [note.text for note in notes(result)])
+    opening = [headline(result), *(note.text for note in overall_notes(result))]
+    return Document(opening, tables, [note.text for note in notes(result) if note.code != OVERALL])
 
 
 def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bool) -> TextTable:
@@ -296,6 +313,7 @@ def monitor_page(result: MonitorResult, *, title: str | None = None, command: st
         title: What stands at the head.
         command: What made it.
     """
+    from faultlines.render.page import next_step as step_lines
     from faultlines.render.page import rendered
     from faultlines.render.vega import svg
 
@@ -310,7 +328,10 @@ def monitor_page(result: MonitorResult, *, title: str | None = None, command: st
         head=title or "",
         verdict=result.headline,
         subject=f"{result.metric} by {' × '.join(result.attributes)}",
-        notes=[{"text": note.text, "warning": note.severity == "warning"} for note in result.notes],
+        notes=[
+            {"text": note.text, "warning": note.severity == "warning"} for note in result.notes if note.code != NEXT
+        ],
+        next=step_lines(result, command),
         pictures=[
             {"svg": Markup(svg(picture)), "caption": picture.about} for picture in pictures if picture is not None
         ],

@@ -12,12 +12,13 @@ import hashlib
 import json
 import math
 import re
+from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from faultlines import checks, formats
@@ -41,17 +42,18 @@ from faultlines.render.clustering import (
     standings,
 )
 from faultlines.render.data import measured_columns
-from faultlines.render.geometry import PALETTE, ROWS, Frame
-from faultlines.render.pictures import level_values, pictures, plot_rows
+from faultlines.render.geometry import PALETTE, Frame
+from faultlines.render.pictures import group_values, last_merges, level_values, pictures, plot_rows
 from faultlines.render.redraw import group_table, listed, live, members_heading
-from faultlines.render.text import document
+from faultlines.render.text import document, next_lines
 from faultlines.render.vega import caption, script_json, svg
+from faultlines.results.protocol import NEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
 
-    from faultlines.estimates.estimates import Excluded
+    from faultlines.estimates.estimates import Excluded, IntArray
     from faultlines.render.clustering import AdverseSides
     from faultlines.results.certificate import Certificate
     from faultlines.results.clustering import Adverse, Clustering
@@ -217,6 +219,7 @@ def page(
         overview=_overview(results, named, shown, left, rejected) if len(results) > 1 else None,
         warnings=list(dict.fromkeys(note.text for result in results for note in ratio_notes(result))),
         note=note or "",
+        kind="several" if len(results) > 1 else "",
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -279,7 +282,7 @@ def _page_part(
 def write_report(result: Result, path: str | PathLike[str], *, title: str | None, command: str | None) -> None:
     """Write the page of a result that has no page of its own: its text with its tables."""
     checks.need_report("report()")
-    parts = document(result, complete=True)
+    parts = document(result, complete=True, spelling="omit")
     target = file_writer.target("report", path, (".html", ".htm"))
     text = rendered(
         "result.html",
@@ -288,6 +291,7 @@ def write_report(result: Result, path: str | PathLike[str], *, title: str | None
         opening=parts.opening,
         tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
         closing=parts.closing,
+        next=next_step(result, command),
         command=command or "",
     )
     file_writer.write("report", target, text)
@@ -295,13 +299,30 @@ def write_report(result: Result, path: str | PathLike[str], *, title: str | None
 
 def rendered(template: str, **values: Any) -> str:
     """A page of its parts, with the one style sheet of all pages; whatever is put into it is escaped."""
+    style = Markup(_file("page.css").replace("/* palette */", _palette()))
+    shared = {"style": style, "version": version("faultlines"), "script_hash": "", "kind": ""}
+    return _environment().get_template(template).render(shared | values)
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+        loader=FunctionLoader(_file),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
     environment.filters["bdi"] = _apart
     environment.filters["name_class"] = _name_class
-    style = Markup(_file("page.css").replace("/* palette */", _palette()))
-    return environment.from_string(_file(template)).render(style=style, version=version("faultlines"), **values)
+    return environment
+
+
+def next_step(result: Result, command: str | None) -> list[str]:
+    """What to do next, as the reader would type it: on the command line where a command made the page."""
+    step = next((note for note in result.notes if note.code == NEXT), None)
+    return next_lines(step, "command" if command else "python")
 
 
 def _titled(results: Sequence[Clustering], left: int) -> str:
@@ -358,6 +379,8 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "alpha": alpha_text(c.alpha),
         "certificate": _certificate(part.certificate),
         "confirmed": part.confirmed,
+        # A certificate or new data on the page are a step that was taken.
+        "next": [] if part.certificate is not None or part.confirmed else next_step(c, command),
         "pictures": [
             {
                 "kind": kind,
@@ -369,7 +392,9 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
             for one in pictured
         ],
         "along": _along_attributes(c),
-        "on_phone": _phone_plot(c, frame),
+        "on_phone": _phone_plots(c, order),
+        "merges": last_merges(c),
+        "merges_about": f"The last merges: {c.judged.height_name}, and the groups on either side.",
         "columns": tables[part.now]["header"],
         "overall": tables[part.now]["overall"],
         "about_effects": about_effects(c, part.adverse),
@@ -416,6 +441,7 @@ def _along_attributes(c: Clustering) -> dict[str, Any] | None:
         "interval": f"{formats.level(c.alpha)} interval",
         "plot": plot,
         "svg": Markup(svg(drawn[0])) if len(drawn) == 1 else "",
+        "on_phone": _phone_plots(result) if len(drawn) == 1 else [],
         "caption": f"{levels[:1].upper()}{levels[1:]}: {caption(result, 'groups')}",
         "heat": heat,
         "levels": []
@@ -433,7 +459,7 @@ def _level_plot(c: Clustering, places: Sequence[int]) -> dict[str, Any] | None:
     result = c.by_attributes
     if result is c or len(result.number_formats) != 1:
         return None
-    plot = plot_rows(level_values(c, {}), c, c.number_formats[0])
+    plot = plot_rows(level_values(c, {}), c.overall.effects[0].estimate, c.number_formats[0])
     if plot is None:
         return None
     for row in plot["rows"]:
@@ -443,15 +469,26 @@ def _level_plot(c: Clustering, places: Sequence[int]) -> dict[str, Any] | None:
     return plot | {"counted": c.counted}
 
 
-def _phone_plot(c: Clustering, frame: Frame) -> dict[str, Any] | None:
-    """The picture of groups as rows of a table, which are whole on a telephone; where groups have no plot already."""
-    if c.by_attributes is not c or len(c.number_formats) != 1 or len(c.groups) > ROWS:
-        return None
-    plot = plot_rows(level_values(c, {}), c, c.number_formats[0])
-    places = {c.group_labels[group]: place for place, group in enumerate(frame.order.tolist())}
-    for row in plot["rows"] if plot else ():
-        row["place"] = places[row.pop("label")]
-    return plot
+def _phone_plots(c: Clustering, order: IntArray | None = None) -> list[dict[str, Any]]:
+    """The picture of groups as rows of a table, one table per effect: on a telephone these are whole and legible.
+
+    Args:
+        c: The result.
+        order: The groups that are listed on the page; rows of these follow the slider.
+    """
+    estimates = c.groups.estimates
+    if estimates is None:
+        return []
+    places = {} if order is None else {group: place for place, group in enumerate(order.tolist())}
+    plots = []
+    for part, number in enumerate(c.number_formats):
+        values = group_values(c, estimates, part)
+        plot = plot_rows(values, c.overall.effects[part].estimate, number, len(c.groups))
+        for row in plot["rows"] if plot else ():
+            row["place"] = places.get(row.pop("label"))
+        about = {"title": estimates.parts[part] if estimates.parts else "", "interval": interval_name(c)}
+        plots += [plot | about] if plot else []
+    return plots
 
 
 def _heat_map(result: Clustering, places: Sequence[int]) -> dict[str, Any] | None:

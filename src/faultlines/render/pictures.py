@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import labels_of, name_of, named_by
+from faultlines.estimates.labels import labels_of, level_name, name_of, named_by
 from faultlines.render.clustering import standings
 from faultlines.render.geometry import (
     LAYERS,
@@ -333,6 +333,29 @@ def tree(c: Clustering) -> Picture:
     return Picture(about, WIDTH, height, x, Axis("", 0.0, float(leaves), False), layers)
 
 
+_MERGES = 8  # the last merges, where the tree is a list
+_MERGED = 60  # characters of the names on either side of a merge
+
+
+def last_merges(c: Clustering) -> list[dict[str, str]]:
+    """The last merges, from the root down: how different both sides are, and which groups they hold."""
+    merges = c.judged.hierarchy
+    groups = len(merges)
+    gaps = merges.merge_order()[::-1][:_MERGES].tolist()
+
+    def names(first: int, last: int) -> str:
+        labels = [c.group_labels[i] for i in merges.order[first : last + 1].tolist()]
+        return formats.members(labels, lambda label: formats.printable(name_of(label)), _MERGED)
+
+    borders, rows = [-1, groups - 1], []
+    for gap in gaps:
+        before, after = max(b for b in borders if b < gap), min(b for b in borders if b > gap)
+        height = float(np.sqrt(max(merges.gap_heights[gap], 0.0)))
+        rows.append({"height": f"{height:.3g}", "left": names(before + 1, gap), "right": names(gap + 1, after)})
+        borders.append(gap)
+    return rows
+
+
 # ---------- The pictures of a result: groups by effect, or in the plane of two; and the tree of merges.
 
 
@@ -390,14 +413,43 @@ def level_values(c: Clustering, measured: Mapping[Any, AuditedGroup]) -> list[Le
     return sorted(values, key=lambda value: value.estimate)
 
 
-def plot_rows(values: Sequence[LevelValue], c: Clustering, number: Any) -> dict[str, Any] | None:
-    """Points and intervals as places in per cent of the width."""
+def group_values(c: Clustering, estimates: Estimates, part: int) -> list[LevelValue]:
+    """All groups by rising value of one effect; what they are known by is their place in the result."""
+    lower, upper = (end[:, part].tolist() for end in estimates.interval_ends(c.alpha))
+    values, sizes = estimates.shown[:, part], estimates.n
+    by_value = np.argsort(values, kind="stable").tolist()
+    if len(by_value) > _PLOT_ROWS:  # those between are counted only
+        by_value = [*by_value[: _PLOT_ROWS // 2], *by_value[-_PLOT_ROWS // 2 :]]
+    return [
+        LevelValue(
+            group,
+            formats.printable(level_name(c.group_labels[group], c.groups.attributes)),
+            None if sizes is None else float(sizes[group]),
+            float(values[group]),
+            lower[group],
+            upper[group],
+            int(c.labels[group]),
+        )
+        for group in by_value
+    ]
+
+
+def plot_rows(
+    values: Sequence[LevelValue], overall: float, number: Any, total: int | None = None
+) -> dict[str, Any] | None:
+    """Points and intervals as places in per cent of the width.
+
+    Args:
+        values: The groups, by rising value.
+        overall: The value of all together.
+        number: How values are written.
+        total: How many groups there are, where `values` has only those at either end.
+    """
     if not values:
         return None
     shown = list(values)
     if len(shown) > _PLOT_ROWS:
         shown = [*shown[: _PLOT_ROWS // 2], *shown[-_PLOT_ROWS // 2 :]]
-    overall = c.overall.effects[0].estimate
     # A few wide intervals must not press all points together: they run out of the picture.
     points = [value.estimate for value in shown]
     spread = max(max(points) - min(points), 1e-12)
@@ -423,7 +475,7 @@ def plot_rows(values: Sequence[LevelValue], c: Clustering, number: Any) -> dict[
         }
         for i, value in enumerate(shown)
     ]
-    left = len(values) - len(shown)
+    left = (total or len(values)) - len(shown)
     return {
         "rows": rows,
         "middle": _PLOT_ROWS // 2 if left else -1,

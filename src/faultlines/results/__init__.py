@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from faultlines.results.certificate import CertifiedGroup as CertifiedGroup
     from faultlines.results.clustering import Clustering as Clustering
     from faultlines.results.clustering import PathStep as PathStep
+    from faultlines.results.clusters import ArmEffect as ArmEffect
     from faultlines.results.clusters import Cluster as Cluster
     from faultlines.results.collection import Experiments as Experiments
     from faultlines.results.confirmation import Confirmation as Confirmation
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from faultlines.results.monitor import AnytimeEffect as AnytimeEffect
     from faultlines.results.monitor import Look as Look
     from faultlines.results.monitor import LookChanges as LookChanges
+    from faultlines.results.monitor import MonitoredArm as MonitoredArm
     from faultlines.results.monitor import MonitoredGroup as MonitoredGroup
     from faultlines.results.monitor import MonitorResult as MonitorResult
     from faultlines.results.monitor import SmallGroup as SmallGroup
@@ -53,12 +55,12 @@ _HOMES = {
     "results.audit": "Audit AuditedComparison AuditedGroup CutFeature",
     "results.certificate": "Certificate CertifiedGroup",
     "results.clustering": "Clustering PathStep",
-    "results.clusters": "Cluster",
+    "results.clusters": "ArmEffect Cluster",
     "results.collection": "Experiments",
     "results.confirmation": "Confirmation ConfirmedCluster ConfirmedPair",
     "results.effects": "AgainstRest Effect Explained GroupPosterior",
     "results.impact": "ImpactCategory ImpactRatios ImpactTable",
-    "results.monitor": "AnytimeEffect Look LookChanges MonitorResult MonitoredGroup SmallGroup",
+    "results.monitor": "AnytimeEffect Look LookChanges MonitorResult MonitoredArm MonitoredGroup SmallGroup",
     "results.power": "DetectableDifference DetectionLimit Power",
     "results.protocol": "Note Result",
     "results.rules": "Rule",

@@ -12,14 +12,14 @@ import numpy as np
 
 from faultlines import checks, formats
 from faultlines.core.lower_bound import at_least
-from faultlines.core.member_means import member_means
+from faultlines.core.mixture import member_means
 from faultlines.core.spread import Spread, between_spread, prefers_continuum
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.labels import labels_of, match, name_of, reading
 from faultlines.estimates.scales import Scale
 from faultlines.metrics.warnings import pvalue_floor
-from faultlines.results.clusters import clusters_of, numbered
+from faultlines.results.clusters import arm_effects, clusters_of, numbered
 from faultlines.results.effects import against_rest, compare_with_rest, explain_attributes, is_certain
 from faultlines.results.multiplicity import AdjustedPath, adjustments
 from faultlines.results.protocol import TabularResult, probability
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from faultlines.core.comparison import Comparison
-    from faultlines.core.member_means import MemberMeans
+    from faultlines.core.mixture import MemberMeans
     from faultlines.core.tree import Hierarchy, PartitionPath
     from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
     from faultlines.estimates.labels import Key, Label
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from faultlines.render.chart import Chart, Charts
     from faultlines.render.geometry import Kind, Theme
     from faultlines.results.certificate import Certificate
-    from faultlines.results.clusters import Cluster
+    from faultlines.results.clusters import ArmEffect, Cluster
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.effects import AgainstRest, Explained, GroupPosterior, RestComparison
     from faultlines.results.multiplicity import Adjustment, Correction
@@ -338,6 +338,11 @@ class Clustering(TabularResult):
         """
         single = np.ones_like(self.labels)
         return clusters_of(self.groups, single, self.alpha, self.population, self.readout, all_people=True)[1][0]
+
+    @cached_property
+    def arm_effects(self) -> tuple[ArmEffect, ...]:
+        """Of an experiment from rows: what each treatment did in all groups together, with its p; else nothing."""
+        return arm_effects(self.groups, self.readout, self.alpha)
 
     @property
     def posterior(self) -> GroupPosterior | None:

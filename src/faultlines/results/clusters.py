@@ -10,10 +10,13 @@ import numpy as np
 from faultlines import formats
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of, name_of
-from faultlines.results.effects import ClusterEffects
+from faultlines.results.effects import ClusterEffects, pooled_effects
+from faultlines.results.protocol import probability
 from faultlines.results.rules import Partition, Population
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Label
@@ -132,6 +135,61 @@ class Cluster:
     def population(self) -> Population:
         """All groups."""
         return self.partition.population
+
+
+@dataclass(frozen=True, slots=True)
+class ArmEffect:
+    """What one treatment did in all groups together, against the control.
+
+    Attributes:
+        control: The control.
+        treatment: The treatment.
+        effects: Each effect in the rows of all groups that are compared, with its interval at 1 − α; of groups that
+            share units, the groups' effects weighted by their sizes, with what they share allowed for.
+        pvalues: Of each effect, p of "it is zero", two-sided. It is that of a single test: nothing was searched.
+
+    Example:
+        >>> import faultlines as fl, pandas as pd
+        >>> visits = pd.DataFrame(fl.simulate.experiment_rows())
+        >>> metric = fl.lift("spend", variant="arm", control="A", unit="user")
+        >>> arm = fl.cluster(visits, by="country", metric=metric).arm_effects[0]
+        >>> arm.control, arm.treatment, round(arm.effects[0].estimate, 3), round(arm.pvalues[0], 2)
+        ('A', 'B', -0.02, 0.16)
+    """
+
+    control: Hashable
+    treatment: Hashable
+    effects: tuple[Effect, ...]
+    pvalues: tuple[float, ...]
+
+
+def arm_effects(groups: Comparison, readout: Readout | None, alpha: float) -> tuple[ArmEffect, ...]:
+    """Every treatment against the control in all groups together; none without arms.
+
+    Args:
+        groups: The groups.
+        readout: The moments behind the estimates.
+        alpha: One less the level of intervals.
+    """
+    if readout is None or len(readout.arms) < 2 or groups.estimates is None:
+        return ()
+    control, *treatments = readout.arms
+    of_groups = np.zeros(len(groups), dtype=np.int64) if readout.treatment is None else readout.treatment
+    pooled = pooled_effects(groups.estimates, of_groups, len(treatments), alpha, readout.by_treatment())
+    return tuple(
+        ArmEffect(control, treatment, effects, tuple(probability(log_p) for log_p in log_pvalues))
+        for treatment, (effects, log_pvalues) in zip(treatments, pooled, strict=True)
+        if effects
+    )
+
+
+def overall_pvalues(groups: Comparison, readout: Readout | None, alpha: float) -> tuple[float, ...]:
+    """Of each effect in all rows, p of "it is zero": of several treatments, of their mean; none without arms."""
+    if readout is None or len(readout.arms) < 2 or groups.estimates is None:
+        return ()
+    single = np.zeros(len(groups), dtype=np.int64)
+    pooled = pooled_effects(groups.estimates, single, 1, alpha, readout.together(single, 1))
+    return tuple(probability(log_p) for log_p in pooled[0][1])
 
 
 def _ends(effects: tuple[Effect, ...]) -> tuple[float, float] | tuple[tuple[float, float], ...] | None:

@@ -326,11 +326,16 @@ class Experiments(Collection):
             >>> [(row["experiment"], row["group"], row["cluster"]) for row in experiments.to_dict()["groups"]]
             [('font', 'DE', 1), ('font', 'IN', 2)]
         """
+        from faultlines.render.data import overall_effect
+
         return {
             **super().to_dict(),
             "guarantee": self.guarantee.name,
             "n_experiments": len(self),
-            "experiments": dicts_of(self.columns("experiments")),
+            "experiments": [
+                row | {"overall": overall_effect(self.result_at(i))}
+                for i, row in enumerate(dicts_of(self.columns("experiments")))
+            ],
             "groups": dicts_of(self.columns("groups")),
             "clusters": dicts_of(self.columns("clusters")),
             "excluded": [

@@ -11,16 +11,15 @@ from scipy.special import ndtr, ndtri
 
 from faultlines import checks
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
-from faultlines.core.distributions import log_chi_square_tail, log_t_tail, shrink_scales
-from faultlines.core.line import CorrelatedNoise, covariance_of_means
+from faultlines.core.distributions import log_chi_square_tail, log_t_tail, log_two_sided, shrink_scales
 from faultlines.core.mixture import fit_posterior
+from faultlines.core.normal import CorrelatedNoise, covariance_of_means
 from faultlines.core.shrinkage import shrink
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of
 from faultlines.estimates.scales import critical_value
-from faultlines.guarantees.attributes import attribute_codes
 from faultlines.guarantees.joint_test import GroupEffects, extract_effects
-from faultlines.guarantees.margins import explain_variation
+from faultlines.guarantees.margins import attribute_codes, explain_variation
 from faultlines.results.multiplicity import CORRECTIONS, corrected
 from faultlines.results.protocol import probability
 
@@ -87,6 +86,28 @@ def observed_effects(
     if estimates.n is None:
         return [()] * count
     return _weighted(estimates, clusters, count, alpha)
+
+
+def pooled_effects(
+    estimates: Estimates, clusters: IntArray, count: int, alpha: float, together: Measured | None
+) -> list[tuple[tuple[Effect, ...], tuple[float, ...]]]:
+    """Effects of all rows of each cluster, and log p of "this effect is zero" for each of them.
+
+    Args:
+        estimates: Estimates of the groups, of an effect that can be zero.
+        clusters: The cluster of each group, from 0 on.
+        count: How many there are.
+        alpha: One less the level of the intervals.
+        together: What was measured in all rows of each cluster; None: groups' effects are weighted by their sizes.
+    """
+    if together is None:
+        effects = _weighted(estimates, clusters, count, alpha)
+        return [(row, tuple(float(log_two_sided(np.array(e.estimate / e.se), None)) for e in row)) for row in effects]
+    theta, se = (np.reshape(part, (len(together.n), -1)) for part in (together.theta, together.se))
+    dof = None if together.dof is None else np.reshape(together.dof, (len(together.n), -1))
+    with np.errstate(all="ignore"):
+        log_p = log_two_sided(theta / se, dof)
+    return list(zip(_read(estimates, together, alpha), map(tuple, log_p.tolist()), strict=True))
 
 
 def _read(estimates: Estimates, together: Measured, alpha: float) -> list[tuple[Effect, ...]]:

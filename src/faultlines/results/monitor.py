@@ -27,6 +27,7 @@ Status = Literal["measured", "new", "stopped"]
 
 IGNORED = ("missing", "stopped", "new")  # codes of groups that a look did not use as they came
 _SMALLEST = 5e-324
+_OF_ARM = ("control", "treatment", "pvalue")  # what an arm has beside an effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,58 @@ class AnytimeEffect:
         ]
         n = None if value["n"] is None else check_number(value["n"], _SMALLEST)
         return cls(check_number(value["estimate"]), ends[0], ends[1], n)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoredArm:
+    """What one treatment did so far in all groups together, against the control.
+
+    Attributes:
+        control: The control.
+        treatment: The treatment.
+        effect: The effect in the rows of all groups that are compared, with an interval that is valid at every look;
+            of groups that share units, their mean weighted by precision.
+        pvalue: p of "this effect is zero", two-sided; valid at every look. It is below α where the interval excludes
+            zero.
+
+    Example:
+        >>> import faultlines as fl, pandas as pd
+        >>> visits = pd.DataFrame(fl.simulate.experiment_rows())
+        >>> metric = fl.lift("spend", variant="arm", control="A", unit="user")
+        >>> arm = fl.Monitor(looks=14).update(visits, "country", metric).look.arm_effects[0]
+        >>> arm.treatment, arm.control, round(arm.effect.estimate, 3), arm.effect.lower < 0, arm.pvalue > 0.05
+        ('B', 'A', -0.02, True, True)
+    """
+
+    control: str
+    treatment: str
+    effect: AnytimeEffect
+    pvalue: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arm as plain data.
+
+        Returns:
+            Its fields; those of the effect among them.
+        """
+        return {"control": self.control, "treatment": self.treatment, **self.effect.to_dict(), "pvalue": self.pvalue}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> MonitoredArm:
+        """The arm from plain data.
+
+        Args:
+            value: What `to_dict` gave.
+
+        Returns:
+            The arm.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        rest = {name: part for name, part in check_type(value, dict).items() if name not in _OF_ARM}
+        names = (check_type(value["control"], str), check_type(value["treatment"], str))
+        return cls(*names, AnytimeEffect.from_dict(rest), check_number(value["pvalue"], _SMALLEST, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +238,7 @@ class Look:
         groups: How many groups were compared.
         small: How many had too few data.
         arms: From rows of an experiment: users or rows by arm, the control first.
+        arm_effects: From rows of an experiment: what each treatment did in all groups together.
 
     Example:
         >>> import faultlines as fl
@@ -207,6 +261,7 @@ class Look:
     groups: int = 0
     small: int = 0
     arms: dict[str, float] = field(default_factory=dict)
+    arm_effects: tuple[MonitoredArm, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The look as plain data, for JSON.
@@ -215,7 +270,9 @@ class Look:
             Its fields.
         """
         merged = self.merged and [[plain_label(label) for label in cluster] for cluster in self.merged]
-        return asdict(self) | {"merged": merged, "overall": self.overall and self.overall.to_dict()}
+        arm_effects = [arm.to_dict() for arm in self.arm_effects]
+        overall = self.overall and self.overall.to_dict()
+        return asdict(self) | {"merged": merged, "overall": overall, "arm_effects": arm_effects}
 
     @classmethod
     def from_dict(cls, value: Any) -> Look:
@@ -254,6 +311,7 @@ class Look:
             groups=check_type(value["groups"], int),
             small=check_type(value["small"], int),
             arms={name: check_number(units, 0) for name, units in check_type(value["arms"], dict).items()},
+            arm_effects=tuple(MonitoredArm.from_dict(arm) for arm in check_type(value["arm_effects"], list)),
         )
 
 
@@ -415,7 +473,9 @@ class MonitorResult(TabularResult):
         """
         if rows == "looks":
             plain = [look.to_dict() for look in self.looks]
-            names = [each.name for each in fields(Look) if each.name not in {"overall", "arms", "merged"}]
+            names = [
+                each.name for each in fields(Look) if each.name not in {"overall", "arms", "arm_effects", "merged"}
+            ]
             columns: Columns = {name: [look[name] for look in plain] for name in names}
             for name in ("estimate", "lower", "upper"):
                 columns[name] = [None if look["overall"] is None else look["overall"][name] for look in plain]

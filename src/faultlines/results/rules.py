@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import MISSING, Names, Range, rank
+from faultlines.estimates.labels import INTERVAL, MISSING, Level, Names, Range, rank
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -97,7 +97,7 @@ class Attribute:
                 return f"{self.name} ≠ {MISSING}"
             told = self._told(allowed)
             single = len(told) == 1 and (not runs or runs[0][0] == runs[0][1])
-            is_plain = single and not isinstance(self.values[runs[0][0]] if runs else MISSING, Range)
+            is_plain = single and not _is_range(self.values[runs[0][0]] if runs else MISSING)
             return f"{self.name} {'= ' if is_plain else ''}{' or '.join(told)}"
         complement = self._is_rather_a_complement(allowed)
         named = self._told(~allowed if complement else allowed)
@@ -130,10 +130,16 @@ class Attribute:
         low, high = self.values[first], self.values[last]
         if isinstance(low, Range) and isinstance(high, Range):
             return str(Range(low.lower, high.upper, low.whole and high.whole))
+        if isinstance(low, str) and isinstance(high, str) and INTERVAL.fullmatch(low) and INTERVAL.fullmatch(high):
+            return _between(low, high)
         if first == last:
             return _quoted(low)
-        if isinstance(low, str) and isinstance(high, str) and not (_DATE.fullmatch(low) or _NUMBER.fullmatch(low)):
-            return _joined(_interval(low)[0], _interval(high)[1])
+        is_text = isinstance(low, str) and isinstance(high, str)
+        if is_text and not (_DATE.fullmatch(str(low)) or _NUMBER.fullmatch(str(low))):
+            try:
+                return _joined(_interval(str(low))[0], _interval(str(high))[1])
+            except ValueError:  # levels that have an order of their own
+                return f"{_quoted(low)} to {_quoted(high)}"
         plain = str(low).isdigit() and str(high).isdigit()
         return f"{low}–{high}" if plain else f"{low} to {high}"
 
@@ -149,6 +155,11 @@ _TO = re.compile(r"(?:≤|<=|<|under\s|below\s|up to\s|(?:less|fewer|younger) th
 
 def _interval(value: Hashable) -> tuple[float, float]:
     """A value of an ordered attribute as a range of numbers: 45–49, 65+, below 18, a date, a number itself."""
+    ends = INTERVAL.fullmatch(value) if isinstance(value, str) else None
+    if ends is not None:
+        value = Range(float(ends[1]), float(ends[2]))
+    elif isinstance(value, Level):
+        value = Range(value.place, value.place)
     if isinstance(value, Range):
         return value.lower, value.upper
     if isinstance(value, bool | np.bool_):
@@ -172,6 +183,20 @@ def _interval(value: Hashable) -> tuple[float, float]:
     if (found := _TO.fullmatch(words)) is None:
         raise ValueError(words)
     return -np.inf, float(found[1])
+
+
+def _is_range(value: Hashable) -> bool:
+    return isinstance(value, Range) or (isinstance(value, str) and INTERVAL.fullmatch(value) is not None)
+
+
+def _between(first: str, last: str) -> str:
+    """The range from the first to the last of some intervals in words: (25, 35] and (35, 45] are 25 to 45."""
+    low, high = _interval(first)[0], _interval(last)[1]
+    if low == -np.inf and last.endswith("]"):
+        return f"up to {high:.12g}"
+    if high == np.inf and first.startswith("("):
+        return f"above {low:.12g}"
+    return str(Range(low, high))
 
 
 def _has_order(values: Sequence[Hashable]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from faultlines.engines.frames import fetch
 from faultlines.engines.protocol import factorize, format_time, to_floats
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.labels import MISSING, Names, Range, match, part_of, rank
+from faultlines.estimates.labels import MISSING, Names, Range, check_alike, in_order, match, part_of, rank
 from faultlines.estimates.reasons import DropCode
 from faultlines.rows.request import EVERY, MissingRows, Together
 
@@ -256,6 +256,8 @@ class Keys:
         if None in values and parts.count(MISSING) > 1:
             problem = f"two different keys have the same name, a null and the text {MISSING!r}"
             raise InputError.duplicate("by", problem, "Rename the text.", form="clause")
+        if self.by and isinstance(self.by[place], str):
+            check_alike("by", parts, str(self.by[place]))
         return parts
 
     def _parts(self, place: int, values: Sequence[Any]) -> list[Hashable]:
@@ -268,10 +270,11 @@ class Keys:
             return [MISSING if v is None else self._ranges[place][int(v)] for v in values]
         attribute = self.by[place]
         column = self.rows.keys[str(attribute)]
-        if column in self.rows.times:
-            return [MISSING if v is None else format_time(v) for v in values]
-        if self.schema[column] in (nw.Int128, nw.UInt128):
-            return [MISSING if v is None else int(v) for v in values]
+        as_time, as_int = column in self.rows.times, self.schema[column] in (nw.Int128, nw.UInt128)
+        if as_time or as_int:
+            return [MISSING if v is None else format_time(v) if as_time else int(v) for v in values]
+        if column in self.rows.orders:
+            return in_order([MISSING if v is None else str(v) for v in values], self.rows.orders[column])
         kinds = set(map(type, values))
         if kinds <= {str, int}:  # they stay what they are; there may be millions
             return list(values)

@@ -16,7 +16,7 @@ from faultlines.rows.query import assign_parts, hash_units, units_in_several_err
 from faultlines.rows.request import Grouped, Moments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import narwhals as nw
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from faultlines.rows.keys import Keys
     from faultlines.rows.request import Request, Split
 
+_SCORES = ("s", "s2")  # roles of the scores, of which a pair has two
+_SAME_PLACE = 1e-12  # placements are shares of rows: closer ones are equal
 _POWERS = (2, 3, 4)
 _SIDES = ("pos", "neg")
 _SUMMED = ("pos", "neg", "p1", *(f"{side}{power}" for side in "pn" for power in _POWERS))
@@ -34,8 +36,10 @@ _WEIGHTED = (*_SUMMED, "rows_p", "rows_n", "squares_p", "squares_n")
 def rank_scores(rows: Rows, by: Keys, request: Request, split: Split | None) -> list[Grouped]:
     """Placements of positives among negatives and the other way round, by group; once for each part of the rows.
 
-    The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). The moments have two variables: n are positives
-    and negatives, the first mean is the area, and the variances are those of the placements. With weights, ``w``, they
+    The request has the inputs ``t`` (truth, 0 or 1) and ``s`` (score). With a second score, ``s2``, placements are
+    those by the second less those by the first, and the area is the difference of both. The moments have two
+    variables: n are positives and negatives, the first mean is the area, and the variances are those of the placements.
+    With weights, ``w``, they
     are those of w(a − A)/w̄, and two more variables are the weights themselves. With units the first variable has one
     value for each, and the others count positives and negatives.
     """
@@ -73,14 +77,12 @@ def _group_placements(
     dropped = places.count_dropped(*counts, arms, None)
     have = {source.column: to_floats(totals[f"have_{role}"]) for role, source in request.inputs.items()}
     missing = places.count_missing(*counts, arms, group_places, have)
-    weighted, used = "w" in request.inputs, frame.filter(nw.col("ok"))
-    if request.unit is None:
-        summed = fetch(sum_placements(used, keyed, request.ranking or 0, weighted=weighted))
-        moments = _weighted_moments if weighted else _moments
-    else:
+    used = frame.filter(nw.col("ok"))
+    if request.unit is not None:
         check_units(used, by, request)
-        summed = fetch(sum_unit_placements(used, keyed, request.ranking or 0, weighted=weighted))
-        moments = _unit_moments
+    summed = fetch(sum_request(used, keyed, request))
+    is_plain = "w" not in request.inputs and "s2" not in request.inputs
+    moments = _unit_moments if request.unit is not None else _moments if is_plain else _weighted_moments
     # The groups of both tables in one order: those of the totals, which are all.
     both = {name: _concatenate(totals[name], summed[name]) for name in by.names}
     groups = places.place_groups(by, both).groups[len(group_places.groups) :]
@@ -137,6 +139,16 @@ def check_inputs(
         check_input(rows, source, source.parameter or role, ends, float(to_floats(totals["ok"]).sum()))
 
 
+def sum_request(used: nw.LazyFrame[Any], keyed: list[str], request: Request) -> nw.LazyFrame[Any]:
+    """Sums by group that the moments of a request are made of, from prepared rows that can be used."""
+    bins, weighted = request.ranking or 0, "w" in request.inputs
+    scores = [role for role in _SCORES if role in request.inputs]
+    if request.unit is not None:
+        return sum_unit_placements(used, keyed, bins, weighted=weighted, scores=scores)
+    sums = sum_placements if len(scores) == 1 else sum_paired_placements
+    return sums(used, keyed, bins, weighted=weighted)
+
+
 def sum_placements(
     used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted: bool = False
 ) -> nw.LazyFrame[Any]:
@@ -179,53 +191,85 @@ def sum_placements(
     return counted.group_by(*keyed).agg(*(nw.col(name).sum() for name in (_WEIGHTED if weighted else _SUMMED)))
 
 
-def sum_unit_placements(
+def sum_paired_placements(
     used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted: bool = False
 ) -> nw.LazyFrame[Any]:
-    """Sums of powers of what each unit adds to the area, by group (Obuchowski).
+    """Sums of powers of w(d − Δ) by group, where d is a row's placement by the second score less that by the first.
+
+    Δ is the difference of the two areas. DeLong's variance of it, with the covariance of both, is that of d among the
+    positives over their number, and likewise among the negatives.
+    """
+    import narwhals as nw
+
+    placed = _place_rows(used, keyed, _SCORES, bins, weighted=weighted)
+    sums = {"pos": nw.col("pos"), "neg": nw.col("neg"), "p1": nw.col("pos") * nw.col("d")}
+    for side, total in (("p", "pos"), ("n", "neg")):
+        rows, weight = nw.col(f"rows_{side}"), nw.col(total)
+        sums |= {f"{side}{power}": rows * (weight * (nw.col("d") - nw.col("area"))) ** power for power in _POWERS}
+        sums |= {f"rows_{side}": rows, f"squares_{side}": weight**2}
+    placed = placed.select(*keyed, *(expression.alias(name) for name, expression in sums.items()))
+    return placed.group_by(*keyed).agg(*(nw.col(name).sum() for name in _WEIGHTED))
+
+
+def sum_unit_placements(
+    used: nw.LazyFrame[Any], keyed: list[str], bins: int, *, weighted: bool = False, scores: Sequence[str] = ("s",)
+) -> nw.LazyFrame[Any]:
+    """Sums of powers of what each unit adds to the area, or to the difference of two, by group (Obuchowski).
 
     With placements a of positives, b of negatives and the area A, a unit adds Σ(a − A)/n₊ + Σ(b − A)/n₋ over its own
     rows. Units are independent, so that the sum of the squares of that is the variance of the area.
     """
     import narwhals as nw
 
-    weight = nw.col("w") if weighted else nw.lit(1.0)
-    if bins:
-        used = used.with_columns((nw.col("s") * bins).floor().cast(nw.Float64).alias("s"))
-    is_positive = nw.col("t")
-    sides = {"pos": is_positive * weight, "neg": (1 - is_positive) * weight, "rows_p": is_positive}
-    used = used.with_columns(*(value.alias(name) for name, value in sides.items()))
-    used = used.with_columns((1 - nw.col("t")).alias("rows_n"))
-    counted = used.group_by(*keyed, "unit", "s").agg(*(nw.col(name).sum() for name in (*sides, "rows_n")))
-    pos, neg = nw.col("pos"), nw.col("neg")
-    counted = counted.with_columns(
-        pos.cum_sum().over(*keyed, order_by="s").alias("below_pos"),
-        neg.cum_sum().over(*keyed, order_by="s").alias("below_neg"),
-        pos.sum().over(*keyed, "s").alias("tied_pos"),
-        neg.sum().over(*keyed, "s").alias("tied_neg"),
-        pos.sum().over(*keyed).alias("all_pos"),
-        neg.sum().over(*keyed).alias("all_neg"),
+    placed = _place_rows(used, keyed, scores, bins, weighted=weighted)
+    share = nw.col("pos") / nw.col("all_pos") + nw.col("neg") / nw.col("all_neg")
+    placed = placed.with_columns(((nw.col("d") - nw.col("area")) * share).alias("added"))
+    units = placed.group_by(*keyed, "unit").agg(
+        nw.col("added").sum().alias("d"), nw.col("area").max(), *(nw.col(f"rows_{side}").sum() for side in "pn")
     )
-    # Rows of several units at one score are in any order: the largest sum is that of all of them.
-    counted = counted.with_columns(*(nw.col(f"below_{s}").max().over(*keyed, "s").alias(f"to_{s}") for s in _SIDES))
-    below = nw.col("to_neg") - nw.col("tied_neg") / 2
-    above = nw.col("all_pos") - nw.col("to_pos") + nw.col("tied_pos") / 2
-    counted = counted.with_columns((pos * below).alias("placed_pos"), (neg * above).alias("placed_neg"))
-    sums = ("pos", "neg", "rows_p", "rows_n", "placed_pos", "placed_neg")
-    units = counted.group_by(*keyed, "unit").agg(
-        *(nw.col(name).sum() for name in sums), *(nw.col(f"all_{side}").max() for side in _SIDES)
-    )
-    both = nw.col("all_pos") * nw.col("all_neg")
-    units = units.with_columns((nw.col("placed_pos").sum().over(*keyed)).alias("placed"))
-    units = units.with_columns(nw.when(both > 0).then(nw.col("placed") / both).alias("area"))
-    added = (nw.col("placed_pos") + nw.col("placed_neg")) / both - nw.col("area") * (
-        nw.col("pos") / nw.col("all_pos") + nw.col("neg") / nw.col("all_neg")
-    )
-    units = units.with_columns(nw.when(both > 0).then(added).alias("d"))
     units = units.with_columns(*((nw.col("d") ** power).alias(f"d{power}") for power in _POWERS))
     powers = [nw.col(f"d{power}").sum() for power in _POWERS]
     totals = [nw.col(name).sum() for name in ("rows_p", "rows_n")]
     return units.group_by(*keyed).agg(nw.len().alias("units"), nw.col("area").max(), *totals, *powers)
+
+
+def _place_rows(
+    used: nw.LazyFrame[Any], keyed: list[str], scores: Sequence[str], bins: int, *, weighted: bool
+) -> nw.LazyFrame[Any]:
+    """Rows with their placement d, and the area: that of a positive among the negatives, of a negative the other way.
+
+    Of two scores, d is the placement by the second less that by the first, and the area is the difference of both.
+    Null where a group lacks positives or negatives.
+    """
+    import narwhals as nw
+
+    weight = nw.col("w") if weighted else nw.lit(1.0)
+    if bins:
+        used = used.with_columns(*((nw.col(s) * bins).floor().cast(nw.Float64).alias(s) for s in scores))
+    rows = {"rows_p": nw.col("t"), "rows_n": 1 - nw.col("t")}
+    sides = {"pos": nw.col("t") * weight, "neg": (1 - nw.col("t")) * weight}
+    used = used.with_columns(*(value.alias(name) for name, value in (rows | sides).items()))
+    used = used.with_columns(*(nw.col(side).sum().over(*keyed).alias(f"all_{side}") for side in _SIDES))
+    both = nw.col("all_pos") * nw.col("all_neg")
+    for place, score in enumerate(scores):
+        used = used.with_columns(
+            *(nw.col(side).cum_sum().over(*keyed, order_by=score).alias(f"below_{side}") for side in _SIDES),
+            *(nw.col(side).sum().over(*keyed, score).alias(f"tied_{side}") for side in _SIDES),
+        )
+        # Rows of one score are in any order: the largest sum is that of all of them.
+        used = used.with_columns(*(nw.col(f"below_{s}").max().over(*keyed, score).alias(f"to_{s}") for s in _SIDES))
+        below = (nw.col("to_neg") - nw.col("tied_neg") / 2) / nw.col("all_neg")
+        above = (nw.col("all_pos") - nw.col("to_pos") + nw.col("tied_pos") / 2) / nw.col("all_pos")
+        own = nw.when(nw.col("t") > 0).then(below).otherwise(above)
+        used = used.with_columns(nw.when(both > 0).then(own).alias(f"place{place}"))
+    placement = nw.col("place0")
+    if len(scores) > 1:
+        apart = nw.col("place1") - placement
+        # Sums of weights in another order differ by rounding where both scores rank a row alike.
+        placement = nw.when(apart.abs() > _SAME_PLACE).then(apart).otherwise(apart * 0)
+    used = used.with_columns(placement.alias("d"))
+    area = (nw.col("pos") * nw.col("d")).sum().over(*keyed) / nw.col("all_pos")
+    return used.with_columns(nw.when(both > 0).then(area).alias("area"))
 
 
 def check_units(used: nw.LazyFrame[Any], by: Keys, request: Request) -> None:

@@ -13,11 +13,10 @@ from faultlines.engines.frames import ColumnUse, engine_of, fetch, first_values,
 from faultlines.engines.protocol import factorize, to_floats, to_list
 from faultlines.errors import Argument, InputError, shorten
 from faultlines.progress import working
-from faultlines.rows.aggregates import pool_aggregates
 from faultlines.rows.inputs import clean_input, is_label
 from faultlines.rows.keys import Bins, Keys, finite
-from faultlines.rows.query import Query
-from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_placements, sum_unit_placements
+from faultlines.rows.query import Query, pool_aggregates
+from faultlines.rows.ranks import count_rows, prepare_inputs, rank_scores, sum_request
 from faultlines.rows.request import Input, RepeatedColumn
 from faultlines.rows.resampling import resample
 
@@ -359,5 +358,4 @@ def _build_queries(rows: Rows, keys: Keys, metric: Request) -> list[nw.LazyFrame
     frame, checks = prepare_inputs(rows, keys, metric)
     largest = [nw.col(name).max().alias(name) for name in keys.fractions()]
     totals = frame.group_by(*keys.names).agg(*count_rows(checks), *largest)
-    summed = sum_placements if metric.unit is None else sum_unit_placements
-    return [totals, summed(frame.filter(nw.col("ok")), keys.names, metric.ranking, weighted="w" in metric.inputs)]
+    return [totals, sum_request(frame.filter(nw.col("ok")), keys.names, metric)]

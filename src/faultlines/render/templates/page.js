@@ -198,7 +198,8 @@
     window.addEventListener("beforeprint", () => {
       const before = shown;
       if (before !== data.now) show(data.now);
-      const closed = [...section.querySelectorAll("details.members:not([open])")];
+      const several = document.body.classList.contains("several");  // of which each is printed in short
+      const closed = several ? [] : [...section.querySelectorAll("details.members:not([open])")];
       for (const one of closed) one.open = true;
       window.addEventListener("afterprint", () => {
         for (const one of closed) one.open = false;

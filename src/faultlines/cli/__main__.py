@@ -1,0 +1,5 @@
+"""``python -m faultlines.cli``."""
+
+from faultlines.cli import main
+
+main()
