@@ -35,9 +35,8 @@ LAZY = {"faultlines.render.text": {"faultlines.render.vega"}}
 SMALL = {
     "faultlines.analyses.mitigate": "an analysis, which results lead to",
     "faultlines.engines.spark": "an engine",
-    "faultlines.metrics.bootstrap": "public",
 }
-MOST_MODULES = 129  # a ratchet: it may fall, and the aim is 115
+MOST_MODULES = 122  # a ratchet: it may fall, and the aim is 115
 # Inside a folder, files may import each other as long as there is no circle.
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

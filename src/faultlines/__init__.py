@@ -9,13 +9,13 @@ from faultlines.metrics.table import METRICS
 if TYPE_CHECKING:
     from faultlines import simulate as simulate
     from faultlines.analyses.audit import audit as audit
+    from faultlines.analyses.audit import model_card as model_card
     from faultlines.analyses.certify import certify as certify
     from faultlines.analyses.cluster import cluster as cluster
     from faultlines.analyses.cluster import holm as holm
     from faultlines.analyses.confirm import confirm as confirm
     from faultlines.analyses.impact import impact_ratios as impact_ratios
     from faultlines.analyses.many import cluster_many as cluster_many
-    from faultlines.analyses.model_card import model_card as model_card
     from faultlines.analyses.monitor import Monitor as Monitor
     from faultlines.analyses.power import power as power
     from faultlines.analyses.self_check import self_check as self_check
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from faultlines.integrations import to_metric_frame as to_metric_frame
     from faultlines.metrics.base import Measured as Measured
     from faultlines.metrics.base import Metric as Metric
-    from faultlines.metrics.bootstrap import bootstrapped as bootstrapped
     from faultlines.metrics.experiment import *
+    from faultlines.metrics.joint import bootstrapped as bootstrapped
     from faultlines.metrics.joint import joint as joint
     from faultlines.metrics.measure import measure as measure
     from faultlines.metrics.model import *
@@ -66,10 +66,9 @@ _HOMES = {
     "rows.read": "sql",
     "metrics.base": "Measured Metric",
     "metrics.experiment": "aggregated",
-    "metrics.joint": "joint",
+    "metrics.joint": "bootstrapped joint",
     "metrics.measure": "measure",
     "metrics.pairs": "paired",
-    "metrics.bootstrap": "bootstrapped",
     "core.custom": "Similarity check_merge_invariance",
     "core.counts": "binomial poisson welch",
     "core.tree": "agglomerate",
@@ -82,9 +81,8 @@ _HOMES = {
     "analyses.cluster": "cluster holm",
     "analyses.impact": "impact_ratios",
     "analyses.many": "cluster_many",
-    "analyses.model_card": "model_card",
     "integrations": "from_metric_frame to_metric_frame",
-    "analyses.audit": "audit",
+    "analyses.audit": "audit model_card",
     "analyses.self_check": "self_check",
     "analyses.srm": "srm",
 }

@@ -13,7 +13,7 @@ from scipy import stats
 from faultlines.core import additive
 from faultlines.core.additive import WeightedCells, compare, compare_within
 from faultlines.core.spread import compare_means
-from faultlines.estimates.margins import number_levels
+from faultlines.estimates.labels import number_levels
 
 
 def dummies(partitions: list[np.ndarray], size: int) -> np.ndarray:

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faultlines as fl
-from faultlines.engines.frames import ColumnUse, scan
-from faultlines.engines.tables import read_table
+from faultlines.engines.frames import ColumnUse, read_table, scan
 from faultlines.errors import InputError
 from tests.refused import refused
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultlines.estimates.margins import cross_levels, margins_of, nested, number_levels, refines
+from faultlines.estimates.labels import cross_levels, margins_of, nested, number_levels, refines
 
 
 def crossing(*sizes: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultlines.estimates.margins import margins_of
+from faultlines.estimates.labels import margins_of
 from faultlines.guarantees import joint_test
 from faultlines.guarantees.joint_test import GroupEffects
 from faultlines.guarantees.margins import (

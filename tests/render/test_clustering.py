@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 import faultlines as fl
 from faultlines import simulate
 from faultlines.estimates.labels import keys_of
-from faultlines.render.clustering import adverse_sides, contrast, decide, describe_cluster, outlier_group, standings
-from faultlines.render.naming import name_groups
+from faultlines.render.clustering import (
+    adverse_sides,
+    contrast,
+    decide,
+    describe_cluster,
+    name_groups,
+    outlier_group,
+    standings,
+)
 from faultlines.results.rules import Population
 
 if TYPE_CHECKING:

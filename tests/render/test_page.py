@@ -182,7 +182,7 @@ def test_what_cannot_be_encoded_is_replaced(tmp_path: Path) -> None:
 def test_regions_allow_for_few_degrees_of_freedom() -> None:
     from scipy import stats
 
-    from faultlines.render.plane import _reach
+    from faultlines.render.geometry import _reach
 
     assert _reach(0.05, np.inf) ** 2 == pytest.approx(stats.chi2.ppf(0.95, 2))
     for dof in (3, 9, 50):  # Hotelling's T² by F

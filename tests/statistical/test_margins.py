@@ -13,7 +13,7 @@ import pytest
 import faultlines as fl
 from docs.figures import record_figure, share_error
 from experiments.baselines import ALONG_ATTRIBUTES, Crossed
-from faultlines.estimates.margins import cross_levels, margins_of, refines
+from faultlines.estimates.labels import cross_levels, margins_of, refines
 from faultlines.estimates.validation import own_variances
 from faultlines.guarantees.joint_test import GroupEffects
 from faultlines.guarantees.margins import AttributeChoice, compare_margins, explain_variation

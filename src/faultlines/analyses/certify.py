@@ -48,8 +48,7 @@ from faultlines.core.distributions import shrink_scales
 from faultlines.core.normal import as_comparison
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import Estimates, Excluded, plain
-from faultlines.estimates.labels import key_of, labels_of, match, name_of
-from faultlines.estimates.margins import margins_of
+from faultlines.estimates.labels import key_of, labels_of, margins_of, match, name_of
 from faultlines.estimates.scales import LogRatio
 from faultlines.metrics.names import Traits, traits_of
 from faultlines.results.certificate import (
@@ -69,8 +68,7 @@ if TYPE_CHECKING:
     from faultlines.analyses.contrasts import Interval, OneEffect
     from faultlines.analyses.groups import By
     from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Label
-    from faultlines.estimates.margins import Margin
+    from faultlines.estimates.labels import Label, Margin
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout

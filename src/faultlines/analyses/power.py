@@ -18,8 +18,7 @@ from faultlines.core.normal import CorrelatedNoise, compare_effects
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates, plain
-from faultlines.estimates.labels import Range, labels_of, name_of
-from faultlines.estimates.margins import margins_of
+from faultlines.estimates.labels import Range, labels_of, margins_of, name_of
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.estimates.validation import numbers
 from faultlines.guarantees.calibrated import Calibrated

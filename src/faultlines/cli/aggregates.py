@@ -49,7 +49,7 @@ def aggregated_metric(word: str, n: str, columns: opt.Aggregates, arms: Any) -> 
 def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.CountedArms) -> Similarity:
     """Successes and trials, or events and exposure, of every group, compared by their likelihood ratio test."""
     from faultlines.core import counts as tests
-    from faultlines.engines.tables import read_table
+    from faultlines.engines.frames import read_table
     from faultlines.estimates.estimates import checked_attributes, in_columns
     from faultlines.estimates.labels import keys_of, labels_of, part_of
 
@@ -197,7 +197,7 @@ def _metric(planned: opt.Planned, predictions: opt.Predictions, word: str) -> Me
 
 def _table(planned: opt.Planned, files: list[str]) -> Any:
     """A table with one row per group: their standard errors or sizes."""
-    from faultlines.engines.tables import read_table
+    from faultlines.engines.frames import read_table
     from faultlines.estimates.estimates import Estimates
     from faultlines.estimates.labels import part_of
 

@@ -26,7 +26,7 @@ from scipy.special import betainc, betaln, digamma, polygamma
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN
 from faultlines.core.distributions import log_f_tail, log_hotelling_tail, log_t_tail, meier, shrink_scales
 from faultlines.core.normal import CorrelatedNoise, covariance_of_means
-from faultlines.estimates.margins import cross_levels, refines
+from faultlines.estimates.labels import cross_levels, refines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

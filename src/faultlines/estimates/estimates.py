@@ -835,7 +835,7 @@ def _read_columns(
     keys |= {f"by[{i}]" if len(attributes) > 1 else "by": column for i, column in enumerate(attributes)}
     numbers: dict[str, str] = {"estimate": columns.estimate, "se": columns.se}
     numbers |= {name: column for name, column in (("n", columns.n), ("dof", columns.dof)) if column is not None}
-    from faultlines.engines.tables import read_table
+    from faultlines.engines.frames import read_table
 
     table = read_table(frame, keys=keys, numbers=numbers)
     parts = [in_order(map(part_of, column), levels) for column, levels in zip(table.keys, table.orders, strict=True)]

@@ -26,8 +26,7 @@ from faultlines.core.distributions import choose_unit, log_chi_square_tail
 from faultlines.core.normal import CorrelatedNoise, as_comparison, top_merges
 from faultlines.core.tree import build_tree
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import labels_of
-from faultlines.estimates.margins import margins_of, nested, number_levels, refines
+from faultlines.estimates.labels import labels_of, margins_of, nested, number_levels, refines
 from faultlines.estimates.validation import is_independent, own_variances
 from faultlines.guarantees.base import MarginLevels
 from faultlines.guarantees.joint_test import GroupEffects, JointTest, NullDistribution, extract_effects
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison
     from faultlines.core.tree import Hierarchy, PartitionPath
     from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.margins import Margin
+    from faultlines.estimates.labels import Key, Margin
     from faultlines.estimates.scales import FloatArray
 
 _STREAM = 1 << 21  # number of the first stream of conditional draws: apart from those of the tests
@@ -118,7 +116,7 @@ def compare_margins(
         One p for all margins, and that of each.
 
     Example:
-        >>> from faultlines.estimates.margins import margins_of
+        >>> from faultlines.estimates.labels import margins_of
         >>> codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]])
         >>> effects = GroupEffects(np.array([0.0, 4.0, 0.0, 4.0, 0.0, 4.0]), np.ones(6), None)
         >>> bool(compare_margins(effects, margins_of(codes)).log_p < np.log(1e-5))

@@ -13,9 +13,8 @@ import numpy as np
 
 from faultlines.errors import Argument, InputError, did_you_mean
 from faultlines.metrics.base import Metric
-from faultlines.metrics.bootstrap import bootstrapped
 from faultlines.metrics.experiment import aggregated
-from faultlines.metrics.joint import joint
+from faultlines.metrics.joint import bootstrapped, joint
 from faultlines.metrics.pairs import paired
 from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
 from faultlines.rows.inputs import is_yes_or_no

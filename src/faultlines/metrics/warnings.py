@@ -15,8 +15,7 @@ from scipy.special import chdtrc, log_ndtr, ndtr, xlogy
 
 from faultlines import formats
 from faultlines.errors import InputError, shorten
-from faultlines.estimates.labels import labels_of, match, name_of, part_of
-from faultlines.estimates.margins import margins_of
+from faultlines.estimates.labels import labels_of, margins_of, match, name_of, part_of
 from faultlines.estimates.reasons import RowWarning
 from faultlines.metrics.forms import covariate_place
 from faultlines.metrics.moments import describe_noise
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from faultlines.estimates.labels import Key
-    from faultlines.estimates.margins import Margin
+    from faultlines.estimates.labels import Key, Margin
     from faultlines.metrics.base import FloatArray, Metric
     from faultlines.metrics.readout import Readout
     from faultlines.rows.request import Arms, Grouped, Moments

@@ -17,11 +17,11 @@ from faultlines.render.geometry import (
     Frame,
     GroupNames,
     Picture,
+    plane,
     row_heading,
     row_height,
     row_name,
 )
-from faultlines.render.plane import plane
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence

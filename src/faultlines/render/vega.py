@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import vl_convert
 
 from faultlines import formats
-from faultlines.render.geometry import FILLED, GRID, INK, LAYERS, MUTED, PAPER, ROWS, colour
+from faultlines.render.geometry import FILLED, GRID, INK, LAYERS, MUTED, OUTLINED, PAPER, ROWS, colour
 from faultlines.render.pictures import pictures
-from faultlines.render.plane import OUTLINED
 
 if TYPE_CHECKING:
     from faultlines.render.geometry import Axis, Kind, Picture, Row, Style, Theme
