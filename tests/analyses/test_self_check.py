@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -199,3 +200,42 @@ def test_shuffled_groups_cross_as_the_real_ones_do() -> None:
     cells = fl.self_check(ROWS, list(by), fl.rate("bought"), margins=False, **settings)
     assert crossed.false_positives <= 9
     assert cells.false_positives <= 9
+
+
+def test_rows_drawn_anew_keep_what_groups_are() -> None:
+    """Without arms every group keeps its own values: a standard error that ignores the groups' spreads is found out."""
+    rng = np.random.default_rng(3)
+    sizes = np.r_[np.full(12, 400), np.full(12, 25)]
+    group = np.repeat(np.arange(24), sizes)
+    spread = np.repeat(np.r_[np.full(12, 1.0), np.full(12, 4.0)], sizes)
+    rows = pl.DataFrame({"g": group, "x": group + spread * rng.standard_normal(group.size)})
+    pooled = replace(fl.mean("x"), estimate=one_variance_for_all)
+    naive = fl.self_check(rows, "g", pooled, runs=60, guarantee=FEW)
+    assert (naive.shuffled, naive.verdict) == ("resampled", "violated")
+    assert fl.self_check(rows, "g", pooled, runs=60, arms=False, guarantee=FEW).rate < naive.rate - 0.3
+    shipped = fl.self_check(rows, "g", fl.mean("x"), runs=60, guarantee=FEW)
+    assert (shipped.shuffled, shipped.verdict in {"holds", "inconclusive"}) == ("resampled", True)
+    assert [note.code for note in shipped.notes][:1] == ["rare values"]
+
+
+def one_variance_for_all(moments: fl.Moments) -> fl.Measured:
+    """Means with one variance for all groups: wrong where spreads differ."""
+    measured = fl.mean("x").estimate(moments)
+    n, variance = moments.n[:, 0, 0], moments.cov[:, 0, 0, 0]
+    common = np.average(variance, weights=n)
+    return measured._replace(se=np.sqrt(common / n), dof=None)
+
+
+@pytest.mark.parametrize("name", ["polars", "duckdb", "pandas"])
+def test_drawn_groups_vary_as_much_as_their_means_do(name: str) -> None:
+    """A bootstrap written out: moments of Poisson copies have the mean and the variance of the group's mean."""
+    rows = ROWS[["country", "spend"]]
+    data = {"polars": pl.from_pandas(rows), "pandas": rows, "duckdb": duckdb.from_df(rows)}[name]
+    moments = drawn("country", fl.mean("spend"), Shuffles(200, "resampled"), data)
+    means = np.array([moment.mean[:, 0, 0] for moment in moments])
+    real = rows.groupby("country")["spend"]
+    order = [f"c{i}" for i in range(20)]
+    expected, error = real.mean(), real.std() / np.sqrt(real.size())
+    keys = sorted(order)  # groups come in the order of their keys
+    assert np.abs((means.mean(axis=0) - expected[keys]) / error[keys]).max() < 4 / np.sqrt(200)
+    assert np.abs(means.std(axis=0) / error[keys] - 1).max() < 0.25

@@ -1,4 +1,4 @@
-"""`fl.self_check`: the paper's A/A study on a user's own rows. Labels are shuffled, false positives counted."""
+"""`fl.self_check`: the paper's A/A study on a user's own rows. False positives where nothing differs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from faultlines.analyses.many import judge_all
 from faultlines.core.normal import as_comparison
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, NoGroupsError, shorten
+from faultlines.estimates.scales import ANSCOMBE
 from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
@@ -24,7 +25,9 @@ from faultlines.rows.shuffling import Shuffles, shuffle_groups
 if TYPE_CHECKING:
     from faultlines.analyses.groups import By
     from faultlines.core.comparison import Comparison
+    from faultlines.estimates.estimates import Estimates
     from faultlines.guarantees.base import Guarantee
+    from faultlines.rows.shuffling import Shuffled
 
 _MOST_RUNS = 100_000
 
@@ -46,22 +49,22 @@ def self_check(
 ) -> SelfCheck:
     """How often would differences be reported in these very rows if nothing differed? It should be at most α.
 
-    Labels of arms (or groups) are assigned to the units anew at random, many times over, inside the engine that holds
-    the rows; sizes of groups and shares of arms stay about as they are, and so does everything else: skewed values,
-    rare events, weights, ties. Whatever is reported then is a false positive. The rows are read twice, whatever the
-    number of shuffles.
+    Rows in which nothing differs are made of the given ones many times over, inside the engine that holds them. What is
+    reported then is a false positive. Sizes, skewed values, rare events, weights and ties stay as they are. How:
 
-    Shuffling arms leaves the groups as they are. Shuffled groups are equal in everything: what goes wrong because
-    groups differ in base rate or spread does not show, and a note says so.
+    - With arms, these are assigned to the units anew at random, which leaves the groups as they are.
+    - Without arms, units are drawn anew within their groups, and the groups' effects are moved to a common value. Each
+      group keeps its own spread and shape.
+    - For rates of single rows, AUC and several effects together, groups are shuffled. These are then equal in
+      everything: what goes wrong because groups differ does not show, and a note says so.
 
     Args:
         data: Rows, as for `fl.cluster`. Estimates and tables of aggregates have no labels that could be shuffled.
         by: As for `fl.cluster`.
         metric: As for `fl.cluster`.
-        runs: How many times labels are shuffled.
-        arms: Shuffle control and treatment within the groups, instead of the groups: nothing has an effect then. By
-            default arms are shuffled where the metric has them.
-        unit: The column whose rows stay together. Default: the unit of the metric; without one every row is shuffled on
+        runs: How many times such rows are made.
+        arms: True shuffles control and treatment, False the groups. Default: as above.
+        unit: The column whose rows stay together. Default: the unit of the metric; without one every row is taken on
             its own, by its place: engines whose rows have no order (Spark, Ibis) may shuffle otherwise each time.
         alpha: As for `fl.cluster`.
         guarantee: As for `fl.cluster`. Those that split rows by unit are refused; without a unit they split estimates.
@@ -89,19 +92,33 @@ def self_check(
         raise InputError.unsupported("data", problem, "Give the rows that the estimates come from.", type(data))
     arms = None if arms is None else checks.flag("arms", arms)
     unit = unit_of_shuffles(metric, control, arms=arms, unit=unit)
-    arms = metric.arms is not None if arms is None else arms
     groups = groups_from(data, by, [metric], min_size=min_size, tolerance=tolerance)[0]
+    labels = _choose_labels(metric, arms)
     if len(groups.comparison) < 2:
         raise InputError.too_few(
             "by", "only one group can be used, and nothing to compare it with", "Name finer groups.", by, form="clause"
         )
     control.check(alpha, groups.comparison)
-    shuffles = Shuffles(runs, arms, unit if metric.unit is None else None, seed)
-    comparisons = _shuffled_groups(data, by, metric, shuffles, min_size, tolerance)
+    shuffles = Shuffles(runs, labels, unit if metric.unit is None else None, seed)
+    real = groups.comparison.estimates if labels == "resampled" else None
+    comparisons = _shuffled_groups(data, by, metric, shuffles, real, min_size, tolerance)
     names = [f"shuffle {i}" for i in range(len(comparisons))]
     judged = judge_all(names, comparisons, control, False, seed, "clustering shuffled groups", margins=margins)
     false_positives = sum(count_clusters(each.path, float(np.log(alpha))) > 1 for each in judged)
-    return SelfCheck(runs, false_positives, alpha, "arms" if arms else "groups", unit, metric.name, control.name, seed)
+    return SelfCheck(runs, false_positives, alpha, labels, unit, metric.name, control.name, seed)
+
+
+def _choose_labels(metric: Metric, arms: bool | None) -> Shuffled:
+    """How rows are made in which nothing differs.
+
+    0/1 values have no law but their rate, and groups without any event would stay without when drawn anew. Copies of a
+    row tie in a ranking: AUC of 40 to 80 rows had 21% false positives when drawn anew, where 4% are true.
+    """
+    if arms or (arms is None and metric.arms is not None):
+        return "arms"
+    if arms is False or metric.ranking is not None or metric.parts or metric.scale == ANSCOMBE:
+        return "groups"
+    return "resampled"
 
 
 def checked_runs(name: str, runs: int) -> int:
@@ -143,11 +160,20 @@ def unit_of_shuffles(metric: Metric, guarantee: Guarantee, *, arms: bool | None,
 
 
 def _shuffled_groups(
-    data: object, by: By, metric: Metric, shuffles: Shuffles, min_size: float | None, tolerance: float
+    data: object,
+    by: By,
+    metric: Metric,
+    shuffles: Shuffles,
+    real: Estimates | None,
+    min_size: float | None,
+    tolerance: float,
 ) -> list[Comparison]:
-    """The groups of every shuffle that has some to compare, each measured on its own as the real ones are."""
+    """The groups of every shuffle that has some to compare, each measured on its own as the real ones are.
+
+    Where `real` is given, they are rows of those groups, drawn anew, and are moved to one value.
+    """
     relabelled = metric
-    if shuffles.arms and metric.arms is not None:
+    if shuffles.labels == "arms" and metric.arms is not None:
         relabelled = replace(metric, arms=replace(metric.arms, control=0, treatment=1))
     least = metric.min_size if min_size is None else checks.size(min_size)
     comparisons, names = [], attribute_names(checked_by(by))
@@ -158,8 +184,18 @@ def _shuffled_groups(
         for grouped in several:
             try:
                 measured = measurements([grouped], names, relabelled, least, names)
-                comparisons.append(as_comparison(measured[0].estimates, tolerance))
+                estimates = measured[0].estimates
+                estimates = estimates if real is None else _move_to_common(estimates, real)
+                comparisons.append(as_comparison(estimates, tolerance))
             except NoGroupsError:  # nothing is reported of too few rows
                 pass
             advance(1)
     return comparisons
+
+
+def _move_to_common(drawn: Estimates, real: Estimates) -> Estimates:
+    """Groups drawn anew, moved from what each is in the data, which draws vary around, to one value for all."""
+    centers = dict(zip(real.keys, real.values, strict=True))
+    common = np.average(real.values, axis=0, weights=1 / real.errors[:, 0] ** 2)
+    drawn = drawn.subset(np.array([key in centers for key in drawn.keys]))  # one may be large enough in a draw alone
+    return drawn.changed(compared=drawn.values - np.stack([centers[key] for key in drawn.keys]) + common)

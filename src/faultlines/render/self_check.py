@@ -11,11 +11,13 @@ from faultlines.results.protocol import Note
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from faultlines.results.self_check import SelfCheck, Shuffled
+    from faultlines.results.self_check import SelfCheck
+    from faultlines.rows.shuffling import Shuffled
 
 _SHUFFLES: dict[Shuffled, str] = {
     "groups": "shuffles of the group labels, where nothing differs",
     "arms": "shuffles of the arms, where nothing has an effect",
+    "resampled": "resamples of the rows within their groups, moved to a common value",
 }
 
 
@@ -35,7 +37,7 @@ def headline(result: SelfCheck) -> str:
 
 
 def notes(result: SelfCheck) -> tuple[Note, ...]:
-    """What to do about it, and what shuffles of groups cannot show."""
+    """What to do about it, and what the check cannot show."""
     return (*_verdict_notes(result), *_blind_spots(result))
 
 
@@ -46,6 +48,12 @@ def _blind_spots(result: SelfCheck) -> Iterator[Note]:
             "spreads or sizes of events do not show here."
         )
         yield Note("equal groups", text, "warning")
+    if result.shuffled == "resampled":
+        text = (
+            "Resampled rows contain no value that is not in the data: false positives that come from rare large values "
+            "show only in part."
+        )
+        yield Note("rare values", text)
 
 
 def _verdict_notes(result: SelfCheck) -> tuple[Note, ...]:
@@ -56,10 +64,10 @@ def _verdict_notes(result: SelfCheck) -> tuple[Note, ...]:
 
 
 def next_step(result: SelfCheck) -> Note | None:
-    """More shuffles where they decide; else another unit or error control where the error rate is too high."""
+    """More runs where they decide; else another unit or error control where the error rate is too high."""
     if result.verdict == "inconclusive":
         runs = 4 * result.runs
-        return next_note("decide it by more shuffles with", f"fl.self_check(…, runs={runs})", f"--self-check {runs}")
+        return next_note("decide it by more runs with", f"fl.self_check(…, runs={runs})", f"--self-check {runs}")
     if result.verdict == "violated" and result.unit is None:
         return next_note("if rows of one user are related, name the user with", 'unit="user_id"', "--unit COLUMN")
     return None

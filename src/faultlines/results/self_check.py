@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from scipy.special import betaincinv
 
 from faultlines.results.protocol import Result
 
-Shuffled = Literal["groups", "arms"]
+if TYPE_CHECKING:
+    from faultlines.rows.shuffling import Shuffled
+
 Verdict = Literal["holds", "inconclusive", "violated"]
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck(Result):
-    """How often differences were reported in rows whose labels were shuffled, so that each is a false positive.
+    """How often differences were reported in rows made so that nothing differs: each is a false positive.
 
     Attributes:
-        runs: How many times labels were shuffled.
+        runs: How many times such rows were made.
         false_positives: In how many of them a difference was reported.
         alpha: The significance level, and so the largest share that is expected.
-        shuffled: ``"groups"`` or ``"arms"``: which labels were shuffled.
-        unit: The column whose rows stayed together; None where every row was shuffled on its own.
+        shuffled: How: ``"arms"`` or ``"groups"``, whose labels were shuffled, or ``"resampled"``: rows drawn anew
+            within their groups, whose effects were then moved to a common value.
+        unit: The column whose rows stayed together; None where every row was taken on its own.
         metric: What was measured.
         guarantee: The error control that was checked.
-        seed: The seed of the shuffles.
+        seed: The seed of shuffles and draws.
 
     Example:
         >>> import faultlines as fl, polars as pl
@@ -51,7 +54,7 @@ class SelfCheck(Result):
 
     @property
     def rate(self) -> float:
-        """The share of shuffles in which a difference was reported."""
+        """The share of runs in which a difference was reported."""
         return self.false_positives / self.runs
 
     @property

@@ -1,13 +1,14 @@
-"""Moments of groups whose labels are shuffled: what a metric finds in rows where nothing differs."""
+"""Moments of rows whose labels are shuffled, or that are drawn anew: what a metric finds where nothing differs."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+from scipy.special import gammaln
 
 from faultlines.engines.frames import (
     ColumnUse,
@@ -42,6 +43,10 @@ _ROOM = 50_000_000  # rows × shuffles in one query
 _LESS_ROOM = 10_000_000  # the same where the engine holds them in memory: windows, sorts, Polars
 _SHUFFLE, _LABEL = "shuffle", "label"
 _SHUFFLING = 0x5AFE
+_COPIES = 8  # more copies of a row than a Poisson variable of mean 1 has once in a million draws
+_CELLS = 65_536  # of equal probability, that numbers of copies are shared out over
+
+Shuffled = Literal["groups", "arms", "resampled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,14 @@ class Shuffles:
 
     Args:
         runs: How many times.
-        arms: Whether control and treatment are shuffled instead of the groups.
+        labels: What is assigned at random: groups, or control and treatment; or rows are drawn anew within their
+            groups, each as often as a Poisson variable of mean 1 says.
         unit: The column whose rows stay together, where the request has no unit of its own; None for single rows.
         seed: The seed of hash and shuffles.
     """
 
     runs: int
-    arms: bool = False
+    labels: Shuffled = "groups"
     unit: str | None = None
     seed: int = 0
 
@@ -86,7 +92,7 @@ def shuffle_groups(
     with scan(data, uses) as rows, ExitStack() as open_tables:
         steps = _Ranking(rows, by, request, how) if request.ranking is not None else _Sums(rows, by, request, how)
         base = open_tables.enter_context(materialize(steps.base()))
-        label = _Arms(base, steps.keys, request) if how.arms else _Groups(base, steps.keys)
+        label = _choose_labels(base, steps.keys, request, how.labels)
         factor, shift = draw_factors(how.seed, _SHUFFLING, how.runs)
         tables = {_SHUFFLE: np.arange(how.runs), "factor": factor, "shift": shift}
         draws = open_tables.enter_context(materialize(create_table(base, tables)))
@@ -96,7 +102,7 @@ def shuffle_groups(
 
 def _shuffle_in_batches(
     steps: _Sums | _Ranking,
-    label: _Groups | _Arms,
+    label: _Groups | _Arms | _Resampled,
     relabelled: Request,
     base: nw.LazyFrame[Any],
     draws: nw.LazyFrame[Any],
@@ -123,6 +129,15 @@ def _shuffle_in_batches(
 
 
 # ------------------------------------------------------------------------------------------------------- new labels
+
+
+def _choose_labels(
+    base: nw.LazyFrame[Any], real: Keys, request: Request, labels: Shuffled
+) -> _Groups | _Arms | _Resampled:
+    """How rows get their labels."""
+    if labels == "arms":
+        return _Arms(base, real, request)
+    return _Groups(base, real) if labels == "groups" else _Resampled(base, real)
 
 
 class _Groups:
@@ -205,6 +220,34 @@ class _Arms:
         import narwhals as nw
 
         return frame.with_columns(nw.when(number < self._edge).then(nw.lit(0)).otherwise(nw.lit(1)).alias("arm"))
+
+
+class _Resampled:
+    """Rows keep their groups, and appear as often as a Poisson variable of mean 1 says: a bootstrap of every group."""
+
+    def __init__(self, base: nw.LazyFrame[Any], real: Keys) -> None:
+        import narwhals as nw
+
+        self.rows = int(to_floats(fetch(base.select(nw.len().alias("n")))["n"])[0])
+        self.names: Sequence[str] = real.names
+        copies = np.arange(_COPIES)
+        upto = np.round(np.cumsum(np.exp(-1 - gammaln(copies + 1))) * _CELLS).astype(np.int64)
+        cells = np.diff(upto, prepend=0)  # with 0, 1, 2, … copies
+        # A cell is in the table as often as its rows are to be there: the join makes the copies.
+        self.lookup: Mapping[str, IntArray] = {"cell": np.repeat(np.arange(cells.sum()), np.repeat(copies, cells))}
+
+    def key(self, label: Key) -> Key:
+        """Groups are the real ones."""
+        return label
+
+    def select_rows(self, base: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        """All rows."""
+        return base
+
+    def relabel(self, frame: nw.LazyFrame[Any], number: Any, lookup: nw.LazyFrame[Any] | None) -> nw.LazyFrame[Any]:
+        """With as many copies of a row as its number says, a number below the prime."""
+        frame = frame.with_columns((number % _CELLS).alias("cell"))
+        return frame if lookup is None else frame.join(lookup, on="cell", how="inner")
 
 
 # ------------------------------------------------------------------------------------------------ from rows to moments
