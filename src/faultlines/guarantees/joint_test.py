@@ -614,7 +614,9 @@ def run_joint_tests(many: Sequence[GroupEffects], draws: int, seed: int) -> tupl
     sets = list(zip(many, units, orders, strict=True))
     scales = np.stack([effects.se[order] / unit for effects, unit, order in sets])
     theta = np.stack([effects.theta[order] / unit for effects, unit, order in sets])
-    moments, length = null_moments(scales, draws, seed), length_moments(groups - 1)
+    # Experiments of one platform often have the same shares of users by group, and so the same law.
+    distinct, law = np.unique(scales, axis=0, return_inverse=True)
+    moments, length = null_moments(distinct, draws, seed)[law.ravel()], length_moments(groups - 1)
 
     def require(number: int, count: int, places: IntArray) -> FloatArray:
         required = np.empty((places.size, count + 1))
