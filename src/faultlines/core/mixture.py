@@ -451,6 +451,9 @@ class MemberMeans:
         gap_upper: Upper end.
         model_probabilities: Posterior probability of "equal" effects, a "continuum", "points" (clusters of equal
             effects) and "spread" (clusters within which effects differ).
+        fits: What every prior says, in units of `unit` from `center`.
+        unit: A typical standard error.
+        center: The median estimate.
     """
 
     estimate: FloatArray
@@ -461,6 +464,13 @@ class MemberMeans:
     gap_lower: float
     gap_upper: float
     model_probabilities: dict[str, float]
+    fits: _Fits
+    unit: float
+    center: float
+
+    def at(self, alpha: float) -> MemberMeans:
+        """The same with intervals at another level: what was fitted does not depend on it."""
+        return _summarized(self.fits, self.unit, self.center, alpha)
 
 
 def member_means(
@@ -556,6 +566,9 @@ def _summarized(fits: _Fits, unit: float, middle: float, alpha: float) -> Member
         float(gap_lower[0]) * unit,
         float(gap_upper[0]) * unit,
         dict(zip(_MODELS, np.bincount(fits.models, fits.weights, len(_MODELS)).tolist(), strict=True)),
+        fits,
+        unit,
+        middle,
     )
 
 

@@ -627,7 +627,11 @@ class Clustering(TabularResult):
         if alpha == self.alpha:
             return self
         pooled = self.clusters[0].pooled.at(alpha)
-        return replace(self, alpha=alpha, clusters=tuple(replace(cluster, pooled=pooled) for cluster in self.clusters))
+        result = replace(self, alpha=alpha, clusters=tuple(replace(c, pooled=pooled) for c in self.clusters))
+        # Fitted once for all levels of the same clusters: a page with two partitions has some twenty levels.
+        means = None if self.member_means is None else self.member_means.at(alpha)
+        result.__dict__.update(member_means=means, is_continuum=self.is_continuum)
+        return result
 
     def _levels_of_interest(self) -> list[float]:
         log_p = self.claims.log_pvalues

@@ -290,8 +290,8 @@ class ClusterEffects:
         return effects
 
     def share(self, other: ClusterEffects) -> None:
-        """Take what does not depend on α from the same clusters at another significance level, if it is known there."""
-        self.__dict__.update({name: other.__dict__[name] for name in ("mixture", "means") if name in other.__dict__})
+        """Take what does not depend on α from the same clusters at another significance level, fitted there once."""
+        self.__dict__.update(mixture=other.mixture, means=other.means)
         if self.by_levels is not None and other.by_levels is not None:
             self.by_levels.share(other.by_levels)
 
