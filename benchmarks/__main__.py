@@ -249,15 +249,15 @@ def memory(board: Board) -> None:
 
 def page(board: Board) -> None:
     """The page of a result / the pictures in it, which the drawing library makes; and whether a browser keeps up."""
-    found = fl.cluster(simulate.planted([0, 5, 9], [2_500, 1_500, 1_000]).estimates)
+    result = fl.cluster(simulate.planted([0, 5, 9], [2_500, 1_500, 1_000]).estimates)
     target = Path(tempfile.mkdtemp()) / "page.html"
-    drawn = [picture for kind in ("groups", "tree") for picture in pictures(found, kind)]
+    drawn = [picture for kind in ("groups", "tree") for picture in pictures(result, kind)]
     floor = seconds(lambda: [svg(picture) for picture in drawn])
-    took = seconds(lambda: found.report(target))
+    took = seconds(lambda: result.report(target))
     board.line("page of 5,000 groups / its pictures alone", took / floor, "×", good=took / floor <= 5, limit="≤ 5")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
-        found.report(path)
+        result.report(path)
         size = path.stat().st_size / 1e6
         board.line("    its size", size, "MB", good=size <= 6, limit="≤ 6 MB")
         chromium = shutil.which("chromium")

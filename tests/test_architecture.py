@@ -78,8 +78,8 @@ def is_module(name: str) -> bool:
 
 
 def test_every_folder_has_its_place() -> None:
-    found = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert found - {"__init__"} == set(LINE)
+    modules = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert modules - {"__init__"} == set(LINE)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -206,8 +206,8 @@ def test_no_machine_paths_and_no_hosts_in_the_repo() -> None:
         if (ROOT / name).exists() and name != "LICENSE":
             # Pictures name the standard they are written in; a page to open offline names nothing else.
             named = r"(?<![\w.])/(work|root|home|farm)/\w+|https?://(?!www\.w3\.org/(2000/svg|1999/xlink)\b)"
-            found = re.search(named, (ROOT / name).read_text(encoding="utf-8", errors="replace"))
-            assert found is None, (name, found)
+            match = re.search(named, (ROOT / name).read_text(encoding="utf-8", errors="replace"))
+            assert match is None, (name, match)
 
 
 def test_p_values_are_shown_with_two_digits_and_never_as_zero() -> None:

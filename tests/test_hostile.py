@@ -115,11 +115,11 @@ def _strings(value: Any) -> Iterator[str]:
 def test_words_of_javascript_are_names(name: str, tmp_path: Path) -> None:
     theta, se = [0.0, 9.0, 9.2, 0.1], [0.5] * 4
     wide = np.array([theta, theta]).T
-    made: list[Callable[[], fl.Estimates]] = [
+    makers: list[Callable[[], fl.Estimates]] = [
         lambda: fl.Estimates(theta, se, [name, "b", "c", "d"], attributes=[name], metric=name),
         lambda: fl.Estimates(wide, np.full((4, 2), 0.5), parts=["b", name]),
     ]
-    for estimates in made:
+    for estimates in makers:
         c = fl.cluster(estimates(), guarantee=FEW)
         c.report(tmp_path / "x.html")
         c.plot().save(tmp_path / "x.svg")

@@ -67,9 +67,9 @@ def warm_commands(folder: Path) -> Iterator[Warm]:
     """Commands as processes of their own that need not import everything again: forks of one that has."""
     with subprocess.Popen(
         [sys.executable, "-c", WARM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as one:
-        assert one.stdin is not None
-        assert one.stdout is not None
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
 
         def run_warm(*arguments: str | Path, cwd: Path | None = None) -> Done:
             out, err = folder / "out", folder / "err"
@@ -79,14 +79,14 @@ def warm_commands(folder: Path) -> Iterator[Warm]:
                 "out": str(out),
                 "err": str(err),
             }
-            one.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
-            one.stdin.flush()  # type: ignore[union-attr]
-            code = int(one.stdout.readline())  # type: ignore[union-attr]
+            server.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
+            server.stdin.flush()  # type: ignore[union-attr]
+            code = int(server.stdout.readline())  # type: ignore[union-attr]
             words = [path.read_bytes().decode() for path in (out, err)]
             return subprocess.CompletedProcess(asked["arguments"], code, *words)
 
         yield run_warm
-        one.stdin.close()
+        server.stdin.close()
 
 
 BY = ("--by", "country", "--estimate", "lift", "--se", "sd")

@@ -51,13 +51,13 @@ def test_it_says_what_the_library_says(warm: Warm, rows: Path) -> None:
         cwd=rows.parent,
     )
     assert done.returncode == 0, done.stderr
-    found = fl.audit("hired", "guess", data=rows, sensitive_features=["sex", "race"], metrics=["tpr", "fpr"])
-    assert done.stdout == f"{to_text(found, spelling='command')}\n"
+    result = fl.audit("hired", "guess", data=rows, sensitive_features=["sex", "race"], metrics=["tpr", "fpr"])
+    assert done.stdout == f"{to_text(result, spelling='command')}\n"
     written = json.loads((rows.parent / "a.json").read_text(encoding="utf-8"))
-    assert written == json.loads(found.to_json())
+    assert written == json.loads(result.to_json())
     with (rows.parent / "a.csv").open(encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [float(row["estimate"]) for row in table] == [group.estimate for group in found.groups]
+    assert [float(row["estimate"]) for row in table] == [group.estimate for group in result.groups]
     done = warm(
         "audit", rows, "--by", "age", "--control", "place", "--y-true", "hired", "--score", "score", "--json", "-"
     )
@@ -76,7 +76,7 @@ def test_gates(warm: Warm, rows: Path) -> None:
         )
         assert done.returncode == code, done.stderr
         written = json.loads((rows.parent / "c.json").read_text(encoding="utf-8"))
-        assert [one["verdict"] for one in written["certificates"].values()] == [verdict]
+        assert [certificate["verdict"] for certificate in written["certificates"].values()] == [verdict]
     few = rows.parent / "few.csv"
     pd.read_csv(rows).head(6).to_csv(few, index=False)
     assert warm("audit", few, *WHERE, "--fail-on-split").returncode == 3

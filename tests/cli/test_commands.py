@@ -233,12 +233,12 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
     assert re.match(r"Groups differ in \d of 3 metrics \(Holm, α = 0\.05\)\.", done.stdout)
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["correction"] == "holm"
-    assert [row["pvalue_adj"] for row in written["overview"]] == [one["pvalue_adj"] for one in written["metrics"]]
-    assert [one["metric"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
-    assert [one["alpha"] for one in written["metrics"]] == [0.05] * 3
-    ranked = sorted(written["metrics"], key=lambda one: one["log10_pvalue"])
+    assert [row["pvalue_adj"] for row in written["overview"]] == [metric["pvalue_adj"] for metric in written["metrics"]]
+    assert [metric["metric"] for metric in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
+    assert [metric["alpha"] for metric in written["metrics"]] == [0.05] * 3
+    ranked = sorted(written["metrics"], key=lambda metric: metric["log10_pvalue"])
     assert ranked[0]["pvalue_adj"] == pytest.approx(3 * ranked[0]["pvalue"])
-    assert all(one["rejected"] == (one["pvalue_adj"] < 0.05) for one in ranked)
+    assert all(metric["rejected"] == (metric["pvalue_adj"] < 0.05) for metric in ranked)
     assert "adjusted p" in done.stdout
     both = warm(
         "model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc"
@@ -402,6 +402,6 @@ def test_several_treatments_are_taken_by_every_command(warm: Warm, tmp_path: Pat
     assert "g p, arm C " in warm("aggregates", tmp_path / "sums.csv", *arms, *columns).stdout
     watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "1", "--json", out)
     assert watched.returncode == 0
-    told = json.loads(out.read_text())
-    assert (told["verdict"], told["dependence"], told["clusters"][-1]) == ("differ", "any", [["p", "C"]])
-    assert told["looks"][0]["arms"] == rows.groupby("arm").size().to_dict()
+    written = json.loads(out.read_text())
+    assert (written["verdict"], written["dependence"], written["clusters"][-1]) == ("differ", "any", [["p", "C"]])
+    assert written["looks"][0]["arms"] == rows.groupby("arm").size().to_dict()

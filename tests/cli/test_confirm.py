@@ -22,12 +22,14 @@ GATE = "--fail-unless-confirmed"
 
 def estimates_of(path: Path, seed: int, spread: float = 1.0, shuffled: bool = False) -> Path:
     """Another onboarding experiment, with standard errors `spread` times as large."""
-    made = simulate.onboarding(seed).estimates
+    estimates = simulate.onboarding(seed).estimates
     rng = np.random.default_rng(seed)
-    theta = made.theta + rng.standard_normal(len(made)) * made.se * np.sqrt(spread**2 - 1)
+    theta = estimates.theta + rng.standard_normal(len(estimates)) * estimates.se * np.sqrt(spread**2 - 1)
     if shuffled:
-        theta = 0.02 + rng.standard_normal(len(made)) * made.se
-    frame = pd.DataFrame({"country": made.labels, "lift": theta, "sd": spread * made.se, "users": made.n})
+        theta = 0.02 + rng.standard_normal(len(estimates)) * estimates.se
+    frame = pd.DataFrame(
+        {"country": estimates.labels, "lift": theta, "sd": spread * estimates.se, "users": estimates.n}
+    )
     frame.to_csv(path, index=False)
     return path
 
@@ -104,8 +106,8 @@ def test_one_of_several_metrics(warm: Warm, shop: Path) -> None:
 def test_what_cannot_be_confirmed(warm: Warm, table: Path, words: tuple[str, ...], problem: str) -> None:
     here = table.parent
     assert warm("estimates", table, *BY, "--json", "c.json", cwd=here).returncode == 0
-    whole = (here / "c.json").read_text(encoding="utf-8")
-    (here / "half.json").write_text(whole[: len(whole) // 2], encoding="utf-8")
+    saved = (here / "c.json").read_text(encoding="utf-8")
+    (here / "half.json").write_text(saved[: len(saved) // 2], encoding="utf-8")
     (here / "other.json").write_text('{"name": "left-pad"}', encoding="utf-8")
     alike = table.read_text(encoding="utf-8").splitlines()[:2]
     (here / "alone.csv").write_text("\n".join(alike), encoding="utf-8")

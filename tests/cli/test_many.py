@@ -56,13 +56,15 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_table_as_in_the_library(warm: Warm, folder: Path) -> None:
     done = warm("many", "lifts.csv", *TABLE, *"--n users --csv out.csv --json out.json".split(), cwd=folder)
-    found = fl.cluster_many(folder / "lifts.csv", experiment="test", by="country", estimate="lift", se="se", n="users")
+    experiments = fl.cluster_many(
+        folder / "lifts.csv", experiment="test", by="country", estimate="lift", se="se", n="users"
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{to_text(found, spelling='command')}\n"
-    assert json.loads((folder / "out.json").read_text()) == json.loads(found.to_json())
+    assert done.stdout == f"{to_text(experiments, spelling='command')}\n"
+    assert json.loads((folder / "out.json").read_text()) == json.loads(experiments.to_json())
     written = pd.read_csv(folder / "out.csv")
-    assert written.cluster.tolist() == found.to_pandas("groups").cluster.tolist()
-    assert written.experiment.tolist() == [name for name in found for _ in range(9)]
+    assert written.cluster.tolist() == experiments.to_pandas("groups").cluster.tolist()
+    assert written.experiment.tolist() == [name for name in experiments for _ in range(9)]
     streamed = warm("many", "lifts.csv", *TABLE, *"--n users --csv -".split(), cwd=folder)
     assert streamed.stdout == (folder / "out.csv").read_text()
     plain = warm("many", "lifts.csv", *TABLE, *"--n users --json -".split(), cwd=folder)
@@ -79,11 +81,11 @@ def test_rows_and_aggregates_are_the_same(warm: Warm, folder: Path) -> None:
     done = warm("many", "sums.csv", *"--experiment test --by country --metric lift --n users --mean mean".split(),
                 *"--variance var --variant arm --control A --json -".split(), cwd=folder)  # fmt: skip
     sums = json.loads(done.stdout)
-    assert [one["estimate"] for one in sums["groups"]] == pytest.approx([one["estimate"] for one in rows["groups"]])
+    assert [row["estimate"] for row in sums["groups"]] == pytest.approx([row["estimate"] for row in rows["groups"]])
     done = warm("many", "sums.csv", *"--experiment test --by country --metric rate --n users".split(),
                 *"--sum buyers".split(), cwd=folder)  # fmt: skip
-    found = fl.cluster_many(folder / "sums.csv", experiment="test", by="country", metric=metric)
-    assert done.stdout == f"{to_text(found, spelling='command')}\n"
+    experiments = fl.cluster_many(folder / "sums.csv", experiment="test", by="country", metric=metric)
+    assert done.stdout == f"{to_text(experiments, spelling='command')}\n"
 
 
 @pytest.mark.parametrize("metric", ["rate", "binomial", "poisson"])
@@ -92,13 +94,13 @@ def test_counts_as_in_the_library(warm: Warm, folder: Path, metric: str) -> None
     done = warm(*words.split(), cwd=folder)
     counts = pd.read_csv(folder / "counts.csv")
     if metric == "rate":
-        found = fl.cluster(counts, "country", fl.rate(fl.aggregated("users", sum="buyers")))
+        result = fl.cluster(counts, "country", fl.rate(fl.aggregated("users", sum="buyers")))
     else:
         test = fl.binomial if metric == "binomial" else fl.poisson
         labels = counts.country.tolist()
-        found = fl.cluster(test(counts.buyers, counts.users, labels, attributes=["country"], metric="rate of buyers"))
-    assert done.stdout == f"{to_text(found, spelling='command')}\n"
-    assert json.loads((folder / "out.json").read_text())["pvalue"] == found.pvalue
+        result = fl.cluster(test(counts.buyers, counts.users, labels, attributes=["country"], metric="rate of buyers"))
+    assert done.stdout == f"{to_text(result, spelling='command')}\n"
+    assert json.loads((folder / "out.json").read_text())["pvalue"] == result.pvalue
 
 
 def test_moments_of_two_arms(warm: Warm, folder: Path) -> None:

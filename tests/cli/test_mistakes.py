@@ -34,11 +34,11 @@ ON_THE_LINE: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("mistakes")
-    ROWS.to_csv(made / "rows.csv", index=False)
-    (made / "table.csv").write_text("g,lift,se,k,n\na,,1,3,9\nb,2,1,2.5,9\n")
-    PERCENT.to_csv(made / "percent.csv", index=False)
-    return made
+    path = tmp_path_factory.mktemp("mistakes")
+    ROWS.to_csv(path / "rows.csv", index=False)
+    (path / "table.csv").write_text("g,lift,se,k,n\na,,1,3,9\nb,2,1,2.5,9\n")
+    PERCENT.to_csv(path / "percent.csv", index=False)
+    return path
 
 
 @pytest.mark.parametrize("name", ON_THE_LINE)

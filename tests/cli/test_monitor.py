@@ -23,12 +23,12 @@ TABLE = ("--by", "country", "--estimate", "lift", "--se", "sd", "--n", "users")
 def days(shop: Path) -> list[Path]:
     """All rows until the end of each of four days."""
     frame = pd.read_parquet(shop)
-    made = []
+    paths = []
     for day in range(1, 5):
         path = shop.parent / f"until-{day}.parquet"
         frame[: 200 * day].to_parquet(path)
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths
 
 
 def test_a_daily_job(warm: Warm, shop: Path) -> None:
@@ -54,16 +54,16 @@ def test_a_daily_job(warm: Warm, shop: Path) -> None:
         assert done.stderr == ""
     assert codes[-1] == 1
     assert codes == sorted(codes)
-    told = json.loads((here / "m.json").read_text(encoding="utf-8"))
-    assert told["verdict"] == "differ"
-    assert told["clusters"] == [["ES", "FR", "IT"], ["DE"]]
-    assert told["looks"][0]["number"] == 1
-    assert told["headline"] in done.stdout
-    assert told["metric"].startswith("lift of revenue")
-    assert [cluster["lower"] < cluster["estimate"] < cluster["upper"] for cluster in told["cluster_effects"]] == [
+    written = json.loads((here / "m.json").read_text(encoding="utf-8"))
+    assert written["verdict"] == "differ"
+    assert written["clusters"] == [["ES", "FR", "IT"], ["DE"]]
+    assert written["looks"][0]["number"] == 1
+    assert written["headline"] in done.stdout
+    assert written["metric"].startswith("lift of revenue")
+    assert [cluster["lower"] < cluster["estimate"] < cluster["upper"] for cluster in written["cluster_effects"]] == [
         True
     ] * 2
-    assert told["headline"] in (here / "m.html").read_text(encoding="utf-8")
+    assert written["headline"] in (here / "m.html").read_text(encoding="utf-8")
     # Decided is decided: nothing is read or written, and the gate stays shut.
     decided = (here / "state.json").read_bytes()
     late = warm("monitor", "state.json", "gone.parquet", "--by", "country", *LIFT, "--fail-on-split", cwd=here)
@@ -80,8 +80,8 @@ def test_what_the_command_does_is_what_python_does(warm: Warm, shop: Path) -> No
     how = ("--information", "12000", "--draws", "500", "--alpha", "0.01", "--seed", "3", "--dependence", "any")
     for path in days(shop)[:2]:
         done = warm("monitor", "s.json", path, "--by", "country", "--metric", "lift:before", *LIFT[2:], *how, cwd=here)
-        found = monitor.update(str(path), "country", metric)
-        assert done.stdout.strip() == to_text(found, spelling="command")
+        look = monitor.update(str(path), "country", metric)
+        assert done.stdout.strip() == to_text(look, spelling="command")
     assert fl.Monitor.load(here / "s.json").result.looks[-1].number == 2
 
 
@@ -151,7 +151,7 @@ def test_left_out_groups_are_named(warm: Warm, shop: Path) -> None:
     done = warm(
         "monitor", "s.json", "rows.parquet", *words, "--draws", "200", "--min-size", "20", "--json", "-", cwd=here
     )
-    told = json.loads(done.stdout)
-    assert [row["country"] for row in told["groups"] if row["status"] == "too small"] == ["XX"]
+    written = json.loads(done.stdout)
+    assert [row["country"] for row in written["groups"] if row["status"] == "too small"] == ["XX"]
     fresh = warm("monitor", "t.json", "rows.parquet", *words, "--draws", "200", "--min-size", "20", cwd=here)
     assert "Too small so far (1, fewer than 20" in fresh.stdout

@@ -23,7 +23,10 @@ def test_rows_as_in_the_library(warm: Warm, shop: Path) -> None:
     done = warm("power", shop, *MODEL, *"--metric equalized_odds --y-pred pred --runs 30 --draws 99 --json -".split())
     both = json.loads(done.stdout)
     assert len(both["minimum_detectable"]) == 2
-    assert [one["effect"] for one in both["directions"][::2]] == ["true positive rate", "false positive rate"]
+    assert [direction["effect"] for direction in both["directions"][::2]] == [
+        "true positive rate",
+        "false positive rate",
+    ]
     done = warm(
         "power", shop, "--by", "age:10", *"--metric auc --y-true label --positive yes --score score --runs 30".split()
     )

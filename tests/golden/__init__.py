@@ -146,13 +146,13 @@ def keys(data: Any, path: str = "") -> list[str]:
     """The keys of plain data with the kind of what is behind them, each once; what is named by data counts as one."""
     if isinstance(data, dict):
         names = {key: "*" if path in {".results", ".dropped", ".skipped"} else key for key in data}
-        found = [line for key, value in data.items() for line in keys(value, f"{path}.{names[key]}")]
+        lines = [line for key, value in data.items() for line in keys(value, f"{path}.{names[key]}")]
     elif isinstance(data, list):
-        found = [line for value in data for line in keys(value, f"{path}[]")]
+        lines = [line for value in data for line in keys(value, f"{path}[]")]
     else:
         kind = {"int": "number", "float": "number", "str": "text", "NoneType": "none"}.get(type(data).__name__)
-        found = [f"{path}: {kind or type(data).__name__}"]
-    return list(dict.fromkeys(found))
+        lines = [f"{path}: {kind or type(data).__name__}"]
+    return list(dict.fromkeys(lines))
 
 
 def normal(text: str) -> str:

@@ -187,7 +187,7 @@ def test_states_whose_parts_do_not_fit_are_refused(name: str, value: Any) -> Non
 def test_the_clusters_of_batches_are_shown() -> None:
     daily = folds()
     for _ in range(2):
-        found = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"]))
-    assert [row["members"] for row in found.to_dicts("clusters")] == [["DE", "FR"], ["IN"]]
-    assert "DE, FR" in str(found)
-    assert "DE, FR" in found.to_markdown()
+        look = daily.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, ["DE", "FR", "IN"]))
+    assert [row["members"] for row in look.to_dicts("clusters")] == [["DE", "FR"], ["IN"]]
+    assert "DE, FR" in str(look)
+    assert "DE, FR" in look.to_markdown()

@@ -96,7 +96,7 @@ def holds(part: str, key: tuple[str, str, fl.Range]) -> bool:
         if not conditions.get(name):
             continue
         if isinstance(value, fl.Range):
-            ends = [list(map(int, one.split("–"))) for one in words]
+            ends = [list(map(int, word.split("–"))) for word in words]
             if not any(low <= value.lower and value.upper <= high + 1 for low, high in ends):
                 return False
         elif value not in words:
@@ -146,8 +146,8 @@ def test_several_effects_have_a_clause_each_and_amounts_are_relative_too() -> No
     rng = np.random.default_rng(1)
     group = np.repeat(["a", "b", "c"], 500)
     frame = pl.DataFrame({"g": group, "spend": rng.normal(np.where(group == "c", 15.0, 10.0), 1.0)})
-    found = fl.cluster(frame, by="g", metric=fl.mean("spend"))
-    assert re.search(r"[45]\.\d+ \((49|50|51)%\)", contrast(found))
+    result = fl.cluster(frame, by="g", metric=fl.mean("spend"))
+    assert re.search(r"[45]\.\d+ \((49|50|51)%\)", contrast(result))
 
 
 def test_nothing_found_leads_with_the_headline() -> None:

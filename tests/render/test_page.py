@@ -102,18 +102,18 @@ def test_the_page_has_all_its_parts(demo: Clustering, tmp_path: Path) -> None:
 
 
 def test_what_was_left_out_is_listed_with_its_reason(tmp_path: Path) -> None:
-    found = cells()
-    words = words_of(page_of(found, tmp_path, command="faultlines estimates x.csv --by a"))
+    result = cells()
+    words = words_of(page_of(result, tmp_path, command="faultlines estimates x.csv --by a"))
     assert "IN · web · 20–34 fewer than 20 in the group" in words
     assert "country in {IN, PK} and device = mobile" in words
     assert "faultlines estimates x.csv --by a" in words
     assert "Which attributes matter" in words
-    for row in found.explained():
+    for row in result.explained():
         p = formats.pvalue(float(np.log(row.pvalue)))
         assert f"{row.attribute} {row.share:.0%} {p} {row.lower:.0%} … {row.upper:.0%}" in words
     top = words.partition("Clusters Level:")[0]
     shown = {"excluded groups", "explained", "intervals", "membership"}
-    for text in (contrast(found), *(note.text for note in found.notes if note.code in shown)):
+    for text in (contrast(result), *(note.text for note in result.notes if note.code in shown)):
         assert text in top
 
 
@@ -144,9 +144,9 @@ def test_rates_differ_in_points(tmp_path: Path) -> None:
     frame = {"g": np.repeat(["a", "b", "c"], 2000), "y": rng.random(6000) < np.repeat([0.1, 0.1, 0.31], 2000)}
     import polars as pl
 
-    found = fl.cluster(pl.DataFrame(frame), by="g", metric=fl.rate("y"))
-    assert re.search(r" (19|2[0-9])(\.\d)? points ", contrast(found))
-    assert contrast(found) in words_of(page_of(found, tmp_path))
+    result = fl.cluster(pl.DataFrame(frame), by="g", metric=fl.rate("y"))
+    assert re.search(r" (19|2[0-9])(\.\d)? points ", contrast(result))
+    assert contrast(result) in words_of(page_of(result, tmp_path))
 
 
 def test_experiments_beyond_the_page_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +205,8 @@ def test_every_level_of_a_page_is_cut_once(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Clustering, "cut", counted)
     page = page_of(c, tmp_path)
-    told = json.loads(html.unescape(re.search(r'data-is="data">(.*?)</script>', page)[1]))["levels"]  # type: ignore[index]
-    assert len(levels) == len({level["partition"] for level in told}) - 1  # the result itself was cut before
+    levels_of_page = json.loads(html.unescape(re.search(r'data-is="data">(.*?)</script>', page)[1]))["levels"]  # type: ignore[index]
+    assert len(levels) == len({level["partition"] for level in levels_of_page}) - 1  # the result itself was cut before
 
 
 def test_a_fingerprint_follows_the_data() -> None:
@@ -215,7 +215,7 @@ def test_a_fingerprint_follows_the_data() -> None:
         {}, {"labels": ["a", "b", "d"]}, {"theta": [0.0, 9.0, 9.6]}, {"se": [1, 1, 2]}, {"n": 5}, {"dof": 5},
     ]  # fmt: skip
     kinds = [plain.changed(**change) for change in changes]
-    prints = [fl.cluster(one).fingerprint for one in kinds]
+    prints = [fl.cluster(kind).fingerprint for kind in kinds]
     assert len(set(prints)) == len(kinds)
     assert fl.cluster(plain).fingerprint == prints[0]
     noise = fl.Estimates(np.array([0.0, 9.0, 9.5]) * (1 + 1e-14), [1, 1, 1], ["a", "b", "c"])
@@ -223,7 +223,7 @@ def test_a_fingerprint_follows_the_data() -> None:
     settings: list[dict[str, Any]] = [
         {"alpha": 0.01}, {"guarantee": "bonferroni"}, {"tolerance": 0.5}, {"refine": False}, {"seed": 1},
     ]  # fmt: skip
-    assert len({prints[0], *(fl.cluster(plain, **one).fingerprint for one in settings)}) == 6
+    assert len({prints[0], *(fl.cluster(plain, **setting).fingerprint for setting in settings)}) == 6
 
 
 def test_names_from_the_data_cannot_become_anything_else(tmp_path: Path) -> None:

@@ -92,9 +92,9 @@ def test_json_has_arms_and_p_and_nothing_of_them_without_arms() -> None:
     data = rows()
     several = json.loads(fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="*")).to_json())["overall"]
     assert [(arm["control"], arm["treatment"]) for arm in several["arms"]] == [("A", "B"), ("A", "C")]
-    one = json.loads(fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="B")).to_json())
-    assert one["overall"]["pvalue"] == one["overall"]["arms"][0]["pvalue"] == several["arms"][0]["pvalue"]
-    assert next(note["code"] for note in one["notes"]) == "overall"
+    written = json.loads(fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="B")).to_json())
+    assert written["overall"]["pvalue"] == written["overall"]["arms"][0]["pvalue"] == several["arms"][0]["pvalue"]
+    assert next(note["code"] for note in written["notes"]) == "overall"
     mean = json.loads(fl.cluster(data, "country", fl.mean("spend")).to_json())["overall"]
     assert (mean["pvalue"], mean["arms"]) == (None, [])
 
@@ -102,9 +102,9 @@ def test_json_has_arms_and_p_and_nothing_of_them_without_arms() -> None:
 def test_excluded_groups_are_said() -> None:
     data = pd.concat([rows(), pd.DataFrame({"country": ["IS"], "arm": ["A"], "before": [1.0], "spend": [1.0]})])
     c = fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="B"))
-    whole = fl.cluster(rows(), "country", fl.lift("spend", **ARMS, treatment="B"))
-    assert c.arm_effects == whole.arm_effects
-    texts = [next(note.text for note in each.notes if note.code == "overall") for each in (c, whole)]
+    result = fl.cluster(rows(), "country", fl.lift("spend", **ARMS, treatment="B"))
+    assert c.arm_effects == result.arm_effects
+    texts = [next(note.text for note in each.notes if note.code == "overall") for each in (c, result)]
     assert ["3 groups" in text for text in texts] == [True, False]
 
 
