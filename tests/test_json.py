@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,8 @@ from tests.recorded import estimates, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from tests.cli.running import Warm
 
 
 def schema(kind: str = "result") -> dict[str, Any]:
@@ -51,11 +51,13 @@ def results() -> Iterator[dict[str, Any]]:
     yield json.loads(fl.cluster(own, guarantee="bonferroni").to_json())
 
 
-def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_nothing_else(tmp_path: Path) -> None:
+def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_nothing_else(
+    warm: Warm, tmp_path: Path
+) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     validator = jsonschema.Draft202012Validator(schema())
     jsonschema.Draft202012Validator.check_schema(schema())
-    written = [*results(), from_the_command_line(tmp_path)]
+    written = [*results(), from_the_command_line(warm, tmp_path)]
     for plain in written:
         problems = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)]
         assert problems == []
@@ -68,13 +70,13 @@ def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_not
     assert not validator.is_valid({**written[0], "unheard_of": 1})
 
 
-def from_the_command_line(folder: Path) -> dict[str, Any]:
+def from_the_command_line(warm: Warm, folder: Path) -> dict[str, Any]:
     """With a certificate and a check of its own rows, which only the command line writes into one file."""
     rows = "\n".join(f"{'abc'[i % 3]},{i % 2}" for i in range(600))
     (folder / "rows.csv").write_text("group,selected\n" + rows + "\n", encoding="utf-8")
     words = ["model", "rows.csv", "--by", "group", "--metric", "selection_rate", "--y-pred", "selected"]
     words += ["--certify", "0.2", "--self-check", "5", "--json", "-"]
-    read: dict[str, Any] = json.loads(printed(words, folder))
+    read: dict[str, Any] = json.loads(warm(*words, cwd=folder).stdout)
     return read
 
 
@@ -134,19 +136,13 @@ def audits() -> Iterator[str]:
     yield json.dumps(json.loads(cut.to_json()) | {"certificates": signed})  # as the command line writes it
 
 
-def looks(folder: Path) -> Iterator[str]:
+def looks(warm: Warm, folder: Path) -> Iterator[str]:
     labels = [("DE", 1), ("FR", 1), ("IN", 2)]
     for monitor in (fl.Monitor(looks=3), fl.Monitor(information=1e6, dependence="any"), fl.Monitor(rule="folds")):
         yield json.dumps(monitor.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, labels, n=100)).to_dict())
     rows_of_two_arms().to_csv(folder / "rows.csv", index=False)
     words = ["monitor", "state.json", "rows.csv", "--by", "country", "--metric", "lift:spend", "--looks", "3"]
-    yield printed([*words, "--variant", "arm", "--control", "A", "--json", "-"], folder)
-
-
-def printed(words: list[str], folder: Path) -> str:
-    """What a command prints."""
-    script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words]
-    return subprocess.run(script, cwd=folder, capture_output=True, text=True, check=False).stdout
+    yield warm(*words, "--variant", "arm", "--control", "A", "--json", "-", cwd=folder).stdout
 
 
 def keys(written: Iterable[dict[str, Any]], inner: Iterable[str]) -> set[str]:
@@ -203,12 +199,14 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "monitor"])
-def test_json_of_other_kinds_fits_its_schema_and_the_schema_has_nothing_else(kind: str, tmp_path: Path) -> None:
+def test_json_of_other_kinds_fits_its_schema_and_the_schema_has_nothing_else(
+    warm: Warm, kind: str, tmp_path: Path
+) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     described = schema(kind)
     jsonschema.Draft202012Validator.check_schema(described)
     validator = jsonschema.Draft202012Validator(described)
-    written = [json.loads(text) for text in (KINDS[kind]() if kind in KINDS else looks(tmp_path))]
+    written = [json.loads(text) for text in (KINDS[kind]() if kind in KINDS else looks(warm, tmp_path))]
     for plain in written:
         assert [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)] == []
     rows = {

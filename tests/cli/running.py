@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 Done = subprocess.CompletedProcess[str]
 Warm = Callable[..., Done]
-COMMAND = [sys.executable, "-c", "from faultlines.cli import main; main()"]
+MAIN = "from faultlines.cli import main; main()"
+COMMAND = [sys.executable, "-c", MAIN]
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Done:
@@ -31,10 +32,12 @@ def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | N
 
 
 WARM = """if True:
-    import gc, io, json, os, sys
-    import duckdb, narwhals
-    import faultlines.analyses.cluster, faultlines.metrics.measure, faultlines.analyses.power, faultlines.render.chart
-    import faultlines.cli.commands
+    import gc, importlib, io, json, os, pkgutil, sys
+    import duckdb, narwhals, narwhals._duckdb.dataframe, pandas
+    import faultlines
+    for module in pkgutil.walk_packages(faultlines.__path__, "faultlines."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     # What Typer imports late; nothing that starts a thread.
     sys.argv, sys.stderr = ["faultlines", "power", "--groups", "3"], io.StringIO()
     try:
@@ -52,11 +55,11 @@ WARM = """if True:
             sys.argv = ["faultlines", *asked["arguments"]]
             code = 99
             try:
-                faultlines.cli.main()
+                exec(asked["script"])
             except SystemExit as end:
                 code = end.code or 0
-            sys.stdout.flush()
-            sys.stderr.flush()
+            sys.__stdout__.flush()
+            sys.__stderr__.flush()
             os._exit(code)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
@@ -71,9 +74,10 @@ def warm_commands(folder: Path) -> Iterator[Warm]:
         assert server.stdin is not None
         assert server.stdout is not None
 
-        def run_warm(*arguments: str | Path, cwd: Path | None = None) -> Done:
+        def run_warm(*arguments: str | Path, cwd: Path | None = None, script: str = MAIN) -> Done:
             out, err = folder / "out", folder / "err"
             asked = {
+                "script": script,
                 "arguments": list(map(str, arguments)),
                 "cwd": str(cwd or folder),
                 "out": str(out),

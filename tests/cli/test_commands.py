@@ -22,7 +22,7 @@ from faultlines.render.text import to_text
 from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, is_one_line, run
 
 
-def test_demo_finds_what_was_planted_and_writes_json(tmp_path: Path) -> None:
+def test_demo_finds_what_was_planted_and_writes_json(warm: Warm, tmp_path: Path) -> None:
     done = run("demo", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Planted: 3 clusters with true lifts -6%, +2%, +9%." in done.stdout
@@ -33,9 +33,9 @@ def test_demo_finds_what_was_planted_and_writes_json(tmp_path: Path) -> None:
     assert "The page to look at is faultlines-demo.html" in done.stdout
     page = (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8")
     assert html.escape(written["headline"]) in page
-    assert run("demo", cwd=tmp_path).stdout == done.stdout
+    assert warm("demo", cwd=tmp_path).stdout == done.stdout
     assert (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8") == page
-    assert run("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
+    assert warm("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
 
 
 def test_estimates_from_csv_and_parquet_equal_the_library(table: Path) -> None:
@@ -46,39 +46,39 @@ def test_estimates_from_csv_and_parquet_equal_the_library(table: Path) -> None:
         assert done.stdout == f"{to_text(expected, spelling='command')}\n"
 
 
-def test_json_to_a_file_and_to_stdout(table: Path, tmp_path: Path) -> None:
+def test_json_to_a_file_and_to_stdout(warm: Warm, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    assert run("estimates", table, *BY, "--json", out).returncode == 0
-    piped = run("estimates", table, *BY, "--json", "-")
+    assert warm("estimates", table, *BY, "--json", out).returncode == 0
+    piped = warm("estimates", table, *BY, "--json", "-")
     assert json.loads(piped.stdout) == json.loads(out.read_text(encoding="utf-8"))
     assert json.loads(piped.stdout)["rejected"] is True
 
 
-def test_options_reach_the_library(table: Path) -> None:
-    done = run("estimates", table, *BY, "--n", "users", "--min-size", "20000", "--draws", "777", "--no-refine")
+def test_options_reach_the_library(warm: Warm, table: Path) -> None:
+    done = warm("estimates", table, *BY, "--n", "users", "--min-size", "20000", "--draws", "777", "--no-refine")
     estimates = fl.Estimates.from_frame(table, "country", "lift", "sd", "users")
     draws = fl.Calibrated(draws=777)
     expected = fl.cluster(estimates, guarantee=draws, refine=False, min_size=20_000)
     assert done.stdout == f"{to_text(expected, spelling='command')}\n"
-    bonferroni = run("estimates", table, *BY, "--n", "users", "--guarantee", "bonferroni")
+    bonferroni = warm("estimates", table, *BY, "--n", "users", "--guarantee", "bonferroni")
     assert bonferroni.stdout == f"{to_text(fl.cluster(estimates, guarantee='bonferroni'), spelling='command')}\n"
 
 
-def test_the_gate_trips_only_on_a_split(table: Path, tmp_path: Path) -> None:
+def test_the_gate_trips_only_on_a_split(warm: Warm, table: Path, tmp_path: Path) -> None:
     assert run("estimates", table, *BY, "--fail-on-split").returncode == 1
-    assert run("estimates", table, *BY).returncode == 0
+    assert warm("estimates", table, *BY).returncode == 0
     same = tmp_path / "same.csv"
     same.write_text("country,lift,sd\nDE,1,1\nFR,1.5,1\n")
-    done = run("estimates", same, *BY, "--fail-on-split")
+    done = warm("estimates", same, *BY, "--fail-on-split")
     assert done.returncode == 0
 
 
-def test_several_attributes(tmp_path: Path) -> None:
+def test_several_attributes(warm: Warm, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("country,device,lift,sd\nDE,app,0,1\nDE,web,0.1,1\nFR,app,9,1\nFR,web,9.2,1\n")
     written = {}
     for options in ((), ("--margins",), ("--no-margins",)):
-        done = run("estimates", path, *BY, "--by", "device", *options, "--json", "-")
+        done = warm("estimates", path, *BY, "--by", "device", *options, "--json", "-")
         assert (done.returncode, done.stderr) == (0, "")
         written[options] = json.loads(done.stdout)
     estimates = fl.Estimates.from_frame(path, ["country", "device"], "lift", "sd")
@@ -126,10 +126,10 @@ def test_bad_arguments_are_one_line_and_exit_2(warm: Warm, table: Path, argument
     ("name", "content"),
     [("absent.csv", None), ("empty.csv", b""), ("broken.parquet", b"PAR1"), ("noise.csv", bytes(range(256)) * 9)],
 )
-def test_bad_files_are_one_line_and_exit_2(tmp_path: Path, name: str, content: bytes | None) -> None:
+def test_bad_files_are_one_line_and_exit_2(warm: Warm, tmp_path: Path, name: str, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    done = run("estimates", tmp_path / name, *BY)
+    done = warm("estimates", tmp_path / name, *BY)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert name in done.stderr
@@ -153,10 +153,10 @@ def test_the_verdict_does_not_hang_on_who_reads_it(table: Path, buffering: str) 
         assert piped(f"export {buffering}; {{}} > /dev/full", table, "--fail-on-split")[0] == 2
 
 
-def test_a_table_on_stdin_and_the_version(table: Path) -> None:
+def test_a_table_on_stdin_and_the_version(warm: Warm, table: Path) -> None:
     words = [*COMMAND, "estimates", "-", *BY]
     done = subprocess.run(words, input=table.read_bytes(), capture_output=True, check=True)
-    assert done.stdout.decode() == run("estimates", table, *BY).stdout
+    assert done.stdout.decode() == warm("estimates", table, *BY).stdout
     assert run("--version").stdout == f"faultlines {fl.cluster(fl.Estimates([1], [1])).to_dict()['faultlines']}\n"
 
 
@@ -168,9 +168,10 @@ def test_names_in_json_survive_any_terminal(tmp_path: Path) -> None:
     assert json.loads(done.stdout.decode("utf-8"))["clusters"][0]["members"] == ["日本"]
 
 
-def test_no_arguments_is_help_and_help_is_light() -> None:
-    assert run().stdout == run("--help").stdout
-    assert "estimates" in run().stdout
+def test_no_arguments_is_help_and_help_is_light(warm: Warm) -> None:
+    done = run()
+    assert done.stdout == warm("--help").stdout
+    assert "estimates" in done.stdout
     probe = "import sys, faultlines.cli; print(sorted({'numpy', 'scipy', 'duckdb', 'narwhals'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -213,14 +214,14 @@ def _terminal() -> dict[str, str]:
     return {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
 
 
-def test_experiment_finds_the_country_that_reacts(shop: Path) -> None:
+def test_experiment_finds_the_country_that_reacts(warm: Warm, shop: Path) -> None:
     for path in (shop, shop.with_suffix(".csv"), f"{shop.parent}/*.parquet"):
-        done = run(
+        done = warm(
             "experiment", path, *EXPERIMENT, "--metric", "lift:revenue", "--unit", "user_id", "--covariate", "before"
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert sum(line.endswith("  DE") for line in done.stdout.splitlines()) == 1  # a cluster of its own
-    ratio = run("experiment", shop, *EXPERIMENT, "--metric", "ratio_lift:revenue/views", "--fail-on-split")
+    ratio = warm("experiment", shop, *EXPERIMENT, "--metric", "ratio_lift:revenue/views", "--fail-on-split")
     assert ratio.returncode == 1
     assert "ratio lift of revenue/views" in ratio.stdout
 
@@ -356,9 +357,9 @@ def test_every_guarantee_and_comparison_on_the_command_line(warm: Warm, shop: Pa
         assert words in done.stderr
 
 
-def test_page_and_pictures_are_written(tmp_path: Path, table: Path) -> None:
+def test_page_and_pictures_are_written(warm: Warm, tmp_path: Path, table: Path) -> None:
     page, picture = tmp_path / "out.html", tmp_path / "out.svg"
-    done = run("estimates", table, *BY, "--report", page, "--plot", picture)
+    done = warm("estimates", table, *BY, "--report", page, "--plot", picture)
     assert done.returncode == 0, done.stderr
     written = page.read_text(encoding="utf-8")
     assert "differ" in written

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -18,7 +18,9 @@ import faultlines as fl
 from faultlines.cli.commands import JOBS, app
 from faultlines.guarantees.choose import GUARANTEES
 from faultlines.metrics.table import METRICS, of_family
-from tests.cli.running import Warm, run
+
+if TYPE_CHECKING:
+    from tests.cli.running import Warm
 
 APP: Any = typer.main.get_command(app)
 COMMANDS = sorted(APP.commands)
@@ -158,8 +160,8 @@ def test_every_flag_of_a_metric_is_an_option(warm: Warm) -> None:
                 assert f"--{parameter.replace('_', '-')}" in shown, (entry.name, parameter)
 
 
-def test_exit_codes_are_documented() -> None:
-    shown = run("--help-all").stdout
+def test_exit_codes_are_documented(warm: Warm) -> None:
+    shown = warm("--help-all").stdout
     for code in (0, 1, 2, 3, 70, 130):
         assert re.search(rf"^  {code} ", shown, flags=re.M)
     assert "FAULTLINES_TRACEBACK=1" in shown
@@ -175,9 +177,9 @@ def test_flags_in_the_documentation_are_known(warm: Warm) -> None:
 
 
 @pytest.mark.parametrize("module", ["faultlines", "faultlines.cli"])
-def test_modules_run_as_the_command_does(module: str) -> None:
+def test_modules_run_as_the_command_does(warm: Warm, module: str) -> None:
     done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == (run("--help").stdout, "")
+    assert (done.stdout, done.stderr) == (warm("--help").stdout, "")
 
 
 def test_all_of_the_command_line_is_light() -> None:

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
-from tests.cli.running import run
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
@@ -59,11 +60,11 @@ def test_units_are_capped_and_not_their_rows() -> None:
     assert measurement.readout.capped.above.sum() == 100  # of 2,000 users
 
 
-def test_the_result_says_what_was_capped_and_for_whom(tmp_path: Path) -> None:
+def test_the_result_says_what_was_capped_and_for_whom(warm: Warm, tmp_path: Path) -> None:
     rows = spend()
     rows.to_csv(tmp_path / "rows.csv", index=False)
     options = ["--by", "g", "--metric", "lift:spend", "--variant", "arm", "--control", "A", "--cap", "99%"]
-    done = run("experiment", tmp_path / "rows.csv", *options, "--json", tmp_path / "out.json")
+    done = warm("experiment", tmp_path / "rows.csv", *options, "--json", tmp_path / "out.json")
     assert done.returncode == 0, done.stderr
     capped = json.loads((tmp_path / "out.json").read_text())["capped"]
     at = np.quantile(rows.spend, 0.99)

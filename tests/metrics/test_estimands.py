@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import faultlines as fl
-from tests.cli.running import run
 from tests.metrics.test_caps import spend
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
@@ -61,15 +62,15 @@ def test_rows_are_a_denominator(options: dict[str, Any]) -> None:
     np.testing.assert_allclose(counted.theta, two.theta, rtol=1e-9)
 
 
-def test_the_command_line_divides_by_rows(tmp_path: Path) -> None:
+def test_the_command_line_divides_by_rows(warm: Warm, tmp_path: Path) -> None:
     spend().to_csv(tmp_path / "rows.csv", index=False)
     options = ["--by", "g", "--variant", "arm", "--control", "A", "--unit", "user"]
-    done = run("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/*")
+    done = warm("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/*")
     assert done.returncode == 0, done.stderr
-    refused_one = run("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/1")
+    refused_one = warm("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/1")
     assert refused_one.returncode == 2
     assert "ratio_lift:spend/*" in refused_one.stderr
-    done = run("experiment", tmp_path / "rows.csv", *options, "--metric", "lift:spend", "--aggregate", "mean")
+    done = warm("experiment", tmp_path / "rows.csv", *options, "--metric", "lift:spend", "--aggregate", "mean")
     assert done.returncode == 0, done.stderr
 
 

@@ -13,13 +13,14 @@ import statsmodels.api as sm
 import faultlines as fl
 from faultlines.estimates.reasons import RowWarning
 from faultlines.metrics.table import METRICS
-from tests.cli.running import run
 from tests.engine_matrix import in_engine
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 
 def prompts(seed: int = 0, count: int = 240, groups: int = 1) -> pd.DataFrame:
@@ -201,7 +202,7 @@ def test_audit_takes_units() -> None:
         np.testing.assert_allclose(comparison.result.groups.estimates.se, estimates.se)
 
 
-def test_the_command_line_takes_units(tmp_path: Path) -> None:
+def test_the_command_line_takes_units(warm: Warm, tmp_path: Path) -> None:
     prompts(groups=4).to_csv(tmp_path / "answers.csv", index=False)
     options: list[str | Path] = [
         "--by",
@@ -215,7 +216,7 @@ def test_the_command_line_takes_units(tmp_path: Path) -> None:
     ]
     results = []
     for more in ([], ["--unit", "prompt"]):
-        done = run("model", tmp_path / "answers.csv", *options, *more)
+        done = warm("model", tmp_path / "answers.csv", *options, *more)
         assert done.returncode == 0, done.stderr
         results.append(json.loads((tmp_path / "out.json").read_text()))
     plain, units = results

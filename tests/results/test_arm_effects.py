@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +14,8 @@ import faultlines as fl
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
@@ -108,7 +108,7 @@ def test_excluded_groups_are_said() -> None:
     assert ["3 groups" in text for text in texts] == [True, False]
 
 
-def test_many_experiments_and_several_metrics_have_them(tmp_path: Path) -> None:
+def test_many_experiments_and_several_metrics_have_them(warm: Warm, tmp_path: Path) -> None:
     data = rows()
     halves = data.assign(test=np.arange(len(data)) % 2)
     metric = fl.lift("spend", **ARMS, treatment="B")
@@ -118,9 +118,7 @@ def test_many_experiments_and_several_metrics_have_them(tmp_path: Path) -> None:
     data.to_csv(tmp_path / "rows.csv", index=False)
     words = ["experiment", "rows.csv", "--by", "country", "--metric", "lift:spend", "--metric", "difference:before"]
     words += ["--variant", "arm", "--control", "A", "--treatment", "B", "--json", "-"]
-    command = [sys.executable, "-c", "from faultlines.cli import main; main()", *words]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    overview = json.loads(printed)["overview"]
+    overview = json.loads(warm(*words, cwd=tmp_path).stdout)["overview"]
     expected = [
         fl.cluster(data, "country", metric).arm_effects[0].pvalues[0]
         for metric in (fl.lift("spend", **ARMS, treatment="B"), fl.difference("before", **ARMS, treatment="B"))

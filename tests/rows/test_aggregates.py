@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import faultlines as fl
-from tests.cli.running import run
 from tests.metrics.test_caps import spend
 from tests.refused import refused
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 RATIO = {"denom_sum": "y", "denom_sum_squares": "yy", "denom_product": "xy"}
@@ -80,10 +81,10 @@ def test_what_is_missing_is_said() -> None:
         fl.ratio_lift("x", **ARMS)
 
 
-def test_the_command_line_reads_them(tmp_path: Path) -> None:
+def test_the_command_line_reads_them(warm: Warm, tmp_path: Path) -> None:
     sums(spend()).to_csv(tmp_path / "sums.csv", index=False)
     options = ["--by", "g", "--n", "n", "--sum", "x", "--sum-squares", "xx", "--variant", "arm", "--control", "A"]
     ratio = ["--denom-sum", "y", "--denom-sum-squares", "yy", "--denom-product", "xy"]
-    done = run("aggregates", tmp_path / "sums.csv", *options, *ratio, "--metric", "ratio_lift")
+    done = warm("aggregates", tmp_path / "sums.csv", *options, *ratio, "--metric", "ratio_lift")
     assert done.returncode == 0, done.stderr
     assert "x/y" in done.stdout
