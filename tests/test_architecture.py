@@ -15,6 +15,7 @@ import pytest
 
 import faultlines as fl
 from faultlines import formats, simulate
+from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,5 +249,5 @@ def test_simulations_are_seeded_and_as_described() -> None:
     assert len(simulate.onboarding().truth) == 40
     backwards = simulate.planted([3, 0], [2, 3])
     assert backwards.truth.tolist() == [2, 2, 1, 1, 1]
-    with pytest.raises(fl.InputError, match="profile='flat'"):
+    with refused("unknown: profile"):
         simulate.null(5, profile="flat")  # type: ignore[arg-type]

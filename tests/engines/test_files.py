@@ -59,7 +59,7 @@ def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
         [path, tmp_path / "c.csv"],
         str(tmp_path / "*.csv"),
     ):
-        with pytest.raises(fl.InputError, match=r"\.csv'.*is given twice"):
+        with refused("duplicate: file"):
             fl.measure(paths, "g", fl.mean("x"))
 
 
@@ -86,7 +86,7 @@ def test_folders_that_may_not_be_read(tmp_path: Path) -> None:
     ROWS.to_csv(folder / "a.csv", index=False)
     folder.chmod(0)
     try:
-        with pytest.raises(fl.InputError, match="Permission denied"):
+        with refused("unreadable file: file"):
             fl.measure(folder / "a.csv", "g", fl.mean("x"))
     finally:
         folder.chmod(0o700)
@@ -101,13 +101,13 @@ def test_a_folder_that_the_system_does_not_let_us_into(tmp_path: Path, monkeypat
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.stat", closed)
-    with pytest.raises(fl.InputError, match=r"cannot be read \(Permission denied\)"):
+    with refused("unreadable file: file"):
         fl.measure(path, "g", fl.mean("x"))
 
 
 @pytest.mark.parametrize("by", ["", [], [""], ["g", ""], None, 5])
 def test_no_column_is_named(by: object) -> None:
-    with pytest.raises(fl.InputError, match="names no column"):
+    with refused("empty: by"):
         fl.measure(ROWS, by, fl.mean("x"))  # type: ignore[arg-type]
 
 
@@ -122,7 +122,7 @@ def test_out_of_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     duckdb.sql(f"COPY (SELECT 'group ' || i AS g, i AS x FROM range(3000000) t(i)) TO '{path}' (FORMAT parquet)")
     config: dict[str, Any] = {"memory_limit": "30MB", "temp_directory": ""}
     monkeypatch.setattr(duck, "connect", lambda: duckdb.connect(config=config))
-    with pytest.raises(fl.InputError, match="there is not enough memory"):
+    with refused("out of memory: file"):
         fl.measure(path, "g", fl.mean("x"))
 
 

@@ -212,7 +212,8 @@ def test_bonferroni_far_in_the_tail() -> None:
 
 @pytest.mark.parametrize("draws", [0, -1, 2.5, True, "many"])
 def test_draws_must_be_a_whole_number(draws: object) -> None:
-    with pytest.raises(fl.InputError, match="draws="):
+    code = "out of range" if draws in (0, -1, 2.5) and draws is not True else "wrong type"
+    with refused(f"{code}: draws"):
         fl.Calibrated(draws=draws)  # type: ignore[arg-type]
 
 
@@ -233,7 +234,7 @@ def test_levels_are_out_of_reach_of_counted_draws_only() -> None:
 
 @pytest.mark.parametrize("name", ["calibrate", "none", None, 3])
 def test_unknown_guarantee(name: object) -> None:
-    with pytest.raises(fl.InputError, match="guarantee="):
+    with refused("unknown: guarantee"):
         fl.cluster(simulate.null(5).estimates, guarantee=name)  # type: ignore[arg-type]
 
 

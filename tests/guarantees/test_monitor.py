@@ -353,17 +353,17 @@ def test_a_spending_function_of_ones_own_is_asked_for_again() -> None:
     monitor = fl.Monitor(looks=3, draws=500, spending=lambda fraction: fraction**2)
     monitor.update(looks()[0])
     state = monitor.to_json()
-    with pytest.raises(fl.InputError, match="function of your own"):
+    with refused("missing: spending"):
         fl.Monitor.from_json(state)
-    with pytest.raises(fl.InputError, match="does not follow from the spending function"):
+    with refused("unreadable file: state"):
         fl.Monitor.from_json(state, spending=lambda fraction: fraction)
     again = fl.Monitor.from_json(state, spending=lambda fraction: fraction**2)
     assert again.update(looks()[1]) == monitor.update(looks()[1])
-    with pytest.raises(fl.InputError, match="the saved monitor spends by 'reserve'"):
+    with refused("conflict: spending"):
         fl.Monitor.from_json(fl.Monitor(looks=3).to_json(), spending=lambda fraction: fraction)
     shares: list[Any] = [lambda fraction: 2.0, lambda fraction: "x", lambda fraction: math.nan]
     for share in shares:
-        with pytest.raises(fl.InputError, match="is not between 0 and 1"):
+        with refused("wrong return value: spending"):
             fl.Monitor(looks=3, draws=500, spending=share).update(looks()[0])
 
 
@@ -374,7 +374,7 @@ def test_draws_that_do_not_come_back_are_noticed() -> None:
     del plain[CHECKSUM]
     plain["results"][0]["boundary"] *= 1.01
     changed = fl.Monitor.from_json(dump_state(plain))
-    with pytest.raises(fl.InputError, match="draws of look 1 do not come back"):
+    with refused("invalid data: state"):
         changed.update(looks()[1])
 
 
@@ -461,7 +461,7 @@ def test_information_that_falls() -> None:
     look = first(dof=20.0).update(worse.changed(dof=30.0))
     assert look.looks[-1].information == pytest.approx(2 + 4 / 0.36)
     assert len(first(dependence="any").update(worse).looks) == 2
-    with pytest.raises(fl.InputError, match="has fallen"):
+    with refused("mismatch: estimates"):
         first(dof=20.0).update(worse.changed(dof=30.0, se=np.full(5, 0.8)))
 
 
@@ -499,31 +499,24 @@ def test_another_experiment_on_the_second_day_is_refused() -> None:
         how: dict[str, Any] = {"variant": "arm", "control": "A", "treatment": "B"} | change
         return fl.measure(part, by, fl.lift("y", **how)).estimates
 
-    for more, words in (
-        ({"treatment": "C"}, "the same arms and unit"),
-        ({"control": "C"}, "the same arms and unit"),
-        ({"by": "h"}, "the same groups"),
-    ):
+    for more in ({"treatment": "C"}, {"control": "C"}, {"by": "h"}):
         monitor = fl.Monitor(looks=3, draws=400)
         monitor.update(looked(rows[:1500]))
         again = fl.Monitor.from_json(monitor.to_json())
-        with pytest.raises(fl.InputError, match=words):
+        with refused("mismatch: estimates"):
             again.update(looked(rows, **more))
         assert not again.update(looked(rows)).finished
     monitor = fl.Monitor(looks=3, draws=400)
     monitor.update(fl.Estimates([0, 1, 2], [1] * 3, list("abc")))
-    with pytest.raises(fl.InputError, match="n"):
+    with refused("mismatch: estimates"):
         monitor.update(fl.Estimates([0, 1, 2.5], [0.5] * 3, list("abc"), n=10))
 
 
 @pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda alpha, fraction: alpha * fraction, "cannot be called with a fraction"),
-        (lambda fraction: 1 - fraction, "falls from"),
-        (lambda fraction: fraction / 2, "gives 0.5 at 1"),
-    ],
+    "function",
+    [lambda alpha, fraction: alpha * fraction, lambda fraction: 1 - fraction, lambda fraction: fraction / 2],
+    ids=["takes two numbers", "falls", "ends below 1"],
 )
-def test_a_spending_function_that_is_none_is_refused(function: Any, words: str) -> None:
-    with pytest.raises(fl.InputError, match=words):
+def test_a_spending_function_that_is_none_is_refused(function: Any) -> None:
+    with refused("wrong return value: spending"):
         fl.Monitor(looks=3, spending=function)

@@ -204,14 +204,14 @@ def test_a_group_too_small_in_one_split_can_be_in_another() -> None:
     assert len(result.groups) == len(shown.estimates)
     assert result.excluded == shown.excluded
     tiny = rows[rows.g == 2].assign(g=lambda frame: frame.user % 2)
-    with pytest.raises(fl.InputError, match="in a part of the data"):
+    with refused("no groups: by"):
         fl.cluster(tiny, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=12))
 
 
 def test_rows_that_cannot_be_divided() -> None:
     table = rows().to_pandas()
     few = table.head(300)
-    with pytest.raises(fl.InputError, match="in a part of the data"):
+    with refused("no groups: by"):
         fl.cluster(few, by="country", metric=fl.mean("revenue"), guarantee=fl.Folds(n=60, unit="user"))
     held = fl.Holdout(0.15, unit="user", splits=2)
     some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=held, min_size=20)
@@ -223,7 +223,7 @@ def test_rows_that_cannot_be_divided() -> None:
         fl.cluster(table, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="usr"))
     days = pd.DataFrame({"g": ["a", "b"], "n": [50, 60], "m": [1.0, 2.0], "v": [1.0, 1.0]})
     aggregated = fl.mean(fl.aggregated("n", mean="m", variance="v"))
-    with pytest.raises(fl.InputError, match="needs rows, not aggregates"):
+    with refused("unsupported: unit"):
         fl.cluster(days, by="g", metric=aggregated, guarantee=fl.Holdout(unit="g"))
 
 
@@ -426,7 +426,7 @@ def test_clusters_and_weights_go_back_to_the_rows(engine: str, tmp_path: Path, s
     assert by_cluster.max() == pytest.approx(by_cluster.min())
     if engine in {"pandas", "polars", "pyarrow"}:
         assert to_pandas(assigned)["user"].tolist() == table["user"].to_pylist()
-    with pytest.raises(fl.InputError, match="is there already"):
+    with refused("duplicate: column"):
         clustering.assign(data, column="revenue")
 
 
@@ -466,7 +466,7 @@ def test_estimates_assign_by_their_attributes() -> None:
     assert result.assign(frame)["cluster"].to_list() == [2, 1, None, None]
     with refused("column not found: by"):
         result.assign(frame.rename({"g": "group"}))
-    with pytest.raises(fl.InputError, match="is not a frame"):
+    with refused("wrong type: frame"):
         result.assign("rows.csv")
 
 
@@ -506,7 +506,7 @@ def test_clusters_find_their_rows_however_keys_are_held() -> None:
     ages = pd.DataFrame({"age": np.repeat([22, 41], 60), "x": x})
     result = fl.cluster(ages, by=fl.bins("age", width=5), metric=fl.mean("x"))
     assert result.assign(ages.assign(age=ages.age + 0.5))["cluster"].tolist() == [1] * 60 + [2] * 60
-    with pytest.raises(fl.InputError, match="none of its groups was clustered"):
+    with refused("not found: frame"):
         result.assign(ages.assign(age=ages.age + 500))
     pairs = fl.cluster(fl.Estimates([0, 9], [1, 1], [("a · b", "c"), ("a", "b · c")], attributes=["p", "q"]))
     both = pl.DataFrame({"p": ["a · b", "a"], "q": ["c", "b · c"]})

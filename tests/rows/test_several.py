@@ -158,9 +158,9 @@ def test_units_in_several_places_are_found_for_the_metric_that_uses_them() -> No
     data.loc[0, "y"] = np.nan  # without this row, the unit is in one place
     for frame in (data, pl.from_pandas(data).lazy()):
         fl.measure(frame, "g", fl.difference("y", **arms))
-        with pytest.raises(fl.InputError, match="1 units are in more than one variant or group"):
+        with refused("invalid data: unit"):
             fl.measure(frame, "g", fl.difference("x", **arms))
-        with pytest.raises(fl.InputError, match="1 units are in more than one variant or group"):
+        with refused("invalid data: unit"):
             measure_all(frame, "g", [fl.difference("y", **arms), fl.difference("x", **arms)])
 
 
@@ -187,7 +187,7 @@ def test_inputs_are_summed_to_units_unless_they_describe_them(role: str) -> None
         by_unit = data.groupby(["g", "user"])["x"].agg("mean" if per_unit else "sum").groupby("g").mean()
         np.testing.assert_allclose(estimates.theta, by_unit.to_numpy())
     data.loc[0, "g"] = "a" if data.g[0] == "b" else "b"
-    with pytest.raises(fl.InputError, match="1 units are in more than one group"):
+    with refused("invalid data: unit"):
         fl.measure(data, "g", own)
 
 
@@ -237,7 +237,7 @@ def test_a_null_and_its_name_are_told_apart_when_clusters_go_back(engine: str, t
     nulls = in_engine(pa.table({"g": ["a", None], "country": ["a", "b"]}), engine, tmp_path)
     assert clusters(result.assign(nulls)) == [1, 2]
     both = in_engine(pa.table({"g": ["a", None, "(missing)"], "country": ["a", "b", "c"]}), engine, tmp_path)
-    with pytest.raises(fl.InputError, match="two different keys have the same name"):
+    with refused("duplicate: by"):
         result.assign(both)
     pairs = fl.cluster(fl.Estimates([0, 9], [1, 1], [("a\x1f+b", "c"), ("a", "b\x1f+c")], attributes=["p", "q"]))
     table = pa.table({"p": ["a\x1f+b", "a"], "q": ["c", "b\x1f+c"], "country": ["a", "b"]})
