@@ -29,10 +29,10 @@ from faultlines.cli import streams
 from faultlines.core.comparison import Comparison
 from faultlines.guarantees.base import Guarantee
 from faultlines.results.protocol import TabularResult
-from tests.cli.running import Warm, run
+from tests.cli.running import Done, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -220,7 +220,7 @@ class Mismatch:
     failed: bool = False
 
 
-def mismatches(text: str, name: str, command: Warm = run) -> Iterator[Mismatch]:
+def mismatches(text: str, name: str, command: Callable[..., Done] = run) -> Iterator[Mismatch]:
     """Run the examples of a page in the working folder, one after the other.
 
     Args:
@@ -258,7 +258,7 @@ def run_code(code: str, name: str, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def console_mismatches(session: str, start: int, command: Warm) -> Iterator[Mismatch]:
+def console_mismatches(session: str, start: int, command: Callable[..., Done]) -> Iterator[Mismatch]:
     """Run the lines of a console that start with `$ faultlines`; below each is what it must print."""
     for part in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, flags=re.MULTILINE):
         line, shown = part.groups()

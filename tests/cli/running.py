@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Done = subprocess.CompletedProcess[str]
-Warm = Callable[..., Done]
+
+
+class Ended(Done):
+    """A command that has ended, and what it refused as a value: "out of range: alpha", or "usage" where Typer did."""
+
+    refused: str = ""
+
+
+Warm = Callable[..., Ended]
 MAIN = "from faultlines.cli import main; main()"
 COMMAND = [sys.executable, "-c", MAIN]
 
@@ -44,6 +52,12 @@ WARM = """if True:
         faultlines.cli.main()
     except SystemExit:
         sys.stderr = sys.__stderr__
+    ending, refused = faultlines.cli._ending, []
+    def noting(error):
+        if isinstance(error, faultlines.InputError):
+            refused.append(f"{error.code}: {error.parameter}")
+        return ending(error)
+    faultlines.cli._ending = noting
     gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
@@ -60,8 +74,11 @@ WARM = """if True:
                 code = end.code or 0
             sys.__stdout__.flush()
             sys.__stderr__.flush()
+            with open(asked["refused"], "w") as file:
+                file.write("".join(refused))
             os._exit(code)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    os._exit(0)  # DuckDB's binding has much to say about a process that ends with its modules loaded
 """
 
 
@@ -74,20 +91,23 @@ def warm_commands(folder: Path) -> Iterator[Warm]:
         assert server.stdin is not None
         assert server.stdout is not None
 
-        def run_warm(*arguments: str | Path, cwd: Path | None = None, script: str = MAIN) -> Done:
-            out, err = folder / "out", folder / "err"
+        def run_warm(*arguments: str | Path, cwd: Path | None = None, script: str = MAIN) -> Ended:
+            out, err, refused = (folder / name for name in ("out", "err", "refused"))
             asked = {
                 "script": script,
                 "arguments": list(map(str, arguments)),
                 "cwd": str(cwd or folder),
                 "out": str(out),
                 "err": str(err),
+                "refused": str(refused),
             }
             server.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
             server.stdin.flush()  # type: ignore[union-attr]
             code = int(server.stdout.readline())  # type: ignore[union-attr]
             words = [path.read_bytes().decode() for path in (out, err)]
-            return subprocess.CompletedProcess(asked["arguments"], code, *words)
+            ended = Ended(asked["arguments"], code, *words)
+            ended.refused = refused.read_text(encoding="utf-8") or ("usage" if code == 2 else "")
+            return ended
 
         yield run_warm
         server.stdin.close()

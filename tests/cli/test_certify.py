@@ -142,27 +142,27 @@ def test_groups_left_out_or_alone_cannot_be_certified(warm: Warm, scored: Path, 
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "refused"),
     [
-        ("--certify -1", "--certify"),
-        ("--certify nan", "--certify"),
-        ("--certify x", "--certify"),
-        ("--certify 2", "--certify 2"),
-        ("--certify 1.2 --ratio", "--certify"),
-        ("--certify 0.1 --reference ZZ", "--reference 'ZZ'"),
-        ("--certify 0.1 --adverse lo", "--adverse 'lo'"),
-        ("--reference A", "--reference"),
-        ("--ratio", "--ratio"),
-        ("--adverse low", "--adverse"),
-        ("--fail-on split", "--fail-on 'split'"),
-        ("--fail-on harm --ratio", "--fail-on"),
-        ("--fail-on harm --reference A", "--fail-on"),
-        ("--fail-on harm --adverse both", "--adverse"),
-        ("--certify 0.1 --metric false_positive_rate --y-true y --adverse low", "--adverse 'low'"),
+        ("--certify -1", "out of range: certify"),
+        ("--certify nan", "wrong type: certify"),
+        ("--certify x", "usage"),
+        ("--certify 2", "out of range: certify"),
+        ("--certify 1.2 --ratio", "out of range: certify"),
+        ("--certify 0.1 --reference ZZ", "not found: reference"),
+        ("--certify 0.1 --adverse lo", "unknown: adverse"),
+        ("--reference A", "conflict: reference"),
+        ("--ratio", "conflict: ratio"),
+        ("--adverse low", "conflict: adverse"),
+        ("--fail-on split", "unknown: fail_on"),
+        ("--fail-on harm --ratio", "conflict: fail_on"),
+        ("--fail-on harm --reference A", "conflict: fail_on"),
+        ("--fail-on harm --adverse both", "missing: adverse"),
+        ("--certify 0.1 --metric false_positive_rate --y-true y --adverse low", "conflict: adverse"),
     ],
 )
-def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: str, named: str) -> None:
+def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: str, refused: str) -> None:
     done = warm("model", scored, *RATE, *options.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert named in done.stderr
+    assert done.refused == refused
     assert is_one_line(done.stderr)

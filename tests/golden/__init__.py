@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ import pandas as pd
 import faultlines as fl
 from faultlines import simulate
 from faultlines.results import SelfCheck
+from tests.cli.mistakes import MISTAKES, make_mistake, write_inputs
+from tests.cli.running import warm_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,6 +144,15 @@ def outputs() -> Iterator[tuple[str, str]]:
         if hasattr(result, "to_markdown"):
             yield f"{name}.md", result.to_markdown()
         yield f"{name}.keys", "\n".join(keys(result.to_dict())) + "\n"
+    yield "mistakes.txt", mistakes()
+
+
+def mistakes() -> str:
+    """What the command line answers to mistakes."""
+    with tempfile.TemporaryDirectory() as name, warm_commands(Path(name)) as warm:
+        write_inputs(Path(name))
+        answers = {mistake: make_mistake(mistake, warm, Path(name)).stderr for mistake in MISTAKES}
+    return "".join(f"$ faultlines {shlex.join(MISTAKES[mistake][0])}\n{answer}" for mistake, answer in answers.items())
 
 
 def keys(data: Any, path: str = "") -> list[str]:
