@@ -27,6 +27,11 @@ FIRST = [
 ]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where no study runs, none is imported."""
+    return True if collection_path == HERE / "statistical" and config.option.markexpr == "not statistical" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place(item.path))
 

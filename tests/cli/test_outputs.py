@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -212,16 +213,17 @@ def test_two_writers_leave_one_whole_file(table: Path, tmp_path: Path) -> None:
             [*COMMAND, "estimates", str(table), *BY, "--json", str(out), "--seed", str(seed), *more],
             stdout=subprocess.DEVNULL,
         )
-        for seed in range(3)
+        for seed in range(2)
         for more in ([], ["--alpha", "0.01"])
     ]
     seen = set()
     while any(rival.poll() is None for rival in rivals):
         if out.exists():
             seen.add(json.loads(out.read_text(encoding="utf-8"))["guarantee"]["seed"])
+        time.sleep(0.002)
     assert {rival.wait() for rival in rivals} == {0}
-    assert json.loads(out.read_text(encoding="utf-8"))["guarantee"]["seed"] in {0, 1, 2}
-    assert seen <= {0, 1, 2}
+    assert json.loads(out.read_text(encoding="utf-8"))["guarantee"]["seed"] in {0, 1}
+    assert seen <= {0, 1}
     assert not list(tmp_path.glob(".*.part"))
 
 

@@ -153,7 +153,7 @@ def test_treatments_can_be_all_or_named_and_stand_in_the_labels() -> None:
     assert every.weights(frame)["weight"].mean() == pytest.approx(1.0)
     units = fl.difference("y", **options, treatment="*", unit="user", overlap="covariance")
     assert set(fl.cluster(frame, "device", units).clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
-    held = fl.cluster(frame, "device", units, guarantee=fl.Holdout(unit="user"))
+    held = fl.cluster(frame, "device", units, guarantee=fl.Holdout(unit="user", splits=5))
     assert set(held.clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
     for treatment, code in (([], "empty"), (["B", "B"], "duplicate"), (["A"], "invalid"), (["B", "D"], "not found")):
         with refused(f"{code}: treatment"):
