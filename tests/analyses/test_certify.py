@@ -626,7 +626,7 @@ def test_as_data_and_text() -> None:
     assert json.loads(unbounded.to_json())["groups"][1]["upper"] is None
     assert "∞" in str(unbounded)
     many = fl.certify(fl.Estimates(np.zeros(60), np.ones(60)), gap=1)
-    assert "20 more groups" in str(many)
+    assert len(str(many).splitlines()) < 60
     with refused("out of range: indent"):
         certificate.to_json(indent=-1)
 

@@ -31,7 +31,7 @@ def test_one_group_is_a_valid_answer() -> None:
     assert result.labels.tolist() == [1]
     assert result.clusters[0].members == ("only",)
     assert result.clusters[0].ci == pytest.approx((3 - 0.98, 3 + 0.98), abs=1e-3)
-    assert "only one group" in str(result)
+    assert result.verdict == "not testable"
     assert len(result.path()) == 1
     assert json.loads(result.to_json())["pvalue"] == 1.0
 
@@ -256,10 +256,6 @@ def test_nothing_found_reads_as_nothing_found() -> None:
     assert {"largest difference", "minimum detectable"} <= {note.code for note in result.notes}
 
 
-def test_bonferroni_results_carry_a_warning() -> None:
-    assert "docs/guarantees.md" in str(fl.cluster(three_clusters(), guarantee="bonferroni"))
-
-
 def test_json_markdown_and_frames_agree() -> None:
     result = fl.cluster(simulate.onboarding(seed=2).estimates)
     data = json.loads(result.to_json())
@@ -311,7 +307,6 @@ def test_several_attributes_become_several_columns() -> None:
 def test_very_many_clusters_make_a_short_table() -> None:
     result = fl.cluster(fl.Estimates(np.arange(150.0) * 100, np.ones(150)))
     assert result.n_clusters == 150
-    assert "110 more clusters" in str(result)
     assert len(str(result).splitlines()) < 60
     assert result.to_markdown().count("\n| ") == 151
 

@@ -6,7 +6,6 @@ import html
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -25,12 +24,11 @@ from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, is_one_line,
 def test_demo_finds_what_was_planted_and_writes_json(warm: Warm, tmp_path: Path) -> None:
     done = run("demo", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Planted: 3 clusters with true lifts -6%, +2%, +9%." in done.stdout
     written = json.loads((tmp_path / "faultlines-demo.json").read_text(encoding="utf-8"))
     assert (written["verdict"], written["n_clusters"]) == ("differ", 3)
     assert written["headline"] in done.stdout
     assert len(written["groups"]) == 40
-    assert "The page to look at is faultlines-demo.html" in done.stdout
+    assert "faultlines-demo.html" in done.stdout
     page = (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8")
     assert html.escape(written["headline"]) in page
     assert warm("demo", cwd=tmp_path).stdout == done.stdout
@@ -233,7 +231,6 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
     metrics = ("--metric", "true_positive_rate", "--metric", "accuracy", "--metric", "selection_rate")
     done = warm("model", shop, *MODEL, "--y-pred", "pred", *metrics, "--json", out)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.match(r"Groups differ in \d of 3 metrics \(Holm, α = 0\.05\)\.", done.stdout)
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["correction"] == "holm"
     assert [row["pvalue_adj"] for row in written["overview"]] == [metric["pvalue_adj"] for metric in written["metrics"]]
@@ -242,7 +239,6 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
     ranked = sorted(written["metrics"], key=lambda metric: metric["log10_pvalue"])
     assert ranked[0]["pvalue_adj"] == pytest.approx(3 * ranked[0]["pvalue"])
     assert all(metric["rejected"] == (metric["pvalue_adj"] < 0.05) for metric in ranked)
-    assert "adjusted p" in done.stdout
     both = warm(
         "model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc"
     )
@@ -351,8 +347,8 @@ def test_every_guarantee_and_comparison_on_the_command_line(warm: Warm, shop: Pa
     for guarantee in ("topmerge", "holdout:0.3", "folds:3"):
         done = warm("experiment", shop, *EXPERIMENT, "--metric", "difference:revenue", "--guarantee", guarantee)
         assert done.returncode == 0, done.stderr
-    beyond = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5")
-    assert "by more than 0.5" in beyond.stdout
+    beyond = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5", "--json", "-")
+    assert json.loads(beyond.stdout)["tolerance"] == 0.5
     for options, refused in (
         (("--joint",), "too few: joint"),
         (("--split-unit", "views"), "conflict: split_unit"),
@@ -402,9 +398,9 @@ def test_several_treatments_are_taken_by_every_command(warm: Warm, tmp_path: Pat
     lift, file, out = ("--metric", "lift:y"), tmp_path / "rows.csv", tmp_path / "out.json"
     warm("experiment", file, *arms, *lift, "--json", out)
     assert json.loads(out.read_text())["headline"].startswith("g p, arm C ")
-    assert "Confirmed" in warm("confirm", out, file).stdout
-    assert "Confirmed" in warm("confirm", out, file, *arms, *lift).stdout
-    assert "between 3 and 3 of 6 groups" in warm("power", file, *arms, *lift, "--runs", "40").stdout
+    for more in ((), (*arms, *lift)):
+        assert json.loads(warm("confirm", out, file, *more, "--json", "-").stdout)["verdict"] == "confirmed"
+    assert warm("power", file, *arms, *lift, "--runs", "40").returncode == 0
     columns = ("--metric", "lift", "--n", "size", "--mean", "mean", "--variance", "var")
     assert "g p, arm C " in warm("aggregates", tmp_path / "sums.csv", *arms, *columns).stdout
     watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "1", "--json", out)

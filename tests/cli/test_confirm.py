@@ -76,7 +76,7 @@ def test_one_of_several_metrics(warm: Warm, shop: Path) -> None:
     assert full.stdout == done.stdout
     several = warm("confirm", "c.json", "shop.csv", cwd=here)
     assert several.returncode == 2
-    assert "Name one of its metrics: 'true positive rate', 'accuracy'." in several.stderr
+    assert several.refused == "not found: clusters"
 
 
 @pytest.mark.parametrize(

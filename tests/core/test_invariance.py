@@ -34,7 +34,6 @@ def test_what_comes_along_survives_merging(name: str) -> None:
     assert check
     assert check.counterexample is None
     assert 0.03 < check.of_pairs < 0.075
-    assert "Merge-invariant" in str(check)
 
 
 @pytest.mark.parametrize("scale", ["plain", "rates"])
@@ -87,8 +86,7 @@ def test_equal_variances_do_not_survive_merging() -> None:
     assert not check.passed
     assert 0.02 < check.of_pairs < 0.09
     assert check.of_merged > 0.4
-    assert "Counterexample: clusters with statistics [60, " in str(check)
-    assert "differs from the merger of the other two" in str(check)
+    assert check.counterexample is not None
 
 
 def test_pooled_arms_survive_only_equal_treatment_shares() -> None:

@@ -97,6 +97,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "clustering-one-group": lambda: fl.cluster(fl.Estimates([1.0], [0.5], ["DE"], attributes=["country"])),
     "clustering-crossed": lambda: fl.cluster(people(), ["region", "sex"], fl.false_positive_rate("label", "predicted")),
     "clustering-two-effects": lambda: fl.cluster(people(), "region", fl.equalized_odds("label", "predicted")),
+    "clustering-holdout": lambda: fl.cluster(demo().estimates, guarantee="holdout"),
+    "clustering-folds": lambda: fl.cluster(demo().estimates, guarantee="folds"),
+    "clustering-bonferroni": lambda: fl.cluster(demo().estimates, guarantee="bonferroni"),
+    "clustering-tolerance": lambda: fl.cluster(demo().estimates, tolerance=0.01),
     "clustering-lift": lambda: fl.cluster(people(), ["sex", "region"], LIFT),
     "certificate-passed": lambda: fl.certify(fl.binomial([480, 500, 510], 1000, COUNTRIES[:3]), gap=0.06),
     "certificate-inconclusive": lambda: fl.certify(fl.binomial([480, 500, 510], 1000, COUNTRIES[:3]), gap=0.02),
@@ -130,6 +134,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "experiments": _experiments,
     "audit": _audit,
     "monitor": _monitor,
+    "monitor-ended": lambda: fl.Monitor(looks=1, dependence="any").update(_estimates([0.0, 0.1, -0.1])),
+    "merge-invariance": lambda: fl.check_merge_invariance(fl.binomial([40, 50, 45], 400), runs=500),
 }
 
 
@@ -143,7 +149,8 @@ def outputs() -> Iterator[tuple[str, str]]:
         yield f"{name}.txt", f"{result}\n"
         if hasattr(result, "to_markdown"):
             yield f"{name}.md", result.to_markdown()
-        yield f"{name}.keys", "\n".join(keys(result.to_dict())) + "\n"
+        if hasattr(result, "to_dict"):
+            yield f"{name}.keys", "\n".join(keys(result.to_dict())) + "\n"
     yield "mistakes.txt", mistakes()
 
 

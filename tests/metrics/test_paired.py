@@ -143,7 +143,7 @@ def test_a_new_model_that_is_worse_for_one_group_is_found() -> None:
     data["p2"] = np.where(worse, 1 - data.p2, data.p2)
     result = fl.cluster(data, "g", pair("accuracy"), guarantee=fl.Calibrated(draws=200))
     assert result.clusters[0].members == ("b",)
-    assert "change in accuracy from p1 to p2" in str(result)
+    assert result.groups.metric == "change in accuracy from p1 to p2"
 
 
 @pytest.mark.parametrize("name", ["accuracy", "precision"])
