@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import json
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -900,8 +901,6 @@ def of_monitors() -> Iterator[Case]:
 
 
 def _damaged_monitor(saved: str) -> dict[str, str]:
-    import json
-
     good = json.loads(saved)
     look, seen = good["results"][0], good["data"][0]
     changes: dict[str, list[Any]] = {
@@ -933,28 +932,10 @@ def _damaged_monitor(saved: str) -> dict[str, str]:
         "clusters": [None, 5, [["a", "b"], ["c"]], [["a"]], "abc", [[]]],
         "ignored": [None, 5, [], {"x": None}, {"x": "y"}, {"x": -1}, {"x": 0}, {"x": True}],
     }  # fmt: skip
-    damaged = {
-        "empty": "", "space": " ", "null": "null", "list": "[]", "number": "5", "text": '"x"', "empty object": "{}",
-        "half": saved[: len(saved) // 2], "twice": saved + saved, "nul": "\0" + saved, "bom": "\ufeff" + saved, "deep": "[" * 100_000,
-        "nan alpha": saved.replace('"alpha": 0.05', '"alpha": NaN'),
-    }  # fmt: skip
-    for key, values in changes.items():
-        damaged[f"no {key}"] = json.dumps({k: v for k, v in good.items() if k != key})
-        for i, value in enumerate(values):
-            damaged[f"{key} {i}"] = json.dumps(good | {key: value})
-    return damaged
+    return _changed(saved, changes)
 
 
 def _damaged(saved: str) -> dict[str, str]:
-    import json
-
-    good = json.loads(saved)
-    damaged = {
-        "empty": "", "space": " ", "null": "null", "list": "[]", "number": "5", "text": '"x"', "empty object": "{}",
-        "half": saved[: len(saved) // 2], "twice": saved + saved, "nul": "\0" + saved, "bom": "\ufeff" + saved,
-        "deep": "[" * 100_000, "deep in it": saved.replace('"labels": [', '"labels": [' + "[" * 5000, 1),
-        "nan alpha": saved.replace('"alpha": 0.05', '"alpha": NaN'),
-    }  # fmt: skip
     changes: dict[str, list[Any]] = {
         "faultlines_monitor": [None, 1, "1", [], True, 1.5],
         "rule": [None, 5, "x", [], "boundary"],
@@ -968,6 +949,18 @@ def _damaged(saved: str) -> dict[str, str]:
                   [{"pvalue": 0.5, "merged": [["zz"], ["yy"]]}], [{"pvalue": 0.5, "merged": None}] * 5,
                   [{"pvalue": 0.5, "merged": "ab"}]],
         "ignored": [None, 5, [], {"x": None}, {"x": "y"}, {"x": -1}, {"x": 1e400}, {"x": 0.5}, {"x": True}],
+    }  # fmt: skip
+    deep = {"deep in it": saved.replace('"labels": [', '"labels": [' + "[" * 5000, 1)}
+    return _changed(saved, changes) | deep
+
+
+def _changed(saved: str, changes: dict[str, list[Any]]) -> dict[str, str]:
+    """What is no JSON or no object, and a saved state without a key or with another value."""
+    good = json.loads(saved)
+    damaged = {
+        "empty": "", "space": " ", "null": "null", "list": "[]", "number": "5", "text": '"x"', "empty object": "{}",
+        "half": saved[: len(saved) // 2], "twice": saved + saved, "nul": "\0" + saved, "bom": "\ufeff" + saved,
+        "deep": "[" * 100_000, "nan alpha": saved.replace('"alpha": 0.05', '"alpha": NaN'),
     }  # fmt: skip
     for key, values in changes.items():
         damaged[f"no {key}"] = json.dumps({k: v for k, v in good.items() if k != key})

@@ -17,7 +17,6 @@ import os
 import pickle
 import random
 import re
-import shutil
 import subprocess
 import sys
 import unicodedata
@@ -40,6 +39,7 @@ from faultlines.results import Clustering, Experiments, Power
 from tests import abuse_cases, abuse_commands, abuse_rows
 from tests.abuse_cases import FEW, ODD_NAMES, Case, metric, three
 from tests.abuse_rows import SOUND, RowCase, people, write_files
+from tests.browsers import chromium
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -647,18 +647,11 @@ def test_charts_hold_no_script_from_the_data(way: str, tmp_path: Path) -> None:
 
 def test_a_chart_in_a_real_browser(tmp_path: Path) -> None:
     """It is drawn, and nothing of what the data say is run."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI needs Chromium")
-        pytest.skip("no Chromium on this machine")
-    sync_api = pytest.importorskip("playwright.sync_api")
     path = tmp_path / "chart.html"
     attacked().plot().save(path)
     said: list[str] = []
     asked: list[str] = []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         page = browser.new_context(offline=True).new_page()
 
         def dismissed(dialog: Any) -> None:
@@ -674,7 +667,6 @@ def test_a_chart_in_a_real_browser(tmp_path: Path) -> None:
         page.wait_for_timeout(200)
         drawn = page.evaluate("document.querySelector('svg, canvas').getBoundingClientRect().width")
         images = page.locator("img").count()
-        browser.close()
     assert said == []
     assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [path.as_uri()]
     assert drawn > 100

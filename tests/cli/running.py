@@ -121,3 +121,14 @@ MODEL = ("--by", "country", "--y-true", "label", "--positive", "yes")
 def is_one_line(stderr: str) -> bool:
     """Whether stderr holds one message for people, and nothing that steers a terminal."""
     return stderr.startswith("faultlines: ") and stderr.endswith("\n") and stderr[:-1].isprintable()
+
+
+def read_screen(screen: int) -> bytes:
+    """All that is left to read of a terminal whose other end is closed."""
+    shown = b""
+    while True:
+        try:
+            shown += os.read(screen, 4096)
+        except OSError:
+            os.close(screen)
+            return shown

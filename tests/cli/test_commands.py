@@ -18,7 +18,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.render.text import to_text
-from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, is_one_line, run
+from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, is_one_line, read_screen, run
 
 
 def test_demo_finds_what_was_planted_and_writes_json(warm: Warm, tmp_path: Path) -> None:
@@ -199,12 +199,7 @@ def test_an_interrupt_ends_cleanly_and_progress_is_for_terminals(tmp_path: Path)
         shown += os.read(screen, 4096)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
-    while True:
-        try:
-            shown += os.read(screen, 4096)
-        except OSError:
-            break
-    os.close(screen)
+    shown += read_screen(screen)
     assert b"drawing groups with equal effects" in shown
     assert b"faultlines: interrupted" in shown
     assert b"Traceback" not in shown

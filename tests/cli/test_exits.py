@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.cli.running import BY, COMMAND, Warm, is_one_line
+from tests.cli.running import BY, COMMAND, Warm, is_one_line, read_screen
 
 SPOILT = """if True:
     import sys
@@ -233,13 +233,7 @@ def test_nothing_is_drawn_on_a_terminal_by_names(tmp_path: Path) -> None:
     words = ["estimates", str(path), "--by", "g\x1b[31m", "--estimate", "x", "--se", "s"]
     done = subprocess.run([*COMMAND, *words], stdout=terminal, stderr=terminal, check=False)
     os.close(terminal)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(screen, 4096)
-        except OSError:
-            break
-    os.close(screen)
+    shown = read_screen(screen)
     assert done.returncode == 0
     assert b"2 clusters" in shown
     assert not {b"\x1b", b"\x07", b"\xc2\x9b"} & {shown[i : i + n] for n in (1, 2) for i in range(len(shown))}
