@@ -98,7 +98,7 @@ def files(board: Board, folder: Path, sizes: tuple[int, ...]) -> None:
         most = 3 if rows > 10**7 else 8
         floor = seconds(sql, least=3, most=most)
         ours = seconds(partial(fl.measure, path, BY, METRIC), least=3, most=most)
-        whole = seconds(partial(fl.cluster, path, by=BY, metric=METRIC), least=3, most=most)
+        with_files = seconds(partial(fl.cluster, path, by=BY, metric=METRIC), least=3, most=most)
         per_row[rows] = ours / rows
         largest = rows == sizes[-1]
         good = ours / floor <= 1.25 if largest else None
@@ -109,8 +109,8 @@ def files(board: Board, folder: Path, sizes: tuple[int, ...]) -> None:
             good=good,
             limit="≤ 1.25" if largest else "",
         )
-        board.line("    file to clusters / hand-written SQL", whole / floor, "×")
-        board.line("    file to clusters", whole, "s")
+        board.line("    file to clusters / hand-written SQL", with_files / floor, "×")
+        board.line("    file to clusters", with_files, "s")
     first, last = sizes[0], sizes[-1]
     growth = per_row[last] / per_row[first]
     board.line(f"time per row, {last:,} rows / {first:,} rows", growth, "×", good=growth <= 1.5, limit="≤ 1.5")
@@ -152,9 +152,9 @@ def several(board: Board, folder: Path, rows: int, units: int) -> None:
         (f", {units:,} units", {**ARMS, "unit": "unit"}, (SQL_UNITS, SQL_UNITS_THREE)),
     )
     for what, options, queries in cases:
-        one = fl.lift("revenue", **options)
-        three = [one, fl.difference("visits", **options), fl.lift("minutes", **options)]
-        alone, together = partial(fl.measure, path, BY, one), partial(measure_all, path, BY, three)
+        metric = fl.lift("revenue", **options)
+        three = [metric, fl.difference("visits", **options), fl.lift("minutes", **options)]
+        alone, together = partial(fl.measure, path, BY, metric), partial(measure_all, path, BY, three)
         rounds = 5 if what else 15
         ratio = _paired(alone, together, rounds)
         by_hand = _paired(partial(_by_hand, path, queries[0]), partial(_by_hand, path, queries[1]), rounds)

@@ -45,19 +45,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="sketches of the studies; nothing kept is changed")
     parser.add_argument("--write", action="store_true", help="only draw and fill in what is kept in docs")
     parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     started = time.monotonic()
-    wanted = given.studies or [study.name for study in STUDIES if study.page == PAPER]
+    wanted = arguments.studies or [study.name for study in STUDIES if study.page == PAPER]
     if "field" in wanted:
         wanted = [*wanted, *(study.name for study in STUDIES if study.page != PAPER)]
     chosen = [study for study in STUDIES if study.name in wanted]
-    for i, study in enumerate([] if given.write else chosen):
+    for i, study in enumerate([] if arguments.write else chosen):
         print(f"[{i + 1}/{len(chosen)}] {study.name}, after {time.monotonic() - started:.0f} s", file=sys.stderr)
         if study.skipped():
             print(study.skipped(), file=sys.stderr)
         else:
-            study.run(Run(given.quick, given.jobs))
-    if given.quick:
+            study.run(Run(arguments.quick, arguments.jobs))
+    if arguments.quick:
         return
     for study in (study for study in STUDIES if study.is_kept):
         study.draw(study.kept())

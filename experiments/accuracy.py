@@ -67,12 +67,12 @@ def scores(task: Task) -> dict[str, list[Score]]:
     """All methods on the same data sets of one kind."""
     from sklearn.metrics import adjusted_rand_score
 
-    made = [task.cell.simulated(i) for i in task.numbers]
-    fits = baselines.fits(task.methods, [one.estimates for one in made], task.numbers)
+    simulated = [task.cell.simulated(i) for i in task.numbers]
+    fits = baselines.fits(task.methods, [example.estimates for example in simulated], task.numbers)
     return {
         method: [
-            Score(float(adjusted_rand_score(one.truth, fit.labels)), fit.n_clusters)
-            for one, fit in zip(made, fits[method], strict=True)
+            Score(float(adjusted_rand_score(example.truth, fit.labels)), fit.n_clusters)
+            for example, fit in zip(simulated, fits[method], strict=True)
         ]
         for method in task.methods
     }
@@ -102,13 +102,13 @@ def measure(run: Run) -> Numbers:
         for cell in cells
         for start in range(0, runs, step)
     ]
-    found: dict[Cell, dict[str, list[Score]]] = {cell: {} for cell in cells}
+    by_cell: dict[Cell, dict[str, list[Score]]] = {cell: {} for cell in cells}
     for task, part in zip(tasks, run.each("accuracy", scores, tasks), strict=True):
         for method, own in part.items():
-            found[task.cell].setdefault(method, []).extend(own)
+            by_cell[task.cell].setdefault(method, []).extend(own)
     rows = [
         cell._asdict() | {"method": method} | compared(own, scored["calibrated"])
-        for cell, scored in found.items()
+        for cell, scored in by_cell.items()
         for method, own in scored.items()
     ]
     return {"seed": SEED, "data_sets": runs, "cells": len(cells), "rows": rows}
@@ -273,7 +273,7 @@ def lost(numbers: Numbers) -> list[Numbers]:
 
 def facts(numbers: Numbers) -> dict[str, str]:
     real = len({(r["groups"], r["profile"], r["clusters"], r["apart"]) for r in numbers["rows"] if r["apart"] > 0})
-    made = {
+    texts = {
         "data_sets": str(numbers["data_sets"]),
         "cells": str(real),
         "by_chance": f"{real * ndtr(-2):.1f}",
@@ -287,7 +287,7 @@ def facts(numbers: Numbers) -> dict[str, str]:
     far = max(row["apart"] for row in numbers["rows"])
     for method in ("calibrated", "top merge"):
         extra = [r["n_clusters"] - r["clusters"] for r in numbers["rows"] if (r["method"], r["apart"]) == (method, far)]
-        made[f"extra_{method.replace(' ', '_')}"] = f"{np.mean(extra):.3f}"
+        texts[f"extra_{method.replace(' ', '_')}"] = f"{np.mean(extra):.3f}"
     for key, method in (
         ("bic", "mixture, BIC"),
         ("aic", "mixture, AIC"),
@@ -302,18 +302,18 @@ def facts(numbers: Numbers) -> dict[str, str]:
         *((re.sub(r"\W+", "_", method).lower(), method) for method in baselines.RIVALS),
     ):
         ahead, behind = wins(numbers, method)
-        made |= {f"{key}_ahead": str(len(ahead)), f"{key}_behind": str(len(behind))}
+        texts |= {f"{key}_ahead": str(len(ahead)), f"{key}_behind": str(len(behind))}
         one_by_one = [
             row["lead"]
             for row in comparisons(numbers)
             if row["method"] == method and row["lead"] > 2 * row["lead_error"] + 1e-9
         ]
-        made[f"{key}_ahead_one_by_one"] = str(len(one_by_one))
-        made[f"{key}_lead_one_by_one"] = f"{max(one_by_one, default=0):.2f}"
-        made[f"{key}_lead"] = f"{max((row['lead'] for row in ahead), default=0):.2f}"
-        made[f"{key}_null_102"] = share(mean_of(numbers, "detected", method, groups=102, apart=0.0))
-        made[f"{key}_null_21"] = share(mean_of(numbers, "detected", method, groups=21, apart=0.0))
-    return made
+        texts[f"{key}_ahead_one_by_one"] = str(len(one_by_one))
+        texts[f"{key}_lead_one_by_one"] = f"{max(one_by_one, default=0):.2f}"
+        texts[f"{key}_lead"] = f"{max((row['lead'] for row in ahead), default=0):.2f}"
+        texts[f"{key}_null_102"] = share(mean_of(numbers, "detected", method, groups=102, apart=0.0))
+        texts[f"{key}_null_21"] = share(mean_of(numbers, "detected", method, groups=21, apart=0.0))
+    return texts
 
 
 def figure(numbers: Numbers) -> Any:

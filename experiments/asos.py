@@ -44,9 +44,9 @@ ALIKE = {
 
 
 def chosen(metric: int, seed: int) -> Paths:
-    known = asos_paths(metric)
-    at = np.random.default_rng([metric, seed]).choice(len(known.names), min(GROUPS, len(known.names)), replace=False)
-    return Paths(tuple(known.names[i] for i in at), known.n[at], known.lift[at], known.se[at])
+    paths = asos_paths(metric)
+    at = np.random.default_rng([metric, seed]).choice(len(paths.names), min(GROUPS, len(paths.names)), replace=False)
+    return Paths(tuple(paths.names[i] for i in at), paths.n[at], paths.lift[at], paths.se[at])
 
 
 def alike(paths: Paths, how: str, rng: np.random.Generator) -> Paths:
@@ -74,14 +74,14 @@ def one_set(task: tuple[int, int, str]) -> dict[str, Any]:
     alone = fl.cluster_many({str(i): look for i, look in enumerate(looks)}, alpha=ALPHA)
     below = [i for i in range(len(looks)) if alone[str(i)].pvalue <= ALPHA]
     last = fl.cluster(looks[-1], alpha=ALPHA, seed=seed)
-    found: dict[str, tuple[int, list[int]] | None] = {}
+    stops: dict[str, tuple[int, list[int]] | None] = {}
     for dependence, method in zip(DEPENDENCE, METHODS, strict=False):
-        found[method] = monitored(paths.names, looks, dependence, seed)
-    found[UNCORRECTED] = None
+        stops[method] = monitored(paths.names, looks, dependence, seed)
+    stops[UNCORRECTED] = None
     if below:
         first = fl.cluster(looks[below[0]], alpha=ALPHA, seed=seed)
-        found[UNCORRECTED] = below[0], first.labels.tolist()
-    return {"last": last.rejected, "found": {name: claim(one, last) for name, one in found.items()}}
+        stops[UNCORRECTED] = below[0], first.labels.tolist()
+    return {"last": last.rejected, "found": {name: claim(stop, last) for name, stop in stops.items()}}
 
 
 def monitored(
@@ -97,13 +97,13 @@ def monitored(
     return None
 
 
-def claim(found: tuple[int, list[int]] | None, last: Clustering) -> Numbers | None:
+def claim(stop: tuple[int, list[int]] | None, last: Clustering) -> Numbers | None:
     from sklearn.metrics import adjusted_rand_score
 
-    if found is None:
+    if stop is None:
         return None
-    agreement = float(adjusted_rand_score(last.labels, found[1]))
-    return {"day": DAYS[found[0]], "upheld": last.rejected, "agreement": agreement}
+    agreement = float(adjusted_rand_score(last.labels, stop[1]))
+    return {"day": DAYS[stop[0]], "upheld": last.rejected, "agreement": agreement}
 
 
 # ------------------------------------------------------------------------------------------------------------- numbers
@@ -113,30 +113,30 @@ def measure(run: Run) -> Numbers:
     sets = run.either(50, 2)
     kinds = [REAL, *ALIKE]
     tasks = [(metric, seed, how) for how in kinds for metric in METRICS for seed in range(sets)]
-    made = run.each("asos", one_set, tasks)
-    kept = {how: [one for one, task in zip(made, tasks, strict=True) if task[2] == how] for how in kinds}
+    results = run.each("asos", one_set, tasks)
+    by_kind = {how: [result for result, task in zip(results, tasks, strict=True) if task[2] == how] for how in kinds}
     return {
         "sets": sets * len(METRICS),
         "experiments": [len(asos_paths(metric).names) for metric in METRICS],
-        "kinds": {how: of_kind(own) for how, own in kept.items()},
+        "kinds": {how: of_kind(own) for how, own in by_kind.items()},
     }
 
 
-def of_kind(found: Sequence[dict[str, Any]]) -> Numbers:
+def of_kind(results: Sequence[dict[str, Any]]) -> Numbers:
     """Over the sets of one kind: how often and when each way of looking claims, and what is left at the end."""
-    made: Numbers = {ONE: {"share": float(np.mean([one["last"] for one in found]))}}
+    numbers: Numbers = {ONE: {"share": float(np.mean([result["last"] for result in results]))}}
     for method in METHODS:
-        claims = [one["found"][method] for one in found if one["found"][method] is not None]
-        early = [one for one in claims if one["day"] < DAYS[-1]]
-        made[method] = {
-            "share": len(claims) / len(found),
-            "by_day": [sum(one["day"] <= day for one in claims) / len(found) for day in DAYS],
-            "day": float(np.mean([one["day"] for one in claims])) if claims else None,
+        claims = [result["found"][method] for result in results if result["found"][method] is not None]
+        early = [claim for claim in claims if claim["day"] < DAYS[-1]]
+        numbers[method] = {
+            "share": len(claims) / len(results),
+            "by_day": [sum(claim["day"] <= day for claim in claims) / len(results) for day in DAYS],
+            "day": float(np.mean([claim["day"] for claim in claims])) if claims else None,
             "early": len(early),
-            "upheld": float(np.mean([one["upheld"] for one in early])) if early else None,
-            "agreement": float(np.mean([one["agreement"] for one in early if one["upheld"]] or [np.nan])),
+            "upheld": float(np.mean([claim["upheld"] for claim in early])) if early else None,
+            "agreement": float(np.mean([claim["agreement"] for claim in early if claim["upheld"]] or [np.nan])),
         }
-    return made
+    return numbers
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
@@ -154,7 +154,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
 
 def facts(numbers: Numbers) -> dict[str, str]:
     kinds, worst = numbers["kinds"], "precision"
-    made = {
+    texts = {
         "sets": str(numbers["sets"]),
         "experiments": " to ".join(map(str, sorted({min(numbers["experiments"]), max(numbers["experiments"])}))),
         "error": f"{np.sqrt(ALPHA * (1 - ALPHA) / numbers['sets']):.3f}",
@@ -162,10 +162,10 @@ def facts(numbers: Numbers) -> dict[str, str]:
         "one": f"{kinds[REAL][ONE]['share']:.3f}",
     }
     for name, method in zip(DEPENDENCE, METHODS, strict=False):
-        made[f"{name}.false"] = f"{kinds[worst][method]['share']:.3f}"
-        made[f"{name}.share"] = f"{kinds[REAL][method]['share']:.3f}"
-        made[f"{name}.day"] = f"{kinds[REAL][method]['day']:.1f}"
-    return made
+        texts[f"{name}.false"] = f"{kinds[worst][method]['share']:.3f}"
+        texts[f"{name}.share"] = f"{kinds[REAL][method]['share']:.3f}"
+        texts[f"{name}.day"] = f"{kinds[REAL][method]['day']:.1f}"
+    return texts
 
 
 def figure(numbers: Numbers) -> Any:

@@ -78,11 +78,11 @@ class Run:
         from joblib import Parallel, delayed
 
         pool = Parallel(n_jobs=self.jobs or -1, return_as="generator", batch_size=1)
-        made: list[_Made] = []
-        for one in pool(delayed(work)(task) for task in tasks):
-            made.append(one)
-            show_progress(what, len(made), len(tasks))
-        return made
+        results: list[_Made] = []
+        for result in pool(delayed(work)(task) for task in tasks):
+            results.append(result)
+            show_progress(what, len(results), len(tasks))
+        return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,11 @@ class Study:
         parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
         parser.add_argument("--quick", action="store_true", help="a sketch in under a minute; nothing kept is changed")
         parser.add_argument("--jobs", type=int, default=0, help="processes; one a core by default")
-        given = parser.parse_args()
+        arguments = parser.parse_args()
         if self.skipped():
             print(self.skipped(), file=sys.stderr)
             return
-        numbers = self.run(Run(given.quick, given.jobs))
+        numbers = self.run(Run(arguments.quick, arguments.jobs))
         for name, text in self.texts(numbers).items():
             print(f"{name}\n{text}" if name.startswith("table") else f"{name}: {text}")
 
@@ -163,10 +163,10 @@ def show_progress(what: str, done: int, total: int) -> None:
 def filled(page: str, texts: Mapping[str, str]) -> str:
     """The page with what stands between `<!-- table: … -->` or `<!-- fact: … -->` and `<!-- end -->` made anew."""
 
-    def anew(found: re.Match[str]) -> str:
-        if found[1] not in texts:
-            raise KeyError(f"a page asks for {found[1]!r}, which no study of it makes")
-        return f"<!-- {found[1]} -->{texts[found[1]]}<!-- end -->"
+    def anew(marker: re.Match[str]) -> str:
+        if marker[1] not in texts:
+            raise KeyError(f"a page asks for {marker[1]!r}, which no study of it makes")
+        return f"<!-- {marker[1]} -->{texts[marker[1]]}<!-- end -->"
 
     return re.sub(r"<!-- ((?:table|fact): [^>]+?) -->(.*?)<!-- end -->", anew, page, flags=re.DOTALL)
 
@@ -228,14 +228,14 @@ def by_method(methods: Sequence[str], others: Mapping[str, str] | None = None) -
 
     Mixtures and the top merge are dashed, for their lines often lie on ours; so is a mere variant of another method.
     """
-    known = COLOURS | dict(others or {})
+    colours = COLOURS | dict(others or {})
     on_ours = ("mixture", "top merge")
     dashes = [[5, 4] if method.startswith(on_ours) or method.count(",") > 1 else [1, 0] for method in methods]
     legend = alt.Legend(title=None, symbolType="stroke", symbolSize=300)
     return {
         "color": alt.Color(
             "method:N",
-            scale=alt.Scale(domain=list(methods), range=[known[method] for method in methods]),
+            scale=alt.Scale(domain=list(methods), range=[colours[method] for method in methods]),
             legend=legend,
         ),
         "strokeDash": alt.StrokeDash("method:N", scale=alt.Scale(domain=list(methods), range=dashes), legend=legend),

@@ -63,10 +63,10 @@ def measure(run: Run) -> Numbers:
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
-    known = numbers["reference"]["known"]
+    reference = numbers["reference"]["known"]
     header = ["mean squared error × 1,000, ± one standard error", *(f"μ = {mu:.2g}" for mu in SHOWN), "runs"]
     rows = [
-        ["continents known", *[f"{1000 * known:.3f}"] * len(SHOWN), "formula"],
+        ["continents known", *[f"{1000 * reference:.3f}"] * len(SHOWN), "formula"],
         ["each country alone", *[f"{1000 * numbers['reference']['alone']:.3f}"] * len(SHOWN), "formula"],
     ]
     for method in [*METHODS, *baselines.EFFECTS]:
@@ -103,7 +103,7 @@ def gain_from(numbers: Numbers) -> float:
 
 
 def facts(numbers: Numbers) -> dict[str, str]:
-    found = {(pair["rival"], pair["method"]): pair for pair in numbers["ratios"]}
+    by_pair = {(pair["rival"], pair["method"]): pair for pair in numbers["ratios"]}
     at_zero = {
         f"at_zero_{method.replace(', ', '_').replace(' ', '_')}": f"{1000 * at(numbers, method, 0.0, 'mse'):.2f}"
         for method in ("literal", "calibrated", "mixture, BIC", *baselines.EFFECTS)
@@ -117,7 +117,9 @@ def facts(numbers: Numbers) -> dict[str, str]:
         "faint_no_more": f"{gain_from(numbers):.2g}",
     }
     return at_zero | {
-        f"{key}_{method}_{short}": times(found[rival, method][key]) if (rival, method) in found else "(not installed)"
+        f"{key}_{method}_{short}": times(by_pair[rival, method][key])
+        if (rival, method) in by_pair
+        else "(not installed)"
         for short, rival in zip(("one_hot", "encoded", "pruned"), TREES, strict=True)
         for method in ("literal", "calibrated")
         for key in ("rival_better", "rival_worse")

@@ -80,15 +80,15 @@ def judged(task: tuple[Nulls, bool, tuple[str, ...]]) -> Judged:
     """All methods on the same experiments; mixtures only when asked, for they take long where there are many groups."""
     nulls, with_mixtures, rivals = task
     estimates = nulls.estimates()
-    named = {f"{i}": one for i, one in zip(nulls.numbers, estimates, strict=True)}
+    named = {f"{i}": groups for i, groups in zip(nulls.numbers, estimates, strict=True)}
     # Experiments of one task share their draws; another seed for every task, so that not all of them do.
     seed = nulls.numbers.start
     pvalues = {
         name: np.exp(fl.cluster_many(named, guarantee=guarantee, seed=seed).log_pvalues)
         for name, guarantee in GUARANTEES.items()
     }
-    found = baselines.fits(rivals, estimates, nulls.numbers)
-    claims = {name: [fit.n_clusters > 1 for fit in fits] for name, fits in found.items()}
+    fits = baselines.fits(rivals, estimates, nulls.numbers)
+    claims = {name: [fit.n_clusters > 1 for fit in fits] for name, fits in fits.items()}
     return Judged(pvalues, baselines.mixtures(estimates) if with_mixtures else {}, claims)
 
 
@@ -120,7 +120,7 @@ def joined(parts: list[Judged]) -> Judged:
     criteria = {criterion for part in parts for criterion in part.mixtures}
     mixtures = {c: [fit for part in parts for fit in part.mixtures.get(c, [])] for c in sorted(criteria)}
     rivals = {name for part in parts for name in part.claims}
-    claims = {name: [one for part in parts for one in part.claims.get(name, [])] for name in sorted(rivals)}
+    claims = {name: [claim for part in parts for claim in part.claims.get(name, [])] for name in sorted(rivals)}
     return Judged(pvalues, mixtures, claims)
 
 
@@ -131,14 +131,16 @@ def claimed(fits: list[Fit]) -> float:
 def measure(run: Run) -> Numbers:
     along_alpha, mixture_rates, rival_rates = [], {}, {}
     for profile in PROFILES:
-        found = a_a_experiments(run, profile)
+        outcomes = a_a_experiments(run, profile)
         along_alpha += [
             {"profile": profile, "method": name, "alpha": alpha, "rate": float(np.mean(p < alpha))}
-            for name, p in found.pvalues.items()
+            for name, p in outcomes.pvalues.items()
             for alpha in LEVELS
         ]
-        mixture_rates[profile] = {f"mixture, {c.upper()}": claimed(fits) for c, fits in found.mixtures.items()}
-        rival_rates[profile] = {m: {"rate": float(np.mean(own)), "runs": len(own)} for m, own in found.claims.items()}
+        mixture_rates[profile] = {f"mixture, {c.upper()}": claimed(fits) for c, fits in outcomes.mixtures.items()}
+        rival_rates[profile] = {
+            m: {"rate": float(np.mean(own)), "runs": len(own)} for m, own in outcomes.claims.items()
+        }
     runs, some, slow = run.either((1000, 200, 50), (30, 30, 30))
     tasks = [
         (nulls, nulls.numbers.stop <= some, rivals_on(nulls, slow, some))
@@ -152,10 +154,10 @@ def measure(run: Run) -> Numbers:
         parts.setdefault((nulls.groups, nulls.profile), []).append(part)
     along_groups = []
     for (groups, kind), own in sorted(parts.items()):
-        whole = joined(own)
-        rates = {name: float(np.mean(p < 0.05)) for name, p in whole.pvalues.items()}
-        rates |= {f"mixture, {c.upper()}": claimed(fits) for c, fits in whole.mixtures.items()}
-        rates |= {rival: float(np.mean(own)) for rival, own in whole.claims.items()}
+        outcome = joined(own)
+        rates = {name: float(np.mean(p < 0.05)) for name, p in outcome.pvalues.items()}
+        rates |= {f"mixture, {c.upper()}": claimed(fits) for c, fits in outcome.mixtures.items()}
+        rates |= {rival: float(np.mean(own)) for rival, own in outcome.claims.items()}
         along_groups += [{"groups": groups, "profile": kind, "method": m, "rate": r} for m, r in rates.items()]
     return {
         "seed": SEED,

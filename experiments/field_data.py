@@ -118,8 +118,8 @@ def names() -> pl.DataFrame:
 
 def acs_case(model: int, groups: str, rate: str) -> Case:
     column = f"model_{model}"
-    made = fl.selection_rate(column) if rate == "selection_rate" else getattr(fl, rate)("y", column)
-    return Case("ACS", f"{rate.replace('_', ' ')} by {groups}", acs, ACS_GROUPS[groups], made, 100)
+    metric = fl.selection_rate(column) if rate == "selection_rate" else getattr(fl, rate)("y", column)
+    return Case("ACS", f"{rate.replace('_', ' ')} by {groups}", acs, ACS_GROUPS[groups], metric, 100)
 
 
 def _mailing(treatment: str, outcome: str, by: tuple[str, ...]) -> Case:
@@ -169,7 +169,7 @@ def asos_paths(metric: int) -> Paths:
     rows = read(ASOS).drop_nulls().filter(pl.col("metric_id") == metric)
     enough = [pl.col(f"count_{arm}") > 500 for arm in "ct"] + [pl.col(f"variance_{arm}") > 0 for arm in "ct"]
     rows = rows.filter(pl.all_horizontal(enough)).sort("experiment_id", "variant_id", "time_since_start")
-    made = {}
+    paths = {}
     for key, part in rows.group_by(["experiment_id", "variant_id"], maintain_order=True):
         time = part["time_since_start"].to_numpy()
         if time.min() > ASOS_DAYS[0] or time.max() < ASOS_DAYS[-1]:
@@ -180,9 +180,9 @@ def asos_paths(metric: int) -> Paths:
         c, t = ({k: part[f"{k}_{arm}"].to_numpy()[at] for k in ("count", "mean", "variance")} for arm in "ct")
         relative = t["mean"] / c["mean"]
         variance = (t["variance"] / t["count"] + relative**2 * c["variance"] / c["count"]) / c["mean"] ** 2
-        made["-".join(map(str, key))] = (c["count"] + t["count"], relative - 1, np.sqrt(variance))
-    n, lift, se = (np.array(part) for part in zip(*made.values(), strict=True))
-    return Paths(tuple(made), n, lift, se)
+        paths["-".join(map(str, key))] = (c["count"] + t["count"], relative - 1, np.sqrt(variance))
+    n, lift, se = (np.array(part) for part in zip(*paths.values(), strict=True))
+    return Paths(tuple(paths), n, lift, se)
 
 
 def halved(rows: pl.DataFrame, share: float, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -70,26 +70,26 @@ def one_split(task: Task) -> dict[str, Any]:
     case = task.question()
     first, second = halved(case.rows(), task.share, task.seed)
     before, after = (fl.measure(rows, list(case.by), case.metric).estimates for rows in (first, second))
-    found = fl.cluster(before, seed=task.seed, alpha=ALPHA)
-    known = set(after.labels)
-    labels = [label for label in before.labels if label in known]
+    result = fl.cluster(before, seed=task.seed, alpha=ALPHA)
+    labels_after = set(after.labels)
+    labels = [label for label in before.labels if label in labels_after]
     old, new = seen(before, labels), seen(after, labels)
-    made: dict[str, Any] = {"groups": len(before), "shared": len(labels)}
-    made |= claims(found, after) | flagged(old, new)
-    predicted = predictions(found, before, labels, old)
+    numbers: dict[str, Any] = {"groups": len(before), "shared": len(labels)}
+    numbers |= claims(result, after) | flagged(old, new)
+    predicted = predictions(result, before, labels, old)
     if task.forest:
         predicted["causal forest"] = forest(case, first, labels, task.seed)
-    made["errors"] = {name: case.unit**2 * error(values, new) for name, values in predicted.items()}
-    return made
+    numbers["errors"] = {name: case.unit**2 * error(values, new) for name, values in predicted.items()}
+    return numbers
 
 
 # --------------------------------------------------------------------------------------------------------- replication
 
 
-def claims(found: Clustering, after: fl.Estimates) -> dict[str, Any]:
+def claims(result: Clustering, after: fl.Estimates) -> dict[str, Any]:
     """Whether clusters are claimed, and what of their differences is there in other rows."""
-    made = {
-        "claimed": found.rejected,
+    numbers = {
+        "claimed": result.rejected,
         "pairs": 0,
         "confirmed": 0,
         "reversed": 0,
@@ -97,20 +97,20 @@ def claims(found: Clustering, after: fl.Estimates) -> dict[str, Any]:
         "plain": 0.0,
         "back": 0.0,
     }
-    if not found.rejected:
-        return made
-    again = fl.confirm(found, after, alpha=ALPHA)
+    if not result.rejected:
+        return numbers
+    again = fl.confirm(result, after, alpha=ALPHA)
     for pair in again.pairs:
-        made["pairs"] += 1
-        made["confirmed"] += pair.verdict == "confirmed"
-        made["reversed"] += bool(pair.differences) and pair.differences[0].estimate < 0
+        numbers["pairs"] += 1
+        numbers["confirmed"] += pair.verdict == "confirmed"
+        numbers["reversed"] += bool(pair.differences) and pair.differences[0].estimate < 0
     came = [cluster.effects[0].estimate for cluster in again.clusters if cluster.effects]
-    if len(came) == found.n_clusters:
-        own = found.estimates
-        plain = [mean_of(own, found.labels == i) for i in (1, found.n_clusters)]
-        made["level"] = found.clusters[-1].effects[0].estimate - found.clusters[0].effects[0].estimate
-        made["plain"], made["back"] = plain[1] - plain[0], came[-1] - came[0]
-    return made
+    if len(came) == result.n_clusters:
+        own = result.estimates
+        plain = [mean_of(own, result.labels == i) for i in (1, result.n_clusters)]
+        numbers["level"] = result.clusters[-1].effects[0].estimate - result.clusters[0].effects[0].estimate
+        numbers["plain"], numbers["back"] = plain[1] - plain[0], came[-1] - came[0]
+    return numbers
 
 
 def mean_of(estimates: fl.Estimates, members: npt.NDArray[np.bool_]) -> float:
@@ -134,25 +134,25 @@ def flagged(old: Seen, new: Seen) -> dict[str, Any]:
     steps = np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1))
     holm = np.zeros(p.size, dtype=bool)
     holm[order] = steps <= ALPHA
-    made: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name, chosen in zip(FLAGS, (holm, p <= ALPHA), strict=True):
         same = np.sign(far) == np.sign(later)
-        made[f"{name} flagged"] = int(chosen.sum())
-        made[f"{name} confirmed"] = int(np.sum(chosen & same & (2 * ndtr(-np.abs(again)) <= ALPHA)))
-        made[f"{name} reversed"] = int(np.sum(chosen & ~same))
-        made[f"{name} found"] = float(np.abs(far[chosen]).sum())
-        made[f"{name} back"] = float((np.sign(far) * later)[chosen].sum())
-    return made
+        numbers[f"{name} flagged"] = int(chosen.sum())
+        numbers[f"{name} confirmed"] = int(np.sum(chosen & same & (2 * ndtr(-np.abs(again)) <= ALPHA)))
+        numbers[f"{name} reversed"] = int(np.sum(chosen & ~same))
+        numbers[f"{name} found"] = float(np.abs(far[chosen]).sum())
+        numbers[f"{name} back"] = float((np.sign(far) * later)[chosen].sum())
+    return numbers
 
 
 # ---------------------------------------------------------------------------------------------------------- prediction
 
 
-def predictions(found: Clustering, before: fl.Estimates, labels: Sequence[Any], old: Seen) -> dict[str, FloatArray]:
+def predictions(result: Clustering, before: fl.Estimates, labels: Sequence[Any], old: Seen) -> dict[str, FloatArray]:
     """What each method says of the groups from the first part, as it is read."""
     place = {label: i for i, label in enumerate(before.labels)}
     at = np.array([place[label] for label in labels])
-    rows = found.to_dicts("groups")[: len(before)]
+    rows = result.to_dicts("groups")[: len(before)]
     values, errors = before.values[:, 0], before.errors[:, 0]
     mean = np.full(values.size, np.average(values, weights=errors**-2.0))
     return {
@@ -226,34 +226,34 @@ def measure(run: Run) -> Numbers:
         tasks[f"{case.data}, {case.name}"] = [
             Task(i, 0.5, seed, grows and case.arms is not None and seed < splits // 5) for seed in range(splits)
         ]
-    made = iter(run.each("halves", one_split, [task for own in tasks.values() for task in own]))
-    return {"cases": {name: summary([next(made) for _ in own]) for name, own in tasks.items()}}
+    results = iter(run.each("halves", one_split, [task for own in tasks.values() for task in own]))
+    return {"cases": {name: summary([next(results) for _ in own]) for name, own in tasks.items()}}
 
 
-def summary(found: Sequence[dict[str, Any]]) -> Numbers:
+def summary(splits: Sequence[dict[str, Any]]) -> Numbers:
     """One case over its splits: sums of counts and distances, mean errors with their standard errors."""
-    sums = [key for key in found[0] if key not in {"errors", "groups", "shared"}]
-    made: Numbers = {key: sum(one[key] for one in found) for key in sums}
-    made |= {"splits": len(found), "groups": float(np.mean([one["groups"] for one in found]))}
-    made["level back"] = ratio([one["back"] for one in found], [one["level"] for one in found])
-    made["plain back"] = ratio([one["back"] for one in found], [one["plain"] for one in found])
+    sums = [key for key in splits[0] if key not in {"errors", "groups", "shared"}]
+    numbers: Numbers = {key: sum(split[key] for split in splits) for key in sums}
+    numbers |= {"splits": len(splits), "groups": float(np.mean([split["groups"] for split in splits]))}
+    numbers["level back"] = ratio([split["back"] for split in splits], [split["level"] for split in splits])
+    numbers["plain back"] = ratio([split["back"] for split in splits], [split["plain"] for split in splits])
     for flag in FLAGS:
-        made[f"{flag} came back"] = ratio(
-            [one[f"{flag} back"] for one in found], [one[f"{flag} found"] for one in found]
+        numbers[f"{flag} came back"] = ratio(
+            [split[f"{flag} back"] for split in splits], [split[f"{flag} found"] for split in splits]
         )
-    made["errors"] = {
-        name: mean_and_error([one["errors"][name] for one in found if name in one["errors"]])
+    numbers["errors"] = {
+        name: mean_and_error([split["errors"][name] for split in splits if name in split["errors"]])
         for name in METHODS
-        if name in found[0]["errors"]
+        if name in splits[0]["errors"]
     }
-    made["better"] = {
+    numbers["better"] = {
         name: mean_and_error(
-            [one["errors"]["shrunken effects"] - one["errors"][name] for one in found if name in one["errors"]]
+            [split["errors"]["shrunken effects"] - split["errors"][name] for split in splits if name in split["errors"]]
         )
-        for name in made["errors"]
+        for name in numbers["errors"]
         if name != "shrunken effects"
     }
-    return made
+    return numbers
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> list[float] | None:
@@ -324,21 +324,21 @@ def facts(numbers: Numbers) -> dict[str, str]:
     cases = numbers["cases"]
     small = [case for name, case in cases.items() if name.endswith("a sample of 3%")]
     half = [case for name, case in cases.items() if name.endswith("halves")]
-    made = {"forests": str(cases[f"{CASES[-1].data}, {CASES[-1].name}"]["splits"] // 5)}
+    texts = {"forests": str(cases[f"{CASES[-1].data}, {CASES[-1].name}"]["splits"] // 5)}
     for word, own in (("small", small), ("half", half)):
-        made[f"{word}.pairs"] = f"{sum(case['pairs'] for case in own):,}"
-        made[f"{word}.confirmed"] = f"{sum(c['confirmed'] for c in own) / sum(c['pairs'] for c in own):.1%}"
-        made[f"{word}.reversed"] = f"{sum(c['reversed'] for c in own) / sum(c['pairs'] for c in own):.1%}"
+        texts[f"{word}.pairs"] = f"{sum(case['pairs'] for case in own):,}"
+        texts[f"{word}.confirmed"] = f"{sum(c['confirmed'] for c in own) / sum(c['pairs'] for c in own):.1%}"
+        texts[f"{word}.reversed"] = f"{sum(c['reversed'] for c in own) / sum(c['pairs'] for c in own):.1%}"
         for flag in FLAGS:
             total = sum(case[f"{flag} flagged"] for case in own)
-            made[f"{word}.{flag}.reversed"] = f"{sum(case[f'{flag} reversed'] for case in own) / total:.1%}"
+            texts[f"{word}.{flag}.reversed"] = f"{sum(case[f'{flag} reversed'] for case in own) / total:.1%}"
             back = sum(case[f"{flag} back"] for case in own) / sum(case[f"{flag} found"] for case in own)
-            made[f"{word}.{flag}.back"] = f"{back:.0%}"
-        made[f"{word}.level"] = f"{sum(c['back'] for c in own) / sum(c['level'] for c in own):.0%}"
-        made[f"{word}.plain"] = f"{sum(c['back'] for c in own) / sum(c['plain'] for c in own):.0%}"
-    made["best"] = str(sum(case["better"][best_rival(case)][0] <= 0 for case in cases.values()))
-    made["cases"] = str(len(cases))
-    return made
+            texts[f"{word}.{flag}.back"] = f"{back:.0%}"
+        texts[f"{word}.level"] = f"{sum(c['back'] for c in own) / sum(c['level'] for c in own):.0%}"
+        texts[f"{word}.plain"] = f"{sum(c['back'] for c in own) / sum(c['plain'] for c in own):.0%}"
+    texts["best"] = str(sum(case["better"][best_rival(case)][0] <= 0 for case in cases.values()))
+    texts["cases"] = str(len(cases))
+    return texts
 
 
 BACK = {"level back": "levels of clusters", "plain back": "plain means of clusters"}
@@ -361,9 +361,9 @@ def figure(numbers: Numbers) -> Any:
         color=alt.Color("what:N", scale=alt.Scale(domain=list(BACK.values()), range=colours), title=None),
     )
     shown = alt.Scale(domain=[0, 140], clamp=True)
-    whole = chart([{"whole": 100}]).mark_rule(strokeDash=[2, 3]).encode(x="whole:Q")
+    hundred = chart([{"whole": 100}]).mark_rule(strokeDash=[2, 3]).encode(x="whole:Q")
     return alt.layer(
-        whole,
+        hundred,
         base.mark_rule().encode(x=alt.X("low:Q", scale=shown, title="%"), x2="high:Q"),
         base.mark_point(filled=True, size=40, opacity=1).encode(x=alt.X("back:Q", scale=shown)),
     ).properties(width=420, height={"step": 9})

@@ -80,7 +80,7 @@ class Task(NamedTuple):
 
 def judged(estimates: list[fl.Estimates], guarantee: fl.Calibrated) -> FloatArray:
     """p of "all groups are alike" in each data set."""
-    named = [(f"{i}", one) for i, one in enumerate(estimates)]
+    named = [(f"{i}", groups) for i, groups in enumerate(estimates)]
     log_p = [
         fl.cluster_many(dict(named[start : start + BATCH]), guarantee=guarantee, seed=start).log_pvalues
         for start in range(0, len(named), BATCH)
@@ -89,7 +89,7 @@ def judged(estimates: list[fl.Estimates], guarantee: fl.Calibrated) -> FloatArra
 
 
 def _each(test: Callable[[FloatArray, FloatArray], float], theta: FloatArray, se: FloatArray) -> FloatArray:
-    return np.array([test(*one) for one in zip(theta, se, strict=True)])
+    return np.array([test(*row) for row in zip(theta, se, strict=True)])
 
 
 def _scott_knott(theta: FloatArray, se: FloatArray) -> float:
@@ -128,12 +128,12 @@ FEW = {"rank sets": 0.5, baselines.BY_RATIO: 0.25}  # the slow ones see only a s
 
 def beside(theta: FloatArray, se: FloatArray, ours: npt.NDArray[np.bool_]) -> Numbers:
     """All rivals on some data sets, against what ours says of the same."""
-    made = {}
+    by_test = {}
     for rival, test in RIVALS.items():
         seen = round(FEW.get(rival, 1.0) * len(ours))
         # Draws are counted, so that their p can be α itself.
-        made[rival] = compared(np.asarray(test(theta[:seen], se[:seen])) <= ALPHA + 1e-12, ours[:seen])
-    return made
+        by_test[rival] = compared(np.asarray(test(theta[:seen], se[:seen])) <= ALPHA + 1e-12, ours[:seen])
+    return by_test
 
 
 def compared(own: npt.NDArray[np.bool_], ours: npt.NDArray[np.bool_]) -> Numbers:
@@ -149,7 +149,7 @@ def compared(own: npt.NDArray[np.bool_], ours: npt.NDArray[np.bool_]) -> Numbers
 
 def tested(task: Task) -> Numbers:
     estimates = [task.estimates(i) for i in range(task.runs)]
-    theta, se = (np.array([getattr(one, what) for one in estimates]) for what in ("theta", "se"))
+    theta, se = (np.array([getattr(groups, what) for groups in estimates]) for what in ("theta", "se"))
     rejected = {
         "calibrated": judged(estimates, fl.Calibrated()) < ALPHA,
         "top merge": judged(estimates, baselines.TOP_MERGE) < ALPHA,
@@ -158,8 +158,8 @@ def tested(task: Task) -> Numbers:
     }
     best = max(TESTS, key=lambda test: rejected[test].mean())
     behind = rejected[best].astype(float) - rejected["calibrated"]  # on the same data sets, so that its error is small
-    fits = [baselines.fused_effects(one.theta, one.se) for one in estimates[: task.fused]]
-    plain = [baselines.fused_effects(one.theta, one.se, adaptive=False) for one in estimates[: task.fused]]
+    fits = [baselines.fused_effects(groups.theta, groups.se) for groups in estimates[: task.fused]]
+    plain = [baselines.fused_effects(groups.theta, groups.se, adaptive=False) for groups in estimates[: task.fused]]
     return {
         "groups": task.groups,
         "profile": task.profile,
@@ -246,21 +246,21 @@ def as_tests(numbers: Numbers) -> str:
     rows = [["calibrated", *(share(row["calibrated"]) for row in places), f"{numbers['runs']:,}"]]
     for test in places[0]["others"]:
         own = [row["others"][test] for row in places]
-        rows.append([test, *(share(one["rejected"]) for one in own), str(own[0]["runs"])])
+        rows.append([test, *(share(row["rejected"]) for row in own), str(own[0]["runs"])])
     header = [f"{row['profile']} se: {name(row)}" for row in places]
     return markdown(["share rejected, K = 102, ± at most 0.5/√runs", *header, "runs"], rows)
 
 
 def comparisons(numbers: Numbers) -> list[Numbers]:
     """Every test against ours wherever something differs, p adjusted for all of them by Holm."""
-    made = [
+    rows = [
         {"test": test, "place": f"{name(row)}, K = {row['groups']}, {row['profile']} se", "truth": row["truth"], **own}
         for row in numbers["rows"]
         if row["truth"] != "nothing differs"
         for test, own in row["others"].items()
     ]
-    p = np.array([2 * ndtr(-abs(row["lead"]) / max(row["lead_error"], 1e-9)) for row in made])
-    return [row | {"p": own} for row, own in zip(made, baselines.adjusted(p, "holm"), strict=True)]
+    p = np.array([2 * ndtr(-abs(row["lead"]) / max(row["lead_error"], 1e-9)) for row in rows])
+    return [row | {"p": own} for row, own in zip(rows, baselines.adjusted(p, "holm"), strict=True)]
 
 
 def holds(numbers: Numbers, test: str) -> bool:
@@ -273,11 +273,11 @@ def holds(numbers: Numbers, test: str) -> bool:
 
 def lost(numbers: Numbers) -> dict[str, list[Numbers]]:
     """Where tests that hold their level reject oftener than ours."""
-    made: dict[str, list[Numbers]] = {}
+    by_test: dict[str, list[Numbers]] = {}
     for row in comparisons(numbers):
         if row["p"] < ALPHA and row["lead"] > 0 and holds(numbers, row["test"]):
-            made.setdefault(row["test"], []).append(row)
-    return made
+            by_test.setdefault(row["test"], []).append(row)
+    return by_test
 
 
 def deficit(row: Numbers, test: str = "calibrated") -> float:
@@ -286,27 +286,27 @@ def deficit(row: Numbers, test: str = "calibrated") -> float:
 
 
 def facts(numbers: Numbers) -> dict[str, str]:
-    made = {"runs": f"{numbers['runs']:,}", "runs_of_fused": str(numbers["runs_of_fused"])}
+    texts = {"runs": f"{numbers['runs']:,}", "runs_of_fused": str(numbers["runs_of_fused"])}
     for truth in TRUTHS:
         own = [row for row in numbers["rows"] if row["truth"] == truth]
         for test in [*TESTS][1:]:
             lead = [row["calibrated"] - row[test] for row in own]
             key = f"{_SHORT[test]}_{truth.replace(' ', '_')}"
-            made |= {f"most_ahead_{key}": f"{max(lead):.2f}", f"most_behind_{key}": f"{-min(lead):.2f}"}
+            texts |= {f"most_ahead_{key}": f"{max(lead):.2f}", f"most_behind_{key}": f"{-min(lead):.2f}"}
     level = [row for row in numbers["rows"] if row["truth"] == "nothing differs"]
     for test in TESTS:
         rates = [row[test] for row in level]
-        made[f"level_{_SHORT[test]}"] = f"{min(rates):.3f}–{max(rates):.3f}"
+        texts[f"level_{_SHORT[test]}"] = f"{min(rates):.3f}–{max(rates):.3f}"
     for key in ("fused", "fused_plain"):
-        made[f"{key}_null"] = " and ".join(share(r[key]) for r in reversed(level) if r["profile"] == "equal")
+        texts[f"{key}_null"] = " and ".join(share(r[key]) for r in reversed(level) if r["profile"] == "equal")
     place = (102, "equal", "one group apart, 5 se")
     lone = next((row for row in numbers["rows"] if (row["groups"], row["profile"], name(row)) == place), None)
-    made |= {f"lone.{short}": share(lone[test] if lone else None) for test, short in _SHORT.items()}
+    texts |= {f"lone.{short}": share(lone[test] if lone else None) for test, short in _SHORT.items()}
     differing = [row for row in numbers["rows"] if row["truth"] != "nothing differs"]
     outside = [row for row in differing if deficit(row) > MARGIN]
     tests = list(differing[0]["others"])
     won = [row for row in comparisons(numbers) if row["p"] < ALPHA and row["lead"] < 0]
-    made |= {
+    texts |= {
         "comparisons": str(len(comparisons(numbers))),
         "wins": str(len(won)),
         "losses": str(sum(len(own) for own in lost(numbers).values())),
@@ -318,7 +318,7 @@ def facts(numbers: Numbers) -> dict[str, str]:
         or "none",
         "above": ", ".join(test for test in tests if not holds(numbers, test)) or "none",
     }
-    return made | {
+    return texts | {
         "kinds": str(len(differing)),
         "margin": share(MARGIN),
         "within_margin": str(len(differing) - len(outside)),

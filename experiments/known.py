@@ -80,25 +80,31 @@ def one_figure(figure: Figure) -> Numbers:
     rows = figure.rows().with_columns(pl.lit(ALL).alias(ALL))
     estimates = fl.measure(rows, figure.by, figure.metric).estimates
     at = list(estimates.labels).index(figure.group)
-    told = {"data": figure.data, "what": figure.what, "source": figure.source, "published": figure.published}
-    return told | {"found": figure.unit * float(estimates.natural[at])}
+    row = {"data": figure.data, "what": figure.what, "source": figure.source, "published": figure.published}
+    return row | {"found": figure.unit * float(estimates.natural[at])}
 
 
 def found(data: str, what: str, rows: pl.DataFrame, by: list[str], metric: fl.Metric, unit: float) -> Numbers:
     """The clusters of all rows."""
-    made = fl.cluster(rows, by, metric)
+    result = fl.cluster(rows, by, metric)
     clusters = [
         {"level": unit * float(c.estimate), "ends": [unit * float(end) for end in c.ci], "groups": len(c.members)}  # type: ignore[arg-type, union-attr]
-        for c in made.clusters
+        for c in result.clusters
     ]
-    told = {"data": data, "what": what, "groups": len(made.estimates), "pvalue": made.pvalue, "rejected": made.rejected}
-    return told | {"clusters": clusters}
+    row = {
+        "data": data,
+        "what": what,
+        "groups": len(result.estimates),
+        "pvalue": result.pvalue,
+        "rejected": result.rejected,
+    }
+    return row | {"clusters": clusters}
 
 
 def measure(run: Run) -> Numbers:
     del run  # all rows, once
     cases = [case for case in CASES if any(word in case.name for word in SHOWN)]
-    made = [
+    findings = [
         found("COMPAS", "false positive rate by race, %", compas(), ["race"], POSITIVE, 100),
         found("COMPAS", "false negative rate by race, %", compas(), ["race"], NEGATIVE, 100),
         found(
@@ -113,32 +119,37 @@ def measure(run: Run) -> Numbers:
             "Hillstrom", "men's mailing by what was bought, visits, points", hillstrom(), ["mens", "womens"], MENS, 100
         ),
     ]
-    made += [found(case.data, case.name, case.rows(), list(case.by), case.metric, case.unit) for case in cases]
-    return {"figures": [one_figure(figure) for figure in FIGURES], "found": made}
+    findings += [found(case.data, case.name, case.rows(), list(case.by), case.metric, case.unit) for case in cases]
+    return {"figures": [one_figure(figure) for figure in FIGURES], "found": findings}
 
 
-def levels(one: Numbers) -> str:
+def levels(finding: Numbers) -> str:
     shown = [
         f"{c['level']:.1f} ({c['ends'][0]:.1f} … {c['ends'][1]:.1f}), {c['groups']} group{'s' * (c['groups'] > 1)}"
-        for c in one["clusters"]
+        for c in finding["clusters"]
     ]
     return "; ".join(shown)
 
 
 def tables(numbers: Numbers) -> dict[str, str]:
     figures = [
-        [f"{one['data']}: {one['what']}", one["source"], f"{one['published']:.1f}", f"{one['found']:.2f}"]
-        for one in numbers["figures"]
+        [
+            f"{figure['data']}: {figure['what']}",
+            figure["source"],
+            f"{figure['published']:.1f}",
+            f"{figure['found']:.2f}",
+        ]
+        for figure in numbers["figures"]
     ]
     rows = [
         [
-            f"{one['data']}: {one['what']}",
-            str(one["groups"]),
-            "< 1e-10" if one["pvalue"] < 1e-10 else f"{one['pvalue']:.2g}",
-            str(len(one["clusters"])),
-            levels(one),
+            f"{finding['data']}: {finding['what']}",
+            str(finding["groups"]),
+            "< 1e-10" if finding["pvalue"] < 1e-10 else f"{finding['pvalue']:.2g}",
+            str(len(finding["clusters"])),
+            levels(finding),
         ]
-        for one in numbers["found"]
+        for finding in numbers["found"]
     ]
     return {
         "": markdown(["figure", "published by", "published", "by `fl.measure`"], figures),
@@ -147,25 +158,27 @@ def tables(numbers: Numbers) -> dict[str, str]:
 
 
 def facts(numbers: Numbers) -> dict[str, str]:
-    women = next(one for one in numbers["found"] if one["what"].startswith("women's mailing by what"))["clusters"]
-    applications = [one["pvalue"] for one in numbers["found"] if one["data"] == "ResumeNames"]
+    women = next(finding for finding in numbers["found"] if finding["what"].startswith("women's mailing by what"))[
+        "clusters"
+    ]
+    applications = [finding["pvalue"] for finding in numbers["found"] if finding["data"] == "ResumeNames"]
     return {
         "women.low": f"{women[0]['level']:.1f}",
         "women.high": f"{women[-1]['level']:.1f}",
         "applications": " and ".join(f"{p:.2f}" for p in applications),
-        "off": f"{max(abs(one['published'] - one['found']) for one in numbers['figures']):.2f}",
+        "off": f"{max(abs(figure['published'] - figure['found']) for figure in numbers['figures']):.2f}",
     }
 
 
 def figure(numbers: Numbers) -> Any:
     """The levels of clusters, case by case, in units of their own."""
     panels = []
-    for one in (one for one in numbers["found"] if one["rejected"]):
+    for finding in (finding for finding in numbers["found"] if finding["rejected"]):
         rows = [
             {"level": c["level"], "low": c["ends"][0], "high": c["ends"][1], "cluster": i + 1, "groups": c["groups"]}
-            for i, c in enumerate(one["clusters"])
+            for i, c in enumerate(finding["clusters"])
         ]
-        base = chart(rows, f"{one['data']}: {one['what']}").encode(
+        base = chart(rows, f"{finding['data']}: {finding['what']}").encode(
             y=alt.Y("cluster:O", title="cluster"),
             color=alt.Color("cluster:O", scale=alt.Scale(domain=list(range(1, 7)), range=CLUSTER_COLOURS), legend=None),
         )

@@ -101,13 +101,13 @@ def scores(model: Any, rows: pl.DataFrame) -> pl.Series:
 
 
 def metric(rate: str, **columns: Any) -> fl.Metric:
-    made: Callable[..., fl.Metric] = getattr(fl, rate)
-    return made(**columns) if rate == "selection_rate" else made("y", **columns)
+    build: Callable[..., fl.Metric] = getattr(fl, rate)
+    return build(**columns) if rate == "selection_rate" else build("y", **columns)
 
 
-def each_group(found: Clustering, rows: pl.DataFrame | None = None) -> Clustering:
+def each_group(result: Clustering, rows: pl.DataFrame | None = None) -> Clustering:
     """The groups of a result, every one as a cluster of its own: those with both outcomes, where rows are given."""
-    labels = list(found.estimates.labels)
+    labels = list(result.estimates.labels)
     if rows is not None:
         both = rows.group_by(BY).agg(pl.col("y").n_unique()).filter(pl.col("y") == 2)
         labels = [label for label in labels if label in set(both[BY].rows())]
@@ -115,38 +115,40 @@ def each_group(found: Clustering, rows: pl.DataFrame | None = None) -> Clusterin
     return fl.cluster(apart, guarantee="bonferroni")
 
 
-def segmented(parts: Parts, found: Clustering) -> pl.DataFrame:
+def segmented(parts: Parts, result: Clustering) -> pl.DataFrame:
     """Predictions of a model for every cluster; those with too few rows keep the model of all."""
-    train, held = found.assign(parts.train), found.assign(parts.held)
+    train, held = result.assign(parts.train), result.assign(parts.held)
     score = held["score"].to_numpy().copy()
-    for number in range(1, found.n_clusters + 1):
+    for number in range(1, result.n_clusters + 1):
         own, whose = train.filter(pl.col("cluster") == number), (held["cluster"] == number).fill_null(False)
         if len(own) >= LEAST and own["y"].n_unique() == 2 and whose.any():
             score[whose.to_numpy()] = scores(trained(own, parts.trees), held.filter(whose)).to_numpy()
     return parts.held.with_columns(prediction=pl.Series(score >= 0.5).cast(pl.Int64))
 
 
-def reweighed(parts: Parts, found: Clustering, groups: Clustering) -> dict[str, pl.DataFrame]:
+def reweighed(parts: Parts, result: Clustering, groups: Clustering) -> dict[str, pl.DataFrame]:
     """Predictions of models trained with weights."""
     train, held = parts.train, parts.held
     weights = {
-        AS_IS: found.weights(train),
-        "reweighing by cluster": found.weights(train, label="y"),
+        AS_IS: result.weights(train),
+        "reweighing by cluster": result.weights(train, label="y"),
         "reweighing by group": groups.weights(train, label="y"),
     }
-    made = {method: scores(trained(train, parts.trees, own["weight"]), held) for method, own in weights.items()}
-    return {method: held.with_columns(prediction=(score >= 0.5).cast(pl.Int64)) for method, score in made.items()}
+    predictions = {method: scores(trained(train, parts.trees, own["weight"]), held) for method, own in weights.items()}
+    return {
+        method: held.with_columns(prediction=(score >= 0.5).cast(pl.Int64)) for method, score in predictions.items()
+    }
 
 
-def cut(held: pl.DataFrame, tune: pl.DataFrame, found: dict[str, Clustering]) -> dict[str, pl.DataFrame]:
+def cut(held: pl.DataFrame, tune: pl.DataFrame, results: dict[str, Clustering]) -> dict[str, pl.DataFrame]:
     """Predictions with one threshold, and with those of clusters and groups."""
-    made = {NONE: held.with_columns(prediction=(pl.col("score") >= 0.5).cast(pl.Int64))}
+    predictions = {NONE: held.with_columns(prediction=(pl.col("score") >= 0.5).cast(pl.Int64))}
     for rate, (name, _) in RATES.items():
-        for whose, clusters in (("cluster", found[rate]), ("group", each_group(found[rate]))):
-            made[f"thresholds for {name} by {whose}"] = with_thresholds(
+        for whose, clusters in (("cluster", results[rate]), ("group", each_group(results[rate]))):
+            predictions[f"thresholds for {name} by {whose}"] = with_thresholds(
                 clusters.assign(held), clusters.assign(tune), rate
             )
-    return made
+    return predictions
 
 
 def with_thresholds(held: pl.DataFrame, tune: pl.DataFrame, rate: str) -> pl.DataFrame:
@@ -174,12 +176,14 @@ def one_split(task: tuple[int, int, int]) -> Measured:
     rows = people()
     with one_core():
         parts = split(rows.sample(min(size, len(rows)), seed=0), seed, trees)
-        found = clustered(parts.tune)
-        selected, groups = found["selection_rate"], each_group(found["selection_rate"], parts.train)
-        made = cut(parts.held, parts.tune, found) | reweighed(parts, selected, groups)
-        made |= {"a model for each cluster": segmented(parts, selected)}
-        made |= {"a model for each group": segmented(parts, groups)}
-        return {m: measured(made[m], parts.tune, found) | found_again(made[m], found, seed) for m in METHODS}
+        result = clustered(parts.tune)
+        selected, groups = result["selection_rate"], each_group(result["selection_rate"], parts.train)
+        predictions = cut(parts.held, parts.tune, result) | reweighed(parts, selected, groups)
+        predictions |= {"a model for each cluster": segmented(parts, selected)}
+        predictions |= {"a model for each group": segmented(parts, groups)}
+        return {
+            m: measured(predictions[m], parts.tune, result) | found_again(predictions[m], result, seed) for m in METHODS
+        }
 
 
 def one_core() -> Any:
@@ -236,16 +240,16 @@ def observed(cluster: Cluster) -> float:
     return float("nan") if value is None else float(np.ravel(value)[0])
 
 
-def by_group(rows: pl.DataFrame, chosen: pl.DataFrame, found: Clustering) -> pl.DataFrame:
+def by_group(rows: pl.DataFrame, chosen: pl.DataFrame, result: Clustering) -> pl.DataFrame:
     """The groups that were clustered: rate, rows behind it and behind its threshold, squared distance from all.
 
     A group's rate p̂ of n rows has E (p̂ − p)² = (true distance)² + p̂(1 − p̂)/(n − 1), the latter unbiased; it is taken
     off, so that small groups do not look far away.
     """
     overall = rows["prediction"].mean()
-    known = pl.DataFrame(list(found.estimates.labels), schema=BY, orient="row").cast({b: rows[b].dtype for b in BY})
+    frame = pl.DataFrame(list(result.estimates.labels), schema=BY, orient="row").cast({b: rows[b].dtype for b in BY})
     groups = rows.group_by(BY).agg(pl.col("prediction").mean().alias("p"), pl.len().alias("n"))
-    groups = groups.join(known, on=BY).filter(pl.col("n") > 1)
+    groups = groups.join(frame, on=BY).filter(pl.col("n") > 1)
     groups = groups.join(chosen.group_by(BY).agg(pl.len().alias("chosen_from")), on=BY, how="left")
     noise = pl.col("p") * (1 - pl.col("p")) / (pl.col("n") - 1)
     distance = (pl.col("p") - overall) ** 2 - noise
@@ -261,36 +265,36 @@ def squared(groups: pl.DataFrame) -> float:
 
 def measure(run: Run) -> Numbers:
     splits, size, trees = run.either((10, 10**9, 100), (2, 20_000, 10))
-    found = run.each("mitigation", one_split, [(seed, size, trees) for seed in range(splits)])
+    measured = run.each("mitigation", one_split, [(seed, size, trees) for seed in range(splits)])
     rows = people()
     return {
         "splits": splits,
         "rows": min(size, len(rows)),
         "groups": rows[BY].unique().height,
         "parts": [*PARTS, 1 - sum(PARTS)],
-        "methods": of_methods(found),
-        "cluster_less_group": cluster_less_group(found),
+        "methods": of_methods(measured),
+        "cluster_less_group": cluster_less_group(measured),
     }
 
 
-def of_methods(found: Sequence[Measured]) -> Numbers:
+def of_methods(splits: Sequence[Measured]) -> Numbers:
     """For each method means over splits, with standard errors; and what accuracy it costs in the same split."""
     return {
-        method: {name: of_splits([one[method][name] for one in found], name) for name in found[0][method]}
-        | {"cost": of_splits([one[NONE]["accuracy"] - one[method]["accuracy"] for one in found])}
-        for method in found[0]
+        method: {name: of_splits([split[method][name] for split in splits], name) for name in splits[0][method]}
+        | {"cost": of_splits([split[NONE]["accuracy"] - split[method]["accuracy"] for split in splits])}
+        for method in splits[0]
     }
 
 
-def cluster_less_group(found: Sequence[Measured]) -> Numbers:
+def cluster_less_group(splits: Sequence[Measured]) -> Numbers:
     """What a method leaves by cluster less what it leaves by group in the same split; distances stay squared."""
-    methods = [method.removesuffix(" by cluster") for method in found[0] if method.endswith(" by cluster")]
+    methods = [method.removesuffix(" by cluster") for method in splits[0] if method.endswith(" by cluster")]
     return {
         f"{method} {name}": of_splits(
-            [one[f"{method} by cluster"][name] - one[f"{method} by group"][name] for one in found]
+            [split[f"{method} by cluster"][name] - split[f"{method} by group"][name] for split in splits]
         )
         for method in methods
-        for name in found[0][f"{method} by cluster"]
+        for name in splits[0][f"{method} by cluster"]
     }
 
 
@@ -352,7 +356,7 @@ SHORT |= {
 
 def facts(numbers: Numbers) -> dict[str, str]:
     first, second, last = (f"{100 * part:.0f}%" for part in numbers["parts"])
-    made = {
+    texts = {
         "splits": str(numbers["splits"]),
         "rows": f"{numbers['rows']:,}",
         "groups": str(numbers["groups"]),
@@ -362,11 +366,11 @@ def facts(numbers: Numbers) -> dict[str, str]:
         "small_groups": f"{numbers['methods'][NONE]['selection_rate small_groups'][0]:.0f}",
     }
     for method, own in numbers["methods"].items():
-        made[f"{SHORT[method]}.cost"] = f"{100 * own['cost'][0]:.1f}"
+        texts[f"{SHORT[method]}.cost"] = f"{100 * own['cost'][0]:.1f}"
         for rate, short in SHORT_RATES.items():
             for name in ("found", "largest", "fixed", "small", "large"):
-                made[f"{SHORT[method]}.{short}.{name}"] = f"{100 * own[f'{rate} {name}'][0]:.1f}"
-    return made
+                texts[f"{SHORT[method]}.{short}.{name}"] = f"{100 * own[f'{rate} {name}'][0]:.1f}"
+    return texts
 
 
 def figure(numbers: Numbers) -> Any:

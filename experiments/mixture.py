@@ -44,14 +44,14 @@ class Found(NamedTuple):
 
 
 def found(task: Planted) -> Found:
-    estimates = [one.estimates for one in task.simulated()]
+    estimates = [example.estimates for example in task.simulated()]
     mixed = baselines.mixtures(estimates, ["bic"])["bic"]
-    many = fl.cluster_many({f"{i}": one for i, one in enumerate(estimates)}, seed=task.numbers.start)
+    many = fl.cluster_many({f"{i}": groups for i, groups in enumerate(estimates)}, seed=task.numbers.start)
     # Each on its own here, at α: what many experiments together would claim is another question.
     own = [baselines.ours(many[name].at(0.05)) for name in many]
     crossed = [
-        (baselines.interleaved(a.labels, one.theta), baselines.interleaved(b.labels, one.theta))
-        for a, b, one in zip(mixed, own, estimates, strict=True)
+        (baselines.interleaved(a.labels, groups.theta), baselines.interleaved(b.labels, groups.theta))
+        for a, b, groups in zip(mixed, own, estimates, strict=True)
     ]
     return Found(mixed, own, crossed)
 
@@ -63,9 +63,10 @@ def measure(run: Run) -> Numbers:
     results = dict(zip(where, run.each("three clusters", found, where), strict=True))
     example: Numbers = {}
     for profile in PROFILES:
-        own = [(task, made) for task, made in results.items() if task.profile == profile]
+        own = [(task, outcome) for task, outcome in results.items() if task.profile == profile]
         mixed, calibrated, crossed = (
-            [one for _, made in own for one in getattr(made, part)] for part in ("mixture", "calibrated", "interleaved")
+            [value for _, outcome in own for value in getattr(outcome, part)]
+            for part in ("mixture", "calibrated", "interleaved")
         )
         several = [pair[0] for pair, fit in zip(crossed, mixed, strict=True) if fit.n_clusters > 1]
         rows[profile] = {
@@ -94,12 +95,12 @@ def agreement(run: Run, profile: simulate.Profile) -> Numbers:
     judged = a_a_experiments(run, profile)
     mixed = np.array([fit.n_clusters > 1 for fit in judged.mixtures["bic"]])
     rejected = int(mixed.sum())
-    made: Numbers = {"experiments": mixed.size, "mixture": rejected}
+    numbers: Numbers = {"experiments": mixed.size, "mixture": rejected}
     for name in ("literal", "calibrated"):
         p = judged.pvalues[name]
         level = float(np.sort(p)[rejected - 1]) if rejected else 0.0
-        made[name] = {"level": level, "both": int(np.sum(mixed & (p <= level)))}
-        made[name] |= {"both_at_0.001": int(np.sum(mixed & (p < 0.001))), "at_0.001": int(np.sum(p < 0.001))}
+        numbers[name] = {"level": level, "both": int(np.sum(mixed & (p <= level)))}
+        numbers[name] |= {"both_at_0.001": int(np.sum(mixed & (p < 0.001))), "at_0.001": int(np.sum(p < 0.001))}
     crossed = [
         baselines.interleaved(fit.labels, estimates.theta)
         for fit, estimates in zip(
@@ -107,18 +108,18 @@ def agreement(run: Run, profile: simulate.Profile) -> Numbers:
         )
         if fit.n_clusters > 1
     ]
-    return made | {"interleaved": sum(crossed)}
+    return numbers | {"interleaved": sum(crossed)}
 
 
 def first_example(own: list[tuple[Planted, Found]]) -> Numbers:
     """The first data set in which both find all clusters and only the mixture's interleave."""
-    for task, made in own:
-        for one, mixed, ours, crossed in zip(task.simulated(), *made, strict=True):
+    for task, outcome in own:
+        for example, mixed, ours, crossed in zip(task.simulated(), *outcome, strict=True):
             if crossed == (True, False) and mixed.n_clusters == ours.n_clusters == len(EFFECTS):
                 return {
-                    "theta": one.estimates.theta,
-                    "se": one.estimates.se,
-                    "truth": one.truth,
+                    "theta": example.estimates.theta,
+                    "se": example.estimates.se,
+                    "truth": example.truth,
                     "mixture": mixed.labels,
                     "calibrated": ours.labels,
                 }

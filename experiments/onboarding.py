@@ -40,10 +40,10 @@ def measure(run: Run) -> Numbers:
         rows[method] = {
             "clusters": float(np.mean([fit.n_clusters for fit in own])),
             "three": float(np.mean([fit.n_clusters == 3 for fit in own])),
-            "rand_index": float(np.mean([adjusted_rand_score(one.truth, fit.labels) for one, fit in pairs])),
-            "error": float(np.mean([np.mean((fit.effects - one.effects) ** 2) for one, fit in pairs]) ** 0.5),
+            "rand_index": float(np.mean([adjusted_rand_score(example.truth, fit.labels) for example, fit in pairs])),
+            "error": float(np.mean([np.mean((fit.effects - example.effects) ** 2) for example, fit in pairs]) ** 0.5),
             "interleaved": float(
-                np.mean([baselines.interleaved(fit.labels, one.estimates.theta) for one, fit in pairs])
+                np.mean([baselines.interleaved(fit.labels, example.estimates.theta) for example, fit in pairs])
             ),
         }
     first = simulated[0]

@@ -79,8 +79,8 @@ def scored(fit: Fit, truth: IntArray, effects: FloatArray) -> Scores:
     recovered = any(np.array_equal(fit.labels == i, asia) for i in np.unique(fit.labels))
     order = np.argsort(fit.effects, kind="stable")
     lower = order[: int(np.argmax(np.diff(fit.effects[order]))) + 1]
-    told = np.array_equal(np.sort(lower), np.flatnonzero(asia))
-    return Scores(recovered, told, fit.n_clusters, float(np.mean((fit.effects - effects)[asia] ** 2)))
+    recovered_by_gap = np.array_equal(np.sort(lower), np.flatnonzero(asia))
+    return Scores(recovered, recovered_by_gap, fit.n_clusters, float(np.mean((fit.effects - effects)[asia] ** 2)))
 
 
 class Task(NamedTuple):
@@ -92,19 +92,21 @@ class Task(NamedTuple):
 
 def scores(task: Task) -> dict[str, list[Scores]]:
     """All methods of a task on the same experiments."""
-    made = [experiment(task.mu, [SEED, task.place, i]) for i in task.replicates]
+    examples = [experiment(task.mu, [SEED, task.place, i]) for i in task.replicates]
     if not set(task.methods) & set(baselines.TREES):
-        fits = baselines.fits(task.methods, [one.estimates for one in made], task.replicates)
+        fits = baselines.fits(task.methods, [example.estimates for example in examples], task.replicates)
     else:
         fits = {
             method: [
-                baselines.tree(method, one.rows, one.estimates.theta, i)
-                for i, one in zip(task.replicates, made, strict=True)
+                baselines.tree(method, example.rows, example.estimates.theta, i)
+                for i, example in zip(task.replicates, examples, strict=True)
             ]
             for method in task.methods
         }
     return {
-        method: [scored(fit, one.truth, one.effects) for fit, one in zip(fits[method], made, strict=True)]
+        method: [
+            scored(fit, example.truth, example.effects) for fit, example in zip(fits[method], examples, strict=True)
+        ]
         for method in fits
     }
 
@@ -112,12 +114,12 @@ def scores(task: Task) -> dict[str, list[Scores]]:
 def led(own: list[Scores], ours: list[Scores]) -> Numbers:
     """How much oftener a method recovers Asia than ours, and by how much less it errs, on the same experiments."""
     pairs = list(zip(own, ours[: len(own)], strict=True))
-    recovered = np.array([float(one.recovered) - float(other.recovered) for one, other in pairs])
-    error = np.array([other.squared_error - one.squared_error for one, other in pairs])
+    recovered = np.array([float(rival.recovered) - float(reference.recovered) for rival, reference in pairs])
+    error = np.array([reference.squared_error - rival.squared_error for rival, reference in pairs])
     return {
         "lead": float(recovered.mean()),
         "lead_error": float(recovered.std() / len(own) ** 0.5),
-        "mse_error": float(np.std([one.squared_error for one in own]) / len(own) ** 0.5),
+        "mse_error": float(np.std([score.squared_error for score in own]) / len(own) ** 0.5),
         "mse_lead": float(error.mean()),
         "mse_lead_error": float(error.std() / len(own) ** 0.5),
     }
@@ -133,20 +135,20 @@ def ahead(numbers: Numbers, lead: str = "lead") -> dict[str, list[Numbers]]:
     others = compared(numbers)
     z = np.array([point[lead] / max(point[f"{lead}_error"], 1e-12) for point in others])
     p = baselines.adjusted(2 * ndtr(-np.abs(z)), "holm")
-    made: dict[str, list[Numbers]] = {}
+    by_method: dict[str, list[Numbers]] = {}
     for point, own, size in zip(others, p, z, strict=True):
         if own < 0.05 and size > 0:
-            made.setdefault(point["method"], []).append(point)
-    return made
+            by_method.setdefault(point["method"], []).append(point)
+    return by_method
 
 
-def said(found: dict[str, list[Numbers]], lead: str = "lead", factor: float = 1.0, digits: int = 2) -> str:
+def said(leads: dict[str, list[Numbers]], lead: str = "lead", factor: float = 1.0, digits: int = 2) -> str:
     """Methods that are ahead, where, and by how much at most."""
     return (
         "; ".join(
             f"{method} at {len(own)} of the μ, by {factor * max(point[lead] for point in own):.{digits}f} at most"
             f" (μ from {min(point['mu'] for point in own):.2g} to {max(point['mu'] for point in own):.2g})"
-            for method, own in found.items()
+            for method, own in leads.items()
         )
         or "none"
     )
@@ -169,23 +171,23 @@ def curves(run: Run) -> Numbers:
             tasks += [Task(mu, place, (method,), range(replicates[method])) for method in here]
     # The longest first, so that no core waits for another at the end.
     tasks.sort(key=lambda task: task.methods[0] not in here)
-    found: dict[tuple[str, float], list[Scores]] = {}
-    for task, made in zip(tasks, run.each("Asia and Africa", scores, tasks), strict=True):
-        found |= {(method, task.mu): each for method, each in made.items()}
+    scores_at: dict[tuple[str, float], list[Scores]] = {}
+    for task, scores_by_method in zip(tasks, run.each("Asia and Africa", scores, tasks), strict=True):
+        scores_at |= {(method, task.mu): each for method, each in scores_by_method.items()}
     points = [
         {
             "method": method,
             "mu": mu,
             "replicates": replicates[method],
-            "recovered": float(np.mean([one.recovered for one in found[method, mu]])),
-            "told": float(np.mean([one.told for one in found[method, mu]])),
-            "clusters": float(np.mean([one.clusters for one in found[method, mu]])),
-            "mse": float(np.mean([one.squared_error for one in found[method, mu]])),
-            **(led(found[method, mu], found["calibrated", mu]) if method in others else {}),
+            "recovered": float(np.mean([score.recovered for score in scores_at[method, mu]])),
+            "told": float(np.mean([score.told for score in scores_at[method, mu]])),
+            "clusters": float(np.mean([score.clusters for score in scores_at[method, mu]])),
+            "mse": float(np.mean([score.squared_error for score in scores_at[method, mu]])),
+            **(led(scores_at[method, mu], scores_at["calibrated", mu]) if method in others else {}),
         }
         for method in replicates
         for mu in values
-        if (method, mu) in found
+        if (method, mu) in scores_at
     ]
     missing = sorted({tree.package for method, tree in baselines.TREES.items() if method not in here})
     return {"seed": SEED, "not_installed": missing, "points": points}
@@ -236,10 +238,10 @@ def facts(numbers: Numbers) -> dict[str, str]:
         return f"{min((point['mu'] for point in own if point['mu'] > missed), default=math.nan):.2f}"
 
     short = {method: re.sub(r"\W+", "_", method) for method in METHODS}
-    made = {f"peak_{short[method]}": peak(method) for method in METHODS}
-    made |= {f"a_fifth_{short[method]}": share(at(numbers, method, 0.2, "recovered")) for method in METHODS}
-    made |= {f"reliable_{short[method]}": reliable(method) for method in ("calibrated", "holdout", "mixture, BIC")}
-    return made | {
+    texts = {f"peak_{short[method]}": peak(method) for method in METHODS}
+    texts |= {f"a_fifth_{short[method]}": share(at(numbers, method, 0.2, "recovered")) for method in METHODS}
+    texts |= {f"reliable_{short[method]}": reliable(method) for method in ("calibrated", "holdout", "mixture, BIC")}
+    return texts | {
         "clusters_literal": f"{at(numbers, 'literal', 1.0, 'clusters'):.1f}",
         "comparisons": str(len(compared(numbers))),
         "ahead": said(ahead(numbers)),

@@ -34,18 +34,18 @@ def shuffled(task: tuple[int, int]) -> Numbers:
     rows = case.rows()
     if case.data == "ACS":
         rows = rows.sample(min(40_000, len(rows)), seed=0)
-    found = fl.self_check(rows, list(case.by), case.metric, runs=runs, alpha=ALPHA, arms=case.arms is not None)
-    return {"claims": found.false_positives, "runs": found.runs}
+    check = fl.self_check(rows, list(case.by), case.metric, runs=runs, alpha=ALPHA, arms=case.arms is not None)
+    return {"claims": check.false_positives, "runs": check.runs}
 
 
 def measure(run: Run) -> Numbers:
     runs = run.either(200, 20)
     every = cases()
-    made = run.each("relabelled", shuffled, [(i, runs) for i in range(len(every))])
+    checks = run.each("relabelled", shuffled, [(i, runs) for i in range(len(every))])
     return {
         "cases": {
-            f"{case.data}, {case.name}": one | {"drawn": "groups" if case.arms is None else "arms"}
-            for case, one in zip(every, made, strict=True)
+            f"{case.data}, {case.name}": check | {"drawn": "groups" if case.arms is None else "arms"}
+            for case, check in zip(every, checks, strict=True)
         }
     }
 

@@ -29,22 +29,22 @@ MU = 0.2
 
 def measure(run: Run) -> Numbers:
     """The shortest of several runs of each method, on the same rows or on their estimates."""
-    one = experiment(MU, [SEED])
-    theta, se = one.estimates.theta, one.estimates.se
+    example = experiment(MU, [SEED])
+    theta, se = example.estimates.theta, example.estimates.se
     seeds = count()  # another one every time: draws that are kept from the last time are not what is measured
 
     def anew(guarantee: fl.Calibrated | fl.Holdout) -> Clustering:
-        return fl.cluster(one.estimates, guarantee=guarantee, seed=next(seeds))
+        return fl.cluster(example.estimates, guarantee=guarantee, seed=next(seeds))
 
     def rival(method: str) -> dict[str, list[baselines.Fit]]:
-        return baselines.fits([method], [one.estimates], [next(seeds)])
+        return baselines.fits([method], [example.estimates], [next(seeds)])
 
     work: dict[str, Callable[[], object]] = {
-        "literal": partial(fl.cluster, one.estimates, guarantee="bonferroni", refine=False),
+        "literal": partial(fl.cluster, example.estimates, guarantee="bonferroni", refine=False),
         "calibrated": partial(anew, fl.Calibrated()),
         "top merge": partial(anew, fl.Calibrated(scan=False)),
         "holdout": partial(anew, fl.Holdout(splits=1)),
-        "mixture, BIC": partial(baselines.mixtures, [one.estimates], ["bic"]),
+        "mixture, BIC": partial(baselines.mixtures, [example.estimates], ["bic"]),
         "optimal partition, BIC": partial(baselines.optimal_partition, theta, se),
         "k-means, silhouette": partial(baselines.kmeans, theta, se),
         "CHAID-style merging": partial(baselines.chaid, theta, se),
@@ -54,7 +54,7 @@ def measure(run: Run) -> Numbers:
         work[method] = partial(rival, method)
     for method, tree in baselines.TREES.items():
         if baselines.is_installed(tree.package):
-            work[method] = partial(baselines.tree, method, one.rows, theta, 0)
+            work[method] = partial(baselines.tree, method, example.rows, theta, 0)
     took = {}
     for method, fit in work.items():
         fit()  # imports and caches are not what is measured

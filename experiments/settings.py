@@ -89,9 +89,9 @@ def spending(apart: int, factor: float, rng: np.random.Generator) -> Drawn:
         spent = (rng.random(group.size) < 0.1) * rng.lognormal(3.0, 1.0, group.size)
         spent *= np.where(group < apart, factor, 1.0)
         number, mean, variance = _of_rows(group, spent, 60)
-    found = fl.measure(pd.DataFrame({"group": group, "spent": spent}), "group", fl.mean("spent")).estimates
+    estimates = fl.measure(pd.DataFrame({"group": group, "spent": spent}), "group", fl.mean("spent")).estimates
     theirs = fl.Estimates(mean, np.sqrt(variance / number), [str(i) for i in range(60)], dof=number - 1)
-    return Drawn(found, theirs, (np.arange(60) < apart).astype(np.int64))
+    return Drawn(estimates, theirs, (np.arange(60) < apart).astype(np.int64))
 
 
 def uneven_arms(apart: int, extra: float, rng: np.random.Generator) -> Drawn:
@@ -100,13 +100,13 @@ def uneven_arms(apart: int, extra: float, rng: np.random.Generator) -> Drawn:
     treated = np.tile(np.arange(1000) < 100, 40)
     event = (rng.random(group.size) < 0.02 + extra * (treated & (group < apart))).astype(float)
     rows = pd.DataFrame({"group": group, "arm": np.where(treated, "B", "A"), "event": event})
-    found = fl.measure(rows, "group", fl.difference("event", variant="arm", control="A")).estimates
+    estimates = fl.measure(rows, "group", fl.difference("event", variant="arm", control="A")).estimates
     arms = [_of_rows(group[arm], event[arm], 40) for arm in (treated, ~treated)]
     (n1, mean1, var1), (n0, mean0, var0) = arms
     own, other = var1 / n1, var0 / n0
     dof = (own + other) ** 2 / (own**2 / (n1 - 1) + other**2 / (n0 - 1))  # Welch
     theirs = fl.Estimates(mean1 - mean0, np.sqrt(own + other), [str(i) for i in range(40)], dof=dof)
-    return Drawn(found, theirs, (np.arange(40) < apart).astype(np.int64))
+    return Drawn(estimates, theirs, (np.arange(40) < apart).astype(np.int64))
 
 
 def _of_rows(group: IntArray, value: FloatArray, groups: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -117,7 +117,7 @@ def _of_rows(group: IntArray, value: FloatArray, groups: int) -> tuple[FloatArra
 
 def _settings() -> list[Setting]:
     """All settings; another kind of data is a few more lines here, and one function that draws it."""
-    made = []
+    settings = []
     for groups, errors, kind, cases in (
         (102, "equal", "K = 102, equal se", [(0, 0.0), (1, 5.0), (3, 4.0), (10, 2.5)]),
         (102, "lognormal", "K = 102, lognormal se", [(0, 0.0), (1, 5.0), (3, 4.0)]),
@@ -126,18 +126,18 @@ def _settings() -> list[Setting]:
     ):
         for apart, distance in cases:
             differs = f"{apart} apart by {distance:g} se" if apart else ""
-            made.append(Setting(kind, differs, partial(planted, groups, errors, apart, distance)))
+            settings.append(Setting(kind, differs, partial(planted, groups, errors, apart, distance)))
     for apart, distance in [(0, 0.0), (1, 6.0), (20, 2.0)]:
         differs = f"{apart} apart by {distance:g} se" if apart else ""
         draw = partial(planted, 40, "equal", apart, distance, dof=8)
-        made.append(Setting("K = 40, se estimated with 8 degrees of freedom", differs, draw))
+        settings.append(Setting("K = 40, se estimated with 8 degrees of freedom", differs, draw))
     for apart, factor in [(0, 1.0), (6, 2.0)]:
         differs = f"{apart} spend {factor:g} times as much" if apart else ""
-        made.append(Setting("rows of skewed spend, K = 60", differs, partial(spending, apart, factor)))
+        settings.append(Setting("rows of skewed spend, K = 60", differs, partial(spending, apart, factor)))
     for apart, extra in [(0, 0.0), (20, 0.04)]:
         differs = f"{apart} with {100 * extra:g} points more" if apart else ""
-        made.append(Setting("rows, arms 10/90, rare events, K = 40", differs, partial(uneven_arms, apart, extra)))
-    return made
+        settings.append(Setting("rows, arms 10/90, rare events, K = 40", differs, partial(uneven_arms, apart, extra)))
+    return settings
 
 
 SETTINGS = _settings()
@@ -160,10 +160,10 @@ def scores(task: Task) -> dict[str, list[Score]]:
     draw = SETTINGS[task.setting].draw
     drawn = [draw(np.random.default_rng([SEED, task.setting, i])) for i in task.numbers]
     others = [method for method in METHODS if method not in OURS]
-    fits = baselines.fits(OURS, [one.ours for one in drawn], task.numbers)
-    fits |= baselines.fits(others, [one.theirs for one in drawn], task.numbers)
+    fits = baselines.fits(OURS, [draw.ours for draw in drawn], task.numbers)
+    fits |= baselines.fits(others, [draw.theirs for draw in drawn], task.numbers)
     return {
-        method: [one.score(method, fit) for one, fit in zip(drawn, fits[method], strict=True)] for method in METHODS
+        method: [draw.score(method, fit) for draw, fit in zip(drawn, fits[method], strict=True)] for method in METHODS
     }
 
 
@@ -176,13 +176,13 @@ def measure(run: Run) -> Numbers:
         for start in range(0, runs if setting.differs else null_runs, step)
     ]
     tasks.sort(key=lambda task: -("300" in SETTINGS[task.setting].kind))  # the longest first
-    found: dict[tuple[int, str], list[Score]] = {}
+    scores_of: dict[tuple[int, str], list[Score]] = {}
     for task, part in zip(tasks, run.each("settings", scores, tasks), strict=True):
         for method, own in part.items():
-            found.setdefault((task.setting, method), []).extend(own)
+            scores_of.setdefault((task.setting, method), []).extend(own)
     rows = [
         {"kind": setting.kind, "differs": setting.differs, "method": method}
-        | compared(found[place, method], found[place, "calibrated"])
+        | compared(scores_of[place, method], scores_of[place, "calibrated"])
         for place, setting in enumerate(SETTINGS)
         for method in METHODS
     ]
@@ -191,13 +191,13 @@ def measure(run: Run) -> Numbers:
 
 def compared(own: list[Score], ours: list[Score]) -> Numbers:
     """What a method reached, and by how much it leads ours on the same data sets."""
-    made: Numbers = {"runs": len(own), "too_many": float(np.mean([score.too_many for score in own]))}
+    numbers: Numbers = {"runs": len(own), "too_many": float(np.mean([score.too_many for score in own]))}
     for what in ("claims", "rand_index"):
         reached = np.array([float(getattr(score, what)) for score in own])
         lead = reached - [float(getattr(score, what)) for score in ours[: len(own)]]
-        made |= {what: float(reached.mean()), f"{what}_error": float(reached.std() / len(own) ** 0.5)}
-        made |= {f"{what}_lead": float(lead.mean()), f"{what}_lead_error": float(lead.std() / len(own) ** 0.5)}
-    return made
+        numbers |= {what: float(reached.mean()), f"{what}_error": float(reached.std() / len(own) ** 0.5)}
+        numbers |= {f"{what}_lead": float(lead.mean()), f"{what}_lead_error": float(lead.std() / len(own) ** 0.5)}
+    return numbers
 
 
 def levels(numbers: Numbers) -> dict[tuple[str, str], Numbers]:
@@ -213,14 +213,14 @@ def levels(numbers: Numbers) -> dict[tuple[str, str], Numbers]:
 
 def comparisons(numbers: Numbers) -> list[Numbers]:
     """Claims and Rand index against ours wherever something differs, p adjusted for all of them by Holm."""
-    made = [
+    rows = [
         {"what": what, "lead": row[f"{what}_lead"], "lead_error": row[f"{what}_lead_error"], **row}
         for row in numbers["rows"]
         if row["differs"] and row["method"] != "calibrated"
         for what in ("claims", "rand_index")
     ]
-    p = np.array([2 * ndtr(-abs(row["lead"]) / max(row["lead_error"], 1e-9)) for row in made])
-    return [row | {"p": own} for row, own in zip(made, baselines.adjusted(p, "holm"), strict=True)]
+    p = np.array([2 * ndtr(-abs(row["lead"]) / max(row["lead_error"], 1e-9)) for row in rows])
+    return [row | {"p": own} for row, own in zip(rows, baselines.adjusted(p, "holm"), strict=True)]
 
 
 def lost(numbers: Numbers) -> list[Numbers]:
@@ -308,14 +308,14 @@ def facts(numbers: Numbers) -> dict[str, str]:
     chance = float(bdtrc(round(worst) - 1, numbers["runs_of_nothing"], ALPHA))
     broken = [key for key, entry in level.items() if not entry["holds"]]
     others = [method for method in METHODS if method != "calibrated"]
-    made = {}
+    texts = {}
     for row in numbers["rows"]:
         method, differs = (re.sub(r"\W+", "_", row[what]).lower() for what in ("method", "differs"))
         key = f"{SHORT[row['kind']]}.{differs}.{method}" if differs else f"{SHORT[row['kind']]}.{method}"
-        made[f"claims.{key}"] = share(row["claims"])
+        texts[f"claims.{key}"] = share(row["claims"])
         if differs:
-            made[f"index.{key}"] = share(row["rand_index"])
-    return made | {
+            texts[f"index.{key}"] = share(row["rand_index"])
+    return texts | {
         "runs": str(numbers["runs"]),
         "runs_of_nothing": str(numbers["runs_of_nothing"]),
         "comparisons": str(len(comparisons(numbers))),

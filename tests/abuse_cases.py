@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import json
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -160,13 +161,13 @@ ODD_NAMES = {
 
 def three(**changes: Any) -> fl.Estimates:
     """Three groups, the last of them far from the others."""
-    given: dict[str, Any] = {"theta": [0.0, 0.1, 5.0], "se": [0.5, 0.5, 0.5], "labels": ["a", "b", "c"], "n": 100}
-    return fl.Estimates(**(given | changes))
+    arguments: dict[str, Any] = {"theta": [0.0, 0.1, 5.0], "se": [0.5, 0.5, 0.5], "labels": ["a", "b", "c"], "n": 100}
+    return fl.Estimates(**(arguments | changes))
 
 
 def clustered(**changes: Any) -> Clustering:
-    given: dict[str, Any] = {"data": three(), "guarantee": FEW}
-    return fl.cluster(**(given | changes))
+    arguments: dict[str, Any] = {"data": three(), "guarantee": FEW}
+    return fl.cluster(**(arguments | changes))
 
 
 def cases(where: str, parameter: str, call: Callable[..., Any], wrong: dict[str, Any], **more: Any) -> Iterator[Case]:
@@ -309,8 +310,8 @@ def of_estimates() -> Iterator[Case]:
     )
     for name, scale in (("huge", 1e300), ("tiny", 1e-300)):
         scaled = np.array([np.eye(2) * scale] * 3)
-        made = partial(three, theta=np.zeros((3, 2)), se=None, effect_covariance=scaled)
-        yield Case(f"Estimates cov: {name}", "se", made)
+        build = partial(three, theta=np.zeros((3, 2)), se=None, effect_covariance=scaled)
+        yield Case(f"Estimates cov: {name}", "se", build)
     parts: dict[str, Any] = {
         "too few": ["a"], "twice": ["a", "a"], "numbers": [1, 2], "text": "ab", "set": {"a", "b"}, "number": 5,
         "none": [None, None], "empty names": ["", ""], "dict": {"a": 1, "b": 2}, "rude": [Rude(), Rude()],
@@ -347,13 +348,13 @@ _SEEDS: dict[str, Any] = NOT_A_COUNT | {"none": None, "generator": np.random.def
 _SEEDS = {k: v for k, v in _SEEDS.items() if k != "huge int"}
 
 
-def _plain(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
-    return lambda **bad: call(**(given | bad))
+def _plain(call: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+    return lambda **bad: call(**(fixed | bad))
 
 
 def _first(call: Callable[..., Any]) -> Callable[..., Any]:
     """A call whose first argument is named otherwise in errors."""
-    return lambda **given: call(*given.values())
+    return lambda **arguments: call(*arguments.values())
 
 
 def of_clustering() -> Iterator[Case]:
@@ -436,17 +437,17 @@ def of_many() -> Iterator[Case]:
         yield from cases("cluster_many of a table", parameter, of_table, bad | {"unknown": "zz"})
     yield from cases("cluster_many of a table", "by", of_table, {"unknown": "zz", "none": None})
     yield from cases("cluster_many of a table", "metric", of_table, {"both": fl.mean("v"), "text": "mean"})
-    found = call()
+    result = call()
     for name, value in (NOT_TEXT | {"unknown": "y", "none": None, "empty": ""}).items():
-        yield Case(f"Many[]: {name}", "name", lambda value=value: found[value])
-    yield from cases("Many.report", "report", _first(found.report), NOT_A_PATH | {"ending": "x.pdf"})
-    yield from cases("Many.to_dicts", "rows", found.to_dicts, NOT_TEXT | {"unknown": "people", "empty": ""})
+        yield Case(f"Many[]: {name}", "name", lambda value=value: result[value])
+    yield from cases("Many.report", "report", _first(result.report), NOT_A_PATH | {"ending": "x.pdf"})
+    yield from cases("Many.to_dicts", "rows", result.to_dicts, NOT_TEXT | {"unknown": "people", "empty": ""})
 
 
 def of_confirm() -> Iterator[Case]:
-    found = fl.cluster(fl.Estimates([0.0, 0.1, 9.0], [1.0] * 3, ["a", "b", "c"]))
-    call = _plain(fl.confirm, clusters=found, data=three())
-    text = found.to_json()
+    result = fl.cluster(fl.Estimates([0.0, 0.1, 9.0], [1.0] * 3, ["a", "b", "c"]))
+    call = _plain(fl.confirm, clusters=result, data=three())
+    text = result.to_json()
     damaged: dict[str, Any] = {key: value for key, value in NOT_A_PATH.items() if key != "dict"} | {
         "half": text[: len(text) // 2], "list": "[]", "null": "{}", "other": '{"groups": [{}], "clusters": [{}]}',
         "empty dict": {}, "estimates": three(), "one cluster": fl.cluster(fl.Estimates([1], [1])),
@@ -458,7 +459,7 @@ def of_confirm() -> Iterator[Case]:
     yield from cases("confirm", "min_size", call, NOT_A_NUMBER | {"minus": -1})
     yield from cases("confirm", "metric", call, NOT_TEXT | {"other": "clicks"})
     yield from cases("confirm", "by", call, NOT_TEXT | {"text": "g"})
-    yield Case("confirm data: other groups", "data", lambda: fl.confirm(found, fl.Estimates([1, 2], [1, 1])))
+    yield Case("confirm data: other groups", "data", lambda: fl.confirm(result, fl.Estimates([1, 2], [1, 1])))
     again = call()
     yield from cases("Confirmation.to_dicts", "rows", again.to_dicts, NOT_TEXT | {"unknown": "people", "empty": ""})
 
@@ -613,18 +614,18 @@ _ANSWERS: dict[str, Any] = {
 
 
 def _misjudged(answer: Callable[[Any], Any], log: bool) -> Callable[[], Any]:
-    made = lambda a, b: answer(a)  # noqa: E731
-    return lambda: fl.cluster(fl.Similarity([[1.0], [2.0], [9.0]], made, log=log), guarantee="bonferroni")
+    pvalue = lambda a, b: answer(a)  # noqa: E731
+    return lambda: fl.cluster(fl.Similarity([[1.0], [2.0], [9.0]], pvalue, log=log), guarantee="bonferroni")
 
 
 def _misdrawn(answer: Callable[[Any], Any]) -> Callable[[], Any]:
-    made = lambda s, rng: answer(s)  # noqa: E731
-    return lambda: fl.cluster(fl.Similarity([[1.0], [2.0], [9.0]], _p_half, null=made), guarantee=FEW)
+    draw = lambda s, rng: answer(s)  # noqa: E731
+    return lambda: fl.cluster(fl.Similarity([[1.0], [2.0], [9.0]], _p_half, null=draw), guarantee=FEW)
 
 
 def _misdivided(answer: Callable[[Any], Any]) -> Callable[[], Any]:
-    made = lambda s, shares, rng: answer(s)  # noqa: E731
-    return lambda: fl.cluster(fl.Similarity([[1.0], [2.0], [9.0]], _p_half, divide=made), guarantee="holdout")
+    divide = lambda s, shares, rng: answer(s)  # noqa: E731
+    return lambda: fl.cluster(fl.Similarity([[1.0], [2.0], [9.0]], _p_half, divide=divide), guarantee="holdout")
 
 
 def _misestimated(answer: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -643,11 +644,11 @@ GOOD = {
 def metric(name: str, **changes: Any) -> fl.Metric:
     """A metric with good columns, some of them changed."""
     entry = METRICS[name]
-    given = {names[0]: GOOD[names[0]] for names in entry.columns}
-    given |= {option: GOOD[option] for option in ("variant", "control") if option in entry.options}
+    columns = {names[0]: GOOD[names[0]] for names in entry.columns}
+    columns |= {option: GOOD[option] for option in ("variant", "control") if option in entry.options}
     if name == "rate":
-        given["value"] = "p"
-    return entry.function(**(given | changes))
+        columns["value"] = "p"
+    return entry.function(**(columns | changes))
 
 
 def of_metrics() -> Iterator[Case]:
@@ -699,8 +700,8 @@ def of_metrics() -> Iterator[Case]:
     )
     table = fl.aggregated("n", mean="m", variance="v")
     bare = fl.aggregated("n", mean="m")
-    for made in (fl.mean, fl.rate):
-        yield from cases(f"{made.__name__} of aggregates", "weight", _plain(made, value=table), {"given": "w"})
+    for build in (fl.mean, fl.rate):
+        yield from cases(f"{build.__name__} of aggregates", "weight", _plain(build, value=table), {"given": "w"})
     yield Case("mean of aggregates: no variance", "variance", lambda: fl.mean(bare))
     yield Case("rate of aggregates: positive", "positive", lambda: fl.rate(table, positive=1))
     for option in ("unit", "covariate", "weight"):
@@ -780,36 +781,36 @@ def of_own_metrics() -> Iterator[Case]:
 
 
 def of_results() -> Iterator[Case]:
-    found = clustered()
-    yield from cases("at", "alpha", found.at, NOT_A_LEVEL)
-    for method in (found.to_dicts, found.to_pandas, found.to_polars, found.to_arrow):
+    result = clustered()
+    yield from cases("at", "alpha", result.at, NOT_A_LEVEL)
+    for method in (result.to_dicts, result.to_pandas, result.to_polars, result.to_arrow):
         where = method.__name__
         yield from cases(where, "rows", method, NOT_TEXT | {"unknown": "people", "empty": ""})
     yield from cases(
         "to_json",
         "indent",
-        found.to_json,
+        result.to_json,
         {k: v for k, v in NOT_A_COUNT.items() if k not in {"true", "empty text", "minus"}},
     )
-    yield from cases("plot", "kind", found.plot, NOT_TEXT | {"none": None, "unknown": "pie", "empty": ""})
-    yield from cases("plot", "theme", found.plot, NOT_TEXT | {"none": None, "unknown": "pink", "empty": ""})
+    yield from cases("plot", "kind", result.plot, NOT_TEXT | {"none": None, "unknown": "pie", "empty": ""})
+    yield from cases("plot", "theme", result.plot, NOT_TEXT | {"none": None, "unknown": "pink", "empty": ""})
     yield Case("plot: tree of one group", "kind", lambda: fl.cluster(fl.Estimates([1], [1])).plot("tree"))
     no_estimates = fl.cluster(fl.Similarity([[1.0], [2.0]], _p_half), guarantee="bonferroni")
     yield Case("plot: no estimates", "kind", no_estimates.plot)
     yield Case("estimates: none", "estimates", lambda: no_estimates.estimates)
-    drawn = found.plot()
+    drawn = result.plot()
     yield from cases("plot.save", "plot", _first(drawn.save), NOT_A_PATH | {"ending": "x.gif"})
-    yield from cases("report", "report", _first(found.report), NOT_A_PATH | {"ending": "x.pdf"})
-    page = _plain(found.report, path="/no/such/folder/x.html")
+    yield from cases("report", "report", _first(result.report), NOT_A_PATH | {"ending": "x.pdf"})
+    page = _plain(result.report, path="/no/such/folder/x.html")
     for parameter in ("title", "note", "command"):
         yield from cases("report", parameter, page, NOT_TEXT)
-    also: dict[str, Any] = NONSENSE | {"text": ["x"], "none": [None], "one": found, "estimates": [three()]}
+    also: dict[str, Any] = NONSENSE | {"text": ["x"], "none": [None], "one": result, "estimates": [three()]}
     also.pop("range")
     yield from cases("report", "also", page, also)
     names: dict[str, Any] = NONSENSE | {"text": "x", "two": ["a", "b"], "number": 5}
     yield from cases("report", "names", page, names | {"rude": [Rude()]})
-    yield from cases("holm", "alpha", _plain(fl.holm, results=[found]), NOT_A_LEVEL)
-    results: dict[str, Any] = NONSENSE | {"none": None, "text": ["x"], "one": found, "estimates": [three()]}
+    yield from cases("holm", "alpha", _plain(fl.holm, results=[result]), NOT_A_LEVEL)
+    results: dict[str, Any] = NONSENSE | {"none": None, "text": ["x"], "one": result, "estimates": [three()]}
     results.pop("range")
     yield from cases("holm", "results", _plain(fl.holm, alpha=0.05), results)
     for parameter in ("frame", "column"):
@@ -817,17 +818,17 @@ def of_results() -> Iterator[Case]:
             _NOT_FRAMES if parameter == "frame" else NOT_A_COLUMN | {"none": None, "taken": "group", "case": "GROUP"}
         )
         frame = pd.DataFrame({"group": ["a", "b", "c"]})
-        yield from cases("assign", parameter, _plain(found.assign, frame=frame), wrong)
-        yield from cases("weights", parameter, _plain(found.weights, frame=frame), wrong)
+        yield from cases("assign", parameter, _plain(result.assign, frame=frame), wrong)
+        yield from cases("weights", parameter, _plain(result.weights, frame=frame), wrong)
     scored = pd.DataFrame(
         {"group": ["a", "b", "c"] * 2, "s": [0.1, 0.9] * 3, "y": [0, 0, 0, 1, 1, 1], "t": list("abcdef")}
     )
     yield from cases(
-        "weights", "label", _plain(found.weights, frame=scored), NOT_A_COLUMN | {"by": "group", "none": "z"}
+        "weights", "label", _plain(result.weights, frame=scored), NOT_A_COLUMN | {"by": "group", "none": "z"}
     )
     for name, frame in _OTHER_FRAMES.items():
-        yield Case(f"assign frame: {name}", "group", lambda frame=frame: found.assign(frame))
-        yield Case(f"weights frame: {name}", "group", lambda frame=frame: found.weights(frame))
+        yield Case(f"assign frame: {name}", "group", lambda frame=frame: result.assign(frame))
+        yield Case(f"weights frame: {name}", "group", lambda frame=frame: result.weights(frame))
 
 
 _NOT_FRAMES: dict[str, Any] = {k: v for k, v in NOT_A_NUMBER.items() if k != "frame"} | {
@@ -860,12 +861,12 @@ def of_sequential() -> Iterator[Case]:
     yield Case("Monitor by folds.update: one group", "estimates", lambda: update(estimates=fl.Estimates([1], [1])))
     state = fl.Monitor(rule="folds")
     state.update(three(theta=[0.0, 0.1, 0.2]))
-    whole = state.to_json()
+    saved = state.to_json()
     for name, value in (NONSENSE | {"none": None, "number": 5, "list": [1], "nan": np.nan}).items():
         yield Case(
             f"Monitor by folds.from_json state: {name}", "state", lambda value=value: fl.Monitor.from_json(value)
         )
-    for name, damaged in _damaged(whole).items():
+    for name, damaged in _damaged(saved).items():
         yield Case(f"Monitor by folds.from_json damaged: {name}", "", lambda text=damaged: fl.Monitor.from_json(text))
 
 
@@ -899,10 +900,8 @@ def of_monitors() -> Iterator[Case]:
         yield Case(f"Monitor.from_json damaged: {name}", "", lambda text=damaged: fl.Monitor.from_json(text))
 
 
-def _damaged_monitor(whole: str) -> dict[str, str]:
-    import json
-
-    good = json.loads(whole)
+def _damaged_monitor(saved: str) -> dict[str, str]:
+    good = json.loads(saved)
     look, seen = good["results"][0], good["data"][0]
     changes: dict[str, list[Any]] = {
         "faultlines_monitor": [None, 1, "2", [], True, 1.5],
@@ -933,28 +932,10 @@ def _damaged_monitor(whole: str) -> dict[str, str]:
         "clusters": [None, 5, [["a", "b"], ["c"]], [["a"]], "abc", [[]]],
         "ignored": [None, 5, [], {"x": None}, {"x": "y"}, {"x": -1}, {"x": 0}, {"x": True}],
     }  # fmt: skip
-    made = {
-        "empty": "", "space": " ", "null": "null", "list": "[]", "number": "5", "text": '"x"', "empty object": "{}",
-        "half": whole[: len(whole) // 2], "twice": whole + whole, "nul": "\0" + whole, "bom": "\ufeff" + whole, "deep": "[" * 100_000,
-        "nan alpha": whole.replace('"alpha": 0.05', '"alpha": NaN'),
-    }  # fmt: skip
-    for key, values in changes.items():
-        made[f"no {key}"] = json.dumps({k: v for k, v in good.items() if k != key})
-        for i, value in enumerate(values):
-            made[f"{key} {i}"] = json.dumps(good | {key: value})
-    return made
+    return _changed(saved, changes)
 
 
-def _damaged(whole: str) -> dict[str, str]:
-    import json
-
-    good = json.loads(whole)
-    made = {
-        "empty": "", "space": " ", "null": "null", "list": "[]", "number": "5", "text": '"x"', "empty object": "{}",
-        "half": whole[: len(whole) // 2], "twice": whole + whole, "nul": "\0" + whole, "bom": "\ufeff" + whole,
-        "deep": "[" * 100_000, "deep in it": whole.replace('"labels": [', '"labels": [' + "[" * 5000, 1),
-        "nan alpha": whole.replace('"alpha": 0.05', '"alpha": NaN'),
-    }  # fmt: skip
+def _damaged(saved: str) -> dict[str, str]:
     changes: dict[str, list[Any]] = {
         "faultlines_monitor": [None, 1, "1", [], True, 1.5],
         "rule": [None, 5, "x", [], "boundary"],
@@ -969,11 +950,23 @@ def _damaged(whole: str) -> dict[str, str]:
                   [{"pvalue": 0.5, "merged": "ab"}]],
         "ignored": [None, 5, [], {"x": None}, {"x": "y"}, {"x": -1}, {"x": 1e400}, {"x": 0.5}, {"x": True}],
     }  # fmt: skip
+    deep = {"deep in it": saved.replace('"labels": [', '"labels": [' + "[" * 5000, 1)}
+    return _changed(saved, changes) | deep
+
+
+def _changed(saved: str, changes: dict[str, list[Any]]) -> dict[str, str]:
+    """What is no JSON or no object, and a saved state without a key or with another value."""
+    good = json.loads(saved)
+    damaged = {
+        "empty": "", "space": " ", "null": "null", "list": "[]", "number": "5", "text": '"x"', "empty object": "{}",
+        "half": saved[: len(saved) // 2], "twice": saved + saved, "nul": "\0" + saved, "bom": "\ufeff" + saved,
+        "deep": "[" * 100_000, "nan alpha": saved.replace('"alpha": 0.05', '"alpha": NaN'),
+    }  # fmt: skip
     for key, values in changes.items():
-        made[f"no {key}"] = json.dumps({k: v for k, v in good.items() if k != key})
+        damaged[f"no {key}"] = json.dumps({k: v for k, v in good.items() if k != key})
         for i, value in enumerate(values):
-            made[f"{key} {i}"] = json.dumps(good | {key: value})
-    return made
+            damaged[f"{key} {i}"] = json.dumps(good | {key: value})
+    return damaged
 
 
 def of_simulations() -> Iterator[Case]:

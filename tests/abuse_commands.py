@@ -46,11 +46,11 @@ class Command(NamedTuple):
 
 def _with(words: list[str], option: str, value: str) -> list[str]:
     """The same words with another value of an option."""
-    made = list(words)
-    if option in made:
-        made[made.index(option) + 1] = value
-        return made
-    return [*made, option, value]
+    arguments = list(words)
+    if option in arguments:
+        arguments[arguments.index(option) + 1] = value
+        return arguments
+    return [*arguments, option, value]
 
 
 _EVERYWHERE = {

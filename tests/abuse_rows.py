@@ -70,10 +70,10 @@ def spoilt(column: str, value: Any, count: int = 5) -> pd.DataFrame:
     return people(**{column: pd.Series(values, dtype=object).infer_objects()})
 
 
-def objects(one: Any, other: Any, where: Any) -> Any:
+def objects(value: Any, other: Any, where: Any) -> Any:
     """A column of two values as they are: NumPy cuts text at NUL, pandas' own text holds no surrogates."""
-    values = [one if yes else other for yes in where.tolist()]
-    return pd.Series(values, dtype=object) if "\ud800" in one or "\0" in one else values
+    values = [value if yes else other for yes in where.tolist()]
+    return pd.Series(values, dtype=object) if "\ud800" in value or "\0" in value else values
 
 
 def clustered(data: Any, by: Any = "g", measured: fl.Metric | None = None, **more: Any) -> Clustering:
@@ -128,8 +128,8 @@ def _of_metrics() -> Iterator[RowCase]:
     yield condition("no variance in a group", people(x=np.where(k % 3 == 0, 1.0, np.sin(k))), must="hold")
     for name in ("rate", "true_positive_rate", "lift", "difference"):
         for what, value in (("all events", 1), ("no events", 0)):
-            made = metric(name, value="p") if name in ("lift", "difference") else metric(name)
-            yield condition(f"{name}: {what}", people(p=value), made, rows=_of(name, value))
+            built = metric(name, value="p") if name in ("lift", "difference") else metric(name)
+            yield condition(f"{name}: {what}", people(p=value), built, rows=_of(name, value))
     yield condition("negative weights", people(w=-1.0), fl.mean("x", weight="w"), "weight", must="refuse")
     yield condition("one negative weight", spoilt("w", -1.0, 1), fl.mean("x", weight="w"), "weight", must="refuse")
     yield condition("zero weights", people(w=0.0), fl.mean("x", weight="w"), "by")
@@ -257,22 +257,22 @@ def _calls() -> Iterator[RowCase]:
         "no bins": {}, "nan bins": {"width": float("nan")}, "zero bins": {"width": 0.0}, "two ways": {"width": 1.0, "quantiles": 3},
         "one quantile": {"quantiles": 1}, "falling": {"edges": (2.0, 1.0)},
     }  # fmt: skip
-    for name, given in wrong_bins.items():
-        parameter = next(iter(given), "width")
-        call = lambda given=given: clustered(quick(people()), fl.Bins("x", **given))  # noqa: E731
+    for name, limits in wrong_bins.items():
+        parameter = next(iter(limits), "width")
+        call = lambda limits=limits: clustered(quick(people()), fl.Bins("x", **limits))  # noqa: E731
         yield RowCase(f"by: {name}", parameter, call, must="refuse")
     wrong_metrics: dict[str, Any] = NOT_A_NUMBER | {
         "none": None, "function": fl.mean, "list of metrics": [fl.mean("x")], "class": fl.Metric, "number": 5,
     }  # fmt: skip
-    for name, given in wrong_metrics.items():
+    for name, limits in wrong_metrics.items():
         yield RowCase(
             f"metric: {name}",
             "metric",
-            lambda m=given: fl.cluster(quick(people()), "g", m, guarantee=FEW),
+            lambda m=limits: fl.cluster(quick(people()), "g", m, guarantee=FEW),
             must="refuse",
         )
         yield RowCase(
-            f"measure metric: {name}", "metric", lambda m=given: fl.measure(quick(people()), "g", m), must="refuse"
+            f"measure metric: {name}", "metric", lambda m=limits: fl.measure(quick(people()), "g", m), must="refuse"
         )
     for name, size in (NOT_A_NUMBER | {"minus": -1}).items():
         yield RowCase(
@@ -367,11 +367,11 @@ def _own_metrics() -> Iterator[RowCase]:
     }  # fmt: skip
     for field, values in answers.items():
         for i, value in enumerate(values):
-            made = lambda m, c={field: value}: fl.Measured(**(good | c))  # noqa: E731
+            function = lambda m, c={field: value}: fl.Measured(**(good | c))  # noqa: E731
             yield RowCase(
                 f"own metric, estimate: {field} {i}",
                 "",
-                lambda m=made: clustered(quick(people()), measured=own(estimate=m)),
+                lambda m=function: clustered(quick(people()), measured=own(estimate=m)),
             )
     for name, answer in {
         "none": lambda m: None,
@@ -525,7 +525,7 @@ LIFTS = "g,e,s,n\na,0,0.5,100\nb,0.1,0.5,100\nc,5,0.5,100\n"
 
 def write_files(folder: Path) -> dict[str, Path]:
     """Damaged and odd files, by what is wrong with them."""
-    made: dict[str, bytes] = {
+    files: dict[str, bytes] = {
         "empty.csv": b"", "header.csv": CSV.splitlines()[0].encode() + b"\n", "no-newline.csv": CSV.splitlines()[0].encode(),
         "header-twice.csv": (CSV.splitlines()[0] + "\n" + CSV).encode(), "header-again.csv": (CSV + CSV).encode(),
         "column-twice.csv": CSV.replace("y,p", "x,p", 1).encode(), "ragged-long.csv": (CSV + "a,A,1,1,1,1,1,1,1,1,1\n").encode(),
@@ -548,14 +548,14 @@ def write_files(folder: Path) -> dict[str, Path]:
         "many-columns.csv": (",".join(f"c{i}" for i in range(3000)) + "\n" + ",".join("1" for _ in range(3000)) + "\n").encode(),
         "empty-header.csv": b",,,\n1,2,3,4\n", "only-commas.csv": b",\n,\n,\n", "spaces.csv": CSV.replace(",", " , ").encode(), "one-byte.csv": b"x",
     }  # fmt: skip
-    for name, content in made.items():
+    for name, content in files.items():
         (folder / name).write_bytes(content)
     good = people()
     good.to_parquet(folder / "good.parquet")
-    whole = (folder / "good.parquet").read_bytes()
-    (folder / "half.parquet").write_bytes(whole[: len(whole) // 2])
-    (folder / "flipped.parquet").write_bytes(whole[:200] + bytes(b ^ 255 for b in whole[200:400]) + whole[400:])
-    (folder / "footer.parquet").write_bytes(whole[:-20] + b"\xff" * 12 + whole[-8:])
+    parquet = (folder / "good.parquet").read_bytes()
+    (folder / "half.parquet").write_bytes(parquet[: len(parquet) // 2])
+    (folder / "flipped.parquet").write_bytes(parquet[:200] + bytes(b ^ 255 for b in parquet[200:400]) + parquet[400:])
+    (folder / "footer.parquet").write_bytes(parquet[:-20] + b"\xff" * 12 + parquet[-8:])
     good.head(0).to_parquet(folder / "no-rows.parquet")
     pd.DataFrame({"g": [["a"]] * 30, "x": [1.0] * 30}).to_parquet(folder / "lists.parquet")
     pd.DataFrame({"g": [{"a": 1}] * 30, "x": [{"b": 2.0}] * 30}).to_parquet(folder / "structs.parquet")

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 @contextmanager
 def chromium() -> Iterator[Any]:
     """The system's Chromium; skipped where there is none, never in CI."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
+    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if executable is None:
         if os.environ.get("CI"):
             pytest.fail("CI needs Chromium for the tests of the page")
         pytest.skip("no Chromium on this machine")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        opened = playwright.chromium.launch(executable_path=found, args=options)
+        opened = playwright.chromium.launch(executable_path=executable, args=options)
         yield opened
         opened.close()

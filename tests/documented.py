@@ -14,7 +14,6 @@ import io
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -30,9 +29,10 @@ from faultlines.cli import streams
 from faultlines.core.comparison import Comparison
 from faultlines.guarantees.base import Guarantee
 from faultlines.results.protocol import TabularResult
+from tests.cli.running import Done, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -73,22 +73,26 @@ class Name:
 
 def public_names() -> dict[str, list[Name]]:
     """Every public name of `faultlines` and `faultlines.results` with those of its members."""
-    found = {f"results.{name}": named(f"results.{name}", getattr(results, name)) for name in results.__all__}
+    names = {f"results.{name}": named(f"results.{name}", getattr(results, name)) for name in results.__all__}
     for name in fl.__all__:
         value = getattr(fl, name)
         if isinstance(value, ModuleType):
-            inside = {key: one for key, one in vars(value).items() if getattr(one, "__module__", "") == value.__name__}
-            found |= {f"{name}.{key}": named(f"{name}.{key}", inside[key]) for key in inside if key[0] != "_"}
+            inside = {
+                key: member
+                for key, member in vars(value).items()
+                if getattr(member, "__module__", "") == value.__name__
+            }
+            names |= {f"{name}.{key}": named(f"{name}.{key}", inside[key]) for key in inside if key[0] != "_"}
         elif callable(value):
-            found[name] = named(name, value)
-    return {name: members for name, members in found.items() if members}
+            names[name] = named(name, value)
+    return {name: members for name, members in names.items() if members}
 
 
 def named(path: str, value: Any) -> list[Name]:
     """A function, or a class with its public members; nothing for other values, such as the name of a type."""
     if not inspect.isclass(value):
         return [Name(path, value)] if inspect.isfunction(inspect.unwrap(value)) else []
-    return [Name(path, value), *(Name(f"{path}.{key}", one, value) for key, one in members(value))]
+    return [Name(path, value), *(Name(f"{path}.{key}", member, value) for key, member in members(value))]
 
 
 def members(owner: type) -> Iterator[tuple[str, Any]]:
@@ -101,37 +105,37 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
 
 def sections(doc: str) -> dict[str, str]:
     """The sections of a docstring, by heading; its summary and prose under ''."""
-    found, heading = {"": ""}, ""
+    by_heading, heading = {"": ""}, ""
     for line in doc.splitlines():
         start = re.fullmatch(r"(\w+):", line)
         if start and start[1] in SECTIONS:
             heading = start[1]
-            found[heading] = ""
+            by_heading[heading] = ""
         else:
-            found[heading] += line + "\n"
-    return found
+            by_heading[heading] += line + "\n"
+    return by_heading
 
 
 def problems(name: Name) -> list[str]:
     """What is missing in the documentation of a name."""
     if not name.doc:
         return ["has no docstring"]
-    found = sections(name.doc)
-    missing = [] if re.match(r"\S.*[.:?]$", found[""].split("\n\n")[0], re.DOTALL) else ["has no summary sentence"]
+    by_heading = sections(name.doc)
+    missing = [] if re.match(r"\S.*[.:?]$", by_heading[""].split("\n\n")[0], re.DOTALL) else ["has no summary sentence"]
     if (
         name.owner is not None
         and name.owner not in PROTOCOLS
-        and any(hasattr(one, name.path.rpartition(".")[2]) for one in offered(name.owner))
+        and any(hasattr(protocol, name.path.rpartition(".")[2]) for protocol in offered(name.owner))
     ):
         return missing
-    described = found.get("Args", "") + found.get("Attributes", "")
+    described = by_heading.get("Args", "") + by_heading.get("Attributes", "")
     for parameter in parameters(name):
         if not re.search(rf"^    \*{{0,2}}{parameter}:", described, re.MULTILINE):
             missing.append(f"does not describe {parameter!r} in a section {'/'.join(where(name))}")
     if not inspect.isclass(name.value) and not name.is_property:
-        if returns(name) and not found.keys() & {"Returns", "Yields"}:
+        if returns(name) and not by_heading.keys() & {"Returns", "Yields"}:
             missing.append("has no section Returns")
-        if raises(name) and "Raises" not in found:
+        if raises(name) and "Raises" not in by_heading:
             missing.append("raises an InputError, but has no section Raises")
     if not name.is_property and not is_internal(name) and not shown(name):
         missing.append("has no Example with >>>" + (", nor has its class one that uses it" if name.owner else ""))
@@ -145,7 +149,7 @@ def is_internal(name: Name) -> bool:
 
 def offered(owner: type) -> list[type]:
     """The protocols a class is written for: those of which it has everything."""
-    return [one for one in PROTOCOLS if all(hasattr(owner, key) for key in dir(one) if key[0] != "_")]
+    return [protocol for protocol in PROTOCOLS if all(hasattr(owner, key) for key in dir(protocol) if key[0] != "_")]
 
 
 def where(name: Name) -> tuple[str, ...]:
@@ -158,8 +162,8 @@ def parameters(name: Name) -> list[str]:
         return []
     if is_dataclass(name.value) and getattr(name.value, "__dataclass_params__").init:  # noqa: B009
         return [field.name for field in fields(name.value) if field.name[0] != "_"]
-    given = inspect.signature(name.value if inspect.isclass(name.value) else name.function).parameters
-    return [key for key in given if key not in {"self", "cls"} and key[0] != "_"]
+    arguments = inspect.signature(name.value if inspect.isclass(name.value) else name.function).parameters
+    return [key for key in arguments if key not in {"self", "cls"} and key[0] != "_"]
 
 
 def returns(name: Name) -> bool:
@@ -181,7 +185,7 @@ def shown(name: Name) -> bool:
     if name.owner is None:
         return False
     examples = doctest.DocTestParser().get_examples(inspect.cleandoc(name.owner.__doc__ or ""))
-    code = " ".join(one.source for one in examples)
+    code = " ".join(example.source for example in examples)
     return re.search(rf"\.{name.path.rpartition('.')[2]}\b", code) is not None
 
 
@@ -216,12 +220,13 @@ class Mismatch:
     failed: bool = False
 
 
-def mismatches(text: str, name: str) -> Iterator[Mismatch]:
+def mismatches(text: str, name: str, command: Callable[..., Done] = run) -> Iterator[Mismatch]:
     """Run the examples of a page in the working folder, one after the other.
 
     Args:
         text: The page.
         name: Its name, for tracebacks.
+        command: Runs a command.
 
     Yields:
         Examples that fail, or print something else than the page shows. Examples without shown output must only run.
@@ -242,7 +247,7 @@ def mismatches(text: str, name: str) -> Iterator[Mismatch]:
         elif language == "csv":
             Path("lifts.csv").write_text(code, encoding="utf-8")
         elif language == "console":
-            yield from console_mismatches(code, block.start(2))
+            yield from console_mismatches(code, block.start(2), command)
 
 
 def run_code(code: str, name: str, names: dict[str, Any]) -> str:
@@ -253,24 +258,23 @@ def run_code(code: str, name: str, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def console_mismatches(session: str, start: int) -> Iterator[Mismatch]:
+def console_mismatches(session: str, start: int, command: Callable[..., Done]) -> Iterator[Mismatch]:
     """Run the lines of a console that start with `$ faultlines`; below each is what it must print."""
     for part in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, flags=re.MULTILINE):
-        command, shown = part.groups()
-        words = shlex.split(command)
+        line, shown = part.groups()
+        words = shlex.split(line)
         if words[0] != "faultlines":
             continue
-        script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words[1:]]
-        process = subprocess.run(script, capture_output=True, text=True, check=False)
+        process = command(*words[1:], cwd=Path.cwd())
         printed = process.stdout + process.stderr
         failed = process.returncode not in EXIT_CODES
         if failed or (shown.strip() and printed.strip() != shown.strip()):
-            yield Mismatch(command, shown, printed, start + part.start(2), failed)
+            yield Mismatch(line, shown, printed, start + part.start(2), failed)
 
 
-def rewrite(text: str, found: list[Mismatch]) -> str:
+def rewrite(text: str, changes: list[Mismatch]) -> str:
     """A page with the output that its examples print now, last first so that places stay where they are."""
-    for mismatch in reversed(found):
+    for mismatch in reversed(changes):
         if not mismatch.failed:
             end = mismatch.start + len(mismatch.shown)
             blank = "\n" if mismatch.shown.endswith("\n\n") else ""  # before the next command of a console
@@ -286,14 +290,14 @@ def main(arguments: list[str]) -> int:
     for page in chosen:
         text = page.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            found = list(mismatches(text, page.name))
+            changes = list(mismatches(text, page.name))
         if write:
-            page.write_text(rewrite(text, found), encoding="utf-8")
-        for mismatch in found:
+            page.write_text(rewrite(text, changes), encoding="utf-8")
+        for mismatch in changes:
             line = text.count("\n", 0, mismatch.start) + 1
             outcome = mismatch.printed.strip() if mismatch.failed else "rewritten" if write else "differs"
             print(f"{os.path.relpath(page, ROOT)}:{line}: {outcome}", flush=True)
-        failed += sum(mismatch.failed or not write for mismatch in found)
+        failed += sum(mismatch.failed or not write for mismatch in changes)
     return min(failed, 1)
 
 

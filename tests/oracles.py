@@ -70,7 +70,7 @@ def literal_algorithm_1(
         best, i, j = max((log_p(left[i][1], left[j][1]), -i, -j) for i, j in pairs)
         a, b = left[-i], left[-j]
         steps.append((a[0] | b[0], best))
-        left = [one for one in left if one is not a and one is not b]
+        left = [cluster for cluster in left if cluster is not a and cluster is not b]
         left.append((a[0] | b[0], list(merged(a[1], b[1]))))
     return steps
 

@@ -29,14 +29,14 @@ def estimates(groups: int = 30, *, dof: float | None = None, d: int = 1, seed: i
     se = rng.uniform(0.5, 1.5, (groups, d))
     theta = np.repeat([0.0, 4.0, 9.0], -(-groups // 3))[:groups, None] + se * rng.standard_normal((groups, d))
     labels = [(f"c{i % 6}", i // 6) for i in range(groups)]
-    given: dict[str, Any] = {"labels": labels, "n": rng.integers(50, 500, groups), "dof": dof}
-    given["attributes"] = ["country", "age"]
+    options: dict[str, Any] = {"labels": labels, "n": rng.integers(50, 500, groups), "dof": dof}
+    options["attributes"] = ["country", "age"]
     if d == 1:
-        return fl.Estimates(theta[:, 0], se[:, 0], **given)
+        return fl.Estimates(theta[:, 0], se[:, 0], **options)
     if not cov:
-        return fl.Estimates(theta, se, **given)
+        return fl.Estimates(theta, se, **options)
     matrices = se[:, :, None] * se[:, None, :] * (0.6 * np.eye(d) + 0.4)
-    return fl.Estimates(theta, None, effect_covariance=matrices, **given)
+    return fl.Estimates(theta, None, effect_covariance=matrices, **options)
 
 
 def tables() -> Iterator[tuple[str, Case]]:
@@ -66,7 +66,7 @@ def metrics() -> dict[str, Any]:
     """Every metric on the rows of the engine tests."""
     arms: dict[str, Any] = {"variant": "arm", "control": "A"}
     units: dict[str, Any] = {"variant": "arm_of_user", "control": "A", "unit": "user"}
-    made: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         "difference": fl.difference("revenue", **arms),
         "difference-cuped": fl.difference("revenue", **arms, covariate="before"),
         "difference-weight": fl.difference("revenue", **arms, weight="weight"),
@@ -85,10 +85,10 @@ def metrics() -> dict[str, Any]:
         "mean-squared-error": fl.mean_squared_error("revenue", "before"),
     }
     names = "true_positive_rate false_positive_rate precision accuracy".split()
-    made |= {name: getattr(fl, name)("label", "predicted") for name in names}
-    made |= {name: getattr(fl, name)("label", "score") for name in ("log_loss", "brier", "calibration_gap")}
-    made |= {name: getattr(fl, name)("revenue", "before") for name in ("mean_error", "mean_absolute_error")}
-    return made | {"unit": fl.lift("revenue", **units)}
+    metrics |= {name: getattr(fl, name)("label", "predicted") for name in names}
+    metrics |= {name: getattr(fl, name)("label", "score") for name in ("log_loss", "brier", "calibration_gap")}
+    metrics |= {name: getattr(fl, name)("revenue", "before") for name in ("mean_error", "mean_absolute_error")}
+    return metrics | {"unit": fl.lift("revenue", **units)}
 
 
 def of_rows(folder: Path) -> Iterator[tuple[str, Case]]:
@@ -102,10 +102,10 @@ def of_rows(folder: Path) -> Iterator[tuple[str, Case]]:
     for engine in ("pandas", "pandas nullable", "polars", "polars lazy", "pyarrow", "duckdb", "csv", "parquet glob"):
         home = folder / engine.replace(" ", "-")
         home.mkdir()
-        given = in_engine(table, engine, home)
+        data = in_engine(table, engine, home)
         by = ["country", fl.bins("age", width=20)]
         metric = fl.lift("revenue", **arms)
-        yield f"{engine}-lift", partial(fl.cluster, given, by=by, metric=metric)
+        yield f"{engine}-lift", partial(fl.cluster, data, by=by, metric=metric)
     yield "rows-quantiles", lambda: fl.cluster(path, by=fl.bins("income", quantiles=10), metric=fl.mean("revenue"))
 
 

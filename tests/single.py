@@ -20,7 +20,7 @@ class Own(NamedTuple):
 def own_errors(data: Any, metric: fl.Metric, by: str = "g") -> Own:
     """Of every group of a pandas frame, by the order of their names; together they would share their variances."""
     alone = [fl.measure(part, by, metric).estimates for _, part in data.groupby(by)]
-    return Own(*(_stacked([getattr(one, field) for one in alone]) for field in Own._fields))
+    return Own(*(_stacked([getattr(estimates, field) for estimates in alone]) for field in Own._fields))
 
 
 def _stacked(parts: list[Any]) -> Any:

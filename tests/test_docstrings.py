@@ -18,35 +18,35 @@ NAMES = public_names()
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_docstring_is_whole(name: str) -> None:
-    found = [f"{one.path} {problem}" for one in NAMES[name] for problem in problems(one)]
-    assert not found, "\n" + "\n".join(found)
+    missing = [f"{member.path} {problem}" for member in NAMES[name] for problem in problems(member)]
+    assert not missing, "\n" + "\n".join(missing)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_its_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = "".join(map(failures, NAMES[name]))
-    if os.environ.get("FAULTLINES_LOWEST") and "ModuleNotFoundError" in found:
+    printed = "".join(map(failures, NAMES[name]))
+    if os.environ.get("FAULTLINES_LOWEST") and "ModuleNotFoundError" in printed:
         pytest.skip("`make lowest` has none of the libraries that results are handed to")
-    assert not found, found
+    assert not printed, printed
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_protocols_say_what_they_ask_for(protocol: type) -> None:
     """Examples are those of the values that offer it."""
-    found = [
-        f"{one.path} {problem}"
-        for one in named(protocol.__name__, protocol)[1:]
-        for problem in problems(one)
+    missing = [
+        f"{member.path} {problem}"
+        for member in named(protocol.__name__, protocol)[1:]
+        for problem in problems(member)
         if "Example" not in problem
     ]
-    assert not found, "\n" + "\n".join(found)
+    assert not missing, "\n" + "\n".join(missing)
 
 
 def test_all_of_the_library_is_looked_at() -> None:
     looked_at = {name.partition(".")[0] for name in NAMES}
     assert set(fl.__all__) - looked_at == {"__version__"}
-    paths = {one.path for members in NAMES.values() for one in members}
+    paths = {member.path for members in NAMES.values() for member in members}
     assert {
         "lift",
         "results.Clustering.report",

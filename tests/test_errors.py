@@ -25,7 +25,9 @@ def test_every_error_of_the_library_has_a_code() -> None:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "InputError":
                 used.add(node.attr)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "InputError":
-                bare += [] if any(one.arg == "code" for one in node.keywords) else [f"{path.name}:{node.lineno}"]
+                bare += (
+                    [] if any(keyword.arg == "code" for keyword in node.keywords) else [f"{path.name}:{node.lineno}"]
+                )
     assert not bare
     assert used <= makers
     assert makers - used <= {"no_groups"}  # which has a class of its own

@@ -42,21 +42,21 @@ def test_flagged_groups_are_those_of_holm() -> None:
     far, z = halves.against_rest(part(theta, se))
     assert far[20] == pytest.approx(6.0 - np.delete(theta, 20).mean())
     assert z[20] == pytest.approx(far[20] / np.sqrt(1 + 1 / 21))
-    told = halves.flagged(part(theta, se), part(-theta, se))
-    assert told["Holm flagged"] == multipletests(2 * stats.norm.sf(np.abs(z)), method="holm")[0].sum() >= 2
-    assert told["p < 0.05 flagged"] == np.sum(np.abs(z) >= stats.norm.isf(0.025))
-    assert (told["Holm confirmed"], told["Holm reversed"]) == (0, told["Holm flagged"])
-    assert told["Holm back"] == pytest.approx(-told["Holm found"])
+    flags = halves.flagged(part(theta, se), part(-theta, se))
+    assert flags["Holm flagged"] == multipletests(2 * stats.norm.sf(np.abs(z)), method="holm")[0].sum() >= 2
+    assert flags["p < 0.05 flagged"] == np.sum(np.abs(z) >= stats.norm.isf(0.025))
+    assert (flags["Holm confirmed"], flags["Holm reversed"]) == (0, flags["Holm flagged"])
+    assert flags["Holm back"] == pytest.approx(-flags["Holm found"])
 
 
 def test_claims_are_seen_again_in_the_same_data_and_not_in_opposite_ones() -> None:
     theta = np.repeat([0.0, 8.0], 6)
     estimates = fl.Estimates(theta, np.ones(12), list("abcdefghijkl"))
-    found = fl.cluster(estimates)
-    same = halves.claims(found, estimates)
+    result = fl.cluster(estimates)
+    same = halves.claims(result, estimates)
     assert (same["pairs"], same["confirmed"], same["reversed"]) == (1, 1, 0)
     assert same["back"] == pytest.approx(same["plain"]) == pytest.approx(8)
-    opposite = halves.claims(found, fl.Estimates(-theta, np.ones(12), list("abcdefghijkl")))
+    opposite = halves.claims(result, fl.Estimates(-theta, np.ones(12), list("abcdefghijkl")))
     assert (opposite["confirmed"], opposite["reversed"]) == (0, 1)
     assert opposite["back"] == pytest.approx(-8)
 
@@ -64,8 +64,8 @@ def test_claims_are_seen_again_in_the_same_data_and_not_in_opposite_ones() -> No
 def test_the_error_of_a_right_prediction_is_nought_on_average() -> None:
     rng = np.random.default_rng(5)
     se = rng.lognormal(0, 0.3, 40)
-    found = [halves.error(np.zeros(40), part(se * rng.standard_normal(40), se)) for _ in range(4000)]
-    assert np.mean(found) == pytest.approx(0, abs=4 * np.std(found) / np.sqrt(4000))
+    errors = [halves.error(np.zeros(40), part(se * rng.standard_normal(40), se)) for _ in range(4000)]
+    assert np.mean(errors) == pytest.approx(0, abs=4 * np.std(errors) / np.sqrt(4000))
     assert halves.error(np.full(40, 2.0), part(np.zeros(40), np.zeros(40))) == 4
 
 

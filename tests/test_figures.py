@@ -111,14 +111,14 @@ def test_pages_are_filled_by_marker(tmp_path: Path) -> None:
 def test_tables_keep_the_order_of_the_page() -> None:
     entry = {"value": 0.5, "runs": 10}
     old = "\n| truth | b | a | runs |\n|---|---:|---:|---:|\n| z | 1% | | 3 |\n| gone | 1% | | 3 |\n"
-    made = make_table({f"{row}; {column}": entry for row in "yz" for column in "abc"}, old)
-    assert [line.split(" | ")[0] for line in made.splitlines()] == [
+    table = make_table({f"{row}; {column}": entry for row in "yz" for column in "abc"}, old)
+    assert [line.split(" | ")[0] for line in table.splitlines()] == [
         "| truth",
         "|---|---:|---:|---:|---:|",
         "| z",
         "| y",
     ]
-    assert made.splitlines()[0] == "| truth | b | a | c | runs |"
+    assert table.splitlines()[0] == "| truth | b | a | c | runs |"
 
 
 def test_the_command_says_which_pages_differ() -> None:
@@ -178,9 +178,9 @@ def test_a_session_continues_with_what_has_not_passed(tmp_path: Path) -> None:
         return sorted(re.findall(r"^(\w+) tests/\S+\[(\w)\]", done.stdout, flags=re.MULTILINE))
 
     assert outcomes() == [("FAILED", "b"), ("PASSED", "a"), ("PASSED", "c")]
-    kept = json.loads((tmp_path / "docs" / "figures" / "study.json").read_text(encoding="utf-8"))
-    assert sorted(kept["figures"]) == ["level; a", "level; b", "level; c"]
-    assert {name: entry["outcome"] for name, entry in kept["tests"].items()}["test_study[b]"] == "failed"
+    written = json.loads((tmp_path / "docs" / "figures" / "study.json").read_text(encoding="utf-8"))
+    assert sorted(written["figures"]) == ["level; a", "level; b", "level; c"]
+    assert {name: entry["outcome"] for name, entry in written["tests"].items()}["test_study[b]"] == "failed"
     assert outcomes(FAULTLINES_CONTINUE="1") == [("FAILED", "b")]
     assert outcomes(FAULTLINES_BUDGET="0") == []
     assert outcomes(FAULTLINES_LONGEST="-1") == []
@@ -194,10 +194,10 @@ def test_benchmarks_keep_their_figures_and_limits() -> None:
     board.line("ours / floor", 2.5, "×", good=True, limit="≤ 4")
     board.line("    time", 31.4, "ms")
     board.line("theirs / ours", 80.0, "×", good=False, limit="≥ 100")
-    kept = figures.read_figures("bench")["figures"]
-    assert {name: entry["value"] for name, entry in kept.items()} == {
+    limits = figures.read_figures("bench")["figures"]
+    assert {name: entry["value"] for name, entry in limits.items()} == {
         "tree; ours / floor": 2.5,
         "tree; ours / floor, time": 31.4,
         "tree; theirs / ours": 80.0,
     }
-    assert (kept["tree; ours / floor"]["limit"], board.missed) == ("≤ 4", ["theirs / ours"])
+    assert (limits["tree; ours / floor"]["limit"], board.missed) == ("≤ 4", ["theirs / ours"])

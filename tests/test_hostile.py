@@ -24,11 +24,12 @@ from faultlines import formats
 from faultlines.estimates.scales import critical_value
 from faultlines.results import Note
 from tests.abuse_cases import FEW
-from tests.cli.running import run
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.cli.running import Warm
 
 FORGED = "PASSED  All groups are equal"
 BREAKS = ("\n", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
@@ -115,11 +116,11 @@ def _strings(value: Any) -> Iterator[str]:
 def test_words_of_javascript_are_names(name: str, tmp_path: Path) -> None:
     theta, se = [0.0, 9.0, 9.2, 0.1], [0.5] * 4
     wide = np.array([theta, theta]).T
-    made: list[Callable[[], fl.Estimates]] = [
+    makers: list[Callable[[], fl.Estimates]] = [
         lambda: fl.Estimates(theta, se, [name, "b", "c", "d"], attributes=[name], metric=name),
         lambda: fl.Estimates(wide, np.full((4, 2), 0.5), parts=["b", name]),
     ]
-    for estimates in made:
+    for estimates in makers:
         c = fl.cluster(estimates(), guarantee=FEW)
         c.report(tmp_path / "x.html")
         c.plot().save(tmp_path / "x.svg")
@@ -143,13 +144,13 @@ def test_numbers_and_plain_text_stay_as_they_are(value: Any) -> None:
     assert formats.spreadsheet_cell(value) == value
 
 
-def test_csv_of_a_command_runs_nothing(tmp_path: Path) -> None:
+def test_csv_of_a_command_runs_nothing(warm: Warm, tmp_path: Path) -> None:
     table = pd.DataFrame({"t": FORMULAS, "g": ["a"] * 8, "e": 0.0, "s": 1.0})
     table = pd.concat([table, table.assign(g="=b", e=9.0)], ignore_index=True)
     table.rename(columns={"g": "@g"}).to_parquet(tmp_path / "x.parquet", index=False)
     words = ["many", "x.parquet", "--experiment", "t", "--by", "@g", "--estimate", "e", "--se", "s", "--csv"]
     for target in ("out.csv", "-"):
-        done = run(*words, target, cwd=tmp_path)
+        done = warm(*words, target, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         text = done.stdout if target == "-" else (tmp_path / target).read_text(encoding="utf-8")
         cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]

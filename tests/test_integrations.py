@@ -33,27 +33,27 @@ METRICS = {"accuracy": accuracy_score, "count": count, "recall": recall_score, "
 
 
 def frame_of(data: pd.DataFrame, metrics: Any = METRICS, **options: Any) -> MetricFrame:
-    given = {"sensitive_features": data[["land"]]} | options
-    return MetricFrame(metrics=metrics, y_true=data.truth, y_pred=data.predicted, **given)
+    features = {"sensitive_features": data[["land"]]} | options
+    return MetricFrame(metrics=metrics, y_true=data.truth, y_pred=data.predicted, **features)
 
 
 def test_rates_with_a_count_are_those_of_the_rows() -> None:
     data = scored()
-    found = fl.cluster(fl.from_metric_frame(frame_of(data), "accuracy"), guarantee=QUICK)
+    result = fl.cluster(fl.from_metric_frame(frame_of(data), "accuracy"), guarantee=QUICK)
     rows = fl.cluster(data, "land", fl.accuracy("truth", "predicted"), guarantee=QUICK)
-    assert found.estimates.attributes == ("land",)
-    assert found.estimates.labels == rows.estimates.labels
-    np.testing.assert_allclose(found.estimates.theta, rows.estimates.theta, rtol=1e-12)
-    np.testing.assert_allclose(found.estimates.se, rows.estimates.se, rtol=1e-12)
-    assert found.pvalue == pytest.approx(rows.pvalue)
-    assert found.clusters[0].members == ("IT",)
+    assert result.estimates.attributes == ("land",)
+    assert result.estimates.labels == rows.estimates.labels
+    np.testing.assert_allclose(result.estimates.theta, rows.estimates.theta, rtol=1e-12)
+    np.testing.assert_allclose(result.estimates.se, rows.estimates.se, rtol=1e-12)
+    assert result.pvalue == pytest.approx(rows.pvalue)
+    assert result.clusters[0].members == ("IT",)
 
 
 def test_shares_of_other_rows_need_their_own_count() -> None:
     data = scored()
-    found = fl.from_metric_frame(frame_of(data), "recall", count="positives")
+    estimates = fl.from_metric_frame(frame_of(data), "recall", count="positives")
     rows = fl.measure(data, "land", fl.true_positive_rate("truth", "predicted")).estimates
-    np.testing.assert_allclose(found.theta, rows.theta, rtol=1e-12)
+    np.testing.assert_allclose(estimates.theta, rows.theta, rtol=1e-12)
     with refused("ambiguous: metric"):
         fl.from_metric_frame(frame_of(data), "recall")
     with refused("invalid data: metric"):
@@ -85,11 +85,11 @@ def test_a_rate_is_a_share_of_all_rows_by_its_name_or_by_the_word_of_the_user(na
 def test_intersections_are_attributes_and_empty_ones_no_groups() -> None:
     data = scored()
     data = data[~((data.sex == "f") & (data.land == "DE"))]
-    found = fl.from_metric_frame(frame_of(data, sensitive_features=data[["land", "sex"]]), "accuracy")
-    assert found.attributes == ("land", "sex")
-    assert len(found) == 5
+    estimates = fl.from_metric_frame(frame_of(data, sensitive_features=data[["land", "sex"]]), "accuracy")
+    assert estimates.attributes == ("land", "sex")
+    assert len(estimates) == 5
     rows = fl.measure(data, ["land", "sex"], fl.accuracy("truth", "predicted")).estimates
-    assert dict(zip(found.labels, found.natural.tolist(), strict=True)) == pytest.approx(
+    assert dict(zip(estimates.labels, estimates.natural.tolist(), strict=True)) == pytest.approx(
         dict(zip(rows.labels, rows.natural.tolist(), strict=True))
     )
 
@@ -99,11 +99,11 @@ def test_groups_are_compared_within_a_stratum_of_control_features() -> None:
     frame = frame_of(data, sensitive_features=data[["sex"]], control_features=data[["land"]])
     with refused("not found: stratum"):
         fl.from_metric_frame(frame, "accuracy")
-    found = fl.from_metric_frame(frame, "accuracy", stratum="IT")
+    estimates = fl.from_metric_frame(frame, "accuracy", stratum="IT")
     rows = fl.measure(data[data.land == "IT"], "sex", fl.accuracy("truth", "predicted")).estimates
-    assert found.attributes == ("sex",)
-    assert found.labels == rows.labels
-    np.testing.assert_allclose(found.theta, rows.theta)
+    assert estimates.attributes == ("sex",)
+    assert estimates.labels == rows.labels
+    np.testing.assert_allclose(estimates.theta, rows.theta)
     two = frame_of(data, sensitive_features=data[["sex"]], control_features=data.assign(one="x")[["land", "one"]])
     np.testing.assert_allclose(fl.from_metric_frame(two, "accuracy", stratum=("IT", "x")).theta, rows.theta)
     with refused("conflict: stratum"):
@@ -113,13 +113,13 @@ def test_groups_are_compared_within_a_stratum_of_control_features() -> None:
 def test_a_bootstrap_gives_standard_errors_of_any_metric() -> None:
     data = scored(600)
     frame = frame_of(data, mean_absolute_error, n_boot=40, ci_quantiles=[0.025, 0.5, 0.975], random_state=3)
-    found = fl.from_metric_frame(frame)
+    estimates = fl.from_metric_frame(frame)
     own = data.assign(off=(data.truth - data.predicted).abs()).groupby("land").off.agg(["mean", "var", "count"])
-    np.testing.assert_allclose(found.theta, own["mean"])
-    np.testing.assert_allclose(found.se, np.sqrt(own["var"] / own["count"]), rtol=0.5)
-    assert found.dof is not None
-    assert 12 < found.dof[0] < 40  # quantiles of 40 draws are known to about a sixth
-    assert found.metric == "mean_absolute_error"
+    np.testing.assert_allclose(estimates.theta, own["mean"])
+    np.testing.assert_allclose(estimates.se, np.sqrt(own["var"] / own["count"]), rtol=0.5)
+    assert estimates.dof is not None
+    assert 12 < estimates.dof[0] < 40  # quantiles of 40 draws are known to about a sixth
+    assert estimates.metric == "mean_absolute_error"
     # A count that another metric is no share of does not stand in the way.
     both = frame_of(data, {"recall": recall_score, "count": count}, n_boot=5, ci_quantiles=[0.1, 0.9], random_state=3)
     assert fl.from_metric_frame(both, "recall").n is not None
@@ -142,8 +142,8 @@ def test_the_degrees_of_freedom_of_a_bootstrap_are_what_repeats_show() -> None:
 
 def test_out_and_in_again() -> None:
     data = scored()
-    found = fl.cluster(data, ["land", "sex"], fl.accuracy("truth", "predicted"), guarantee=QUICK)
-    frame = fl.to_metric_frame(found)
+    result = fl.cluster(data, ["land", "sex"], fl.accuracy("truth", "predicted"), guarantee=QUICK)
+    frame = fl.to_metric_frame(result)
     theirs = frame_of(data, sensitive_features=data[["land", "sex"]])
     pd.testing.assert_series_equal(frame.by_group["accuracy"], theirs.by_group["accuracy"])
     pd.testing.assert_series_equal(frame.by_group["count"], theirs.by_group["count"])
@@ -153,14 +153,14 @@ def test_out_and_in_again() -> None:
     assert frame.group_min()["accuracy"] == pytest.approx(theirs.group_min()["accuracy"])
     assert set(frame.by_group["cluster"]) == {1.0, 2.0}
     again = fl.from_metric_frame(frame, "accuracy")
-    np.testing.assert_allclose(again.theta, found.estimates.theta)
+    np.testing.assert_allclose(again.theta, result.estimates.theta)
     # What is no rate comes back by its standard errors, and so does one of several effects.
     f1 = fl.cluster(data, "land", fl.f1("truth", "predicted"), guarantee=QUICK)
     odds = fl.cluster(data, "land", fl.equalized_odds("truth", "predicted"), guarantee=QUICK)
-    for one in (fl.from_metric_frame(fl.to_metric_frame(f1)), fl.from_metric_frame(fl.to_metric_frame(f1), "F1")):
-        np.testing.assert_allclose(one.theta, f1.estimates.natural)
-        np.testing.assert_allclose(one.se, fl.to_metric_frame(f1).by_group["standard_error"])
-        assert one.metric == "F1"
+    for estimates in (fl.from_metric_frame(fl.to_metric_frame(f1)), fl.from_metric_frame(fl.to_metric_frame(f1), "F1")):
+        np.testing.assert_allclose(estimates.theta, f1.estimates.natural)
+        np.testing.assert_allclose(estimates.se, fl.to_metric_frame(f1).by_group["standard_error"])
+        assert estimates.metric == "F1"
     frame = fl.to_metric_frame(odds)
     recalls = fl.from_metric_frame(frame, "true positive rate")
     np.testing.assert_allclose(recalls.se, frame.by_group["standard_error of true positive rate"])
@@ -170,15 +170,15 @@ def test_out_and_in_again() -> None:
 
 def test_groups_left_out_and_several_effects() -> None:
     data = pd.concat([scored(), pd.DataFrame({"sex": ["f"], "land": ["XX"], "truth": [1], "predicted": [1]})])
-    found = fl.cluster(data, "land", fl.equalized_odds("truth", "predicted"), guarantee=QUICK)
-    table = fl.to_metric_frame(found).by_group
+    result = fl.cluster(data, "land", fl.equalized_odds("truth", "predicted"), guarantee=QUICK)
+    table = fl.to_metric_frame(result).by_group
     assert table.loc["XX"].drop("count").isna().all()
     assert {"true positive rate", "false positive rate", "standard_error of true positive rate"} <= set(table.columns)
     assert table["cluster"].notna().sum() == 3
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "words"),
     [
         ({"frame": scored()}, "wrong type: frame"),
         ({"frame": None}, "wrong type: frame"),
@@ -192,9 +192,9 @@ def test_groups_left_out_and_several_effects() -> None:
         ),
     ],
 )
-def test_bad_input(given: dict[str, Any], words: str) -> None:
+def test_bad_input(options: dict[str, Any], words: str) -> None:
     with refused(words):
-        fl.from_metric_frame(**({"frame": frame_of(scored(50))} | given))
+        fl.from_metric_frame(**({"frame": frame_of(scored(50))} | options))
 
 
 def test_what_is_no_result_does_not_go_out() -> None:

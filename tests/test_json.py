@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,8 @@ from tests.recorded import estimates, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from tests.cli.running import Warm
 
 
 def schema(kind: str = "result") -> dict[str, Any]:
@@ -46,35 +46,37 @@ def results() -> Iterator[dict[str, Any]]:
     capped = fl.difference("spend", variant="arm", control="A", treatment="*", cap="95%")
     yield json.loads(fl.cluster(of_arms, "country", capped).to_json())
     both = fl.holm([fl.cluster(rows, by, fl.rate("label")), fl.cluster(estimates())], 0.05)
-    yield from (json.loads(one.to_json()) for one in both)
+    yield from (json.loads(result.to_json()) for result in both)
     own = fl.Similarity([[1.0], [2.0]], lambda a, _: np.ones(len(a)))
     yield json.loads(fl.cluster(own, guarantee="bonferroni").to_json())
 
 
-def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_nothing_else(tmp_path: Path) -> None:
+def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_nothing_else(
+    warm: Warm, tmp_path: Path
+) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     validator = jsonschema.Draft202012Validator(schema())
     jsonschema.Draft202012Validator.check_schema(schema())
-    made = [*results(), from_the_command_line(tmp_path)]
-    for plain in made:
+    written = [*results(), from_the_command_line(warm, tmp_path)]
+    for plain in written:
         problems = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)]
         assert problems == []
-    told = schema()["properties"]
+    properties = schema()["properties"]
     inner = ("clusters", "groups", "explained", "excluded", "excluded_shares", "detection_limits", "notes", "path")
-    wanted = {*told, *(f"{key}.{name}" for key in inner for name in told[key]["items"]["properties"])}
-    assert wanted - keys(made, inner) == set()
-    wrong = {**made[0], "n_clusters": "two"}
+    wanted = {*properties, *(f"{key}.{name}" for key in inner for name in properties[key]["items"]["properties"])}
+    assert wanted - keys(written, inner) == set()
+    wrong = {**written[0], "n_clusters": "two"}
     assert not validator.is_valid(wrong)
-    assert not validator.is_valid({**made[0], "unheard_of": 1})
+    assert not validator.is_valid({**written[0], "unheard_of": 1})
 
 
-def from_the_command_line(folder: Path) -> dict[str, Any]:
+def from_the_command_line(warm: Warm, folder: Path) -> dict[str, Any]:
     """With a certificate and a check of its own rows, which only the command line writes into one file."""
     rows = "\n".join(f"{'abc'[i % 3]},{i % 2}" for i in range(600))
     (folder / "rows.csv").write_text("group,selected\n" + rows + "\n", encoding="utf-8")
     words = ["model", "rows.csv", "--by", "group", "--metric", "selection_rate", "--y-pred", "selected"]
     words += ["--certify", "0.2", "--self-check", "5", "--json", "-"]
-    read: dict[str, Any] = json.loads(printed(words, folder))
+    read: dict[str, Any] = json.loads(warm(*words, cwd=folder).stdout)
     return read
 
 
@@ -104,10 +106,10 @@ def certificates() -> Iterator[str]:
 
 def confirmations() -> Iterator[str]:
     first, again = (fl.simulate.planted([0, 5], [5, 5], seed=seed).estimates for seed in (1, 2))
-    found = fl.cluster(first)
-    yield fl.confirm(found, again).to_json()
+    result = fl.cluster(first)
+    yield fl.confirm(result, again).to_json()
     renamed = fl.Estimates(again.theta, again.se, [*again.labels[:-1], "new"], n=[100] * 10)
-    yield fl.confirm(found, renamed).to_json()
+    yield fl.confirm(result, renamed).to_json()
     rows, odds = rows_of_two_arms(), fl.equalized_odds("label", "guess")
     rows.loc[rows.country == "c", "guess"] = rows.label
     yield fl.confirm(fl.cluster(rows, "country", odds), rows, "country", odds).to_json()
@@ -134,25 +136,19 @@ def audits() -> Iterator[str]:
     yield json.dumps(json.loads(cut.to_json()) | {"certificates": signed})  # as the command line writes it
 
 
-def looks(folder: Path) -> Iterator[str]:
+def looks(warm: Warm, folder: Path) -> Iterator[str]:
     labels = [("DE", 1), ("FR", 1), ("IN", 2)]
     for monitor in (fl.Monitor(looks=3), fl.Monitor(information=1e6, dependence="any"), fl.Monitor(rule="folds")):
         yield json.dumps(monitor.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, labels, n=100)).to_dict())
     rows_of_two_arms().to_csv(folder / "rows.csv", index=False)
     words = ["monitor", "state.json", "rows.csv", "--by", "country", "--metric", "lift:spend", "--looks", "3"]
-    yield printed([*words, "--variant", "arm", "--control", "A", "--json", "-"], folder)
+    yield warm(*words, "--variant", "arm", "--control", "A", "--json", "-", cwd=folder).stdout
 
 
-def printed(words: list[str], folder: Path) -> str:
-    """What a command prints."""
-    script = [sys.executable, "-c", "from faultlines.cli import main; main()", *words]
-    return subprocess.run(script, cwd=folder, capture_output=True, text=True, check=False).stdout
-
-
-def keys(made: Iterable[dict[str, Any]], inner: Iterable[str]) -> set[str]:
+def keys(written: Iterable[dict[str, Any]], inner: Iterable[str]) -> set[str]:
     """All keys that results have, with those of the rows of some of them."""
     seen: set[str] = set()
-    for plain in made:
+    for plain in written:
         seen |= set(plain) | {f"{key}.{name}" for key in inner for row in plain.get(key, ()) for name in row}
     return seen
 
@@ -203,20 +199,22 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "monitor"])
-def test_json_of_other_kinds_fits_its_schema_and_the_schema_has_nothing_else(kind: str, tmp_path: Path) -> None:
+def test_json_of_other_kinds_fits_its_schema_and_the_schema_has_nothing_else(
+    warm: Warm, kind: str, tmp_path: Path
+) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    told = schema(kind)
-    jsonschema.Draft202012Validator.check_schema(told)
-    validator = jsonschema.Draft202012Validator(told)
-    made = [json.loads(text) for text in (KINDS[kind]() if kind in KINDS else looks(tmp_path))]
-    for plain in made:
+    described = schema(kind)
+    jsonschema.Draft202012Validator.check_schema(described)
+    validator = jsonschema.Draft202012Validator(described)
+    written = [json.loads(text) for text in (KINDS[kind]() if kind in KINDS else looks(warm, tmp_path))]
+    for plain in written:
         assert [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)] == []
     rows = {
-        key: one["items"]["properties"]
-        for key, one in told["properties"].items()
-        if "properties" in one.get("items", {})
+        key: value["items"]["properties"]
+        for key, value in described["properties"].items()
+        if "properties" in value.get("items", {})
     }
-    wanted = {*told["properties"], *(f"{key}.{name}" for key, own in rows.items() for name in own)}
-    assert wanted - keys(made, [key for key, own in rows.items() if own]) == set()
-    assert not validator.is_valid({**made[0], "unheard_of": 1})
-    assert not validator.is_valid({**made[0], "alpha": "0.05"})
+    wanted = {*described["properties"], *(f"{key}.{name}" for key, own in rows.items() for name in own)}
+    assert wanted - keys(written, [key for key, own in rows.items() if own]) == set()
+    assert not validator.is_valid({**written[0], "unheard_of": 1})
+    assert not validator.is_valid({**written[0], "alpha": "0.05"})

@@ -21,8 +21,8 @@ def read(path: Path) -> Any:
 
 
 def jobs(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = read(ROOT / ".github" / "workflows" / f"{name}.yml")["jobs"]
-    return found
+    jobs_of_file: dict[str, Any] = read(ROOT / ".github" / "workflows" / f"{name}.yml")["jobs"]
+    return jobs_of_file
 
 
 def steps(workflow: Any) -> list[dict[str, Any]]:
@@ -82,8 +82,8 @@ def test_the_citation_is_of_this_version_and_names_the_paper() -> None:
 
 def test_what_is_said_to_be_installed_can_be_installed() -> None:
     """From a clone, which always works; and every extra that is named is there."""
-    told = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
-    words = "\n".join(path.read_text(encoding="utf-8") for path in told)
+    paths = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    words = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     assert "faultlines[" not in words, "say it with errors.to_install"
     extras = {extra for group in re.findall(r"\.\[([a-z,-]+)\]", words) for extra in group.split(",")}
     extras |= set(re.findall(r"to_install\(['\"](\w+)", words))

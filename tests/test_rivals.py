@@ -42,14 +42,16 @@ def test_published_runs_on_plant_growth(rival: object, alpha: float, labels: lis
 
 
 @pytest.mark.parametrize(
-    ("groups", "replicates", "five", "one"),
+    ("groups", "replicates", "five_percent", "one_percent"),
     [(3, 10, 3.03, 3.86), (5, 5, 3.14, 3.93), (10, 10, 2.94, 3.50), (20, 40, 2.98, 3.51), (40, 10, 3.13, 3.63)],
 )
-def test_root_distances_of_dgc_are_those_of_its_tables(groups: int, replicates: int, five: float, one: float) -> None:
+def test_root_distances_of_dgc_are_those_of_its_tables(
+    groups: int, replicates: int, five_percent: float, one_percent: float
+) -> None:
     """The published tables are simulated as well: five and one percent, within the noise of both."""
     null = baselines.root_distances(groups, groups * (replicates - 1.0))
-    assert np.quantile(null, 0.95) == pytest.approx(five, rel=0.04)
-    assert np.quantile(null, 0.99) == pytest.approx(one, rel=0.06)
+    assert np.quantile(null, 0.95) == pytest.approx(five_percent, rel=0.04)
+    assert np.quantile(null, 0.99) == pytest.approx(one_percent, rel=0.06)
 
 
 def test_the_root_of_two_means_is_their_range() -> None:
@@ -61,8 +63,8 @@ def test_the_root_of_two_means_is_their_range() -> None:
 @pytest.mark.parametrize("dof", [math.inf, 27.0, 8.0])
 def test_probabilities_of_ranges_are_those_of_scipy(dof: float) -> None:
     distance, size = np.array([1.0, 2.5, 3.5, 5.0]), np.array([2.0, 3.0, 10.0, 17.0])
-    known = stats.studentized_range.cdf(distance, size, 1e6 if math.isinf(dof) else dof)
-    assert baselines.range_probability(distance, size, dof) == pytest.approx(known, abs=2e-3)
+    exact = stats.studentized_range.cdf(distance, size, 1e6 if math.isinf(dof) else dof)
+    assert baselines.range_probability(distance, size, dof) == pytest.approx(exact, abs=2e-3)
 
 
 def test_jolliffe_joins_what_newman_and_keuls_do_not_separate() -> None:
@@ -75,18 +77,18 @@ def test_jolliffe_joins_what_newman_and_keuls_do_not_separate() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_cut_is_that_of_all_divisions_in_two(seed: int) -> None:
-    one = some_estimates(seed, 8)
-    weight = 1 / one.se**2
+    groups = some_estimates(seed, 8)
+    weight = 1 / groups.se**2
 
     def between(own: np.ndarray) -> float:
-        parts = [np.average(one.theta[side], weights=weight[side]) for side in (own, ~own)]
-        grand = np.average(one.theta, weights=weight)
+        parts = [np.average(groups.theta[side], weights=weight[side]) for side in (own, ~own)]
+        grand = np.average(groups.theta, weights=weight)
         return float(weight[own].sum() * (parts[0] - grand) ** 2 + weight[~own].sum() * (parts[1] - grand) ** 2)
 
     ways = [np.array(way, dtype=bool) for way in itertools.product([0, 1], repeat=8) if 0 < sum(way) < 8]
-    found, place = baselines.best_cut(one.theta, weight)
-    assert found == pytest.approx(max(between(own) for own in ways))
-    assert between(np.argsort(np.argsort(one.theta)) < place) == pytest.approx(found)
+    gain, place = baselines.best_cut(groups.theta, weight)
+    assert gain == pytest.approx(max(between(own) for own in ways))
+    assert between(np.argsort(np.argsort(groups.theta)) < place) == pytest.approx(gain)
 
 
 def test_scott_knott_by_hand() -> None:
@@ -98,30 +100,30 @@ def test_scott_knott_by_hand() -> None:
     ratio = math.pi / (2 * (math.pi - 2)) * between / common
     p = baselines.scott_knott_pvalue(means, variance, dof)
     assert p == pytest.approx(stats.chi2.sf(ratio, 7 / (math.pi - 2)), rel=1e-9)
-    found = baselines.scott_knott(means, np.full(7, math.sqrt(variance)), dof=dof)
-    assert found.labels.tolist() == [1, 1, 1, 1, 2, 2, 2]
+    fit = baselines.scott_knott(means, np.full(7, math.sqrt(variance)), dof=dof)
+    assert fit.labels.tolist() == [1, 1, 1, 1, 2, 2, 2]
 
 
 def test_scott_knott_holds_about_its_level_and_the_likelihood_ratio_exactly() -> None:
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((400, 15))
-    claims = np.mean([baselines.scott_knott_pvalue(one, 1.0) < 0.05 for one in noise])
+    claims = np.mean([baselines.scott_knott_pvalue(values, 1.0) < 0.05 for values in noise])
     assert claims == pytest.approx(0.06, abs=0.04)  # an approximation, rather too often
     se = rng.lognormal(0, 1, 15)
-    exact = np.mean([baselines.ratio_pvalue(se * one, se, seed=i) <= 0.1 for i, one in enumerate(noise)])
+    exact = np.mean([baselines.ratio_pvalue(se * values, se, seed=i) <= 0.1 for i, values in enumerate(noise)])
     assert exact == pytest.approx(0.1, abs=0.05)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_bautista_splits_the_sum_of_squares_as_a_nested_analysis_does(seed: int) -> None:
     """The partition it stops at passes both tests, the next one fails one of them; F by regression on indicators."""
-    one = some_estimates(seed, 10, apart=6.0)
-    labels = baselines.bautista(one.theta, one.se).labels
-    root = 1 / one.se
+    example = some_estimates(seed, 10, apart=6.0)
+    labels = baselines.bautista(example.theta, example.se).labels
+    root = 1 / example.se
 
     def left(design: np.ndarray) -> float:
-        fitted = np.linalg.lstsq(design * root[:, None], one.theta * root, rcond=None)[0]
-        return float(np.sum((root * (one.theta - design @ fitted)) ** 2))
+        fitted = np.linalg.lstsq(design * root[:, None], example.theta * root, rcond=None)[0]
+        return float(np.sum((root * (example.theta - design @ fitted)) ** 2))
 
     indicators = (labels[:, None] == np.unique(labels)).astype(float)
     groups = indicators.shape[1]
@@ -132,23 +134,23 @@ def test_bautista_splits_the_sum_of_squares_as_a_nested_analysis_does(seed: int)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_cluster_of_centres_passes_cochrans_test_and_no_union_does(seed: int) -> None:
-    one = some_estimates(seed, 12)
-    found = baselines.clusters_of_centres(one.theta, one.se)
-    parts = [found.labels == label for label in np.unique(found.labels)]
+    groups = some_estimates(seed, 12)
+    fit = baselines.clusters_of_centres(groups.theta, groups.se)
+    parts = [fit.labels == label for label in np.unique(fit.labels)]
     for own in parts:
-        assert baselines.cochran_q(one.theta[own], one.se[own]) >= 0.05 or own.sum() == 1
+        assert baselines.cochran_q(groups.theta[own], groups.se[own]) >= 0.05 or own.sum() == 1
     for first, second in itertools.combinations(parts, 2):
         both = first | second
-        assert baselines.cochran_q(one.theta[both], one.se[both]) < 0.05
+        assert baselines.cochran_q(groups.theta[both], groups.se[both]) < 0.05
 
 
 def test_groups_against_the_rest_are_those_of_the_library_and_of_scipy() -> None:
-    one = some_estimates(1, 12, apart=5.0)
-    p = baselines.against_the_rest(one.theta, one.se)
-    library = fl.cluster(one, guarantee=fl.Calibrated(199)).against_rest("holm")
+    groups = some_estimates(1, 12, apart=5.0)
+    p = baselines.against_the_rest(groups.theta, groups.se)
+    library = fl.cluster(groups, guarantee=fl.Calibrated(199)).against_rest("holm")
     of_library = {str(group.label): group.pvalue for group in library}
     holm = baselines.adjusted(p, "holm")
-    assert holm == pytest.approx([of_library[str(label)] for label in one.labels], rel=1e-9)
+    assert holm == pytest.approx([of_library[str(label)] for label in groups.labels], rel=1e-9)
     assert baselines.adjusted(p, "bh") == pytest.approx(stats.false_discovery_control(p))
     rng = np.random.default_rng(5)
     first, rest = rng.normal(0, 1, 9), rng.normal(1, 1, 40)
@@ -183,9 +185,9 @@ def test_sets_of_ranks_hold_the_true_ranks_and_have_tukeys_critical_value() -> N
 
 def test_likeliest_weights_satisfy_their_optimality_conditions() -> None:
     """At the maximum no point gains: its mean likelihood ratio is one where it has weight, and below elsewhere."""
-    one = some_estimates(4, 40, apart=4.0)
-    grid = np.linspace(one.theta.min(), one.theta.max(), 60)
-    density = stats.norm.pdf(one.theta[:, None], grid, one.se[:, None])
+    groups = some_estimates(4, 40, apart=4.0)
+    grid = np.linspace(groups.theta.min(), groups.theta.max(), 60)
+    density = stats.norm.pdf(groups.theta[:, None], grid, groups.se[:, None])
     weights = baselines.likeliest_weights(density, gain=1e-10)
     gradient = (density / (density @ weights)[:, None]).mean(axis=0)
     assert weights.sum() == pytest.approx(1.0)
@@ -194,16 +196,16 @@ def test_likeliest_weights_satisfy_their_optimality_conditions() -> None:
 
 
 def test_empirical_bayes_by_other_ways() -> None:
-    one = some_estimates(5, 30, apart=2.0)
+    groups = some_estimates(5, 30, apart=2.0)
 
     def loss(between: float) -> float:
-        weight = 1 / (between + one.se**2)
-        return -float(np.sum(stats.norm.logpdf(one.theta, np.average(one.theta, weights=weight), weight**-0.5)))
+        weight = 1 / (between + groups.se**2)
+        return -float(np.sum(stats.norm.logpdf(groups.theta, np.average(groups.theta, weights=weight), weight**-0.5)))
 
     between = float(minimize_scalar(loss, bounds=(0, 20), method="bounded", options={"xatol": 1e-8}).x)
-    centre = np.average(one.theta, weights=1 / (between + one.se**2))
-    expected = centre + between / (between + one.se**2) * (one.theta - centre)
-    assert baselines.normal_bayes(one.theta, one.se).effects == pytest.approx(expected, abs=1e-3)
+    centre = np.average(groups.theta, weights=1 / (between + groups.se**2))
+    expected = centre + between / (between + groups.se**2) * (groups.theta - centre)
+    assert baselines.normal_bayes(groups.theta, groups.se).effects == pytest.approx(expected, abs=1e-3)
     # Where nothing differs, ash draws all to the centre; a clear outlier it leaves where it is.
     assert np.ptp(baselines.shrunken(np.linspace(-0.5, 0.5, 20), np.ones(20)).effects) < 0.05
     effects = baselines.shrunken(np.array([*np.linspace(-1, 1, 30), 60.0]), np.ones(31)).effects
@@ -215,11 +217,11 @@ def test_empirical_bayes_by_other_ways() -> None:
 
 def test_the_mixture_by_likelihood_ratio_counts_clear_clusters_and_holds_its_level() -> None:
     clear = [simulate.planted([0, 12, 24], [5, 6, 7], seed=seed).estimates for seed in range(3)]
-    found = baselines.mixture_by_ratio(clear)
-    assert [fit.n_clusters for fit in found] == [3, 3, 3]
-    assert found[0].labels.tolist() == np.repeat([1, 2, 3], [5, 6, 7]).tolist()
+    fits = baselines.mixture_by_ratio(clear)
+    assert [fit.n_clusters for fit in fits] == [3, 3, 3]
+    assert fits[0].labels.tolist() == np.repeat([1, 2, 3], [5, 6, 7]).tolist()
     nulls = [simulate.null(10, profile="lognormal", seed=seed).estimates for seed in range(60)]
-    theta, se = np.array([one.theta for one in nulls]), np.array([one.se for one in nulls])
+    theta, se = np.array([null.theta for null in nulls]), np.array([null.se for null in nulls])
     p = baselines.ratio_pvalues(theta, se, 1, 19, np.random.default_rng(0))
     assert np.mean(p <= 0.2) == pytest.approx(0.2, abs=3 * math.sqrt(0.2 * 0.8 / 60))
 
@@ -242,7 +244,9 @@ def test_settings_draw_what_they_say(place: int) -> None:
     )
     members = int(setting.differs.split()[0]) if setting.differs else 0
     assert drawn.truth.sum() == members
-    assert {one.kind for one in settings.SETTINGS if not one.differs} == {one.kind for one in settings.SETTINGS}
+    assert {setting.kind for setting in settings.SETTINGS if not setting.differs} == {
+        setting.kind for setting in settings.SETTINGS
+    }
 
 
 # ----------------------------------------------------------------------------------------------- along attributes
@@ -261,8 +265,8 @@ def test_terms_of_an_analysis_of_variance_are_those_of_statsmodels() -> None:
     cells, codes = crossed_cells()
     theta = cells.se * np.random.default_rng(1).standard_normal(len(codes))
     frame = pd.DataFrame(codes, columns=list("abc")).assign(y=theta)
-    whole = "y ~ C(a) * C(b) + C(a) * C(c) + C(b) * C(c)"
-    table = anova_lm(formula.wls(whole, frame, weights=cells.se**-2.0).fit(), typ=2)
+    full_formula = "y ~ C(a) * C(b) + C(a) * C(c) + C(b) * C(c)"
+    table = anova_lm(formula.wls(full_formula, frame, weights=cells.se**-2.0).fit(), typ=2)
     ours = {term.attributes: float(np.sum((term.basis.T @ (theta / cells.se)) ** 2)) for term in cells.terms}
     for name, attributes in {"C(a):C(b)": (0, 1), "C(a):C(c)": (0, 2), "C(b):C(c)": (1, 2), "C(a)": (0,)}.items():
         assert ours[attributes] == pytest.approx(float(table.loc[name, "sum_sq"]), rel=1e-6)
@@ -289,5 +293,5 @@ def test_a_region_is_tested_though_its_states_say_it() -> None:
 def test_the_score_of_a_variance_has_its_level() -> None:
     cells, codes = crossed_cells()
     rng = np.random.default_rng(3)
-    found = [bool(baselines.mixed_model(cells, cells.se * rng.standard_normal(len(codes)))) for _ in range(400)]
-    assert np.mean(found) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
+    reports = [bool(baselines.mixed_model(cells, cells.se * rng.standard_normal(len(codes)))) for _ in range(400)]
+    assert np.mean(reports) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)

@@ -33,6 +33,6 @@ def test_the_experiment_lowers_spend_in_one_country() -> None:
 def test_the_model_finds_fewer_positives_of_55_and_above() -> None:
     scored = pd.DataFrame(simulate.model_rows())
     assert (scored.predicted == (scored.score >= 0.5)).all()
-    found = scored[scored.label == 1].groupby(["age", "gender"])["predicted"].mean().unstack()
-    assert found.loc["55+"].max() < found.drop("55+").min(axis=None) - 0.05
-    assert (found["f"] - found["m"]).abs().max() < 0.06
+    rates = scored[scored.label == 1].groupby(["age", "gender"])["predicted"].mean().unstack()
+    assert rates.loc["55+"].max() < rates.drop("55+").min(axis=None) - 0.05
+    assert (rates["f"] - rates["m"]).abs().max() < 0.06

@@ -76,10 +76,10 @@ def addresses(site: Path) -> dict[Path, Addresses]:
 
 
 def test_every_link_and_anchor_leads_somewhere(addresses: dict[Path, Addresses]) -> None:
-    for page, found in addresses.items():
+    for page, page_addresses in addresses.items():
         if page.name == "404.html":  # its links are those of the root, wherever it is shown
             continue
-        for asked in found.asked:
+        for asked in page_addresses.asked:
             parts = urlsplit(asked)
             if parts.scheme == "data":
                 continue
@@ -94,8 +94,8 @@ def test_every_link_and_anchor_leads_somewhere(addresses: dict[Path, Addresses])
 def test_no_page_names_another_server(site: Path) -> None:
     for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
         text = path.read_text(encoding="utf-8")
-        outside = [found for found in re.findall(r"https?://[^\s\"')<]+", text) if not re.match(STANDARD, found)]
-        assert [found for found in outside if "url(" + found in text or f'"{found}' in text] == [], path
+        outside = [url for url in re.findall(r"https?://[^\s\"')<]+", text) if not re.match(STANDARD, url)]
+        assert [url for url in outside if "url(" + url in text or f'"{url}' in text] == [], path
         assert path.suffix == ".css" or outside == [], path
 
 
@@ -105,7 +105,12 @@ def test_every_written_page_is_in_the_site(site: Path) -> None:
 
 
 def test_every_name_command_exit_code_and_key_has_its_entry(site: Path, addresses: dict[Path, Addresses]) -> None:
-    places = {place for page, found in addresses.items() if page.parent.name == "reference" for place in found.places}
+    places = {
+        place
+        for page, page_addresses in addresses.items()
+        if page.parent.name == "reference"
+        for place in page_addresses.places
+    }
     names = {*fl.__all__, *(f"results.{name}" for name in results.__all__)} - {"__version__"}
     assert {name for name in names if hooks.address(name) not in places} == set()
     assert {f"faultlines-{name}" for name in hooks.commands()} <= places
@@ -118,20 +123,20 @@ def test_every_name_command_exit_code_and_key_has_its_entry(site: Path, addresse
 
 
 def test_generated_pages_need_no_mkdocs() -> None:
-    made = hooks.pages()
-    assert all(title and text.startswith("# ") for title, text in made.values())
-    assert "--fail-on-split" in made["reference/command-line.md"][1]
+    pages = hooks.pages()
+    assert all(title and text.startswith("# ") for title, text in pages.values())
+    assert "--fail-on-split" in pages["reference/command-line.md"][1]
     with pytest.raises(LookupError, match="has 0 tables, number 1 is asked for"):
         hooks.with_tables("<!-- include: method.md#numbers 1 -->", "howto/x.md")
 
 
 def test_pages_that_the_contents_do_not_name_are_found_by_themselves() -> None:
     nav: list[dict[str, Any]] = [{"Start": ["index.md"]}, {"How-to": [{"From rows": "rows.md"}]}]
-    made = hooks.on_config(SimpleNamespace(nav=nav)).nav
+    navigation = hooks.on_config(SimpleNamespace(nav=nav)).nav
     written = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    assert set(made[1]["How-to"][1:]) == written - {"index.md", "rows.md"}
-    assert list(made[2]) == ["Reference"]
-    assert {file for one in made[2]["Reference"] for file in one.values()} == set(hooks.pages())
+    assert set(navigation[1]["How-to"][1:]) == written - {"index.md", "rows.md"}
+    assert list(navigation[2]) == ["Reference"]
+    assert {file for entry in navigation[2]["Reference"] for file in entry.values()} == set(hooks.pages())
 
 
 def test_names_lead_to_the_reference_and_indices_are_small() -> None:
@@ -173,13 +178,13 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser: Any, site: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """A page that must neither complain nor ask anybody else."""
-    known = request.getfixturevalue("address") if "address" in request.fixturenames else site.as_uri()
+    address = request.getfixturevalue("address") if "address" in request.fixturenames else site.as_uri()
     context = browser.new_context(color_scheme="light")
     opened = context.new_page()
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    own = (known, "about:", "data:", "blob:")
+    own = (address, "about:", "data:", "blob:")
     opened.on("request", lambda asked: None if asked.url.startswith(own) else complaints.append(asked.url))
     yield opened
     context.close()
@@ -196,8 +201,8 @@ def test_the_home_page_opens_and_turns_dark_and_back(page: Any, site: Path) -> N
         return [int(part) for part in re.findall(r"\d+", colour)[:3]]
 
     def pictures() -> list[str]:
-        shown = [one for one in page.locator("article img").all() if one.is_visible()]
-        return [str(one.get_attribute("src")) for one in shown]
+        shown = [image for image in page.locator("article img").all() if image.is_visible()]
+        return [str(image.get_attribute("src")) for image in shown]
 
     assert min(ground()) > 200
     assert pictures() == ["pictures/demo.svg"]
@@ -215,8 +220,8 @@ def test_the_search_finds_certificates(page: Any, address: str) -> None:
     page.locator("input[name=query]").click()
     page.locator("input[name=query]").type("certificate")
     page.wait_for_selector(".md-search-result__item a", timeout=15_000)
-    found = page.locator(".md-search-result__item a").all_inner_texts()
-    assert any("certif" in text.lower() for text in found)
+    titles = page.locator(".md-search-result__item a").all_inner_texts()
+    assert any("certif" in text.lower() for text in titles)
     page.locator(".md-search-result__item a").first.click()
     page.wait_for_url("**/*.html?h=*")
     assert "certif" in page.locator("article").inner_text().lower()

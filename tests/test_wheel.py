@@ -59,11 +59,13 @@ def shipped() -> set[str]:
 def test_the_sdist_holds_what_a_build_needs_and_nothing_else(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         paths = (PurePosixPath(member.name) for member in archive.getmembers() if member.isfile())
-        found = {str(PurePosixPath(*path.parts[1:])) for path in paths}
-    made = {name for name in found if name in {"PKG-INFO", "setup.cfg"} or name.startswith("src/faultlines.egg-info/")}
-    told = {"pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
+        names = {str(PurePosixPath(*path.parts[1:])) for path in paths}
+    generated = {
+        name for name in names if name in {"PKG-INFO", "setup.cfg"} or name.startswith("src/faultlines.egg-info/")
+    }
+    expected = {"pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"}
     source = {f"src/{name}" for name in shipped()} | {"src/faultlines/core/kernels.pyx"}
-    assert found - made == told | source
+    assert names - generated == expected | source
 
 
 def test_the_wheel_holds_the_package_and_one_compiled_file(built: Built) -> None:

@@ -36,13 +36,13 @@ def sentences(tree: ast.AST) -> list[tuple[int, str]]:
 
 
 def test_strings_of_the_source_are_in_the_words_of_the_style_guide() -> None:
-    found = [
+    phrases = [
         f"{path.relative_to(SOURCE)}:{line}: {text.strip()[:100]}"
         for path in sorted(SOURCE.rglob("*.py"))
         for line, text in sentences(ast.parse(path.read_text(encoding="utf-8")))
         if AVOIDED.search(text)
     ]
-    assert found == []
+    assert phrases == []
 
 
 def test_the_last_note_is_what_to_do_next() -> None:

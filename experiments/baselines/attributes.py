@@ -64,18 +64,18 @@ class Crossed:
         variance do.
         """
         count = self.codes.shape[1]
-        sets = [one for size in range(1, count + 1) for one in itertools.combinations(range(count), size)]
-        made = []
+        sets = [subset for size in range(1, count + 1) for subset in itertools.combinations(range(count), size)]
+        tests = []
         for place, own in enumerate(sets):
             levels = self._columns(own)
-            for others in ([one for one in sets if not set(own) <= set(one)], sets[:place]):
-                given = _orthonormal(np.column_stack([1 / self.se, *(self._columns(one) for one in others)]))
-                left = levels - given @ (given.T @ levels)
+            for others in ([subset for subset in sets if not set(own) <= set(subset)], sets[:place]):
+                nuisance = _orthonormal(np.column_stack([1 / self.se, *(self._columns(other) for other in others)]))
+                left = levels - nuisance @ (nuisance.T @ levels)
                 if (basis := _orthonormal(left, float(np.linalg.norm(levels)))).shape[1] > 0:
                     eigenvalues = np.linalg.eigvalsh(left.T @ left)
-                    made.append(Term(own, basis, eigenvalues[eigenvalues > 1e-9 * eigenvalues.max()], left))
+                    tests.append(Term(own, basis, eigenvalues[eigenvalues > 1e-9 * eigenvalues.max()], left))
                     break
-        return tuple(made)
+        return tuple(tests)
 
     def _columns(self, attributes: Attributes) -> FloatArray:
         """One column per level of crossed attributes, in units of standard errors."""
@@ -172,7 +172,7 @@ def _split(codes: IntArray, theta: FloatArray, se: FloatArray, alpha: float, dep
     if best[1] < 0 or depth == 0:
         return set()
     parts = [best[2] == number for number in np.unique(best[2])]
-    return {best[1]}.union(*(_split(codes[one], theta[one], se[one], alpha, depth - 1) for one in parts))
+    return {best[1]}.union(*(_split(codes[part], theta[part], se[part], alpha, depth - 1) for part in parts))
 
 
 ALONG_ATTRIBUTES: dict[str, Callable[[Crossed, FloatArray], Attributes]] = {

@@ -22,7 +22,7 @@ def root_distances(groups: int, dof: float = math.inf, draws: int = 0) -> FloatA
     draws = draws or (4000 if groups < 150 else 800)  # a tree of many takes longer
     means = rng.standard_normal((draws, groups, 1))
     scale = np.ones(draws) if math.isinf(dof) else np.sqrt(rng.chisquare(dof, draws) / dof)
-    return np.sort([linkage(one, "average")[-1, 2] for one in means] / scale)
+    return np.sort([linkage(mean, "average")[-1, 2] for mean in means] / scale)
 
 
 def dgc_pvalue(theta: FloatArray, se: FloatArray, dof: float = math.inf) -> float:

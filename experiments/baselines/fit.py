@@ -41,14 +41,14 @@ def pooled(labels: npt.ArrayLike, theta: FloatArray, se: FloatArray) -> Fit:
     return Fit(number[which].astype(np.int64), mean[which])
 
 
-def ours(found: Clustering) -> Fit:
+def ours(result: Clustering) -> Fit:
     """A result of the library in the form of the others."""
-    return Fit(found.labels, np.array([found.clusters[i - 1].estimate for i in found.labels.tolist()]))
+    return Fit(result.labels, np.array([result.clusters[i - 1].estimate for i in result.labels.tolist()]))
 
 
-def believed(found: Clustering) -> Fit:
+def believed(result: Clustering) -> Fit:
     """The same with the effect of each group that the result shows beside its clusters."""
-    return Fit(found.labels, found.posterior.shrunken[:, 0]) if found.posterior is not None else ours(found)
+    return Fit(result.labels, result.posterior.shrunken[:, 0]) if result.posterior is not None else ours(result)
 
 
 def interleaved(labels: IntArray, theta: FloatArray) -> bool:

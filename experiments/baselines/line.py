@@ -38,15 +38,15 @@ def optimal_partitions(theta: FloatArray, weight: FloatArray, most: int = MOST) 
         starts.append(through.argmin(axis=0))
         reached = through.min(axis=0)
         costs.append(float(reached[groups]))
-    made = []
+    partitions = []
     for clusters in range(1, len(costs) + 1):
         labels, end = np.empty(groups, dtype=np.int64), groups
         for number in range(clusters - 1, -1, -1):
             start = int(starts[number - 1][end]) if number else 0
             labels[order[start:end]] = number
             end = start
-        made.append(labels)
-    return made, np.array(costs)
+        partitions.append(labels)
+    return partitions, np.array(costs)
 
 
 def optimal_partition(theta: FloatArray, se: FloatArray) -> Fit:
@@ -61,8 +61,8 @@ def kmeans(theta: FloatArray, se: FloatArray) -> Fit:
     from sklearn.metrics import silhouette_score
 
     labels, _ = optimal_partitions(theta, np.ones(theta.size))
-    candidates = [one for one in labels[1:] if np.unique(one).size < theta.size]
-    scores = [silhouette_score(theta[:, None], one) for one in candidates]
+    candidates = [partition for partition in labels[1:] if np.unique(partition).size < theta.size]
+    scores = [silhouette_score(theta[:, None], candidate) for candidate in candidates]
     return pooled(candidates[int(np.argmax(scores))], theta, se)
 
 

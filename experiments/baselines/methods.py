@@ -53,15 +53,15 @@ _BAYES: dict[str, Callable[[FloatArray, FloatArray], Fit]] = {
 }
 # Those that test at α; with estimated errors the classical ones use all degrees of freedom together.
 _TESTING: dict[str, Callable[[fl.Estimates, int], Fit]] = {
-    "Scott–Knott": lambda one, _: scott_knott(one.theta, one.se, dof=all_dof(one)),
-    "Scott–Knott, unequal precision": lambda one, seed: scott_knott_unequal(one.theta, one.se, seed=seed),
-    "DGC": lambda one, _: dgc(one.theta, one.se, dof=all_dof(one)),
-    "Jolliffe": lambda one, _: jolliffe(one.theta, one.se, dof=all_dof(one)),
-    "Bautista": lambda one, _: bautista(one.theta, one.se, dof=all_dof(one)),
-    "Clusters-of-Centres": lambda one, _: clusters_of_centres(one.theta, one.se),
-    "one against the rest, Holm": lambda one, _: set_apart(one.theta, one.se, "holm", dof=each_dof(one)),
-    "one against the rest, BH": lambda one, _: set_apart(one.theta, one.se, "bh", dof=each_dof(one)),
-    "rank sets": lambda one, seed: grouped_by_ranks(one.theta, one.se, seed=seed),
+    "Scott–Knott": lambda groups, _: scott_knott(groups.theta, groups.se, dof=all_dof(groups)),
+    "Scott–Knott, unequal precision": lambda groups, seed: scott_knott_unequal(groups.theta, groups.se, seed=seed),
+    "DGC": lambda groups, _: dgc(groups.theta, groups.se, dof=all_dof(groups)),
+    "Jolliffe": lambda groups, _: jolliffe(groups.theta, groups.se, dof=all_dof(groups)),
+    "Bautista": lambda groups, _: bautista(groups.theta, groups.se, dof=all_dof(groups)),
+    "Clusters-of-Centres": lambda groups, _: clusters_of_centres(groups.theta, groups.se),
+    "one against the rest, Holm": lambda groups, _: set_apart(groups.theta, groups.se, "holm", dof=each_dof(groups)),
+    "one against the rest, BH": lambda groups, _: set_apart(groups.theta, groups.se, "bh", dof=each_dof(groups)),
+    "rank sets": lambda groups, seed: grouped_by_ranks(groups.theta, groups.se, seed=seed),
 }
 BY_RATIO = "mixture, likelihood ratio"
 RIVALS = [*_TESTING, BY_RATIO]  # that came before, or are what platforms do
@@ -71,36 +71,42 @@ _MIXTURES: dict[str, Criterion] = {"mixture, BIC": "bic", "mixture, AIC": "aic"}
 
 def fits(methods: Sequence[str], estimates: Sequence[fl.Estimates], seeds: Sequence[int]) -> dict[str, list[Fit]]:
     """What each method makes of each data set; every method sees the same ones."""
-    made: dict[str, list[Fit]] = {}
+    by_method: dict[str, list[Fit]] = {}
     criteria = [_MIXTURES[method] for method in methods if method in _MIXTURES]
     mixed = mixtures(estimates, criteria) if criteria else {}
     for method in methods:
         if method in _GUARANTEED:
             judge = _GUARANTEED[method]
-            found = [judge(one, seed) for one, seed in zip(estimates, seeds, strict=True)]
+            results = [judge(groups, seed) for groups, seed in zip(estimates, seeds, strict=True)]
             if method == "literal":  # the paper's effect of a cluster is its plain mean
-                made[method] = [pooled(c.labels, one.theta, one.se) for c, one in zip(found, estimates, strict=True)]
+                by_method[method] = [
+                    pooled(c.labels, groups.theta, groups.se) for c, groups in zip(results, estimates, strict=True)
+                ]
             else:
-                made[method] = [(believed if method == SHRUNKEN else ours)(c) for c in found]
+                by_method[method] = [(believed if method == SHRUNKEN else ours)(c) for c in results]
         elif method in _ALONE:
-            made[method] = [_ALONE[method](one.theta, one.se) for one in estimates]
+            by_method[method] = [_ALONE[method](groups.theta, groups.se) for groups in estimates]
         elif method in _BAYES:
-            made[method] = [_BAYES[method](one.theta, one.se) for one in estimates]
+            by_method[method] = [_BAYES[method](groups.theta, groups.se) for groups in estimates]
         elif method in _TESTING:
-            made[method] = [_TESTING[method](one, seed) for one, seed in zip(estimates, seeds, strict=True)]
+            by_method[method] = [_TESTING[method](groups, seed) for groups, seed in zip(estimates, seeds, strict=True)]
         elif method == BY_RATIO:
-            made[method] = mixture_by_ratio(estimates, seed=seeds[0])
+            by_method[method] = mixture_by_ratio(estimates, seed=seeds[0])
         else:
-            made[method] = mixed[_MIXTURES[method]]
-    return made
+            by_method[method] = mixed[_MIXTURES[method]]
+    return by_method
 
 
-def each_dof(one: fl.Estimates) -> FloatArray:
+def each_dof(groups: fl.Estimates) -> FloatArray:
     """Degrees of freedom of each standard error; infinite where it is known."""
-    return np.full(len(one), np.inf) if one.dof is None else np.broadcast_to(np.asarray(one.dof, float), len(one))
+    return (
+        np.full(len(groups), np.inf)
+        if groups.dof is None
+        else np.broadcast_to(np.asarray(groups.dof, float), len(groups))
+    )
 
 
-def all_dof(one: fl.Estimates) -> float:
+def all_dof(groups: fl.Estimates) -> float:
     """Degrees of freedom of one common variance; so many that it is known within two percent are as good as all."""
-    total = float(each_dof(one).sum())
+    total = float(each_dof(groups).sum())
     return total if total < 1000 else math.inf

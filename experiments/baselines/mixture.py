@@ -64,15 +64,15 @@ class Mixture:
         likelihood = np.full(len(mean), -np.inf)
         active, now = np.arange(len(mean)), self
         for _ in range(cycles):
-            one, reached = now.step()
+            stepped, reached = now.step()
             going = reached - likelihood[active] > gain
             likelihood[active], mean[active], share[active] = reached, now.mean, now.share
             if not going.any():
                 break
             if not going.all():
-                active, now, one = active[going], now.some(going), one.some(going)
-            two, first = one.step()
-            far, jumped = now.extrapolated(one, two).step()
+                active, now, stepped = active[going], now.some(going), stepped.some(going)
+            two, first = stepped.step()
+            far, jumped = now.extrapolated(stepped, two).step()
             taken = (jumped >= first)[:, None]
             now = Mixture(now.theta, now.se, np.where(taken, far.mean, two.mean), np.where(taken, far.share, two.share))
         return Mixture(self.theta, self.se, mean, share), likelihood
@@ -81,14 +81,14 @@ class Mixture:
         """Some of the data sets."""
         return Mixture(self.theta[which], self.se[which], self.mean[which], self.share[which])
 
-    def extrapolated(self, one: Mixture, two: Mixture) -> Mixture:
+    def extrapolated(self, stepped: Mixture, two: Mixture) -> Mixture:
         """Where the path from here through one step and two is heading."""
         unit = self.se.min(axis=1, keepdims=True)  # so that means and shares weigh alike
 
         def parameters(mixture: Mixture) -> FloatArray:
             return np.concatenate([mixture.mean / unit, mixture.share], axis=1)
 
-        start, middle = parameters(self), parameters(one)
+        start, middle = parameters(self), parameters(stepped)
         first = middle - start
         change = parameters(two) - middle - first
         length = np.linalg.norm(first, axis=1) / np.maximum(np.linalg.norm(change, axis=1), 1e-300)
@@ -106,7 +106,7 @@ def mixtures(
     EM starts twice, from quantiles and from the means of the optimal partition, and the better end counts. A data set
     is left when two more components have helped none of the criteria.
     """
-    theta, se = np.array([one.theta for one in estimates]), np.array([one.se for one in estimates])
+    theta, se = np.array([groups.theta for groups in estimates]), np.array([groups.se for groups in estimates])
     sets, groups = theta.shape
     best = {criterion: np.full(sets, np.inf) for criterion in criteria}
     fits: dict[Criterion, list[Fit]] = {criterion: [Fit.single(groups)] * sets for criterion in criteria}

@@ -23,7 +23,7 @@ def mixture_by_ratio(
     estimates: Sequence[fl.Estimates], *, alpha: float = 0.05, draws: int = 39, most: int = MOST, seed: int = 0
 ) -> list[Fit]:
     """m components are enough unless m + 1 are likelier than in all but α of draws from the fitted m; m = 1, 2, …"""
-    theta, se = np.array([one.theta for one in estimates]), np.array([one.se for one in estimates])
+    theta, se = np.array([groups.theta for groups in estimates]), np.array([groups.se for groups in estimates])
     sets = len(theta)
     chosen = np.ones(sets, dtype=int)
     going, rng = np.arange(sets), np.random.default_rng(seed)

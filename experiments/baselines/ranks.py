@@ -30,10 +30,10 @@ def rank_sets(
         # The draw that is exceeded with chance α at most, the data counted among the draws.
         place = min(int(np.ceil((draws + 1) * (1 - alpha))), draws) - 1
         critical = np.partition(noise[:, ~differs].max(axis=1), place)[place]
-        found = np.abs(z) > critical
-        if not (found & ~differs).any():
+        different = np.abs(z) > critical
+        if not (different & ~differs).any():
             break
-        differs |= found
+        differs |= different
     above, below = np.where(z > 0, first, second)[differs], np.where(z > 0, second, first)[differs]
     lowest = 1 + np.bincount(above, minlength=theta.size)
     return lowest, theta.size - np.bincount(below, minlength=theta.size)

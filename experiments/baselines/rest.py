@@ -35,9 +35,9 @@ def adjusted(pvalues: FloatArray, correction: Correction) -> FloatArray:
         p = np.maximum.accumulate((count - np.arange(count)) * p, axis=-1)
     else:
         p = np.minimum.accumulate((count / np.arange(1, count + 1) * p)[..., ::-1], axis=-1)[..., ::-1]
-    made = np.empty_like(p)
-    np.put_along_axis(made, order, np.minimum(p, 1.0), axis=-1)
-    return made
+    adjusted_p = np.empty_like(p)
+    np.put_along_axis(adjusted_p, order, np.minimum(p, 1.0), axis=-1)
+    return adjusted_p
 
 
 def set_apart(

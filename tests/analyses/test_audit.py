@@ -45,29 +45,30 @@ def informedness(truth: Any, predicted: Any) -> float:
     return float(predicted[truth == 1].mean() - predicted[truth == 0].mean())
 
 
-def figures(found: Audit) -> dict[str, list[float]]:
+def figures(result: Audit) -> dict[str, list[float]]:
     return {
-        name: [found[name].pvalue_adj, found[name].n_clusters, *found[name].estimates.theta.ravel()] for name in found
+        name: [result[name].pvalue_adj, result[name].n_clusters, *result[name].estimates.theta.ravel()]
+        for name in result
     }
 
 
 def test_it_is_one_analysis_per_metric_over_features_and_crossings() -> None:
-    found = audit(metrics=["selection_rate", "recall", "fpr"])
+    result = audit(metrics=["selection_rate", "recall", "fpr"])
     rows = PEOPLE.assign(y=TRUTH, p=PREDICTED)
     metrics = [fl.selection_rate("p"), fl.true_positive_rate("y", "p"), fl.false_positive_rate("y", "p")]
     expected = fl.holm([fl.cluster(rows, ["sex", "race"], metric) for metric in metrics], 0.05)
-    assert list(found) == [
+    assert list(result) == [
         "selection rate by sex × race",
         "true positive rate by sex × race",
         "false positive rate by sex × race",
     ]
-    for name, one in zip(found, expected, strict=True):
-        assert found[name].pvalue_adj == pytest.approx(one.pvalue_adj, rel=1e-9)
-        assert [c.members for c in found[name].clusters] == [c.members for c in one.clusters]
-        assert found[name].attributes == one.attributes == ("race",)
-    assert set(found.rejected) == {name for name in found if found[name].rejected}
-    assert found.rejected[0] == min(found, key=lambda name: found[name].log_pvalue)
-    assert len([note for note in found.notes if note.code == "difference"]) == 3  # one for each, not nine
+    for name, clustering in zip(result, expected, strict=True):
+        assert result[name].pvalue_adj == pytest.approx(clustering.pvalue_adj, rel=1e-9)
+        assert [c.members for c in result[name].clusters] == [c.members for c in clustering.clusters]
+        assert result[name].attributes == clustering.attributes == ("race",)
+    assert set(result.rejected) == {name for name in result if result[name].rejected}
+    assert result.rejected[0] == min(result, key=lambda name: result[name].log_pvalue)
+    assert len([note for note in result.notes if note.code == "difference"]) == 3  # one for each, not nine
 
 
 def test_features_are_compared_one_by_one_where_that_is_asked_or_nothing_else_is_possible() -> None:
@@ -87,13 +88,13 @@ def test_features_are_compared_one_by_one_where_that_is_asked_or_nothing_else_is
 
 
 def test_features_that_make_the_same_groups_are_one_comparison() -> None:
-    found = audit(sensitive_features={"sex": PEOPLE.sex, "gender": PEOPLE.sex.map({"f": "w", "m": "x"})})
-    assert list(found) == ["selection rate by sex × gender", "false positive rate by sex × gender"]
+    result = audit(sensitive_features={"sex": PEOPLE.sex, "gender": PEOPLE.sex.map({"f": "w", "m": "x"})})
+    assert list(result) == ["selection rate by sex × gender", "false positive rate by sex × gender"]
 
 
 def test_the_table_has_every_metric_in_every_group() -> None:
-    found = audit(metrics=["recall", "selection_rate", "accuracy"])
-    table = found.to_pandas("groups")
+    result = audit(metrics=["recall", "selection_rate", "accuracy"])
+    table = result.to_pandas("groups")
     assert len(table) == 3 * (2 + 3 + 6)
     for by, features in {"sex": PEOPLE.sex, "race": PEOPLE.race, "sex × race": PEOPLE}.items():
         theirs = MetricFrame(
@@ -118,19 +119,19 @@ def test_the_table_has_every_metric_in_every_group() -> None:
 
 
 def test_the_auc_of_all_rows_is_that_of_the_model() -> None:
-    found = audit(TRUTH, None, score=SCORE, metrics="auc")
-    assert found.groups[0].overall == pytest.approx(roc_auc_score(TRUTH, SCORE))
+    result = audit(TRUTH, None, score=SCORE, metrics="auc")
+    assert result.groups[0].overall == pytest.approx(roc_auc_score(TRUTH, SCORE))
     each = [roc_auc_score(TRUTH[PEOPLE.sex == sex], SCORE[PEOPLE.sex == sex]) for sex in "fm"]
-    assert [group.estimate for group in found.groups[:2]] == pytest.approx(each)
+    assert [group.estimate for group in result.groups[:2]] == pytest.approx(each)
 
 
 def test_findings_are_in_the_order_of_who_is_affected_and_how_much() -> None:
-    found = audit(metrics=["accuracy", "recall", "fpr", "selection_rate"])
-    differences = [note.fields["comparison"] for note in found.notes if note.code == "difference"]
-    assert differences != [name for name in found if name in found.rejected]
+    result = audit(metrics=["accuracy", "recall", "fpr", "selection_rate"])
+    differences = [note.fields["comparison"] for note in result.notes if note.code == "difference"]
+    assert differences != [name for name in result if name in result.rejected]
     sizes = []
     for name in differences:
-        c = found[name]
+        c = result[name]
         sizes.append(max(abs(cluster.effects[0].estimate - c.overall.effects[0].estimate) for cluster in c.clusters))
     assert sizes == sorted(sizes, reverse=True)  # all are about race C
 
@@ -138,7 +139,7 @@ def test_findings_are_in_the_order_of_who_is_affected_and_how_much() -> None:
 @pytest.mark.parametrize("kind", ["list", "numpy", "polars", "pyarrow", "nullable", "dict"])
 def test_every_kind_of_array_gives_the_same(kind: str) -> None:
     expected = figures(audit())
-    made: dict[str, Any] = {
+    ways: dict[str, Any] = {
         "list": lambda: (TRUTH.tolist(), PREDICTED.tolist(), {name: PEOPLE[name].tolist() for name in PEOPLE}),
         "numpy": lambda: (
             TRUTH.to_numpy(),
@@ -150,16 +151,16 @@ def test_every_kind_of_array_gives_the_same(kind: str) -> None:
         "nullable": lambda: (TRUTH.astype("Int64"), PREDICTED.astype("boolean"), PEOPLE.astype("category")),
         "dict": lambda: (TRUTH, PREDICTED, {"sex": PEOPLE.sex, "race": pl.Series(PEOPLE.race)}),
     }
-    truth, predicted, features = made[kind]()
-    found = figures(audit(truth, predicted, sensitive_features=features))
-    assert found.keys() == expected.keys()
+    truth, predicted, features = ways[kind]()
+    found_figures = figures(audit(truth, predicted, sensitive_features=features))
+    assert found_figures.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-9)
+        np.testing.assert_allclose(found_figures[name], values, rtol=1e-9)
 
 
 def test_arrays_of_features_are_named_as_in_fairlearn() -> None:
-    found = audit(sensitive_features=PEOPLE.to_numpy(), metrics="selection_rate")
-    assert list(found)[-1] == "selection rate by sensitive_feature_0 × sensitive_feature_1"
+    result = audit(sensitive_features=PEOPLE.to_numpy(), metrics="selection_rate")
+    assert list(result)[-1] == "selection rate by sensitive_feature_0 × sensitive_feature_1"
     assert list(audit(sensitive_features=PEOPLE.race.to_numpy(), metrics="fpr")) == [
         "false positive rate by sensitive_feature"
     ]
@@ -182,7 +183,7 @@ def test_a_column_without_an_index_beside_indexes_in_different_orders() -> None:
     order = np.random.default_rng(1).permutation(SIZE)
     with refused("mismatch: y_pred"):
         audit(TRUTH, PREDICTED.to_numpy()[order], sensitive_features=PEOPLE.iloc[order])
-    moved = [one.iloc[order] for one in (TRUTH, PEOPLE)]
+    moved = [table.iloc[order] for table in (TRUTH, PEOPLE)]
     assert figures(audit(moved[0], PREDICTED.to_numpy()[order], sensitive_features=moved[1])) == figures(audit())
 
 
@@ -190,29 +191,29 @@ def test_which_features_are_crossed() -> None:
     features = {name: RNG.choice(list("xy"), SIZE) for name in "ABCD"}
 
     def looked_at(**options: Any) -> list[str]:
-        found = audit(sensitive_features=features, metrics="selection_rate", **options)
-        return [" × ".join(one.by) for one in found.comparisons]
+        result = audit(sensitive_features=features, metrics="selection_rate", **options)
+        return [" × ".join(comparison.by) for comparison in result.comparisons]
 
     assert looked_at() == looked_at(intersections=9) == ["A × B × C × D"]
     assert looked_at(intersections=False) == [*"ABCD"]
     assert looked_at(intersections=2) == ["A × B", "A × C", "A × D", "B × C", "B × D", "C × D"]
     assert looked_at(intersections=3) == ["A × B × C", "A × B × D", "A × C × D", "B × C × D"]
-    found = audit(sensitive_features=features, metrics="selection_rate", intersections=2)
-    assert {found[name].adjustment.results for name in found} == {6}  # type: ignore[union-attr]
+    result = audit(sensitive_features=features, metrics="selection_rate", intersections=2)
+    assert {result[name].adjustment.results for name in result} == {6}  # type: ignore[union-attr]
 
 
 def test_a_function_is_what_it_does_and_not_what_it_is_called() -> None:
     def recall(_: Any, predicted: Any) -> float:
         return float(predicted.mean())
 
-    found = audit(metrics={"own": recall, "theirs": recall_score}, sensitive_features=PEOPLE.sex)
-    assert found.to_dicts()[0]["overall"] == pytest.approx(PREDICTED.mean(), abs=0.01)
+    result = audit(metrics={"own": recall, "theirs": recall_score}, sensitive_features=PEOPLE.sex)
+    assert result.to_dicts()[0]["overall"] == pytest.approx(PREDICTED.mean(), abs=0.01)
     np.testing.assert_allclose(
-        found["own by sex"].estimates.natural, [PREDICTED[PEOPLE.sex == sex].mean() for sex in "fm"]
+        result["own by sex"].estimates.natural, [PREDICTED[PEOPLE.sex == sex].mean() for sex in "fm"]
     )
     each = [recall_score(TRUTH[PEOPLE.sex == sex], PREDICTED[PEOPLE.sex == sex]) for sex in "fm"]
-    np.testing.assert_allclose(found["theirs by sex"].estimates.natural, each)
-    assert found["theirs by sex"].readout.metric.resampling is None  # type: ignore[union-attr]
+    np.testing.assert_allclose(result["theirs by sex"].estimates.natural, each)
+    assert result["theirs by sex"].readout.metric.resampling is None  # type: ignore[union-attr]
     assert list(audit(metrics=matthews_corrcoef, sensitive_features=PEOPLE.sex)) == [
         "matthews_corrcoef of y_true, y_pred by sex"
     ]
@@ -223,16 +224,16 @@ def test_groups_are_those_of_fairlearn() -> None:
         metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score},
         y_true=TRUTH, y_pred=PREDICTED, sensitive_features=PEOPLE,
     )  # fmt: skip
-    found = audit(metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score})
+    audited = audit(metrics={"rec": recall_score, "sel": selection_rate, "acc": accuracy_score})
     for name in ("rec", "sel", "acc"):
-        result = found[f"{name} by sex × race"]
+        result = audited[f"{name} by sex × race"]
         theirs = [frame.by_group.loc[label, name] for label in result.estimates.labels]
         np.testing.assert_allclose(result.estimates.natural, theirs)
 
 
 def test_scores_weights_and_functions() -> None:
     weight = np.random.default_rng(2).uniform(0.5, 2, SIZE)
-    found = audit(TRUTH, None, score=SCORE, threshold=0.5, sample_weight=weight, metrics=["ppr", "f1", "auc", "brier"])
+    scored = audit(TRUTH, None, score=SCORE, threshold=0.5, sample_weight=weight, metrics=["ppr", "f1", "auc", "brier"])
     rows = PEOPLE.assign(y=TRUTH, s=SCORE, w=weight)
     for name, metric in (
         ("selection rate", fl.selection_rate(score="s", threshold=0.5, weight="w")),
@@ -241,13 +242,13 @@ def test_scores_weights_and_functions() -> None:
         ("Brier score", fl.brier("y", "s", weight="w")),
     ):
         expected = fl.measure(rows, ["sex", "race"], metric).estimates
-        np.testing.assert_allclose(found[f"{name} by sex × race"].estimates.theta, expected.theta)
-    assert [one.metric for one in fl.audit(TRUTH, score=SCORE, sensitive_features=PEOPLE.sex).comparisons] == [
+        np.testing.assert_allclose(scored[f"{name} by sex × race"].estimates.theta, expected.theta)
+    assert [comparison.metric for comparison in fl.audit(TRUTH, score=SCORE, sensitive_features=PEOPLE.sex).comparisons] == [
         "auc", "calibration gap", "Brier score"
     ]  # fmt: skip
-    given = audit(metrics=[informedness, fl.error_rate("y_true", "y_pred")], sensitive_features=PEOPLE.race)
-    assert list(given) == ["informedness of y_true, y_pred by race", "error rate by race"]
-    values = given["informedness of y_true, y_pred by race"].estimates.natural
+    named = audit(metrics=[informedness, fl.error_rate("y_true", "y_pred")], sensitive_features=PEOPLE.race)
+    assert list(named) == ["informedness of y_true, y_pred by race", "error rate by race"]
+    values = named["informedness of y_true, y_pred by race"].estimates.natural
     each = [informedness(TRUTH[PEOPLE.race == race], PREDICTED[PEOPLE.race == race]) for race in "ABC"]
     np.testing.assert_allclose(values, each)
 
@@ -260,26 +261,26 @@ def test_controls_compare_within_strata() -> None:
     predicted = (rng.random(SIZE) < np.where(place == "north", 0.6, 0.2)).astype(int)
     options: dict[str, Any] = {"sensitive_features": {"group": group}, "metrics": "demographic_parity"}
     assert audit(TRUTH, predicted, **options).rejected == ("selection rate by group",)
-    found = audit(TRUTH, predicted, control_features={"place": place}, **options)
-    assert list(found) == ["selection rate by group (place = north)", "selection rate by group (place = south)"]
-    assert found.rejected == ()
+    result = audit(TRUTH, predicted, control_features={"place": place}, **options)
+    assert list(result) == ["selection rate by group (place = north)", "selection rate by group (place = south)"]
+    assert result.rejected == ()
     north = place == "north"
     alone = fl.measure(pd.DataFrame({"g": group[north], "p": predicted[north]}), "g", fl.selection_rate("p")).estimates
-    np.testing.assert_allclose(found[next(iter(found))].estimates.theta, alone.theta)
-    assert found.to_dicts()[0]["stratum"] == "place = north"
+    np.testing.assert_allclose(result[next(iter(result))].estimates.theta, alone.theta)
+    assert result.to_dicts()[0]["stratum"] == "place = north"
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pl.Series, pd.Series])
 def test_rows_without_a_value_of_a_control_are_a_stratum(kind: Any) -> None:
     names = [None] * 600 + PLACE[600:].tolist()
-    found = audit(metrics="selection_rate", sensitive_features=PEOPLE.sex, control_features={"place": kind(names)})
+    result = audit(metrics="selection_rate", sensitive_features=PEOPLE.sex, control_features={"place": kind(names)})
     numbers = np.where(np.arange(SIZE) < 600, np.nan, PLACE == "north")
     coded = audit(metrics="selection_rate", sensitive_features=PEOPLE.sex, control_features={"place": numbers})
-    assert set(found) == {f"selection rate by sex (place = {one})" for one in ("(missing)", "north", "south")}
-    assert {one.stratum[0][1] for one in coded.comparisons} == {None, 0.0, 1.0}
+    assert set(result) == {f"selection rate by sex (place = {place})" for place in ("(missing)", "north", "south")}
+    assert {comparison.stratum[0][1] for comparison in coded.comparisons} == {None, 0.0, 1.0}
     alone = audit(TRUTH[:600], PREDICTED[:600], metrics="selection_rate", sensitive_features=PEOPLE.sex[:600])
-    for one in (found, coded):
-        theta = one["selection rate by sex (place = (missing))"].estimates.theta
+    for audited in (result, coded):
+        theta = audited["selection rate by sex (place = (missing))"].estimates.theta
         np.testing.assert_allclose(theta, alone["selection rate by sex"].estimates.theta)
 
 
@@ -294,9 +295,9 @@ def test_a_stratum_without_the_label_that_counts_is_as_with_numbers() -> None:
     expected = audit(truth, **options)
     assert list(expected.skipped) == ["true positive rate by sex (k = early)"]
     words, guesses = np.array(["no", "yes"])[truth], np.array(["no", "yes"])[PREDICTED]
-    found = audit(words, guesses, positive="yes", **options)
-    assert found.skipped == expected.skipped
-    assert figures(found) == figures(expected)
+    result = audit(words, guesses, positive="yes", **options)
+    assert result.skipped == expected.skipped
+    assert figures(result) == figures(expected)
     words = np.where(words == "yes", "cat", np.where(RNG.random(SIZE) < 0.5, "dog", "cow"))
     assert list(audit(words, np.where(guesses == "yes", "cat", "dog"), positive="cat", **options).skipped) == [
         "true positive rate of cat by sex (k = early)"
@@ -316,28 +317,28 @@ def test_a_stratum_without_the_label_that_counts_is_as_with_numbers() -> None:
 def test_several_classes() -> None:
     truth = RNG.choice(["cat", "dog", "cow"], SIZE)
     guess = np.where(RNG.random(SIZE) < 0.8, truth, "cow")
-    found = audit(truth, guess, metrics=["accuracy", "recall"], positive="cat", sensitive_features=PEOPLE.sex)
-    assert list(found) == ["accuracy by sex", "true positive rate of cat by sex"]
+    result = audit(truth, guess, metrics=["accuracy", "recall"], positive="cat", sensitive_features=PEOPLE.sex)
+    assert list(result) == ["accuracy by sex", "true positive rate of cat by sex"]
     each = [accuracy_score(truth[PEOPLE.sex == sex], guess[PEOPLE.sex == sex]) for sex in "fm"]
-    np.testing.assert_allclose(found["accuracy by sex"].estimates.natural, each)
+    np.testing.assert_allclose(result["accuracy by sex"].estimates.natural, each)
     with refused("wrong type: y_pred"):
         audit(truth, guess)
 
 
 def test_what_it_says() -> None:
-    found = audit()
-    table = found.to_pandas()
-    assert table.name.tolist() == list(found.names)
-    assert table.rejected.tolist() == [found[name].rejected for name in found]
+    result = audit()
+    table = result.to_pandas()
+    assert table.name.tolist() == list(result.names)
+    assert table.rejected.tolist() == [result[name].rejected for name in result]
     assert np.all(table.lowest <= table.overall)
     assert np.all(table.overall <= table.highest)
-    assert found.verdict == "differ"
-    assert {note.fields["comparison"] for note in found.notes if note.code == "difference"} == set(found.rejected)
-    assert repr(found) == f"<Audit: {len(found.rejected)} of 2 metrics differ, holm, α = 0.05>"
+    assert result.verdict == "differ"
+    assert {note.fields["comparison"] for note in result.notes if note.code == "difference"} == set(result.rejected)
+    assert repr(result) == f"<Audit: {len(result.rejected)} of 2 metrics differ, holm, α = 0.05>"
     with refused("not found: name"):
-        found["selection rate by sx"]
+        result["selection rate by sx"]
     with refused("unknown: rows"):
-        found.to_dicts("clusters")
+        result.to_dicts("clusters")
 
 
 def test_one_page_with_a_part_for_every_finding(tmp_path: Any) -> None:
@@ -346,37 +347,37 @@ def test_one_page_with_a_part_for_every_finding(tmp_path: Any) -> None:
     )
     strata = RNG.integers(0, 30, SIZE * 6).astype(str)
     options: dict[str, Any] = {"sensitive_features": {"race": pd.concat([race] * 6, ignore_index=True)}}
-    truth, predicted = (pd.concat([one] * 6, ignore_index=True) for one in (TRUTH, PREDICTED))
-    found = audit(truth, predicted, control_features={"k": strata}, metrics=["selection_rate", "fpr"], **options)
-    assert len(found.rejected) > 20
-    found.report(tmp_path / "audit.html", title="Hiring <model>", adverse={"false positive rate": "high"})
+    truth, predicted = (pd.concat([column] * 6, ignore_index=True) for column in (TRUTH, PREDICTED))
+    result = audit(truth, predicted, control_features={"k": strata}, metrics=["selection_rate", "fpr"], **options)
+    assert len(result.rejected) > 20
+    result.report(tmp_path / "audit.html", title="Hiring <model>", adverse={"false positive rate": "high"})
     assert "worse off" in (tmp_path / "audit.html").read_text(encoding="utf-8")
     written = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert written.count('<section class="finding"') == len(found.rejected)
+    assert written.count('<section class="finding"') == len(result.rejected)
     assert "Hiring &lt;model&gt;" in written
     for name in race.unique():
-        assert written.count(name) > len(found.rejected)
+        assert written.count(name) > len(result.rejected)
     assert "<script" not in written
     with refused("unknown: adverse"):
-        found.report(tmp_path / "audit.html", adverse="up")  # type: ignore[arg-type]
+        result.report(tmp_path / "audit.html", adverse="up")  # type: ignore[arg-type]
 
 
 def test_the_card_of_a_large_audit_is_short() -> None:
-    found = audit(
+    result = audit(
         sensitive_features={"sex": PEOPLE.sex, "code": RNG.integers(0, 60, SIZE).astype(str)},
         control_features={"k": RNG.integers(0, 4, SIZE).astype(str)},
         metrics=["selection_rate", "fpr", "recall", "accuracy"],
     )
-    card = fl.model_card(found, data="validation rows")
+    card = fl.model_card(result, data="validation rows")
     assert len(card.splitlines()) <= 80
-    assert found.headline in card
+    assert result.headline in card
 
 
 def test_what_cannot_be_compared_is_said() -> None:
-    found = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="selection_rate")
-    assert list(found) == ["selection rate by race"]
-    assert found.skipped == {"selection rate by one": "fewer than two groups can be compared"}
-    (note,) = [note for note in found.notes if note.code == "not compared"]
+    result = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="selection_rate")
+    assert list(result) == ["selection rate by race"]
+    assert result.skipped == {"selection rate by one": "fewer than two groups can be compared"}
+    (note,) = [note for note in result.notes if note.code == "not compared"]
     assert note.fields == {"comparison": "selection rate by one"}
     few = np.where(np.arange(SIZE) < 4, "x", "y")
     rare = audit(
@@ -393,29 +394,29 @@ def test_what_was_left_out_is_in_every_output() -> None:
     truth[:500] = np.nan
     sex = PEOPLE.sex.to_numpy(dtype=object).copy()
     sex[1000:1003] = "x"
-    found = audit(truth, sensitive_features={"sex": sex, "race": PEOPLE.race}, intersections=False)
-    (rows,) = [note for note in found.notes if note.code == "dropped rows"]
-    (groups, *_) = [note for note in found.notes if note.code == "excluded groups"]
+    result = audit(truth, sensitive_features={"sex": sex, "race": PEOPLE.race}, intersections=False)
+    (rows,) = [note for note in result.notes if note.code == "dropped rows"]
+    (groups, *_) = [note for note in result.notes if note.code == "excluded groups"]
     assert rows.fields["comparisons"] == ("false positive rate by sex", "false positive rate by race")
-    assert [group.excluded is not None for group in found.groups[:3]] == [False, False, True]
+    assert [group.excluded is not None for group in result.groups[:3]] == [False, False, True]
     assert groups.fields["comparisons"] == ("selection rate by sex",)
-    for text in (str(found), found.to_markdown(), found._repr_html_()):
+    for text in (str(result), result.to_markdown(), result._repr_html_()):
         assert text.count(rows.text) == 1
         assert groups.text in text
-    by_name = {row["name"]: row for row in found.to_dicts()}
-    assert [by_name[name]["n_dropped"] for name in found] == [0, 0, 500, 500]
-    assert [by_name[name]["n_excluded"] for name in found] == [1, 0, 1, 0]
+    by_name = {row["name"]: row for row in result.to_dicts()}
+    assert [by_name[name]["n_dropped"] for name in result] == [0, 0, 500, 500]
+    assert [by_name[name]["n_excluded"] for name in result] == [1, 0, 1, 0]
     assert by_name["selection rate by race"]["excluded"] is None
     assert by_name["selection rate by sex"]["excluded"] is not None
 
 
 def test_no_result_is_lost_where_names_read_the_same() -> None:
     features = {"a": PEOPLE.sex, "b": PEOPLE.race, "a × b": np.where(PEOPLE.sex == "f", "x", "y")}
-    found = audit(sensitive_features=features, metrics="selection_rate", intersections=2)
-    assert len(set(found.names)) == len(found) == 3
-    assert list(json.loads(found.to_json())["results"]) == list(found.names)
-    for comparison in found.comparisons:
-        assert found[comparison.name] is comparison.result
+    result = audit(sensitive_features=features, metrics="selection_rate", intersections=2)
+    assert len(set(result.names)) == len(result) == 3
+    assert list(json.loads(result.to_json())["results"]) == list(result.names)
+    for comparison in result.comparisons:
+        assert result[comparison.name] is comparison.result
         assert comparison.result.groups.attributes == comparison.by
     controls = np.array([None, "(missing)"], dtype=object)[np.arange(SIZE) % 2]
     with refused("duplicate: by"):  # a missing value and text that reads like one
@@ -430,17 +431,17 @@ def test_numbered_names_are_keys_of_their_own() -> None:
 
 
 def test_it_plugs_in() -> None:
-    found = audit(sensitive_features={"race": PEOPLE.race, "<b>": ["x"] * SIZE})
-    plain = json.loads(found.to_json())
-    assert plain == json.loads(json.dumps(found.to_dict()))
-    assert plain["rejected"] == list(found.rejected)
-    assert plain["results"][found.rejected[0]] == json.loads(found[found.rejected[0]].to_json())
-    assert list(plain["skipped"]) == list(found.skipped)
-    assert [row["name"] for row in plain["comparisons"]] == list(found)
-    card = fl.model_card(found, data="validation rows")
-    texts = [note.text for note in found.notes if note.code == "difference"]
+    result = audit(sensitive_features={"race": PEOPLE.race, "<b>": ["x"] * SIZE})
+    plain = json.loads(result.to_json())
+    assert plain == json.loads(json.dumps(result.to_dict()))
+    assert plain["rejected"] == list(result.rejected)
+    assert plain["results"][result.rejected[0]] == json.loads(result[result.rejected[0]].to_json())
+    assert list(plain["skipped"]) == list(result.skipped)
+    assert [row["name"] for row in plain["comparisons"]] == list(result)
+    card = fl.model_card(result, data="validation rows")
+    texts = [note.text for note in result.notes if note.code == "difference"]
     assert list(map(html.unescape, re.findall("^- (.+)$", card, flags=re.M))) == texts
-    shown = found._repr_html_()
+    shown = result._repr_html_()
     assert "<b>" not in shown
     assert "selection rate by &lt;b&gt;" in shown
     assert (
@@ -528,12 +529,12 @@ def test_columns_of_frames_and_files_are_as_good_as_arrays(tmp_path: Any) -> Non
     rows.to_csv(tmp_path / "rows.csv", index=False)
     rows.to_parquet(tmp_path / "rows.parquet")
     for data in (rows, pl.from_pandas(rows), tmp_path / "rows.csv", tmp_path / "rows.parquet"):
-        found = fl.audit(
+        result = fl.audit(
             "hired", "guess", data=data, sensitive_features=["sex", "race"], control_features="place", metrics=RATES
         )
-        assert figures(found).keys() == figures(expected).keys()
+        assert figures(result).keys() == figures(expected).keys()
         for name, values in figures(expected).items():
-            np.testing.assert_allclose(figures(found)[name], values, rtol=1e-9)
+            np.testing.assert_allclose(figures(result)[name], values, rtol=1e-9)
     cut = fl.audit(
         None, "guess", data=rows.assign(age=RNG.integers(18, 80, SIZE)), sensitive_features=[fl.bins("age", width=20)]
     )
@@ -545,20 +546,20 @@ def test_columns_of_frames_and_files_are_as_good_as_arrays(tmp_path: Any) -> Non
         ({"sensitive_features": []}, "empty: sensitive_features"),
         ({"control_features": "sex"}, "duplicate: control_features"),
     ):
-        given: dict[str, Any] = {"y_true": "hired", "y_pred": "guess", "sensitive_features": "sex"} | options
+        columns: dict[str, Any] = {"y_true": "hired", "y_pred": "guess", "sensitive_features": "sex"} | options
         with refused(words):
-            fl.audit(data=rows, **given)
+            fl.audit(data=rows, **columns)
 
 
 def test_a_numeric_feature_with_many_values_is_cut(tmp_path: Any) -> None:
     age = RNG.integers(18, 85, SIZE)
-    found = audit(sensitive_features={"age": age}, metrics="selection_rate")
-    assert [(cut.feature, cut.values, cut.ranges) for cut in found.cut] == [("age", 67, 5)]
-    (note,) = [note for note in found.notes if note.code == "cut feature"]
+    result = audit(sensitive_features={"age": age}, metrics="selection_rate")
+    assert [(cut.feature, cut.values, cut.ranges) for cut in result.cut] == [("age", 67, 5)]
+    (note,) = [note for note in result.notes if note.code == "cut feature"]
     assert note.fields == {"feature": "age", "values": 67, "ranges": 5}
     edges = np.quantile(age, [0.2, 0.4, 0.6, 0.8])
     sizes = [int(np.sum(np.searchsorted(edges, age, side="right") == i)) for i in range(5)]
-    assert [group.n for group in found.groups] == sizes
+    assert [group.n for group in result.groups] == sizes
     pd.DataFrame({"p": PREDICTED, "age": age}).to_csv(tmp_path / "t.csv", index=False)
     from_text = fl.audit(None, "p", data=tmp_path / "t.csv", sensitive_features="age")
     assert [group.n for group in from_text.groups] == sizes
@@ -573,8 +574,8 @@ def test_codings_that_mean_the_same() -> None:
         for options in ({}, {"positive": "Yes"}):
             if options and truth.dtype.kind in "UO":
                 continue
-            found = figures(audit(truth, guess, metrics=["recall", "accuracy"], **options))
-            assert found == expected
+            coded = figures(audit(truth, guess, metrics=["recall", "accuracy"], **options))
+            assert coded == expected
     with refused("wrong type: y_pred"):
         audit(TRUTH, np.where(PREDICTED == 1, "good", "bad"))
     with refused("mismatch: threshold"):
@@ -588,72 +589,74 @@ def test_codings_that_mean_the_same() -> None:
 def test_text_and_numbers_that_read_the_same_are_one_group() -> None:
     for mixed in ([1.0, "1", 2], [1, "1.0", "2"], [1.0, "1", None]):
         values = (mixed * SIZE)[:SIZE]
-        for given in (values, pd.Series(values), np.array(values, dtype=object)):
-            found = audit(sensitive_features={"m": given}, metrics="selection_rate")
-            assert len(found.groups) == 2
+        for feature in (values, pd.Series(values), np.array(values, dtype=object)):
+            result = audit(sensitive_features={"m": feature}, metrics="selection_rate")
+            assert len(result.groups) == 2
 
 
 def test_ranges_of_pandas_are_in_the_order_of_their_numbers() -> None:
     age = RNG.integers(1, 130, SIZE)
     cut = pd.cut(age, [0, 9, 30, 100, 130])
-    for given in (cut, cut.astype(str)):
-        found = audit(sensitive_features={"age": given}, metrics="selection_rate")
-        assert [group.label for group in found.groups] == ["(0, 9]", "(9, 30]", "(30, 100]", "(100, 130]"]
+    for feature in (cut, cut.astype(str)):
+        result = audit(sensitive_features={"age": feature}, metrics="selection_rate")
+        assert [group.label for group in result.groups] == ["(0, 9]", "(9, 30]", "(30, 100]", "(100, 130]"]
 
 
 def test_certificates_of_an_audit() -> None:
-    found = audit(metrics=["recall", "selection_rate"])
-    signed = found.certify(gap=0.4)
-    assert {name: one.verdict for name, one in signed.items()} == dict.fromkeys(found.names, "passed")
-    for name, one in signed.items():
-        assert one.certifiable == pytest.approx(fl.certify(found[name], gap=0.4, alpha=0.025).certifiable)
-    assert {one.verdict for one in found.certify(gap=0.02).values()} == {"failed"}
+    result = audit(metrics=["recall", "selection_rate"])
+    signed = result.certify(gap=0.4)
+    assert {name: certificate.verdict for name, certificate in signed.items()} == dict.fromkeys(result.names, "passed")
+    for name, certificate in signed.items():
+        assert certificate.certifiable == pytest.approx(fl.certify(result[name], gap=0.4, alpha=0.025).certifiable)
+    assert {certificate.verdict for certificate in result.certify(gap=0.02).values()} == {"failed"}
 
 
 def test_one_direction_is_not_applied_to_metrics_that_harm_in_different_ones() -> None:
-    found = audit(metrics=["tpr", "fpr"])
-    assert [one.adverse for one in found.certify(gap=0.1).values()] == ["low", "high"]
+    result = audit(metrics=["tpr", "fpr"])
+    assert [certificate.adverse for certificate in result.certify(gap=0.1).values()] == ["low", "high"]
     for side in ("low", "high"):
         with refused("conflict: adverse"):
-            found.certify(gap=0.1, adverse=side)
-    assert len(found.certify(gap=0.1, adverse=None)) == 2
-    assert [one.adverse for one in audit(metrics=["tpr"]).certify(gap=0.1, adverse="high").values()] == ["high"]
+            result.certify(gap=0.1, adverse=side)
+    assert len(result.certify(gap=0.1, adverse=None)) == 2
+    assert [
+        certificate.adverse for certificate in audit(metrics=["tpr"]).certify(gap=0.1, adverse="high").values()
+    ] == ["high"]
 
 
 def test_correction_for_the_share_of_false_findings() -> None:
-    found = audit(metrics=["recall", "selection_rate", "fpr"], correction="bh")
+    result = audit(metrics=["recall", "selection_rate", "fpr"], correction="bh")
     plain = audit(metrics=["recall", "selection_rate", "fpr"])
-    assert found.correction == "bh"
-    assert all(found[name].log_pvalue_adj <= plain[name].log_pvalue_adj for name in found)
+    assert result.correction == "bh"
+    assert all(result[name].log_pvalue_adj <= plain[name].log_pvalue_adj for name in result)
     with refused("unknown: correction"):
         audit(correction="bonferroni")
 
 
 def test_as_a_metric_frame() -> None:
     both = {"true positive rate": recall_score, "selection rate": selection_rate}
-    given: dict[str, Any] = {"y_true": TRUTH, "y_pred": PREDICTED}
-    found = audit(metrics=["recall", "selection_rate"])
-    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, **given)
-    ours = fl.to_metric_frame(found)
+    columns: dict[str, Any] = {"y_true": TRUTH, "y_pred": PREDICTED}
+    result = audit(metrics=["recall", "selection_rate"])
+    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, **columns)
+    ours = fl.to_metric_frame(result)
     for name in both:
         np.testing.assert_allclose(ours.by_group[name], theirs.by_group[name])
         assert ours.overall[name] == pytest.approx(theirs.overall[name])
     assert ours.difference()["selection rate"] == pytest.approx(theirs.difference()["selection rate"])
-    alone = fl.to_metric_frame(found, by="race")
+    alone = fl.to_metric_frame(result, by="race")
     np.testing.assert_allclose(
         alone.by_group["selection rate"],
-        MetricFrame(metrics=selection_rate, sensitive_features=PEOPLE.race, **given).by_group,
+        MetricFrame(metrics=selection_rate, sensitive_features=PEOPLE.race, **columns).by_group,
     )
     strata = {"place": PLACE}
     ours = fl.to_metric_frame(audit(metrics=["recall", "selection_rate"], control_features=strata))
-    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, control_features=strata, **given)
+    theirs = MetricFrame(metrics=both, sensitive_features=PEOPLE, control_features=strata, **columns)
     for name in both:
         np.testing.assert_allclose(ours.by_group[name].sort_index(), theirs.by_group[name].sort_index())
         np.testing.assert_allclose(ours.overall[name], theirs.overall[name])
     with refused("not found: by"):
-        fl.to_metric_frame(found, by="age")
+        fl.to_metric_frame(result, by="age")
     with refused("conflict: by"):
-        fl.to_metric_frame(next(iter(found.comparisons)).result, by="sex")
+        fl.to_metric_frame(next(iter(result.comparisons)).result, by="sex")
 
 
 def test_probabilities_of_groups_are_refused() -> None:

@@ -232,12 +232,12 @@ def test_margins_of_estimates_are_means_of_their_cells() -> None:
     labels = [("F", "x"), ("F", "y"), ("M", "x"), ("M", "y")]
     rates = fl.binomial(successes, trials, labels).estimates
     assert rates is not None
-    found = {group.label: group for group in fl.certify(rates, gap=0.2, margins=True).groups}
-    women = found["F", "any"]
+    by_label = {group.label: group for group in fl.certify(rates, gap=0.2, margins=True).groups}
+    women = by_label["F", "any"]
     assert women.estimate == pytest.approx(0.4)
     assert women.distance == pytest.approx(0.0)
-    whole = fl.certify(fl.binomial([80, 80], [200, 200], ["F", "M"]), gap=0.2).groups[0]
-    assert women.bound == pytest.approx(whole.bound, rel=0.05)  # of two strata, a little less than of one sample
+    group = fl.certify(fl.binomial([80, 80], [200, 200], ["F", "M"]), gap=0.2).groups[0]
+    assert women.bound == pytest.approx(group.bound, rel=0.05)  # of two strata, a little less than of one sample
     plain = fl.Estimates([1.0, 2.0, 3.0, 4.0], [0.1] * 4, labels, n=[1, 3, 2, 2])
     level = {group.label: group for group in fl.certify(plain, gap=5, margins=True, against=0).groups}["F", "any"]
     assert level.estimate == pytest.approx(1.75)
@@ -355,14 +355,14 @@ def test_the_best_group_in_plain_loops(groups: list[tuple[float, float]]) -> Non
     theta, se = (list(column) for column in zip(*groups, strict=True))
     estimates = fl.Estimates(theta, se)
     tails = best_tails(estimates, 0.05, 0, sides=1)
-    (found,) = compare_with_best(estimates, 0.05, 0, sides=1)
+    (comparison,) = compare_with_best(estimates, 0.05, 0, sides=1)
     within, beyond = (float(stats.norm.isf(tail)) for tail in tails)
     best, lower, upper = hsu(theta, se, within, beyond)
-    assert set(np.flatnonzero(found.candidates).tolist()) == best
-    assert found.interval.lower.tolist() == pytest.approx(lower)
-    assert found.interval.upper.tolist() == pytest.approx(upper)
-    assert found.to_best.value.tolist() == pytest.approx([value - max(theta) for value in theta])
-    assert np.all(found.to_best.upper <= 0)
+    assert set(np.flatnonzero(comparison.candidates).tolist()) == best
+    assert comparison.interval.lower.tolist() == pytest.approx(lower)
+    assert comparison.interval.upper.tolist() == pytest.approx(upper)
+    assert comparison.to_best.value.tolist() == pytest.approx([value - max(theta) for value in theta])
+    assert np.all(comparison.to_best.upper <= 0)
     certificate = fl.certify(estimates, gap=1.0, against="highest", adverse="low")
     farthest = max(
         theta[j] - theta[i] + Z * math.hypot(se[i], se[j]) for i in range(len(se)) for j in range(len(se)) if i != j
@@ -401,12 +401,12 @@ def test_groups_that_may_not_be_the_reference() -> None:
     """A small category is compared with the highest of the others, and is nobody's reference."""
     rates = fl.binomial([9, 500, 400], [10, 1000, 1000], ["tiny", "A", "B"]).estimates
     assert rates is not None
-    (found,) = compare_with_best(rates, 0.05, 0, as_ratio=True, eligible=np.array([False, True, True]))
-    assert found.to_best.value.tolist() == pytest.approx([1.8, 1.0, 0.8])
-    assert found.other.tolist() == [1, 2, 1]
-    assert found.candidates.tolist() == [False, True, False]
-    assert found.to_best.lower[1] == 1.0
-    assert found.to_best.upper[0] > 1.8
+    (comparison,) = compare_with_best(rates, 0.05, 0, as_ratio=True, eligible=np.array([False, True, True]))
+    assert comparison.to_best.value.tolist() == pytest.approx([1.8, 1.0, 0.8])
+    assert comparison.other.tolist() == [1, 2, 1]
+    assert comparison.candidates.tolist() == [False, True, False]
+    assert comparison.to_best.lower[1] == 1.0
+    assert comparison.to_best.upper[0] > 1.8
     (alone,) = compare_with_best(rates, 0.05, 0, as_ratio=True, eligible=np.array([False, True, False]))
     assert alone.to_best.value.tolist() == pytest.approx([1.8, 1.0, 0.8])
     assert [part[1] for part in alone.to_best] == [1.0, 1.0, 1.0]
@@ -427,31 +427,34 @@ def test_the_best_of_groups_that_share_data_and_of_several_effects() -> None:
 
 def test_estimated_errors_reach_as_far_as_students_t() -> None:
     """With the same degrees of freedom everywhere, the interval is Student's instead of normal (Cochran and Cox)."""
-    known = fl.certify(FIVE, gap=0.5)
+    certificate = fl.certify(FIVE, gap=0.5)
     few = fl.certify(fl.Estimates(FIVE.theta, FIVE.se, FIVE.labels, FIVE.n, dof=6), gap=0.5)
-    assert few.critical == known.critical
-    wider = stats.t.isf(stats.norm.sf(known.critical), 6) / known.critical
-    for group, other in zip(few.groups, known.groups, strict=True):
+    assert few.critical == certificate.critical
+    wider = stats.t.isf(stats.norm.sf(certificate.critical), 6) / certificate.critical
+    for group, other in zip(few.groups, certificate.groups, strict=True):
         assert group.upper - group.lower == pytest.approx(wider * (other.upper - other.lower))
 
 
 def test_ratios_of_normal_estimates_are_fiellers() -> None:
     c, (e, o), (s, t) = 2.3, (3.0, 4.0), (0.4, 0.5)
-    found = ratio(*(Side(np.array([m]), np.array([m - c * v]), np.array([m + c * v])) for m, v in ((e, s), (o, t))))
+    interval = ratio(*(Side(np.array([m]), np.array([m - c * v]), np.array([m + c * v])) for m, v in ((e, s), (o, t))))
     g = (c * t / o) ** 2
     root = c / o * math.sqrt(s**2 + (e / o) ** 2 * t**2 - g * s**2)
-    assert float(found.lower[0]) == pytest.approx((e / o - root) / (1 - g))
-    assert float(found.upper[0]) == pytest.approx((e / o + root) / (1 - g))
+    assert float(interval.lower[0]) == pytest.approx((e / o - root) / (1 - g))
+    assert float(interval.upper[0]) == pytest.approx((e / o + root) / (1 - g))
 
 
 def test_ratios_of_estimates_that_go_together_are_fiellers() -> None:
     c, (e, o), (s, t), rho = 2.3, (3.0, 4.0), (0.4, 0.5), 0.6
-    one, other = (Side(np.array([m]), np.array([m - c * v]), np.array([m + c * v])) for m, v in ((e, s), (o, t)))
-    found = ratio(one, other, correlation=rho)
-    for end in (float(found.lower[0]), float(found.upper[0])):  # where the difference e − r o is c errors from zero
+    side, other = (Side(np.array([m]), np.array([m - c * v]), np.array([m + c * v])) for m, v in ((e, s), (o, t)))
+    interval = ratio(side, other, correlation=rho)
+    for end in (
+        float(interval.lower[0]),
+        float(interval.upper[0]),
+    ):  # where the difference e − r o is c errors from zero
         error = math.sqrt(s**2 + (end * t) ** 2 - 2 * end * rho * s * t)
         assert abs(e - end * o) == pytest.approx(c * error)
-    apart = difference(one, other, correlation=rho)
+    apart = difference(side, other, correlation=rho)
     half = c * math.sqrt(s**2 + t**2 - 2 * rho * s * t)
     assert float(apart.upper[0] - apart.value[0]) == pytest.approx(half)
     far = ratio(Side(*np.array([[3.0], [2.0], [4.0]])), Side(*np.array([[1.0], [-0.5], [2.5]])))
@@ -464,14 +467,14 @@ def test_ratios_of_estimates_that_go_together_are_fiellers() -> None:
 def test_a_ratio_is_where_a_difference_could_be_zero(
     e: float, o: float, up: float, up_o: float, a: float, b: float
 ) -> None:
-    one, other = Side(*np.array([[e], [e * a], [e + up]])), Side(*np.array([[o], [o * b], [o + up_o]]))
-    found = ratio(one, other)
-    for r, side in ((found.lower, "lower"), (found.upper, "upper")):
+    numerator, other = Side(*np.array([[e], [e * a], [e + up]])), Side(*np.array([[o], [o * b], [o + up_o]]))
+    interval = ratio(numerator, other)
+    for r, side in ((interval.lower, "lower"), (interval.upper, "upper")):
         scaled = Side(*(r * part for part in other))
-        assert float(getattr(difference(one, scaled), side)[0]) == pytest.approx(
+        assert float(getattr(difference(numerator, scaled), side)[0]) == pytest.approx(
             0.0, abs=1e-9 * (e + up) * max(1, r[0])
         )
-    assert found.lower <= found.value <= found.upper
+    assert interval.lower <= interval.value <= interval.upper
 
 
 def test_the_share_of_a_group_in_the_overall_counts_for_ratios() -> None:
@@ -623,7 +626,7 @@ def test_as_data_and_text() -> None:
     assert json.loads(unbounded.to_json())["groups"][1]["upper"] is None
     assert "∞" in str(unbounded)
     many = fl.certify(fl.Estimates(np.zeros(60), np.ones(60)), gap=1)
-    assert "20 more groups" in str(many)
+    assert len(str(many).splitlines()) < 60
     with refused("out of range: indent"):
         certificate.to_json(indent=-1)
 

@@ -33,9 +33,9 @@ def test_effects_and_p_are_the_plain_ones() -> None:
     rng = np.random.default_rng(0)
     se, theta = rng.uniform(0.2, 0.6, 6), rng.standard_normal(6) + np.repeat([0, 2], 3)
     sizes = rng.integers(50, 500, 6).astype(float)
-    found = fl.confirm(FOUND, fl.Estimates(theta, se, LABELS, sizes), alpha=0.1)
+    confirmation = fl.confirm(FOUND, fl.Estimates(theta, se, LABELS, sizes), alpha=0.1)
     means, variances = [], []
-    for cluster, places in zip(found.clusters, (slice(0, 3), slice(3, 6)), strict=True):
+    for cluster, places in zip(confirmation.clusters, (slice(0, 3), slice(3, 6)), strict=True):
         weight = se[places] ** -2.0
         mean, error = np.average(theta[places], weights=weight), weight.sum() ** -0.5
         assert cluster.estimate == pytest.approx(mean)
@@ -48,9 +48,9 @@ def test_effects_and_p_are_the_plain_ones() -> None:
         means.append(mean)
         variances.append(error**2)
     gap, error = means[1] - means[0], math.sqrt(sum(variances))
-    assert found.pvalue == pytest.approx(2 * stats.norm.sf(abs(gap) / error))
-    pair = found.pairs[0]
-    assert pair.pvalue == pytest.approx(found.pvalue)
+    assert confirmation.pvalue == pytest.approx(2 * stats.norm.sf(abs(gap) / error))
+    pair = confirmation.pairs[0]
+    assert pair.pvalue == pytest.approx(confirmation.pvalue)
     assert pair.difference == pytest.approx(gap)
     assert pair.ci == pytest.approx((gap - 1.6449 * error, gap + 1.6449 * error), abs=1e-4)
     assert pair.retained == pytest.approx(gap / (FOUND.clusters[1].estimate - FOUND.clusters[0].estimate))  # type: ignore[operator]
@@ -73,17 +73,17 @@ def test_effects_and_p_are_the_plain_ones() -> None:
     ],
 )
 def test_verdicts(values: list[float], se: float, verdict: str) -> None:
-    found = fl.confirm(FOUND, fresh(values, se))
-    assert found.verdict == found.pairs[0].verdict == verdict
-    assert found.confirmed == (verdict == "confirmed")
+    confirmation = fl.confirm(FOUND, fresh(values, se))
+    assert confirmation.verdict == confirmation.pairs[0].verdict == verdict
+    assert confirmation.confirmed == (verdict == "confirmed")
 
 
 def test_three_clusters_are_confirmed_pair_by_pair() -> None:
     old = fl.cluster(fresh([0, 0.1, 4, 4.1, 8, 8.1]))
     assert old.n_clusters == 3
-    whole = fl.confirm(old, fresh([0, 0, 3, 3, 6, 6]))
-    assert whole.verdict == "confirmed"
-    assert [pair.retained for pair in whole.pairs] == pytest.approx([0.75, 0.75], abs=0.02)
+    confirmation = fl.confirm(old, fresh([0, 0, 3, 3, 6, 6]))
+    assert confirmation.verdict == "confirmed"
+    assert [pair.retained for pair in confirmation.pairs] == pytest.approx([0.75, 0.75], abs=0.02)
     half = fl.confirm(old, fresh([0, 0, 4, 4, 4, 4]))
     assert [pair.verdict for pair in half.pairs] == ["confirmed", "not confirmed"]
     assert half.verdict == "not confirmed"
@@ -99,20 +99,20 @@ def test_three_clusters_are_confirmed_pair_by_pair() -> None:
 
 
 def test_new_and_missing_groups_are_counted_and_listed() -> None:
-    found = fl.confirm(FOUND, fresh([0, 0, 4, 1, 2], labels=["DE", "FR", "PT", "XX", "YY"]))
-    assert found.new == ("XX", "YY")
-    assert [(one.label, one.cluster, one.reason.code) for one in found.missing] == [
+    confirmation = fl.confirm(FOUND, fresh([0, 0, 4, 1, 2], labels=["DE", "FR", "PT", "XX", "YY"]))
+    assert confirmation.new == ("XX", "YY")
+    assert [(group.label, group.cluster, group.reason.code) for group in confirmation.missing] == [
         ("IT", 1, "not in the data"),
         ("ES", 2, "not in the data"),
         ("NO", 2, "not in the data"),
     ]
-    assert [len(cluster.members) for cluster in found.clusters] == [2, 1]
-    fields = {note.code: dict(note.fields) for note in found.notes}
+    assert [len(cluster.members) for cluster in confirmation.clusters] == [2, 1]
+    fields = {note.code: dict(note.fields) for note in confirmation.notes}
     assert (fields["new groups"], fields["missing groups"]) == ({"groups": 2}, {"groups": 3})
-    rows = found.to_dicts("groups")
+    rows = confirmation.to_dicts("groups")
     assert [row["group"] for row in rows] == ["DE", "FR", "PT", "XX", "YY", "IT", "ES", "NO"]
     assert [row["cluster"] for row in rows] == [1, 1, 2, None, None, 1, 2, 2]
-    assert found.to_dicts("clusters")[1]["missing"] == 2
+    assert confirmation.to_dicts("clusters")[1]["missing"] == 2
 
 
 @settings(max_examples=15, deadline=None)
@@ -131,7 +131,7 @@ def test_units_and_order_do_not_matter(clusters: int, shift: float, scale: float
     assert second.log_pvalue == pytest.approx(first.log_pvalue, rel=1e-6)
     assert second.verdict == first.verdict
     assert [p.retained for p in second.pairs] == pytest.approx([p.retained for p in first.pairs], rel=1e-6)
-    alike = [[cluster.pvalue_equal for cluster in one.clusters] for one in (first, second)]
+    alike = [[cluster.pvalue_equal for cluster in confirmation.clusters] for confirmation in (first, second)]
     assert alike[0] == pytest.approx(alike[1], rel=1e-6)
 
 
@@ -157,11 +157,11 @@ def test_two_effects() -> None:
     assert old.n_clusters == 2
     data = fl.Estimates(levels / 2 + rng.standard_normal((8, 2)), np.ones((8, 2)), parts=parts)
     for clusters in (old, old.to_json()):
-        found = fl.confirm(clusters, data)
-        assert found.verdict == "confirmed"
-        gap = np.array(found.pairs[0].difference)
-        assert found.pvalue == pytest.approx(stats.chi2.sf(np.sum(gap**2) / 0.5, 2))
-        assert len(found.to_dicts("pairs")[0]) == 2 + 6 * 2 + 3
+        confirmation = fl.confirm(clusters, data)
+        assert confirmation.verdict == "confirmed"
+        gap = np.array(confirmation.pairs[0].difference)
+        assert confirmation.pvalue == pytest.approx(stats.chi2.sf(np.sum(gap**2) / 0.5, 2))
+        assert len(confirmation.to_dicts("pairs")[0]) == 2 + 6 * 2 + 3
     back = fl.Estimates(-levels + rng.standard_normal((8, 2)), np.ones((8, 2)), parts=parts)
     assert fl.confirm(old, back).verdict == "not confirmed"
     with refused("mismatch: data"):
@@ -170,10 +170,10 @@ def test_two_effects() -> None:
 
 def test_few_degrees_of_freedom() -> None:
     data = fresh([0, 0.4, -0.4, 2.4, 2, 1.6], dof=4.0)
-    found = fl.confirm(FOUND, data)
-    known = fl.confirm(FOUND, fresh([0, 0.4, -0.4, 2.4, 2, 1.6]))
-    assert found.pvalue > known.pvalue
-    assert found.pairs[0].ci[0] < known.pairs[0].ci[0]  # type: ignore[index, operator]
+    estimated = fl.confirm(FOUND, data)
+    exact = fl.confirm(FOUND, fresh([0, 0.4, -0.4, 2.4, 2, 1.6]))
+    assert estimated.pvalue > exact.pvalue
+    assert estimated.pairs[0].ci[0] < exact.pairs[0].ci[0]  # type: ignore[index, operator]
 
 
 # ---------------------------------------------------------------------------------------------------------- rows, JSON
@@ -217,10 +217,10 @@ def test_a_saved_result_says_how_fresh_rows_are_measured(metric: fl.Metric, by: 
     rows = visits(2)
     expected = fl.confirm(old, rows, by=old.by, metric=metric)
     saved = old.to_json(indent=None)
-    for found in (fl.confirm(old, rows), fl.confirm(path, rows), fl.confirm(saved, rows)):
+    for confirmation in (fl.confirm(old, rows), fl.confirm(path, rows), fl.confirm(saved, rows)):
         for kind in ("clusters", "pairs", "groups"):
-            for one, other in zip(found.to_dicts(kind), expected.to_dicts(kind), strict=True):
-                assert one == {
+            for row, other in zip(confirmation.to_dicts(kind), expected.to_dicts(kind), strict=True):
+                assert row == {
                     name: pytest.approx(value, rel=1e-6) if isinstance(value, float) else value
                     for name, value in other.items()
                 }
@@ -232,8 +232,8 @@ def test_a_saved_result_says_how_fresh_rows_are_measured(metric: fl.Metric, by: 
 def test_the_effect_on_people_is_that_of_their_rows() -> None:
     old = fl.cluster(visits(1), by="country", metric=DIFFERENCE)
     rows = visits(2)
-    found = fl.confirm(old, rows)
-    for cluster in found.clusters:
+    confirmation = fl.confirm(old, rows)
+    for cluster in confirmation.clusters:
         mine = rows[rows.country.isin(cluster.members)]
         means = mine.groupby("arm").spend.mean()
         assert cluster.observed_effects[0].estimate == pytest.approx(means["B"] - means["A"])
@@ -243,10 +243,12 @@ def test_groups_too_small_in_the_fresh_rows_are_missing_with_their_reason() -> N
     old = fl.cluster(visits(1), by="country", metric=DIFFERENCE)
     rows = visits(2)
     rows = rows[(rows.country != "FR") | (rows.user < 40)]
-    found = fl.confirm(old, rows)
-    assert [(one.label, one.reason.text) for one in found.missing] == [("FR", "fewer than 10 units in an arm")]
-    kept = fl.confirm(old, rows, min_size=2)
-    assert not kept.missing
+    confirmation = fl.confirm(old, rows)
+    assert [(group.label, group.reason.text) for group in confirmation.missing] == [
+        ("FR", "fewer than 10 units in an arm")
+    ]
+    smaller = fl.confirm(old, rows, min_size=2)
+    assert not smaller.missing
 
 
 def test_types_of_keys_do_not_matter(tmp_path: Path) -> None:
@@ -255,17 +257,17 @@ def test_types_of_keys_do_not_matter(tmp_path: Path) -> None:
         assert fl.confirm(old.to_json(), fl.Estimates([0.0, 5.0, 5.0], [1.0] * 3, labels)).new == ()
     pairs = fl.cluster(fl.Estimates([0.0, 9.0], [1.0] * 2, [("a", 1), ("a", 2)], attributes=["cluster", "n"]))
     data = fl.Estimates([0.0, 5.0, 1.0], [1.0] * 3, [("a", 1), ("a", 2), ("b", 1)], attributes=["cluster", "n"])
-    found = fl.confirm(pairs.to_json(), data)
-    assert found.new == (("b", 1),)
+    confirmation = fl.confirm(pairs.to_json(), data)
+    assert confirmation.new == (("b", 1),)
 
 
 def test_one_of_several_metrics() -> None:
     rows = visits(1)
     results = fl.holm([fl.cluster(rows, by="country", metric=m) for m in (DIFFERENCE, fl.rate("bought"))], 0.05)
-    saved = {"correction": "holm", "alpha": 0.05, "metrics": [one.to_dict() for one in results]}
-    found = fl.confirm(json.dumps(saved), visits(2), metric="rate of bought")
-    assert found.metric == "rate of bought"
-    assert fl.confirm(saved, visits(2), metric=fl.rate("bought")).to_dict() == found.to_dict()
+    saved = {"correction": "holm", "alpha": 0.05, "metrics": [result.to_dict() for result in results]}
+    confirmation = fl.confirm(json.dumps(saved), visits(2), metric="rate of bought")
+    assert confirmation.metric == "rate of bought"
+    assert fl.confirm(saved, visits(2), metric=fl.rate("bought")).to_dict() == confirmation.to_dict()
     assert fl.confirm(saved, visits(2), metric="difference:spend").metric == "difference of spend per user"
     with refused("not found: clusters"):
         fl.confirm(saved, visits(2))
@@ -343,20 +345,20 @@ def test_data_that_do_not_go_with_the_clusters() -> None:
 
 def test_counts_can_be_confirmed() -> None:
     old = fl.cluster(fl.binomial([10, 12, 60, 66], [100] * 4, ["a", "b", "c", "d"]))
-    found = fl.confirm(old, fl.binomial([9, 14, 50, 52], [100] * 4, ["a", "b", "c", "d"]))
-    assert found.verdict == "confirmed"
-    assert found.clusters[0].estimate == pytest.approx(23 / 200)
+    confirmation = fl.confirm(old, fl.binomial([9, 14, 50, 52], [100] * 4, ["a", "b", "c", "d"]))
+    assert confirmation.verdict == "confirmed"
+    assert confirmation.clusters[0].estimate == pytest.approx(23 / 200)
     expected = stats.chi2_contingency([[23, 177], [102, 98]], correction=False).pvalue
-    assert math.log(found.pvalue) == pytest.approx(math.log(expected), rel=0.1)
+    assert math.log(confirmation.pvalue) == pytest.approx(math.log(expected), rel=0.1)
 
 
 def test_the_words_of_a_confirmation() -> None:
     old = fl.cluster(simulate.onboarding(seed=1).estimates)
-    found = fl.confirm(old, simulate.onboarding(seed=2).estimates)
-    assert repr(found).startswith("<Confirmation: confirmed, p ")
-    assert [note.code for note in found.notes].count("pair") == len(found.pairs) == 2
-    assert found.to_pandas("clusters").shape[0] == found.to_polars("clusters").shape[0] == 3
-    assert json.loads(found.to_json())["headline"] == found.headline
+    confirmation = fl.confirm(old, simulate.onboarding(seed=2).estimates)
+    assert repr(confirmation).startswith("<Confirmation: confirmed, p ")
+    assert [note.code for note in confirmation.notes].count("pair") == len(confirmation.pairs) == 2
+    assert confirmation.to_pandas("clusters").shape[0] == confirmation.to_polars("clusters").shape[0] == 3
+    assert json.loads(confirmation.to_json())["headline"] == confirmation.headline
     mixed = fl.confirm(FOUND, fresh([0.0, 3.0, -3.0, 4, 4, 4]))
     (note,) = [note for note in mixed.notes if note.code == "differences within"]
     assert note.fields == {"cluster": 1}

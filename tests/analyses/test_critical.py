@@ -59,8 +59,8 @@ def test_all_pairs_with_equal_variances_are_tukeys(groups: int) -> None:
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_a_reference_is_dunnetts(groups: int, spread: float) -> None:
     variance = np.exp(2 * spread * np.random.default_rng(groups).standard_normal(groups))
-    found = critical_value(AgainstMean(matrices(variance), one_hot(groups)), ALPHA, 0)
-    assert found == pytest.approx(dunnett(variance), rel=0.015)
+    critical = critical_value(AgainstMean(matrices(variance), one_hot(groups)), ALPHA, 0)
+    assert critical == pytest.approx(dunnett(variance), rel=0.015)
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -74,8 +74,8 @@ def test_the_overall_of_two_effects_by_brute_force(groups: int, sides: int) -> N
     away = noise - np.sum(share * noise, axis=1, keepdims=True)
     away /= away.std(axis=0)
     top = (np.abs(away) if sides == 2 else away).reshape(len(away), -1).max(axis=1)
-    found = critical_value(AgainstMean(cov, share), ALPHA, 0, sides=sides)
-    assert found == pytest.approx(float(np.quantile(top, 1 - ALPHA)), rel=0.015)
+    critical = critical_value(AgainstMean(cov, share), ALPHA, 0, sides=sides)
+    assert critical == pytest.approx(float(np.quantile(top, 1 - ALPHA)), rel=0.015)
 
 
 def test_all_pairs_with_unequal_variances_by_brute_force() -> None:
@@ -84,8 +84,8 @@ def test_all_pairs_with_unequal_variances_by_brute_force() -> None:
     noise = rng.standard_normal((4_000, 60)) * np.sqrt(variance)
     a, b = np.triu_indices(60, 1)
     top = np.max(np.abs(noise[:, a] - noise[:, b]) / np.sqrt(variance[a] + variance[b]), axis=1)
-    found = critical_value(AllPairs(matrices(variance)), ALPHA, 0)
-    assert found == pytest.approx(float(np.quantile(top, 1 - ALPHA)), rel=0.02)
+    critical = critical_value(AllPairs(matrices(variance)), ALPHA, 0)
+    assert critical == pytest.approx(float(np.quantile(top, 1 - ALPHA)), rel=0.02)
 
 
 def test_pairs_are_numbered_and_counted_in_two_ways() -> None:
@@ -121,6 +121,6 @@ def test_it_lies_between_one_comparison_and_bonferroni(
     cov = matrices(np.array(variances))
     contrasts = AllPairs(cov) if is_pairs else AgainstMean(cov, np.full((len(cov), 1), 1 / len(cov)))
     sides = 2 if is_pairs else sides
-    found = critical_value(contrasts, alpha, 3, sides=sides)
+    critical = critical_value(contrasts, alpha, 3, sides=sides)
     alone, all_of_them = (stats.norm.isf(alpha / (sides * count)) for count in (1, contrasts.count))
-    assert alone * (1 - 1e-9) <= found <= all_of_them * (1 + 1e-9)
+    assert alone * (1 - 1e-9) <= critical <= all_of_them * (1 + 1e-9)

@@ -27,10 +27,10 @@ def detection_notes(c: Clustering) -> list[Note]:
 
 
 def test_the_farthest_group_is_that_of_the_certificate() -> None:
-    found = fl.cluster(NULL)
-    assert not found.rejected
-    (limit,) = found.detection_limits
-    certificate = fl.certify(found, gap=1)
+    result = fl.cluster(NULL)
+    assert not result.rejected
+    (limit,) = result.detection_limits
+    certificate = fl.certify(result, gap=1)
     ends = np.array([[group.lower, group.upper] for group in certificate.groups])
     np.testing.assert_allclose(np.column_stack([limit.lower, limit.upper]), ends)
     assert limit.largest_difference == pytest.approx(certificate.certifiable)
@@ -41,54 +41,54 @@ def test_the_farthest_group_is_that_of_the_certificate() -> None:
 
 @pytest.mark.parametrize("groups", [2, 12, 60])
 def test_the_minimum_detectable_difference_is_what_power_says(groups: int) -> None:
-    found = next(c for seed in range(9) if not (c := fl.cluster(simulate.null(groups, seed=seed).estimates)).rejected)
-    (limit,) = found.detection_limits
+    result = next(c for seed in range(9) if not (c := fl.cluster(simulate.null(groups, seed=seed).estimates)).rejected)
+    (limit,) = result.detection_limits
     assert limit.simulated
-    assert limit.half_of_groups == pytest.approx(fl.power(found, runs=400).minimum_detectable, rel=0.12)
-    assert limit.one_group == pytest.approx(fl.power(found, runs=400, split=1 / groups).minimum_detectable, rel=0.12)
+    assert limit.half_of_groups == pytest.approx(fl.power(result, runs=400).minimum_detectable, rel=0.12)
+    assert limit.one_group == pytest.approx(fl.power(result, runs=400, split=1 / groups).minimum_detectable, rel=0.12)
 
 
 def test_estimated_standard_errors_are_simulated_too() -> None:
     theta = np.random.default_rng(4).standard_normal(10)  # too few groups to moderate their variances
-    few, known = (fl.cluster(fl.Estimates(theta, np.ones(10), dof=dof)).detection_limits[0] for dof in (4, None))
+    few, exact = (fl.cluster(fl.Estimates(theta, np.ones(10), dof=dof)).detection_limits[0] for dof in (4, None))
     assert few.simulated
     assert few.one_group is not None
-    assert known.one_group is not None
-    assert few.one_group > 1.15 * known.one_group
-    assert few.largest_difference > known.largest_difference
+    assert exact.one_group is not None
+    assert few.one_group > 1.15 * exact.one_group
+    assert few.largest_difference > exact.largest_difference
 
 
 def test_it_is_said_in_text_markdown_json_notebook_and_page(tmp_path: Path) -> None:
-    found = fl.cluster(NULL)
-    notes = detection_notes(found)
-    (limit,) = found.detection_limits
+    result = fl.cluster(NULL)
+    notes = detection_notes(result)
+    (limit,) = result.detection_limits
     assert [note.code for note in notes] == ["largest difference", "minimum detectable"]
-    plain = json.loads(found.to_json())["detection_limits"][0]
+    plain = json.loads(result.to_json())["detection_limits"][0]
     assert plain["largest_difference"] == pytest.approx(limit.largest_difference)
     assert (plain["half_of_groups"], plain["one_group"]) == (limit.half_of_groups, limit.one_group)
     assert plain["power"] == 0.8
     assert len(plain["groups"]) == 12
-    certificate = fl.certify(found, gap=9)
-    found.report(tmp_path / "page.html", certificate=certificate)
+    certificate = fl.certify(result, gap=9)
+    result.report(tmp_path / "page.html", certificate=certificate)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     for note in notes:
-        assert note.text in found.to_markdown()
-        assert note.text in found._repr_html_()
+        assert note.text in result.to_markdown()
+        assert note.text in result._repr_html_()
         assert f"<p>{note.text}</p>" in page
     assert certificate.headline in page
     assert "<h2>Certificate</h2>" in page
     with refused("wrong type: certificate"):
-        found.report(tmp_path / "page.html", certificate="x")  # type: ignore[arg-type]
+        result.report(tmp_path / "page.html", certificate="x")  # type: ignore[arg-type]
 
 
 def test_nothing_is_said_where_clusters_differ_or_nothing_is_compared() -> None:
     apart = fl.cluster(fl.Estimates([0.0, 9.0], [1.0, 1.0]))
     alone = fl.cluster(fl.Estimates([0.0], [1.0]))
     bare = fl.cluster(fl.Similarity([[1.0], [1.0]], lambda a, b: np.ones(len(a))))
-    for found in (apart, alone, bare):
-        assert found.detection_limits == ()
-        assert detection_notes(found) == []
-        assert found.to_dict()["detection_limits"] == []
+    for result in (apart, alone, bare):
+        assert result.detection_limits == ()
+        assert detection_notes(result) == []
+        assert result.to_dict()["detection_limits"] == []
 
 
 def test_clustering_itself_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,12 +100,12 @@ def test_clustering_itself_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch)
         return compute(c)
 
     monkeypatch.setattr("faultlines.analyses.power.detection_limits", count)
-    found = fl.cluster(NULL)
-    assert found.verdict == "no difference"
-    assert len(found.to_dicts()) == len(found.to_dicts("clusters")) * 12
+    result = fl.cluster(NULL)
+    assert result.verdict == "no difference"
+    assert len(result.to_dicts()) == len(result.to_dicts("clusters")) * 12
     assert calls == []
-    assert len(str(found)) > 100
-    found.to_json()
+    assert len(str(result)) > 100
+    result.to_json()
     assert len(calls) == 1
 
 
@@ -134,5 +134,5 @@ def test_what_takes_too_long_is_not_simulated_and_said(monkeypatch: pytest.Monke
 
 def test_a_gap_that_no_power_reaches() -> None:
     """Rates of one row: one group would not have been seen, however far apart."""
-    found = fl.cluster(fl.binomial([1, 0] * 20, 1), guarantee=fl.Calibrated(draws=99))
-    assert found.detection_limits[0].one_group is None
+    result = fl.cluster(fl.binomial([1, 0] * 20, 1), guarantee=fl.Calibrated(draws=99))
+    assert result.detection_limits[0].one_group is None

@@ -54,8 +54,10 @@ def test_rates_and_ratios_are_fairlearns() -> None:
     table = fl.impact_ratios(frame, "race", selected="hired").tables[0]
     truth = frame.hired
     metrics = MetricFrame(metrics=selection_rate, y_true=truth, y_pred=frame.hired, sensitive_features=frame.race)
-    assert {label: one.rate for label, one in by_label(table).items()} == pytest.approx(metrics.by_group.to_dict())
-    lowest = min(one.ratio for one in table.categories if one.ratio is not None)
+    assert {label: category.rate for label, category in by_label(table).items()} == pytest.approx(
+        metrics.by_group.to_dict()
+    )
+    lowest = min(category.ratio for category in table.categories if category.ratio is not None)
     assert lowest == pytest.approx(demographic_parity_ratio(truth, frame.hired, sensitive_features=frame.race))
 
 
@@ -110,17 +112,19 @@ def test_small_categories_are_neither_reference_nor_compared_unless_asked() -> N
 def test_unknown_applicants_are_counted_apart_or_a_category_or_bounds() -> None:
     frame = hires()
     frame.loc[:599, "race"] = None
-    known = fl.impact_ratios(frame.dropna(), "race", selected="hired").tables[0]
+    complete = fl.impact_ratios(frame.dropna(), "race", selected="hired").tables[0]
     apart = fl.impact_ratios(frame, "race", selected="hired").tables[0]
     lost = frame[frame.race.isna()].hired
     assert (apart.unknown, by_label(apart)["(missing)"].status) == (600, "unknown")
-    assert [one.ratio for one in apart.compared] == pytest.approx([one.ratio for one in known.compared])
+    assert [category.ratio for category in apart.compared] == pytest.approx(
+        [category.ratio for category in complete.compared]
+    )
     category = fl.impact_ratios(frame, "race", selected="hired", unknown="category").tables[0]
     assert by_label(category)["(missing)"].ratio is not None
     bounds = by_label(fl.impact_ratios(frame, "race", selected="hired", unknown="bounds").tables[0])
     own = {label: frame[frame.race == label].hired for label in "abc"}
     low = own["b"].sum() / (len(own["b"]) + (1 - lost).sum())
-    high = max((own[one].sum() + lost.sum()) / (len(own[one]) + lost.sum()) for one in "ac")
+    high = max((own[label].sum() + lost.sum()) / (len(own[label]) + lost.sum()) for label in "ac")
     assert bounds["b"].possible_lower == pytest.approx(low / high)
     assert bounds["b"].possible_lower < bounds["b"].ratio < bounds["b"].possible_upper
 
@@ -149,7 +153,7 @@ def test_the_same_in_every_engine(engine: str, tmp_path: Path) -> None:
     frame = table.to_pandas()
     result = fl.impact_ratios(in_engine(table, engine, tmp_path), ["country", "device"], selected="predicted")
     countries = by_label(result.tables[0])
-    assert {label: one.selected for label, one in countries.items() if label != "(missing)"} == (
+    assert {label: category.selected for label, category in countries.items() if label != "(missing)"} == (
         frame.groupby("country").predicted.sum().to_dict()
     )
     assert countries["(missing)"].applicants == frame.country.isna().sum()
@@ -160,7 +164,7 @@ def test_the_same_in_every_engine(engine: str, tmp_path: Path) -> None:
 def test_bins_are_categories_in_their_order() -> None:
     frame = hires().assign(age=np.arange(6000) % 40 + 20)
     table = fl.impact_ratios(frame, fl.bins("age", width=20), selected="hired").tables[0]
-    assert [str(one.label) for one in table.categories] == ["20–39", "40–59"]
+    assert [str(category.label) for category in table.categories] == ["20–39", "40–59"]
 
 
 def test_nobody_selected_and_one_category() -> None:

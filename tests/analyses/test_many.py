@@ -27,25 +27,25 @@ QUICK = fl.Calibrated(draws=600)
 
 def experiments() -> dict[str, fl.Estimates | fl.Similarity]:
     rng = np.random.default_rng(0)
-    made: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for i in range(12):
-        made[f"alike {i}"] = simulate.null(int(rng.integers(2, 30)), profile="zipf", seed=rng).estimates
+        data[f"alike {i}"] = simulate.null(int(rng.integers(2, 30)), profile="zipf", seed=rng).estimates
     for i in range(4):
-        made[f"apart {i}"] = simulate.planted([0, 6], [6, 6], seed=rng).estimates
-    made["one group"] = fl.Estimates([1.0], [1.0])
-    made["no spread"] = fl.Estimates([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
-    made["many groups"] = simulate.null(90, seed=rng).estimates
-    made["few degrees"] = simulate.null(9, dof=6, seed=rng).estimates
-    made["two effects"] = fl.Estimates(rng.standard_normal((8, 2)), np.ones((8, 2)))
-    made["rates"] = fl.binomial([10, 12, 60, 66], [100] * 4)
-    return made
+        data[f"apart {i}"] = simulate.planted([0, 6], [6, 6], seed=rng).estimates
+    data["one group"] = fl.Estimates([1.0], [1.0])
+    data["no spread"] = fl.Estimates([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
+    data["many groups"] = simulate.null(90, seed=rng).estimates
+    data["few degrees"] = simulate.null(9, dof=6, seed=rng).estimates
+    data["two effects"] = fl.Estimates(rng.standard_normal((8, 2)), np.ones((8, 2)))
+    data["rates"] = fl.binomial([10, 12, 60, 66], [100] * 4)
+    return data
 
 
 @pytest.mark.parametrize("guarantee", [QUICK, "calibrated", "bonferroni"])
 def test_every_experiment_has_the_p_it_would_have_alone(guarantee: Any) -> None:
-    made = experiments()
-    many = fl.cluster_many(made, guarantee=guarantee, seed=3)
-    for name, data in made.items():
+    every = experiments()
+    many = fl.cluster_many(every, guarantee=guarantee, seed=3)
+    for name, data in every.items():
         alone = fl.cluster(data, guarantee=guarantee, seed=3)
         assert many[name].log_pvalue == pytest.approx(alone.log_pvalue, rel=1e-9), name
         np.testing.assert_allclose(many[name].judged.path.gap_pvalues(), alone.judged.path.gap_pvalues(), rtol=1e-9)
@@ -90,26 +90,26 @@ def test_adjusted_p_claim_what_the_levels_claim(correction: Any, alpha: float) -
 
 
 def test_adjusted_results_keep_the_level_of_the_user() -> None:
-    made = [fl.cluster(simulate.planted([0, apart], [6, 6], seed=i).estimates) for i, apart in enumerate((0, 3, 6))]
-    found = fl.holm(made, 0.1)
-    expected = multipletests([one.pvalue for one in made], 0.1, "holm")[1]
-    for before, one, adjusted in zip(made, found, expected, strict=True):
-        assert one.alpha == 0.1
-        assert one.pvalue == before.pvalue == before.pvalue_adj
-        assert one.pvalue_adj == pytest.approx(adjusted)
-        assert one.rejected == (adjusted < 0.1)
+    results = [fl.cluster(simulate.planted([0, apart], [6, 6], seed=i).estimates) for i, apart in enumerate((0, 3, 6))]
+    adjusted_results = fl.holm(results, 0.1)
+    expected = multipletests([result.pvalue for result in results], 0.1, "holm")[1]
+    for before, after, adjusted in zip(results, adjusted_results, expected, strict=True):
+        assert after.alpha == 0.1
+        assert after.pvalue == before.pvalue == before.pvalue_adj
+        assert after.pvalue_adj == pytest.approx(adjusted)
+        assert after.rejected == (adjusted < 0.1)
         # The interval is that of the same clusters at the user's level.
-        if one.rejected:
-            assert before.at(0.1).n_clusters == one.n_clusters == 2
-            assert one.clusters[0].ci == before.at(0.1).clusters[0].ci
-        assert one.to_dict()["pvalue_adj"] == one.pvalue_adj
-        assert one.to_dict()["correction"] == "holm"
-        assert [level.pvalue_adj for level in one.path()[1:]] == pytest.approx(
-            np.exp(one.adjustment(one.judged.path.log_pvalues))  # type: ignore[misc]
+        if after.rejected:
+            assert before.at(0.1).n_clusters == after.n_clusters == 2
+            assert after.clusters[0].ci == before.at(0.1).clusters[0].ci
+        assert after.to_dict()["pvalue_adj"] == after.pvalue_adj
+        assert after.to_dict()["correction"] == "holm"
+        assert [level.pvalue_adj for level in after.path()[1:]] == pytest.approx(
+            np.exp(after.adjustment(after.judged.path.log_pvalues))  # type: ignore[misc]
         )
-        assert "correction" in {note.code for note in one.notes}
+        assert "correction" in {note.code for note in after.notes}
     assert before.to_dict()["correction"] is None
-    surest = found[2]
+    surest = adjusted_results[2]
     assert surest.at(surest.pvalue_adj * 1.01).rejected
     assert not surest.at(surest.pvalue_adj * 0.99).rejected
 
@@ -181,15 +181,20 @@ def test_bad_input(arguments: dict[str, Any], words: str) -> None:
 def tidy(count: int = 6) -> pd.DataFrame:
     """Estimates of some experiments, their rows in no order."""
     rng = np.random.default_rng(1)
-    made = []
+    rows = []
     for i in range(count):
-        found = simulate.planted([0, 7 * (i == 2)], [5, 4 + i], seed=rng).estimates
-        made.append(
+        estimates = simulate.planted([0, 7 * (i == 2)], [5, 4 + i], seed=rng).estimates
+        rows.append(
             pd.DataFrame(
-                {"test": f"t{i}", "land": [f"g{k}" for k in range(len(found))], "lift": found.theta, "se": found.se}
+                {
+                    "test": f"t{i}",
+                    "land": [f"g{k}" for k in range(len(estimates))],
+                    "lift": estimates.theta,
+                    "se": estimates.se,
+                }
             )
         )
-    return pd.concat(made).assign(n=lambda t: np.arange(len(t)) + 50.0).sample(frac=1, random_state=0)
+    return pd.concat(rows).assign(n=lambda t: np.arange(len(t)) + 50.0).sample(frac=1, random_state=0)
 
 
 COLUMNS: dict[str, Any] = {"experiment": "test", "by": "land", "estimate": "lift", "se": "se"}
@@ -230,7 +235,7 @@ def test_groups_and_clusters_of_all_experiments_in_one_frame() -> None:
     clusters = many.to_pandas("clusters")
     assert len(clusters) == many.to_pandas().n_clusters.sum() == 7
     plain = json.loads(many.to_json())
-    assert [one["name"] for one in plain["experiments"]] == list(many)
+    assert [experiment["name"] for experiment in plain["experiments"]] == list(many)
     assert len(plain["groups"]) == len(frame)
     assert len(plain["clusters"]) == 7
     assert plain["rejected"] == ["t2"]
@@ -238,8 +243,8 @@ def test_groups_and_clusters_of_all_experiments_in_one_frame() -> None:
 
 def test_frames_of_different_kinds_below_each_other() -> None:
     """What an experiment does not have is empty: other attributes, several effects."""
-    made = {"one": simulate.null(3).estimates, "two": fl.Estimates(np.zeros((2, 2)), np.ones((2, 2)), ["a", "b"])}
-    frame = fl.cluster_many(made, guarantee=QUICK).to_polars("groups")
+    data = {"one": simulate.null(3).estimates, "two": fl.Estimates(np.zeros((2, 2)), np.ones((2, 2)), ["a", "b"])}
+    frame = fl.cluster_many(data, guarantee=QUICK).to_polars("groups")
     assert frame["experiment"].to_list() == ["one"] * 3 + ["two"] * 2
     assert frame["estimate"].null_count() == 2
     assert frame["estimate_part_1"].null_count() == 3
@@ -285,7 +290,7 @@ def test_rows_of_all_experiments_are_measured_as_those_of_one(metric: fl.Metric,
         np.testing.assert_allclose(here.estimates.theta, alone.estimates.theta, rtol=1e-9)
         np.testing.assert_allclose(here.estimates.se, alone.estimates.se, rtol=1e-9)
         assert here.log_pvalue == pytest.approx(alone.log_pvalue, rel=1e-6)
-        assert [one.label for one in here.excluded] == [one.label for one in alone.excluded]
+        assert [group.label for group in here.excluded] == [group.label for group in alone.excluded]
         assert dict(here.dropped) == dict(alone.dropped)
         assert here.by == alone.by
     if metric.arms is not None:
@@ -334,7 +339,7 @@ def test_experiments_without_usable_groups_are_named() -> None:
     rows = pd.concat([shop_rows(), pd.DataFrame({"test": ["tiny"] * 3, "land": list("uvw"), "bought": [True] * 3})])
     many = fl.cluster_many(rows, experiment="test", by="land", metric=fl.rate("bought"), guarantee=QUICK)
     assert list(many) == ["a", "b", "c"]
-    assert [one.label for one in many.excluded] == ["tiny"]
+    assert [group.label for group in many.excluded] == ["tiny"]
     assert "excluded experiments" in {note.code for note in many.notes}
     assert json.loads(many.to_json())["excluded"][0]["experiment"] == "tiny"
     with refused("no groups: by"):

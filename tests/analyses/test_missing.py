@@ -52,9 +52,9 @@ def test_bounds_are_the_extremes_of_all_ways_to_fill_in(name: str, seed: int) ->
     rows.loc[rng.choice(14, 3, replace=False), "p"] = np.nan
     metric, outcome = RATES[name]
     counts = count_possible(rows, "g", metric)
-    one, only_one, zero, only_zero = (float(part[0, 0]) for part in counts[1:5])
+    positives, only_one, zero, only_zero = (float(part[0, 0]) for part in counts[1:5])
     rates = filled_rates(rows, outcome)
-    assert one / (one + only_zero) == pytest.approx(max(rates))
+    assert positives / (positives + only_zero) == pytest.approx(max(rates))
     assert only_one / (zero + only_one) == pytest.approx(min(rates))
 
 
@@ -72,8 +72,8 @@ def labels_where_selected(seed: int = 0, size: int = 16_000) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     g = rng.choice(["a", "b", "c"], size, p=[0.5, 0.3, 0.2])
     truth = rng.random(size) < 0.3
-    found = rng.random(size) < np.where(truth, np.where(g == "c", 0.55, 0.62), 0.05)
-    return pd.DataFrame({"g": g, "t": np.where(found, truth, np.nan), "p": found.astype(int), "truth": truth})
+    predicted = rng.random(size) < np.where(truth, np.where(g == "c", 0.55, 0.62), 0.05)
+    return pd.DataFrame({"g": g, "t": np.where(predicted, truth, np.nan), "p": predicted.astype(int), "truth": truth})
 
 
 def test_labels_that_exist_only_where_the_model_said_yes_do_not_pass() -> None:
@@ -97,10 +97,10 @@ def test_labels_that_exist_only_where_the_model_said_yes_do_not_pass() -> None:
 
 def test_a_result_without_its_rows_has_bounds_that_are_no_narrower() -> None:
     rows, metric = labels_where_selected(), fl.true_positive_rate("t", "p")
-    whole = fl.certify(rows, "g", metric, gap=0.05)
+    certificate = fl.certify(rows, "g", metric, gap=0.05)
     part = fl.certify(fl.cluster(rows, "g", metric), gap=0.05)
     assert part.verdict == "inconclusive"
-    assert part.certifiable >= whole.certifiable - 1e-9
+    assert part.certifiable >= certificate.certifiable - 1e-9
 
 
 @pytest.mark.parametrize("against", ["overall", "highest", "all pairs", "a"])
@@ -109,11 +109,11 @@ def test_few_missing_values_move_a_certificate_little_and_never_inwards(against:
     rng = np.random.default_rng(5)
     rows = pd.DataFrame({"g": rng.choice(["a", "b", "c"], 9000), "x": (rng.random(9000) < 0.4).astype(float)})
     gap: dict[str, Any] = {"gap": 0.7 if ratio else 0.15, "ratio": ratio, "against": against}
-    whole = fl.certify(rows, "g", fl.rate("x"), **gap)
+    certificate = fl.certify(rows, "g", fl.rate("x"), **gap)
     rows.loc[rng.choice(9000, 90, replace=False), "x"] = np.nan
     some = fl.certify(rows, "g", fl.rate("x"), **gap)
     ignoring = fl.certify(rows, "g", fl.rate("x"), **gap, missing="ignore")
-    assert whole.verdict == some.verdict == "passed"
+    assert certificate.verdict == some.verdict == "passed"
     worse = ignoring.certifiable - some.certifiable if ratio else some.certifiable - ignoring.certifiable
     assert 0.005 < worse < 0.06
 
@@ -163,8 +163,8 @@ def test_unknown_attributes_count_against_a_certificate() -> None:
     assert (exclude.verdict, len(exclude.groups)) == ("passed", 3)
     category = fl.certify(rows, "race", metric, gap=0.05, unknown="category")
     assert (category.verdict, len(category.groups)) == ("passed", 4)
-    codes = [{note.code for note in one.notes} for one in (exclude, category)]
-    assert all("unknown attributes" in one for one in codes)
+    codes = [{note.code for note in result.notes} for result in (exclude, category)]
+    assert all("unknown attributes" in code for code in codes)
 
 
 def test_bounds_of_unknown_attributes_are_those_of_all_ones_or_all_zeros_in_one_group() -> None:

@@ -37,9 +37,9 @@ def test_several_results_and_many() -> None:
     other = fl.cluster(simulate.null(6, seed=1).estimates)
     both = fl.holm([FOUND, other], 0.05)
     assert re.findall("^### (.+)$", fl.model_card(both), flags=re.M) == ["error rate", "effect"]
-    made: Any = {f"metric {i}": simulate.planted([0, 9], [4, 4], seed=i).estimates for i in range(23)}
-    made["alike"] = simulate.null(5).estimates
-    card = fl.model_card(fl.cluster_many(made, guarantee=fl.Calibrated(draws=100)), title="Who is served worse")
+    data: Any = {f"metric {i}": simulate.planted([0, 9], [4, 4], seed=i).estimates for i in range(23)}
+    data["alike"] = simulate.null(5).estimates
+    card = fl.model_card(fl.cluster_many(data, guarantee=fl.Calibrated(draws=100)), title="Who is served worse")
     assert card.startswith("## Who is served worse\n\n")
     assert len(re.findall("^### metric", card, flags=re.M)) == 20
     quiet = fl.cluster_many({"alike": simulate.null(5).estimates})
@@ -56,10 +56,10 @@ def test_it_parses_as_a_card_of_hugging_face() -> None:
     assert again.text.strip() == card.text.strip()
 
 
-@pytest.mark.parametrize("given", [5, None, [], [FOUND, 5], "found"])
-def test_what_is_no_result(given: Any) -> None:
+@pytest.mark.parametrize("value", [5, None, [], [FOUND, 5], "found"])
+def test_what_is_no_result(value: Any) -> None:
     with refused("wrong type: results"):
-        fl.model_card(given)
+        fl.model_card(value)
 
 
 @pytest.mark.parametrize("parameter", ["title", "data"])

@@ -11,10 +11,11 @@ import pytest
 from scipy import stats
 
 import faultlines as fl
-from tests.cli.running import run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 SHARES = {"A": 0.5, "B": 0.3, "C": 0.2}
 
@@ -92,17 +93,17 @@ def test_numbers_as_variants() -> None:
     assert [row.arm for row in result.arms] == ["0", "1"]
 
 
-def test_the_gate_of_the_command_line(tmp_path: Path) -> None:
+def test_the_gate_of_the_command_line(warm: Warm, tmp_path: Path) -> None:
     visits(lost=True).to_csv(tmp_path / "lost.csv", index=False)
     visits(lost=False, size=20_000).to_csv(tmp_path / "fine.csv", index=False)
     visits(lost=False, size=6).to_csv(tmp_path / "few.csv", index=False)
     words = ["--by", "country", "--by", "browser", "--variant", "arm", "--shares", "A=50,B=30,C=20"]
     for name, code in (("lost", 1), ("fine", 0), ("few", 3)):
-        ended = run("srm", f"{name}.csv", *words, "--fail-on-mismatch", "--json", f"{name}.json", cwd=tmp_path)
+        ended = warm("srm", f"{name}.csv", *words, "--fail-on-mismatch", "--json", f"{name}.json", cwd=tmp_path)
         assert ended.returncode == code, ended.stderr
     plain = json.loads((tmp_path / "lost.json").read_text(encoding="utf-8"))
     assert plain["worst"]["where"] == {"country": "c3"}
     assert plain["verdict"] == "mismatch"
-    refused = run("srm", "fine.csv", "--by", "country", "--variant", "arm", "--shares", "A:50", cwd=tmp_path)
+    refused = warm("srm", "fine.csv", "--by", "country", "--variant", "arm", "--shares", "A:50", cwd=tmp_path)
     assert refused.returncode == 2
     assert len(refused.stderr.strip().splitlines()) == 1

@@ -10,17 +10,9 @@ import pandas as pd
 import pytest
 
 from faultlines import simulate
-from tests.cli.running import Warm, warm_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(scope="package")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    with warm_commands(tmp_path_factory.mktemp("warm")) as run_warm:
-        yield run_warm
 
 
 @pytest.fixture(scope="session")

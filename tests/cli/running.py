@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Done = subprocess.CompletedProcess[str]
-Warm = Callable[..., Done]
-COMMAND = [sys.executable, "-c", "from faultlines.cli import main; main()"]
+
+
+class Ended(Done):
+    """A command that has ended, and what it refused as a value: "out of range: alpha", or "usage" where Typer did."""
+
+    refused: str = ""
+
+
+Warm = Callable[..., Ended]
+MAIN = "from faultlines.cli import main; main()"
+COMMAND = [sys.executable, "-c", MAIN]
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> Done:
@@ -31,16 +40,24 @@ def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | N
 
 
 WARM = """if True:
-    import gc, io, json, os, sys
-    import duckdb, narwhals
-    import faultlines.analyses.cluster, faultlines.metrics.measure, faultlines.analyses.power, faultlines.render.chart
-    import faultlines.cli.commands
+    import gc, importlib, io, json, os, pkgutil, sys
+    import duckdb, narwhals, narwhals._duckdb.dataframe, pandas
+    import faultlines
+    for module in pkgutil.walk_packages(faultlines.__path__, "faultlines."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     # What Typer imports late; nothing that starts a thread.
     sys.argv, sys.stderr = ["faultlines", "power", "--groups", "3"], io.StringIO()
     try:
         faultlines.cli.main()
     except SystemExit:
         sys.stderr = sys.__stderr__
+    ending, refused = faultlines.cli._ending, []
+    def noting(error):
+        if isinstance(error, faultlines.InputError):
+            refused.append(f"{error.code}: {error.parameter}")
+        return ending(error)
+    faultlines.cli._ending = noting
     gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
@@ -52,13 +69,16 @@ WARM = """if True:
             sys.argv = ["faultlines", *asked["arguments"]]
             code = 99
             try:
-                faultlines.cli.main()
+                exec(asked["script"])
             except SystemExit as end:
                 code = end.code or 0
-            sys.stdout.flush()
-            sys.stderr.flush()
+            sys.__stdout__.flush()
+            sys.__stderr__.flush()
+            with open(asked["refused"], "w") as file:
+                file.write("".join(refused))
             os._exit(code)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    os._exit(0)  # DuckDB's binding has much to say about a process that ends with its modules loaded
 """
 
 
@@ -67,26 +87,30 @@ def warm_commands(folder: Path) -> Iterator[Warm]:
     """Commands as processes of their own that need not import everything again: forks of one that has."""
     with subprocess.Popen(
         [sys.executable, "-c", WARM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as one:
-        assert one.stdin is not None
-        assert one.stdout is not None
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
 
-        def run_warm(*arguments: str | Path, cwd: Path | None = None) -> Done:
-            out, err = folder / "out", folder / "err"
+        def run_warm(*arguments: str | Path, cwd: Path | None = None, script: str = MAIN) -> Ended:
+            out, err, refused = (folder / name for name in ("out", "err", "refused"))
             asked = {
+                "script": script,
                 "arguments": list(map(str, arguments)),
                 "cwd": str(cwd or folder),
                 "out": str(out),
                 "err": str(err),
+                "refused": str(refused),
             }
-            one.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
-            one.stdin.flush()  # type: ignore[union-attr]
-            code = int(one.stdout.readline())  # type: ignore[union-attr]
+            server.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
+            server.stdin.flush()  # type: ignore[union-attr]
+            code = int(server.stdout.readline())  # type: ignore[union-attr]
             words = [path.read_bytes().decode() for path in (out, err)]
-            return subprocess.CompletedProcess(asked["arguments"], code, *words)
+            ended = Ended(asked["arguments"], code, *words)
+            ended.refused = refused.read_text(encoding="utf-8") or ("usage" if code == 2 else "")
+            return ended
 
         yield run_warm
-        one.stdin.close()
+        server.stdin.close()
 
 
 BY = ("--by", "country", "--estimate", "lift", "--se", "sd")
@@ -97,3 +121,14 @@ MODEL = ("--by", "country", "--y-true", "label", "--positive", "yes")
 def is_one_line(stderr: str) -> bool:
     """Whether stderr holds one message for people, and nothing that steers a terminal."""
     return stderr.startswith("faultlines: ") and stderr.endswith("\n") and stderr[:-1].isprintable()
+
+
+def read_screen(screen: int) -> bytes:
+    """All that is left to read of a terminal whose other end is closed."""
+    shown = b""
+    while True:
+        try:
+            shown += os.read(screen, 4096)
+        except OSError:
+            os.close(screen)
+            return shown

@@ -51,13 +51,13 @@ def test_it_says_what_the_library_says(warm: Warm, rows: Path) -> None:
         cwd=rows.parent,
     )
     assert done.returncode == 0, done.stderr
-    found = fl.audit("hired", "guess", data=rows, sensitive_features=["sex", "race"], metrics=["tpr", "fpr"])
-    assert done.stdout == f"{to_text(found, spelling='command')}\n"
+    result = fl.audit("hired", "guess", data=rows, sensitive_features=["sex", "race"], metrics=["tpr", "fpr"])
+    assert done.stdout == f"{to_text(result, spelling='command')}\n"
     written = json.loads((rows.parent / "a.json").read_text(encoding="utf-8"))
-    assert written == json.loads(found.to_json())
+    assert written == json.loads(result.to_json())
     with (rows.parent / "a.csv").open(encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [float(row["estimate"]) for row in table] == [group.estimate for group in found.groups]
+    assert [float(row["estimate"]) for row in table] == [group.estimate for group in result.groups]
     done = warm(
         "audit", rows, "--by", "age", "--control", "place", "--y-true", "hired", "--score", "score", "--json", "-"
     )
@@ -76,7 +76,7 @@ def test_gates(warm: Warm, rows: Path) -> None:
         )
         assert done.returncode == code, done.stderr
         written = json.loads((rows.parent / "c.json").read_text(encoding="utf-8"))
-        assert [one["verdict"] for one in written["certificates"].values()] == [verdict]
+        assert [certificate["verdict"] for certificate in written["certificates"].values()] == [verdict]
     few = rows.parent / "few.csv"
     pd.read_csv(rows).head(6).to_csv(few, index=False)
     assert warm("audit", few, *WHERE, "--fail-on-split").returncode == 3
@@ -89,22 +89,22 @@ def test_a_page(warm: Warm, rows: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "refused"),
     [
-        ([*WHERE, "--metric", "hinge"], "--metric"),
-        (["--by", "sx", "--y-true", "hired", "--y-pred", "guess"], "--by"),
-        (["--by", "sex", "--y-true", "hired"], "--y-pred"),
-        ([*WHERE, "--control", "sex"], "--control"),
-        ([*WHERE, "--correction", "no"], "--correction"),
-        ([*WHERE, "--reference", "A"], "--reference"),
-        ([*WHERE, "--csv", "-", "--json", "-"], "--csv"),
+        ([*WHERE, "--metric", "hinge"], "unknown: metric"),
+        (["--by", "sx", "--y-true", "hired", "--y-pred", "guess"], "column not found: by"),
+        (["--by", "sex", "--y-true", "hired"], "missing: y_pred, score"),
+        ([*WHERE, "--control", "sex"], "duplicate: control"),
+        ([*WHERE, "--correction", "no"], "unknown: correction"),
+        ([*WHERE, "--reference", "A"], "conflict: reference"),
+        ([*WHERE, "--csv", "-", "--json", "-"], "conflict: json, csv"),
     ],
 )
-def test_mistakes(warm: Warm, rows: Path, arguments: list[str], words: str) -> None:
+def test_mistakes(warm: Warm, rows: Path, arguments: list[str], refused: str) -> None:
     done = warm("audit", rows, *arguments)
     assert done.returncode == 2
     assert is_one_line(done.stderr)
-    assert words in done.stderr
+    assert done.refused == refused
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def scored(tmp_path: Path) -> Path:
     ],
 )
 def test_exit_codes(warm: Warm, scored: Path, options: str, code: int, verdict: str) -> None:
-    given = [word.replace("_", " ") for word in options.split()]
-    done = warm("model", scored, *RATE, *given)
+    words = [word.replace("_", " ") for word in options.split()]
+    done = warm("model", scored, *RATE, *words)
     assert (done.returncode, f"\n{verdict}  " in done.stdout) == (code, True), (done.stdout, done.stderr)
     assert is_one_line(done.stderr) if code == 3 else done.stderr == ""
     plain = warm("model", scored, *RATE)
@@ -76,8 +76,8 @@ def test_several_metrics_share_the_level(warm: Warm, scored: Path) -> None:
         "0.08",
     )
     assert done.returncode == 0
-    both = [one["certificate"] for one in json.loads(done.stdout)["metrics"]]
-    assert [one["alpha"] for one in both] == [0.04, 0.04]
+    both = [metric["certificate"] for metric in json.loads(done.stdout)["metrics"]]
+    assert [certificate["alpha"] for certificate in both] == [0.04, 0.04]
     text = warm("model", scored, *RATE, *"--metric true_positive_rate --y-true y --certify 0.13".split())
     assert text.returncode == 3
     assert "\n\n2 certificates, at α/2 each (Bonferroni).\n\n" in text.stdout
@@ -97,20 +97,20 @@ def test_estimates_and_experiments(warm: Warm, table: Path, scored: Path) -> Non
 def test_harm_is_about_each_groups_own_effect(warm: Warm, tmp_path: Path) -> None:
     """New users gain four points, old ones nothing: groups differ, and nobody is harmed."""
     path = tmp_path / "lifts.csv"
-    given = "--by users --estimate lift --se se --n n".split()
+    words = "--by users --estimate lift --se se --n n".split()
     path.write_text("users,lift,se,n\nnew,0.04,0.004,5000\nold,0.001,0.004,5000\n")
-    assert warm("estimates", path, *given, "--fail-on-split").returncode == 1
-    assert warm("estimates", path, *given, *"--fail-on harm --adverse low --certify 0.01".split()).returncode == 0
-    done = warm("estimates", path, *given, *"--fail-on harm --adverse low".split())
+    assert warm("estimates", path, *words, "--fail-on-split").returncode == 1
+    assert warm("estimates", path, *words, *"--fail-on harm --adverse low --certify 0.01".split()).returncode == 0
+    done = warm("estimates", path, *words, *"--fail-on harm --adverse low".split())
     assert (done.returncode, is_one_line(done.stderr)) == (3, True)
-    assert warm("estimates", path, *given, *"--certify 0.01 --reference 0 --adverse low".split()).returncode == 0
-    done = warm("estimates", path, *given, *"--fail-on harm".split())
+    assert warm("estimates", path, *words, *"--certify 0.01 --reference 0 --adverse low".split()).returncode == 0
+    done = warm("estimates", path, *words, *"--fail-on harm".split())
     assert (done.returncode, "--adverse" in done.stderr) == (2, True)
     path.write_text("users,lift,se,n\nnew,0.04,0.004,5000\nold,-0.02,0.004,5000\n")
-    done = warm("estimates", path, *given, *"--fail-on harm --adverse low --json -".split())
+    done = warm("estimates", path, *words, *"--fail-on harm --adverse low --json -".split())
     certificate = json.loads(done.stdout)["certificate"]
     assert (done.returncode, certificate["beyond"], certificate["against"]) == (1, ["old"], 0.0)
-    assert warm("estimates", path, *given, *"--fail-on harm --adverse high".split()).returncode == 1
+    assert warm("estimates", path, *words, *"--fail-on harm --adverse high".split()).returncode == 1
 
 
 def test_both_gates_at_once(warm: Warm, scored: Path) -> None:
@@ -142,27 +142,27 @@ def test_groups_left_out_or_alone_cannot_be_certified(warm: Warm, scored: Path, 
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "refused"),
     [
-        ("--certify -1", "--certify"),
-        ("--certify nan", "--certify"),
-        ("--certify x", "--certify"),
-        ("--certify 2", "--certify 2"),
-        ("--certify 1.2 --ratio", "--certify"),
-        ("--certify 0.1 --reference ZZ", "--reference 'ZZ'"),
-        ("--certify 0.1 --adverse lo", "--adverse 'lo'"),
-        ("--reference A", "--reference"),
-        ("--ratio", "--ratio"),
-        ("--adverse low", "--adverse"),
-        ("--fail-on split", "--fail-on 'split'"),
-        ("--fail-on harm --ratio", "--fail-on"),
-        ("--fail-on harm --reference A", "--fail-on"),
-        ("--fail-on harm --adverse both", "--adverse"),
-        ("--certify 0.1 --metric false_positive_rate --y-true y --adverse low", "--adverse 'low'"),
+        ("--certify -1", "out of range: certify"),
+        ("--certify nan", "wrong type: certify"),
+        ("--certify x", "usage"),
+        ("--certify 2", "out of range: certify"),
+        ("--certify 1.2 --ratio", "out of range: certify"),
+        ("--certify 0.1 --reference ZZ", "not found: reference"),
+        ("--certify 0.1 --adverse lo", "unknown: adverse"),
+        ("--reference A", "conflict: reference"),
+        ("--ratio", "conflict: ratio"),
+        ("--adverse low", "conflict: adverse"),
+        ("--fail-on split", "unknown: fail_on"),
+        ("--fail-on harm --ratio", "conflict: fail_on"),
+        ("--fail-on harm --reference A", "conflict: fail_on"),
+        ("--fail-on harm --adverse both", "missing: adverse"),
+        ("--certify 0.1 --metric false_positive_rate --y-true y --adverse low", "conflict: adverse"),
     ],
 )
-def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: str, named: str) -> None:
+def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: str, refused: str) -> None:
     done = warm("model", scored, *RATE, *options.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert named in done.stderr
+    assert done.refused == refused
     assert is_one_line(done.stderr)

@@ -6,7 +6,6 @@ import html
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -19,23 +18,22 @@ import pytest
 
 import faultlines as fl
 from faultlines.render.text import to_text
-from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, is_one_line, run
+from tests.cli.running import BY, COMMAND, EXPERIMENT, MODEL, Warm, is_one_line, read_screen, run
 
 
-def test_demo_finds_what_was_planted_and_writes_json(tmp_path: Path) -> None:
+def test_demo_finds_what_was_planted_and_writes_json(warm: Warm, tmp_path: Path) -> None:
     done = run("demo", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Planted: 3 clusters with true lifts -6%, +2%, +9%." in done.stdout
     written = json.loads((tmp_path / "faultlines-demo.json").read_text(encoding="utf-8"))
     assert (written["verdict"], written["n_clusters"]) == ("differ", 3)
     assert written["headline"] in done.stdout
     assert len(written["groups"]) == 40
-    assert "The page to look at is faultlines-demo.html" in done.stdout
+    assert "faultlines-demo.html" in done.stdout
     page = (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8")
     assert html.escape(written["headline"]) in page
-    assert run("demo", cwd=tmp_path).stdout == done.stdout
+    assert warm("demo", cwd=tmp_path).stdout == done.stdout
     assert (tmp_path / "faultlines-demo.html").read_text(encoding="utf-8") == page
-    assert run("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
+    assert warm("demo", "--seed", "1", cwd=tmp_path).stdout != done.stdout
 
 
 def test_estimates_from_csv_and_parquet_equal_the_library(table: Path) -> None:
@@ -46,39 +44,39 @@ def test_estimates_from_csv_and_parquet_equal_the_library(table: Path) -> None:
         assert done.stdout == f"{to_text(expected, spelling='command')}\n"
 
 
-def test_json_to_a_file_and_to_stdout(table: Path, tmp_path: Path) -> None:
+def test_json_to_a_file_and_to_stdout(warm: Warm, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    assert run("estimates", table, *BY, "--json", out).returncode == 0
-    piped = run("estimates", table, *BY, "--json", "-")
+    assert warm("estimates", table, *BY, "--json", out).returncode == 0
+    piped = warm("estimates", table, *BY, "--json", "-")
     assert json.loads(piped.stdout) == json.loads(out.read_text(encoding="utf-8"))
     assert json.loads(piped.stdout)["rejected"] is True
 
 
-def test_options_reach_the_library(table: Path) -> None:
-    done = run("estimates", table, *BY, "--n", "users", "--min-size", "20000", "--draws", "777", "--no-refine")
+def test_options_reach_the_library(warm: Warm, table: Path) -> None:
+    done = warm("estimates", table, *BY, "--n", "users", "--min-size", "20000", "--draws", "777", "--no-refine")
     estimates = fl.Estimates.from_frame(table, "country", "lift", "sd", "users")
     draws = fl.Calibrated(draws=777)
     expected = fl.cluster(estimates, guarantee=draws, refine=False, min_size=20_000)
     assert done.stdout == f"{to_text(expected, spelling='command')}\n"
-    bonferroni = run("estimates", table, *BY, "--n", "users", "--guarantee", "bonferroni")
+    bonferroni = warm("estimates", table, *BY, "--n", "users", "--guarantee", "bonferroni")
     assert bonferroni.stdout == f"{to_text(fl.cluster(estimates, guarantee='bonferroni'), spelling='command')}\n"
 
 
-def test_the_gate_trips_only_on_a_split(table: Path, tmp_path: Path) -> None:
+def test_the_gate_trips_only_on_a_split(warm: Warm, table: Path, tmp_path: Path) -> None:
     assert run("estimates", table, *BY, "--fail-on-split").returncode == 1
-    assert run("estimates", table, *BY).returncode == 0
+    assert warm("estimates", table, *BY).returncode == 0
     same = tmp_path / "same.csv"
     same.write_text("country,lift,sd\nDE,1,1\nFR,1.5,1\n")
-    done = run("estimates", same, *BY, "--fail-on-split")
+    done = warm("estimates", same, *BY, "--fail-on-split")
     assert done.returncode == 0
 
 
-def test_several_attributes(tmp_path: Path) -> None:
+def test_several_attributes(warm: Warm, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("country,device,lift,sd\nDE,app,0,1\nDE,web,0.1,1\nFR,app,9,1\nFR,web,9.2,1\n")
     written = {}
     for options in ((), ("--margins",), ("--no-margins",)):
-        done = run("estimates", path, *BY, "--by", "device", *options, "--json", "-")
+        done = warm("estimates", path, *BY, "--by", "device", *options, "--json", "-")
         assert (done.returncode, done.stderr) == (0, "")
         written[options] = json.loads(done.stdout)
     estimates = fl.Estimates.from_frame(path, ["country", "device"], "lift", "sd")
@@ -94,30 +92,32 @@ def test_margins_of_crossed_attributes_can_be_left_out(warm: Warm, command: str)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "refused"),
     [
         (
             ("--by", "contry", "--estimate", "lift", "--se", "sd"),
-            "'country'",
+            "column not found: by",
         ),
-        ((*BY, "--alpha", "2"), "--alpha"),
-        ((*BY, "--alpha", "low"), "--alpha"),
-        ((*BY, "--guarantee", "bonferoni"), "Did you mean 'bonferroni'?"),
-        ((*BY, "--draws", "0"), "--draws"),
-        ((*BY, "--draws", "500", "--guarantee", "bonferroni"), "--draws 500"),
-        ((*BY, "--seed", "-4"), "--seed"),
-        ((*BY, "--min-size", "10"), "--min-size"),
-        ((*BY, "--json", "no/such/folder/out.json"), "--json 'no/such/folder/out.json'"),
-        (("--by", "country", "--estimate", "lift"), "--se"),
-        (("--nonsense",), "--nonsense"),
-        (("--by", "country", "--estimate", "country", "--se", "sd"), "--estimate 'country'"),
+        ((*BY, "--alpha", "2"), "out of range: alpha"),
+        ((*BY, "--alpha", "low"), "usage"),
+        ((*BY, "--guarantee", "bonferoni"), "unknown: guarantee"),
+        ((*BY, "--draws", "0"), "out of range: draws"),
+        ((*BY, "--draws", "500", "--guarantee", "bonferroni"), "conflict: draws"),
+        ((*BY, "--seed", "-4"), "out of range: seed"),
+        ((*BY, "--min-size", "10"), "missing: min_size"),
+        ((*BY, "--json", "no/such/folder/out.json"), "unwritable file: json"),
+        (("--by", "country", "--estimate", "lift"), "usage"),
+        (("--nonsense",), "usage"),
+        (("--by", "country", "--estimate", "country", "--se", "sd"), "wrong type: estimate"),
     ],
 )
-def test_bad_arguments_are_one_line_and_exit_2(warm: Warm, table: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_bad_arguments_are_one_line_and_exit_2(
+    warm: Warm, table: Path, arguments: tuple[str, ...], refused: str
+) -> None:
     done = warm("estimates", table, *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert words in done.stderr
+    assert done.refused == refused
     assert done.stderr.startswith("faultlines: ")
     assert done.stderr.count("\n") == 1
 
@@ -126,10 +126,10 @@ def test_bad_arguments_are_one_line_and_exit_2(warm: Warm, table: Path, argument
     ("name", "content"),
     [("absent.csv", None), ("empty.csv", b""), ("broken.parquet", b"PAR1"), ("noise.csv", bytes(range(256)) * 9)],
 )
-def test_bad_files_are_one_line_and_exit_2(tmp_path: Path, name: str, content: bytes | None) -> None:
+def test_bad_files_are_one_line_and_exit_2(warm: Warm, tmp_path: Path, name: str, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    done = run("estimates", tmp_path / name, *BY)
+    done = warm("estimates", tmp_path / name, *BY)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert name in done.stderr
@@ -153,10 +153,10 @@ def test_the_verdict_does_not_hang_on_who_reads_it(table: Path, buffering: str) 
         assert piped(f"export {buffering}; {{}} > /dev/full", table, "--fail-on-split")[0] == 2
 
 
-def test_a_table_on_stdin_and_the_version(table: Path) -> None:
+def test_a_table_on_stdin_and_the_version(warm: Warm, table: Path) -> None:
     words = [*COMMAND, "estimates", "-", *BY]
     done = subprocess.run(words, input=table.read_bytes(), capture_output=True, check=True)
-    assert done.stdout.decode() == run("estimates", table, *BY).stdout
+    assert done.stdout.decode() == warm("estimates", table, *BY).stdout
     assert run("--version").stdout == f"faultlines {fl.cluster(fl.Estimates([1], [1])).to_dict()['faultlines']}\n"
 
 
@@ -168,9 +168,10 @@ def test_names_in_json_survive_any_terminal(tmp_path: Path) -> None:
     assert json.loads(done.stdout.decode("utf-8"))["clusters"][0]["members"] == ["日本"]
 
 
-def test_no_arguments_is_help_and_help_is_light() -> None:
-    assert run().stdout == run("--help").stdout
-    assert "estimates" in run().stdout
+def test_no_arguments_is_help_and_help_is_light(warm: Warm) -> None:
+    done = run()
+    assert done.stdout == warm("--help").stdout
+    assert "estimates" in done.stdout
     probe = "import sys, faultlines.cli; print(sorted({'numpy', 'scipy', 'duckdb', 'narwhals'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -198,12 +199,7 @@ def test_an_interrupt_ends_cleanly_and_progress_is_for_terminals(tmp_path: Path)
         shown += os.read(screen, 4096)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
-    while True:
-        try:
-            shown += os.read(screen, 4096)
-        except OSError:
-            break
-    os.close(screen)
+    shown += read_screen(screen)
     assert b"drawing groups with equal effects" in shown
     assert b"faultlines: interrupted" in shown
     assert b"Traceback" not in shown
@@ -213,14 +209,14 @@ def _terminal() -> dict[str, str]:
     return {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
 
 
-def test_experiment_finds_the_country_that_reacts(shop: Path) -> None:
+def test_experiment_finds_the_country_that_reacts(warm: Warm, shop: Path) -> None:
     for path in (shop, shop.with_suffix(".csv"), f"{shop.parent}/*.parquet"):
-        done = run(
+        done = warm(
             "experiment", path, *EXPERIMENT, "--metric", "lift:revenue", "--unit", "user_id", "--covariate", "before"
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert sum(line.endswith("  DE") for line in done.stdout.splitlines()) == 1  # a cluster of its own
-    ratio = run("experiment", shop, *EXPERIMENT, "--metric", "ratio_lift:revenue/views", "--fail-on-split")
+    ratio = warm("experiment", shop, *EXPERIMENT, "--metric", "ratio_lift:revenue/views", "--fail-on-split")
     assert ratio.returncode == 1
     assert "ratio lift of revenue/views" in ratio.stdout
 
@@ -230,16 +226,14 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
     metrics = ("--metric", "true_positive_rate", "--metric", "accuracy", "--metric", "selection_rate")
     done = warm("model", shop, *MODEL, "--y-pred", "pred", *metrics, "--json", out)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.match(r"Groups differ in \d of 3 metrics \(Holm, α = 0\.05\)\.", done.stdout)
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["correction"] == "holm"
-    assert [row["pvalue_adj"] for row in written["overview"]] == [one["pvalue_adj"] for one in written["metrics"]]
-    assert [one["metric"] for one in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
-    assert [one["alpha"] for one in written["metrics"]] == [0.05] * 3
-    ranked = sorted(written["metrics"], key=lambda one: one["log10_pvalue"])
+    assert [row["pvalue_adj"] for row in written["overview"]] == [metric["pvalue_adj"] for metric in written["metrics"]]
+    assert [metric["metric"] for metric in written["metrics"]] == ["true positive rate", "accuracy", "selection rate"]
+    assert [metric["alpha"] for metric in written["metrics"]] == [0.05] * 3
+    ranked = sorted(written["metrics"], key=lambda metric: metric["log10_pvalue"])
     assert ranked[0]["pvalue_adj"] == pytest.approx(3 * ranked[0]["pvalue"])
-    assert all(one["rejected"] == (one["pvalue_adj"] < 0.05) for one in ranked)
-    assert "adjusted p" in done.stdout
+    assert all(metric["rejected"] == (metric["pvalue_adj"] < 0.05) for metric in ranked)
     both = warm(
         "model", shop, *MODEL, "--y-pred", "pred", "--score", "score", "--metric", "accuracy", "--metric", "auc"
     )
@@ -255,43 +249,47 @@ def test_model_finds_whom_it_serves_worse(warm: Warm, shop: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "words"),
+    ("command", "arguments", "refused"),
     [
-        ("experiment", (*EXPERIMENT, "--metric", "lft:revenue"), "Did you mean 'lift'?"),
-        ("experiment", (*EXPERIMENT, "--metric", "lift"), "Write it as in lift:revenue."),
-        ("experiment", (*EXPERIMENT, "--metric", "ratio_lift:revenue"), "Write it as in ratio_lift:clicks/views."),
-        ("experiment", (*EXPERIMENT, "--metric", "lift:revenu"), "Did you mean 'revenue'?"),
-        ("experiment", (*EXPERIMENT[:-1], "C", "--metric", "lift:revenue"), "There are: 'A', 'B'."),
-        ("experiment", (*EXPERIMENT, "--metric", "lift:label"), "is not numeric"),
-        ("model", (*MODEL, "--metric", "acuracy", "--y-pred", "pred"), "Did you mean 'accuracy'?"),
-        ("model", (*MODEL, "--metric", "fdr", "--y-pred", "pred"), "use 'precision'."),
+        ("experiment", (*EXPERIMENT, "--metric", "lft:revenue"), "unknown: metric"),
+        ("experiment", (*EXPERIMENT, "--metric", "lift"), "missing: metric"),
+        ("experiment", (*EXPERIMENT, "--metric", "ratio_lift:revenue"), "missing: metric"),
+        ("experiment", (*EXPERIMENT, "--metric", "lift:revenu"), "column not found: value"),
+        ("experiment", (*EXPERIMENT[:-1], "C", "--metric", "lift:revenue"), "not found: control"),
+        ("experiment", (*EXPERIMENT, "--metric", "lift:label"), "wrong type: value"),
+        ("model", (*MODEL, "--metric", "acuracy", "--y-pred", "pred"), "unknown: metric"),
+        ("model", (*MODEL, "--metric", "fdr", "--y-pred", "pred"), "unknown: metric"),
         (
             "model",
             (*MODEL, "--metric", "mcc", "--y-pred", "pred"),
-            "fl.bootstrapped(sklearn.metrics.matthews_corrcoef, …)",
+            "unknown: metric",
         ),
-        ("model", (*MODEL, "--metric", "accuracy"), "needs --score or --y-pred"),
+        ("model", (*MODEL, "--metric", "accuracy"), "missing: metric"),
         (
             "model",
             (*MODEL, "--metric", "accuracy", "--score", "score"),
-            "needs --threshold beside --score",
+            "missing: metric",
         ),
-        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--classes"), "means nothing to auc"),
-        ("model", (*MODEL[:-2], "--metric", "f1", "--y-pred", "pred", "--classes"), "needs the label that counts"),
-        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--threshold", "1"), "means nothing to auc"),
-        ("model", (*MODEL, "--metric", "accuracy", "--y-pred", "pred", "--threshold", "1"), "both say what was"),
-        ("model", (*MODEL[:5], "Yes", "--metric", "accuracy", "--y-pred", "pred"), "There are: 'no' or 'yes'."),
-        ("model", (*MODEL, "--by", "age:q10.5", "--metric", "accuracy", "--y-pred", "pred"), "'age:q10.5' not found"),
-        ("model", (*MODEL, "--metric", "auc"), "needs --score"),
-        ("model", ("--by", "country", "--metric", "accuracy", "--y-pred", "pred"), "needs --y-true"),
+        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--classes"), "conflict: classes"),
+        ("model", (*MODEL[:-2], "--metric", "f1", "--y-pred", "pred", "--classes"), "missing: classes"),
+        ("model", (*MODEL, "--metric", "auc", "--score", "score", "--threshold", "1"), "conflict: threshold"),
+        (
+            "model",
+            (*MODEL, "--metric", "accuracy", "--y-pred", "pred", "--threshold", "1"),
+            "conflict: y_pred, threshold",
+        ),
+        ("model", (*MODEL[:5], "Yes", "--metric", "accuracy", "--y-pred", "pred"), "not found: positive"),
+        ("model", (*MODEL, "--by", "age:q10.5", "--metric", "accuracy", "--y-pred", "pred"), "column not found: by"),
+        ("model", (*MODEL, "--metric", "auc"), "missing: metric"),
+        ("model", ("--by", "country", "--metric", "accuracy", "--y-pred", "pred"), "missing: metric"),
     ],
 )
 def test_bad_row_arguments_are_one_line_and_exit_2(
-    warm: Warm, shop: Path, command: str, arguments: tuple[str, ...], words: str
+    warm: Warm, shop: Path, command: str, arguments: tuple[str, ...], refused: str
 ) -> None:
     done = warm(command, shop, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
+    assert done.refused == refused
     assert done.stderr.count("\n") == 1
 
 
@@ -309,28 +307,28 @@ def test_power_on_the_command_line(warm: Warm, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "refused"),
     [
-        ((), "file"),
-        (("no.csv", "--by", "g", "--se", "s"), "'no.csv'"),
-        (("--groups", "1", "--size", "9", "--spread", "1"), "--groups"),
-        (("--groups", "5", "--size", "0", "--spread", "1"), "--size"),
-        (("--groups", "5", "--size", "9", "--spread", "1", "--se", "x"), "name columns of a file"),
-        (("--groups", "5", "--size", "9", "--spread", "1", "--share", "0.5", "--only", "a"), "both say who differs"),
-        (("--groups", "5", "--size", "9", "--spread", "1", "--only", "a"), "no such group 'a'"),
-        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdout:2"), "fraction"),
-        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdut"), "Did you mean 'holdout'?"),
+        ((), "missing: files"),
+        (("no.csv", "--by", "g", "--se", "s"), "file not found: file"),
+        (("--groups", "1", "--size", "9", "--spread", "1"), "out of range: groups"),
+        (("--groups", "5", "--size", "0", "--spread", "1"), "out of range: size"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--se", "x"), "conflict: by, se, n"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--share", "0.5", "--only", "a"), "conflict: share, only"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--only", "a"), "not found: only"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdout:2"), "out of range: fraction"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "holdut"), "unknown: guarantee"),
         (
             ("--groups", "5", "--size", "9", "--spread", "1", "--guarantee", "topmerge:3"),
-            "--guarantee 'topmerge:3'",
+            "unknown: guarantee",
         ),
-        (("--groups", "5", "--size", "9", "--spread", "1", "--target", "2"), "--target"),
+        (("--groups", "5", "--size", "9", "--spread", "1", "--target", "2"), "out of range: target"),
     ],
 )
-def test_bad_plans_are_one_line_and_exit_2(warm: Warm, arguments: tuple[str, ...], words: str) -> None:
+def test_bad_plans_are_one_line_and_exit_2(warm: Warm, arguments: tuple[str, ...], refused: str) -> None:
     done = warm("power", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
+    assert done.refused == refused
     assert done.stderr.count("\n") == 1
 
 
@@ -344,21 +342,21 @@ def test_every_guarantee_and_comparison_on_the_command_line(warm: Warm, shop: Pa
     for guarantee in ("topmerge", "holdout:0.3", "folds:3"):
         done = warm("experiment", shop, *EXPERIMENT, "--metric", "difference:revenue", "--guarantee", guarantee)
         assert done.returncode == 0, done.stderr
-    beyond = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5")
-    assert "by more than 0.5" in beyond.stdout
-    for options, words in (
-        (("--joint",), "--joint"),
-        (("--split-unit", "views"), "--split-unit"),
-        (("--tolerance", "-1"), "--tolerance"),
+    beyond = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", "--tolerance", "0.5", "--json", "-")
+    assert json.loads(beyond.stdout)["tolerance"] == 0.5
+    for options, refused in (
+        (("--joint",), "too few: joint"),
+        (("--split-unit", "views"), "conflict: split_unit"),
+        (("--tolerance", "-1"), "out of range: tolerance"),
     ):
         done = warm("experiment", shop, *EXPERIMENT, "--metric", "lift:revenue", *options)
         assert (done.returncode, done.stdout) == (2, ""), options
-        assert words in done.stderr
+        assert done.refused == refused
 
 
-def test_page_and_pictures_are_written(tmp_path: Path, table: Path) -> None:
+def test_page_and_pictures_are_written(warm: Warm, tmp_path: Path, table: Path) -> None:
     page, picture = tmp_path / "out.html", tmp_path / "out.svg"
-    done = run("estimates", table, *BY, "--report", page, "--plot", picture)
+    done = warm("estimates", table, *BY, "--report", page, "--plot", picture)
     assert done.returncode == 0, done.stderr
     written = page.read_text(encoding="utf-8")
     assert "differ" in written
@@ -395,13 +393,13 @@ def test_several_treatments_are_taken_by_every_command(warm: Warm, tmp_path: Pat
     lift, file, out = ("--metric", "lift:y"), tmp_path / "rows.csv", tmp_path / "out.json"
     warm("experiment", file, *arms, *lift, "--json", out)
     assert json.loads(out.read_text())["headline"].startswith("g p, arm C ")
-    assert "Confirmed" in warm("confirm", out, file).stdout
-    assert "Confirmed" in warm("confirm", out, file, *arms, *lift).stdout
-    assert "between 3 and 3 of 6 groups" in warm("power", file, *arms, *lift, "--runs", "40").stdout
+    for more in ((), (*arms, *lift)):
+        assert json.loads(warm("confirm", out, file, *more, "--json", "-").stdout)["verdict"] == "confirmed"
+    assert warm("power", file, *arms, *lift, "--runs", "40").returncode == 0
     columns = ("--metric", "lift", "--n", "size", "--mean", "mean", "--variance", "var")
     assert "g p, arm C " in warm("aggregates", tmp_path / "sums.csv", *arms, *columns).stdout
     watched = warm("monitor", tmp_path / "state.json", file, *arms, *lift, "--looks", "1", "--json", out)
     assert watched.returncode == 0
-    told = json.loads(out.read_text())
-    assert (told["verdict"], told["dependence"], told["clusters"][-1]) == ("differ", "any", [["p", "C"]])
-    assert told["looks"][0]["arms"] == rows.groupby("arm").size().to_dict()
+    written = json.loads(out.read_text())
+    assert (written["verdict"], written["dependence"], written["clusters"][-1]) == ("differ", "any", [["p", "C"]])
+    assert written["looks"][0]["arms"] == rows.groupby("arm").size().to_dict()

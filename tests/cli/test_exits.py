@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.cli.running import BY, COMMAND, is_one_line
+from tests.cli.running import BY, COMMAND, Warm, is_one_line, read_screen
 
 SPOILT = """if True:
     import sys
@@ -24,12 +24,6 @@ SPOILT = """if True:
     faultlines.analyses.cluster.cluster = spoilt
     main()
 """
-
-
-def spoilt(raising: str, table: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """A command in which the library raises what it should not."""
-    script = [sys.executable, "-c", SPOILT.format(raising=raising), "estimates", str(table), *BY, *options]
-    return subprocess.run(script, capture_output=True, text=True, check=False, env={**os.environ, **env})
 
 
 @pytest.mark.parametrize(
@@ -50,15 +44,20 @@ def spoilt(raising: str, table: Path, *options: str, **env: str) -> subprocess.C
         ("raise KeyboardInterrupt", 130, "faultlines: interrupted\n"),
     ],
 )
-def test_nothing_unexpected_ends_with_the_code_of_the_gate(table: Path, raising: str, code: int, words: str) -> None:
-    done = spoilt(raising, table, "--fail-on-split")
+def test_nothing_unexpected_ends_with_the_code_of_the_gate(
+    warm: Warm, table: Path, raising: str, code: int, words: str
+) -> None:
+    done = warm("estimates", table, *BY, "--fail-on-split", script=SPOILT.format(raising=raising))
     assert (done.returncode, done.stdout) == (code, "")
     assert words in done.stderr
     assert is_one_line(done.stderr)
 
 
 def test_the_traceback_is_there_for_the_asking(table: Path) -> None:
-    done = spoilt("raise ZeroDivisionError('\\x1b[31m')", table, FAULTLINES_TRACEBACK="1")
+    script = SPOILT.format(raising="raise ZeroDivisionError('\\x1b[31m')")
+    words = [sys.executable, "-c", script, "estimates", str(table), *BY]
+    surroundings = {**os.environ, "FAULTLINES_TRACEBACK": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=surroundings)
     assert done.returncode == 70
     assert "Traceback (most recent call last)" in done.stderr
     assert "in spoilt" in done.stderr
@@ -123,9 +122,12 @@ ODD = """if True:
     ["sys.stderr = None", "sys.stdout = None", "sys.stderr = Odd()", "sys.stdout = Odd()", "sys.stdin = None"],
 )
 @pytest.mark.parametrize("options", [(), ("--alpha", "9"), ("--json", "-")])
-def test_streams_that_are_none_or_can_only_write(table: Path, odd: str, options: tuple[str, ...]) -> None:
-    script = [sys.executable, "-c", ODD.format(odd=odd), "estimates", str(table), *BY, *options]
-    done = subprocess.run(script, capture_output=True, text=True, check=False)
+def test_streams_that_are_none_or_can_only_write(warm: Warm, table: Path, odd: str, options: tuple[str, ...]) -> None:
+    words, script = ["estimates", str(table), *BY, *options], ODD.format(odd=odd)
+    if options:
+        done = warm(*words, script=script)
+    else:  # in a cold process too, whose end flushes what is left
+        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
     assert done.returncode == (2 if "--alpha" in options else 0), done.stderr
     assert "Traceback" not in done.stderr
     if odd == "sys.stdout = Odd()" and not options:
@@ -231,13 +233,7 @@ def test_nothing_is_drawn_on_a_terminal_by_names(tmp_path: Path) -> None:
     words = ["estimates", str(path), "--by", "g\x1b[31m", "--estimate", "x", "--se", "s"]
     done = subprocess.run([*COMMAND, *words], stdout=terminal, stderr=terminal, check=False)
     os.close(terminal)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(screen, 4096)
-        except OSError:
-            break
-    os.close(screen)
+    shown = read_screen(screen)
     assert done.returncode == 0
     assert b"2 clusters" in shown
     assert not {b"\x1b", b"\x07", b"\xc2\x9b"} & {shown[i : i + n] for n in (1, 2) for i in range(len(shown))}

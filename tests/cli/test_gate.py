@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 TPR = ("--by", "g", "--metric", "true_positive_rate", "--y-true", "y", "--y-pred", "p")
 
 
-def rows(path: Path, found: dict[str, tuple[int, int]]) -> Path:
-    """Positives by group, so many found of so many."""
+def rows(path: Path, hits: dict[str, tuple[int, int]]) -> Path:
+    """Positives by group, hits of all positives."""
     lines = ["g,y,p"]
-    for group, (hits, of) in found.items():
-        lines += [f"{group},1,{int(i < hits)}" for i in range(of)]
+    for group, (detected, of) in hits.items():
+        lines += [f"{group},1,{int(i < detected)}" for i in range(of)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
 @pytest.mark.parametrize(
-    ("found", "code", "words"),
+    ("hits", "code", "words"),
     [
         ({"A": (400, 500), "B": (0, 500)}, 1, ""),
         ({"A": (400, 500), "B": (398, 500)}, 0, ""),
@@ -38,8 +38,8 @@ def rows(path: Path, found: dict[str, tuple[int, int]]) -> Path:
         ({"A": (400, 500), "B": (400, 500), **{f"s{i}": (0, 3) for i in range(9)}}, 3, " s2 ("),
     ],
 )
-def test_the_gate(warm: Warm, tmp_path: Path, found: dict[str, tuple[int, int]], code: int, words: str) -> None:
-    path = rows(tmp_path / "rows.csv", found)
+def test_the_gate(warm: Warm, tmp_path: Path, hits: dict[str, tuple[int, int]], code: int, words: str) -> None:
+    path = rows(tmp_path / "rows.csv", hits)
     done = warm("model", path, *TPR, "--fail-on-split")
     assert done.returncode == code, (done.stdout, done.stderr)
     assert words in done.stderr
@@ -51,8 +51,8 @@ def test_the_gate(warm: Warm, tmp_path: Path, found: dict[str, tuple[int, int]],
 
 
 def test_many_left_out_are_counted(warm: Warm, tmp_path: Path) -> None:
-    found = {"A": (400, 500), "B": (400, 500), **{f"s{i}": (0, 3) for i in range(9)}}
-    done = warm("model", rows(tmp_path / "rows.csv", found), *TPR, "--fail-on-split")
+    hits = {"A": (400, 500), "B": (400, 500), **{f"s{i}": (0, 3) for i in range(9)}}
+    done = warm("model", rows(tmp_path / "rows.csv", hits), *TPR, "--fail-on-split")
     assert " s0 (" in done.stderr
     assert ", … +6" in done.stderr
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -18,7 +18,9 @@ import faultlines as fl
 from faultlines.cli.commands import JOBS, app
 from faultlines.guarantees.choose import GUARANTEES
 from faultlines.metrics.table import METRICS, of_family
-from tests.cli.running import Warm, run
+
+if TYPE_CHECKING:
+    from tests.cli.running import Warm
 
 APP: Any = typer.main.get_command(app)
 COMMANDS = sorted(APP.commands)
@@ -38,7 +40,9 @@ def test_the_whole_help_is_grouped_narrow_and_has_every_option(warm: Warm, comma
     assert re.findall(r"^  (\S+)", other, flags=re.M) == ["--help-all", "--help"], "an option needs a heading"
     assert len(examples(done.stdout, command)) >= 2, "a command needs two examples: see @_command in cli/commands.py"
     listed = set(re.findall(r"(?:^  |/ )(--[a-z-]+)", done.stdout, flags=re.M))
-    options = {flag for one in APP.commands[command].params for flag in (*one.opts, *one.secondary_opts)}
+    options = {
+        flag for parameter in APP.commands[command].params for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
     assert {flag for flag in options if flag.startswith("--")} <= listed
 
 
@@ -51,10 +55,13 @@ def test_the_short_help_fits_a_screen(warm: Warm, command: str) -> None:
     assert len(lines) <= 36
     assert 1 <= len(examples(done.stdout, command)) <= 2
     assert lines[-1] == f"All {len(APP.commands[command].params) + 1} options: faultlines {command} --help-all"
-    common, there = APP.commands[command].documentation.common, {one.name for one in APP.commands[command].params}
+    common, there = (
+        APP.commands[command].documentation.common,
+        {parameter.name for parameter in APP.commands[command].params},
+    )
     assert common <= there, "an option the command does not have"
-    required = {one.name for one in APP.commands[command].params if one.required}
-    shown = {one.name for one in APP.commands[command].params if one.opts[0] in done.stdout}
+    required = {parameter.name for parameter in APP.commands[command].params if parameter.required}
+    shown = {parameter.name for parameter in APP.commands[command].params if parameter.opts[0] in done.stdout}
     assert common | (required - {"file", "clusters", "state"}) <= shown
 
 
@@ -78,8 +85,8 @@ def test_the_jobs_run_as_they_are_printed(warm: Warm, tmp_path: Path) -> None:
     estimates = fl.simulate.onboarding().estimates
     table = {"country": estimates.labels, "lift": estimates.theta, "se": estimates.se}
     pd.DataFrame(table).to_csv(tmp_path / "lifts.csv", index=False)
-    found = fl.cluster(visits, "country", fl.lift("spend", variant="arm", control="A", unit="user"))
-    (tmp_path / "clusters.json").write_text(found.to_json(), encoding="utf-8")
+    result = fl.cluster(visits, "country", fl.lift("spend", variant="arm", control="A", unit="user"))
+    (tmp_path / "clusters.json").write_text(result.to_json(), encoding="utf-8")
     shutil.copy(tmp_path / "visits.csv", tmp_path / "new.csv")
     for command in JOBS.values():
         words = shlex.split(command.replace("\\\n", ""))[1:]
@@ -110,9 +117,9 @@ def test_help_says_which_option_goes_with_which_metric(warm: Warm, command: str)
     shown = warm(command, "--help-all").stdout
     options = {
         flag
-        for one in APP.commands[command].params
-        if getattr(one, "rich_help_panel", "") == "Metric"
-        for flag in one.opts
+        for parameter in APP.commands[command].params
+        if getattr(parameter, "rich_help_panel", "") == "Metric"
+        for flag in parameter.opts
     }
     named = options - {"--metric", "--joint"}
     if not named or "--metric" not in options:
@@ -123,7 +130,7 @@ def test_help_says_which_option_goes_with_which_metric(warm: Warm, command: str)
     )
     assert len(said) > 1, "say it in the notes of @_command"
     assert "All options hold for every metric" in below or {flag for flag in named if flag not in said[1]} == set()
-    there = {flag for one in APP.commands[command].params for flag in one.opts}
+    there = {flag for parameter in APP.commands[command].params for flag in parameter.opts}
     assert set(re.findall(r"--[a-z][a-z-]+", said[1])) <= there, "an option the command does not have"
 
 
@@ -153,26 +160,26 @@ def test_every_flag_of_a_metric_is_an_option(warm: Warm) -> None:
                 assert f"--{parameter.replace('_', '-')}" in shown, (entry.name, parameter)
 
 
-def test_exit_codes_are_documented() -> None:
-    shown = run("--help-all").stdout
+def test_exit_codes_are_documented(warm: Warm) -> None:
+    shown = warm("--help-all").stdout
     for code in (0, 1, 2, 3, 70, 130):
         assert re.search(rf"^  {code} ", shown, flags=re.M)
     assert "FAULTLINES_TRACEBACK=1" in shown
 
 
 def test_flags_in_the_documentation_are_known(warm: Warm) -> None:
-    known = {flag for command in COMMANDS for flag in re.findall(r"--[a-z][a-z-]+", warm(command, "--help-all").stdout)}
-    known |= {"--version"}
+    flags = {flag for command in COMMANDS for flag in re.findall(r"--[a-z][a-z-]+", warm(command, "--help-all").stdout)}
+    flags |= {"--version"}
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for line in page.read_text(encoding="utf-8").splitlines():
             if re.search(rf"(^|\s|`)faultlines ({'|'.join(COMMANDS)})\b", line):
-                assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)) <= known, (page.name, line)
+                assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", line)) <= flags, (page.name, line)
 
 
 @pytest.mark.parametrize("module", ["faultlines", "faultlines.cli"])
-def test_modules_run_as_the_command_does(module: str) -> None:
+def test_modules_run_as_the_command_does(warm: Warm, module: str) -> None:
     done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == (run("--help").stdout, "")
+    assert (done.stdout, done.stderr) == (warm("--help").stdout, "")
 
 
 def test_all_of_the_command_line_is_light() -> None:

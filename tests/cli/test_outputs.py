@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -37,64 +38,64 @@ def folder(table: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "refused"),
     [
-        (("--json", "lifts.csv"), "--json 'lifts.csv' is a file that is read"),
-        (("--json", "./lifts.csv"), "is a file that is read"),
-        (("--json", "sub/../lifts.csv"), "is a file that is read"),
-        (("--json", "link.csv"), "--json 'link.csv' is a file that is read"),
-        (("--json", "hard.csv"), "--json 'hard.csv' is a file that is read"),
-        (("--json", "page.html", "--report", "page.html"), "--json, --report are the same file"),
-        (("--json", "page.html", "--report", "./page.html"), "--json, --report are the same file"),
-        (("--json", "link.html", "--report", "page.html"), "--json, --report are the same file"),
-        (("--plot", "sub/../page.html", "--report", "link.html"), "--report, --plot are the same file"),
-        (("--json", "a.svg", "--plot", "./a.svg"), "--json, --plot are the same file"),
-        (("--json", "sub"), "--json 'sub' is a folder"),
-        (("--json", ""), "--json '.' is a folder"),
-        (("--json", "no/out.json"), "is in a folder that does not exist"),
-        (("--json", "lifts.csv/out.json"), "is in a folder that does not exist"),
-        (("--json", "n" * 256), "cannot be written (File name too long)"),
-        (("--json", "/proc/out.json"), "--json '/proc/out.json' cannot be written"),
-        (("--json", "loop.json"), "--json 'loop.json' cannot be written"),
-        (("--json", "nowhere.json"), "--json 'nowhere.json' cannot be written"),
-        (("--report", f"{'n' * 256}.html"), "cannot be written (File name too long)"),
-        (("--report", "-"), "--report '-' does not end in .html"),
-        (("--plot", f"{'n' * 256}.svg"), "cannot be written (File name too long)"),
-        (("--plot", "x"), "--plot 'x' does not end in .svg"),
+        (("--json", "lifts.csv"), "conflict: json"),
+        (("--json", "./lifts.csv"), "conflict: json"),
+        (("--json", "sub/../lifts.csv"), "conflict: json"),
+        (("--json", "link.csv"), "conflict: json"),
+        (("--json", "hard.csv"), "conflict: json"),
+        (("--json", "page.html", "--report", "page.html"), "duplicate: json, report"),
+        (("--json", "page.html", "--report", "./page.html"), "duplicate: json, report"),
+        (("--json", "link.html", "--report", "page.html"), "duplicate: json, report"),
+        (("--plot", "sub/../page.html", "--report", "link.html"), "duplicate: report, plot"),
+        (("--json", "a.svg", "--plot", "./a.svg"), "duplicate: json, plot"),
+        (("--json", "sub"), "unwritable file: json"),
+        (("--json", ""), "unwritable file: json"),
+        (("--json", "no/out.json"), "unwritable file: json"),
+        (("--json", "lifts.csv/out.json"), "unwritable file: json"),
+        (("--json", "n" * 256), "unwritable file: json"),
+        (("--json", "/proc/out.json"), "unwritable file: json"),
+        (("--json", "loop.json"), "unwritable file: json"),
+        (("--json", "nowhere.json"), "unwritable file: json"),
+        (("--report", f"{'n' * 256}.html"), "unwritable file: report"),
+        (("--report", "-"), "unwritable file: report"),
+        (("--plot", f"{'n' * 256}.svg"), "unwritable file: plot"),
+        (("--plot", "x"), "unwritable file: plot"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_work(
-    warm: Warm, folder: Path, options: tuple[str, ...], words: str
+    warm: Warm, folder: Path, options: tuple[str, ...], refused: str
 ) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     done = warm("estimates", "lifts.csv", *BY, *options, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
+    assert done.refused == refused
     assert is_one_line(done.stderr)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "refused"),
     [
-        (("--json", "shop.csv"), "--json 'shop.csv' is a file that is read"),
-        (("--plot", "a.svg", "--json", "a-2.svg"), "--json, --plot are the same file, 'a-2.svg'"),
-        (("--plot", "a.html", "--report", "a-1.html"), "--report, --plot are the same file, 'a-1.html'"),
-        (("--plot", f"{'n' * 250}.svg"), "cannot be written (File name too long)"),
+        (("--json", "shop.csv"), "conflict: json"),
+        (("--plot", "a.svg", "--json", "a-2.svg"), "duplicate: json, plot"),
+        (("--plot", "a.html", "--report", "a-1.html"), "duplicate: report, plot"),
+        (("--plot", f"{'n' * 250}.svg"), "unwritable file: plot"),
     ],
 )
 def test_patterns_and_numbered_pictures_are_checked_too(
-    warm: Warm, shop: Path, options: tuple[str, ...], words: str
+    warm: Warm, shop: Path, options: tuple[str, ...], refused: str
 ) -> None:
     done = warm("model", "sho?.csv", *RATES, *options, cwd=shop.parent)
     assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
+    assert done.refused == refused
 
 
 def test_a_plan_does_not_replace_its_table(warm: Warm, folder: Path) -> None:
     done = warm("power", "lifts.csv", "--by", "country", "--se", "sd", "--json", "link.csv", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is a file that is read" in done.stderr
+    assert done.refused == "conflict: json"
 
 
 def test_several_metrics_share_a_page_and_have_numbered_pictures(warm: Warm, shop: Path) -> None:
@@ -212,16 +213,17 @@ def test_two_writers_leave_one_whole_file(table: Path, tmp_path: Path) -> None:
             [*COMMAND, "estimates", str(table), *BY, "--json", str(out), "--seed", str(seed), *more],
             stdout=subprocess.DEVNULL,
         )
-        for seed in range(3)
+        for seed in range(2)
         for more in ([], ["--alpha", "0.01"])
     ]
     seen = set()
     while any(rival.poll() is None for rival in rivals):
         if out.exists():
             seen.add(json.loads(out.read_text(encoding="utf-8"))["guarantee"]["seed"])
+        time.sleep(0.002)
     assert {rival.wait() for rival in rivals} == {0}
-    assert json.loads(out.read_text(encoding="utf-8"))["guarantee"]["seed"] in {0, 1, 2}
-    assert seen <= {0, 1, 2}
+    assert json.loads(out.read_text(encoding="utf-8"))["guarantee"]["seed"] in {0, 1}
+    assert seen <= {0, 1}
     assert not list(tmp_path.glob(".*.part"))
 
 

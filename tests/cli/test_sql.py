@@ -146,7 +146,7 @@ def test_several_metrics_are_one_report_with_one_warning(warm: Warm, shop: Path)
     assert ended.stdout.count("Sample ratio mismatch") == 1
     assert ended.stdout.startswith("Warning: Sample ratio mismatch in country FR")
     written = json.loads((shop / "three.json").read_text(encoding="utf-8"))
-    assert [row["metric"] for row in written["overview"]] == [one["metric"] for one in written["metrics"]]
+    assert [row["metric"] for row in written["overview"]] == [metric["metric"] for metric in written["metrics"]]
     assert len(written["overview"]) == 3
     assert written["sample_ratio"]["where"] == {"country": "FR"}
     again = warm("confirm", "three.json", "--sql", asked, "--metric", "lift of spend", cwd=shop)

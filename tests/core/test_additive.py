@@ -112,9 +112,9 @@ def test_several_children_together() -> None:
 
 def test_many_degrees_of_freedom_are_as_good_as_known() -> None:
     columns, theta, se = table(6, (5, 4), missing=0.0)
-    known, estimated = WeightedCells.of(theta, se), WeightedCells.of(theta, se, np.full(theta.size, 1e9))
+    exact, estimated = WeightedCells.of(theta, se), WeightedCells.of(theta, se, np.full(theta.size, 1e9))
     for base, larger in (([], list(columns)), ([columns[0]], list(columns)), ([columns[0]], [np.arange(20)])):
-        assert compare(estimated, base, larger).log_p == pytest.approx(compare(known, base, larger).log_p, rel=1e-4)
+        assert compare(estimated, base, larger).log_p == pytest.approx(compare(exact, base, larger).log_p, rel=1e-4)
 
 
 def test_few_groups_agree_with_welchs_anova() -> None:

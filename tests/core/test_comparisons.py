@@ -154,10 +154,10 @@ def test_several_dimensions_merge_as_algorithm_1_says(seed: int, dims: int, corr
     def ratio(a: Sequence[float], b: Sequence[float]) -> float:
         parts = []
         for members in (a, b):
-            picked = np.array(members, dtype=int)
-            precision = np.linalg.inv(cov[picked])
+            rows = np.array(members, dtype=int)
+            precision = np.linalg.inv(cov[rows])
             variance = np.linalg.inv(precision.sum(axis=0))
-            parts.append((variance @ np.einsum("kij,kj->i", precision, theta[picked] - 1e6), variance))
+            parts.append((variance @ np.einsum("kij,kj->i", precision, theta[rows] - 1e6), variance))
         gap = parts[0][0] - parts[1][0]
         return -float(gap @ np.linalg.solve(parts[0][1] + parts[1][1], gap))
 
@@ -207,10 +207,10 @@ def test_tolerance_of_rates_is_in_points(seed: int) -> None:
 
     def ratio(a: Sequence[float], b: Sequence[float]) -> float:
         (w_a, m_a), (w_b, m_b) = a, b
-        one, other = np.array([m_a / w_a]), np.array([m_b / w_b])
+        rate, other = np.array([m_a / w_a]), np.array([m_b / w_b])
         harmonic = w_a * w_b / (w_a + w_b)
-        left = float(comparison.beyond(np.minimum(one, other), np.maximum(one, other))[0]) ** 2 * harmonic
-        return -left if left else 1 / max(float((one - other)[0]) ** 2 * harmonic, 1e-300)
+        left = float(comparison.beyond(np.minimum(rate, other), np.maximum(rate, other))[0]) ** 2 * harmonic
+        return -left if left else 1 / max(float((rate - other)[0]) ** 2 * harmonic, 1e-300)
 
     check_against_literal(tree, np.column_stack([weight, weight * theta]), ratio, height=lambda log_p: max(-log_p, 0.0))
 
@@ -223,8 +223,8 @@ def test_with_a_tolerance_p_is_never_below_that_of_the_exact_interval_null() -> 
             total = math.hypot(*se)
             exact = stats.norm.sf((gap - epsilon) / total) + stats.norm.sf((gap + epsilon) / total)
             for guarantee in ("calibrated", "bonferroni"):
-                found = fl.cluster(fl.Estimates([0, gap], se), guarantee=guarantee, tolerance=epsilon)
-                assert found.pvalue >= exact * (1 - 1e-9)
+                result = fl.cluster(fl.Estimates([0, gap], se), guarantee=guarantee, tolerance=epsilon)
+                assert result.pvalue >= exact * (1 - 1e-9)
 
 
 def test_a_person_can_ask_for_more_than_one_point() -> None:
@@ -234,9 +234,9 @@ def test_a_person_can_ask_for_more_than_one_point() -> None:
         Anscombe.forward(rates * trials, trials), 1 / np.sqrt(4 * trials + 2), scale=ANSCOMBE, natural=rates
     )
     assert fl.cluster(estimates).n_clusters == 3
-    found = fl.cluster(estimates, tolerance=0.01)
-    assert found.n_clusters == 2
-    assert found.tolerance == 0.01
+    result = fl.cluster(estimates, tolerance=0.01)
+    assert result.n_clusters == 2
+    assert result.tolerance == 0.01
     assert not fl.cluster(estimates, tolerance=0.06).rejected
 
 
@@ -246,8 +246,8 @@ def test_more_tolerance_never_means_a_smaller_p(seed: int, tolerance: float) -> 
     # Of two given clusters. Among more groups a tolerance also changes which of them merge first, and the p of the last
     # merge may then fall (here with seed 262144, from a tolerance of 2.5 to 3).
     estimates = simulate.planted([0, 4], [6, 6], profile="lognormal", seed=seed).estimates
-    given = (np.arange(12) >= 6).astype(np.int64)
-    log_p = [compare_one_effect(estimates, t).most_similar_pair(given).log_p for t in (tolerance, tolerance + 0.5)]
+    labels = (np.arange(12) >= 6).astype(np.int64)
+    log_p = [compare_one_effect(estimates, t).most_similar_pair(labels).log_p for t in (tolerance, tolerance + 0.5)]
     assert log_p[0] <= log_p[1] + 1e-9
     pair = estimates.subset(np.isin(np.arange(12), (0, 11)))
     for guarantee in ("bonferroni", fl.Calibrated(draws=99)):
@@ -272,8 +272,8 @@ def test_the_order_of_groups_changes_nothing_for_any_comparison(seed: int) -> No
             fl.welch(fl.Estimates(theta[shuffle, 0], se[shuffle, 0], dof=9)),
         ),
     ]
-    for one, other in pairs:
-        here, there = (fl.cluster(data, guarantee=quick, refine=False) for data in (one, other))
+    for first, second in pairs:
+        here, there = (fl.cluster(data, guarantee=quick, refine=False) for data in (first, second))
         assert here.log_pvalue == pytest.approx(there.log_pvalue, rel=1e-9)
         path = {frozenset(oracles.partition_of(level.labels.tolist())) for level in here.path()}
         back = {frozenset(oracles.partition_of(level.labels[np.argsort(shuffle)].tolist())) for level in there.path()}
@@ -302,7 +302,7 @@ def test_the_most_similar_pair_is_that_of_all_pairs() -> None:
         size = int(rng.integers(2, 12))
         theta, se = 3 * rng.standard_normal(size), rng.lognormal(0, 1, size)
         dof = rng.choice([4.0, 5.0, 300.0], size)
-        found = compare_effects(fl.Estimates(theta, se, dof=dof)).most_similar_pair(np.arange(size))
+        comparison = compare_effects(fl.Estimates(theta, se, dof=dof)).most_similar_pair(np.arange(size))
         best = Pair(0, 0, -np.inf)
         for a in range(size):
             for b in range(a + 1, size):
@@ -310,8 +310,8 @@ def test_the_most_similar_pair_is_that_of_all_pairs() -> None:
                 nu = total**2 / (se[a] ** 4 / dof[a] + se[b] ** 4 / dof[b])
                 log_p = math.log(2) + stats.t.logsf(abs(theta[a] - theta[b]) / math.sqrt(total), nu)
                 best = max(best, Pair(a, b, float(log_p)), key=lambda pair: pair.log_p)
-        assert {found.a, found.b} == {best.a, best.b}
-        assert found.log_p == pytest.approx(best.log_p)
+        assert {comparison.a, comparison.b} == {best.a, best.b}
+        assert comparison.log_p == pytest.approx(best.log_p)
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.2, 0.8), (0.25, 0.25, 0.5)])
@@ -353,12 +353,12 @@ def test_parts_of_correlated_estimates_are_independent_too() -> None:
     rng = np.random.default_rng(1)
     cov = np.array([[1.0, 0.8], [0.8, 2.0]])
     theta = rng.multivariate_normal([0, 0], cov, 6000)
-    one, other = compare_effects(fl.Estimates(theta, None, effect_covariance=np.tile(cov, (6000, 1, 1)))).split(
+    part, other = compare_effects(fl.Estimates(theta, None, effect_covariance=np.tile(cov, (6000, 1, 1)))).split(
         (0.5, 0.5), rng
     )
-    found = np.cov(np.hstack([one.estimates.theta, other.estimates.theta]).T)
-    np.testing.assert_allclose(found[:2, :2], 2 * cov, atol=0.15)
-    np.testing.assert_allclose(found[:2, 2:], 0, atol=0.15)
+    covariance = np.cov(np.hstack([part.estimates.theta, other.estimates.theta]).T)
+    np.testing.assert_allclose(covariance[:2, :2], 2 * cov, atol=0.15)
+    np.testing.assert_allclose(covariance[:2, 2:], 0, atol=0.15)
 
 
 def test_draws_from_the_null_keep_the_total() -> None:
@@ -374,16 +374,16 @@ def test_draws_from_the_null_keep_the_total() -> None:
 
 def test_a_comparison_without_estimates_still_has_every_output() -> None:
     table = np.column_stack([[10, 12, 60, 66], np.full(4, 100)])
-    found = fl.cluster(fl.Similarity(table, two_proportions, list("abcd")), guarantee="bonferroni")
-    assert found.n_clusters == 2
-    assert {cluster.members for cluster in found.clusters} == {("a", "b"), ("c", "d")}
-    assert found.clusters[0].estimate is None
-    for shown in (str(found), found.to_json(), found.to_markdown(), found._repr_html_(), repr(found)):
+    result = fl.cluster(fl.Similarity(table, two_proportions, list("abcd")), guarantee="bonferroni")
+    assert result.n_clusters == 2
+    assert {cluster.members for cluster in result.clusters} == {("a", "b"), ("c", "d")}
+    assert result.clusters[0].estimate is None
+    for shown in (str(result), result.to_json(), result.to_markdown(), result._repr_html_(), repr(result)):
         assert shown
-    assert found.to_pandas()["cluster"].tolist() == found.labels.tolist()
-    assert [level.n_clusters for level in found.path()] == [1, 2, 3, 4]
-    with pytest.raises(fl.InputError, match="has none"):
-        _ = found.estimates
+    assert result.to_pandas()["cluster"].tolist() == result.labels.tolist()
+    assert [level.n_clusters for level in result.path()] == [1, 2, 3, 4]
+    with refused("unsupported: estimates"):
+        _ = result.estimates
 
 
 def test_a_comparison_of_ones_own_with_everything() -> None:
@@ -405,12 +405,12 @@ def test_a_comparison_of_ones_own_with_everything() -> None:
         metric="share of yes",
     )
     for guarantee in (fl.Calibrated(99), "bonferroni", "holdout", fl.Folds(n=4)):
-        found = fl.cluster(own, guarantee=guarantee)
-        assert found.n_clusters == 2, guarantee
-        assert found.labels.tolist() == [1] * 6 + [2] * 6
-        assert found.clusters[1].estimate == pytest.approx(0.3, abs=0.05)
-        assert found.verdict == "differ"
-        assert found.estimates.metric == "share of yes"
+        result = fl.cluster(own, guarantee=guarantee)
+        assert result.n_clusters == 2, guarantee
+        assert result.labels.tolist() == [1] * 6 + [2] * 6
+        assert result.clusters[1].estimate == pytest.approx(0.3, abs=0.05)
+        assert result.verdict == "differ"
+        assert result.estimates.metric == "share of yes"
 
 
 @pytest.mark.parametrize(
@@ -461,9 +461,9 @@ def test_functions_that_spoil_what_they_are_given_do_no_harm() -> None:
     ]
     assert p[0] == p[1]
     for rubbish in ("x", None, [[1], [2, 3]]):
-        given: Any = lambda *_, rubbish=rubbish: rubbish  # noqa: E731
+        function: Any = lambda *_, rubbish=rubbish: rubbish  # noqa: E731
         with refused("wrong return value: null"):
-            fl.cluster(fl.Similarity(table, two_proportions, null=given))
+            fl.cluster(fl.Similarity(table, two_proportions, null=function))
         listed: Any = lambda *_, rubbish=rubbish: [rubbish]  # noqa: E731
         with refused("wrong return value: divide"):
             fl.cluster(fl.Similarity(table, two_proportions, divide=listed), guarantee="holdout")
@@ -474,16 +474,16 @@ def test_what_a_comparison_does_not_say_is_asked_for() -> None:
     for guarantee, parameter in (("calibrated", "guarantee"), ("holdout", "divide"), ("folds", "divide")):
         with refused(f"unsupported: {parameter}"):
             fl.cluster(bare, guarantee=guarantee)
-    with pytest.raises(fl.InputError, match="out of reach of 99 draws"):
+    with refused("too few: alpha"):
         fl.cluster(fl.binomial([1, 2], [9, 9]), guarantee=fl.Calibrated(draws=99), alpha=0.01)
     with refused("conflict: unit"):
         fl.cluster(simulate.null(4).estimates, guarantee=fl.Holdout(unit="u"))
-    with pytest.raises(fl.InputError, match="tolerance"):
+    with refused("unsupported: tolerance"):
         fl.cluster(bare, guarantee="bonferroni", tolerance=0.1)
-    with pytest.raises(fl.InputError, match="is not a function"):
+    with refused("wrong type: pvalue"):
         fl.Similarity(np.ones((2, 2)), "t-test")  # type: ignore[arg-type]
     table = np.column_stack([[5, 9, 30], [50, 60, 70]])
-    with pytest.raises(fl.InputError, match="is not finite numbers of shape"):
+    with refused("wrong return value: null"):
         fl.cluster(fl.Similarity(table, two_proportions, null=lambda s, rng: s[:1]))
 
 
@@ -516,7 +516,7 @@ def test_bad_tolerance(tolerance: Any) -> None:
 
 
 def test_tolerance_has_no_meaning_in_several_dimensions() -> None:
-    with pytest.raises(fl.InputError, match="no meaning for 2 effects at once"):
+    with refused("unsupported: tolerance"):
         fl.cluster(fl.Estimates(np.ones((3, 2)), np.ones((3, 2))), tolerance=0.1)
 
 

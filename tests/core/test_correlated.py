@@ -23,10 +23,10 @@ def test_the_length_is_cochrans_q_with_covariances() -> None:
     matrix, rng = matrix_of(), np.random.default_rng(2)
     noise = CorrelatedNoise.from_covariance(matrix)
     effects = rng.standard_normal((5, 7))
-    inverse, one = np.linalg.inv(matrix), np.ones(7)
-    for row, found in zip(effects, noise.heterogeneity(effects), strict=True):
-        centre = one @ inverse @ row / (one @ inverse @ one)
-        assert np.isclose(found, (row - centre) @ inverse @ (row - centre))
+    inverse, ones = np.linalg.inv(matrix), np.ones(7)
+    for row, statistic in zip(effects, noise.heterogeneity(effects), strict=True):
+        centre = ones @ inverse @ row / (ones @ inverse @ ones)
+        assert np.isclose(statistic, (row - centre) @ inverse @ (row - centre))
     normal = rng.standard_normal((20_000, 7))
     assert stats.kstest(noise.squared_lengths(normal), "chi2", args=(6,)).pvalue > 1e-3
     np.testing.assert_allclose(np.cov(noise.noise(normal).T), matrix, rtol=0.1, atol=0.2)
@@ -61,12 +61,12 @@ def test_critical_values_of_any_matrix_hold() -> None:
     noise = CorrelatedNoise.from_covariance(matrix).noise(np.random.default_rng(3).standard_normal((40_000, 6)))
     share = np.full(6, 1 / 6)
     away = noise - noise @ share[:, None]
-    found = critical_value(of_shared(matrix, share), 0.05, 0)
-    assert abs(np.mean(np.abs(away / away.std(axis=0)).max(axis=1) > found) - 0.05) < 0.006
+    critical = critical_value(of_shared(matrix, share), 0.05, 0)
+    assert abs(np.mean(np.abs(away / away.std(axis=0)).max(axis=1) > critical) - 0.05) < 0.006
     a, b = np.triu_indices(6, 1)
     apart = noise[:, a] - noise[:, b]
-    found = critical_value(of_shared(matrix, None), 0.05, 0)
-    assert abs(np.mean(np.abs(apart / apart.std(axis=0)).max(axis=1) > found) - 0.05) < 0.006
+    critical = critical_value(of_shared(matrix, None), 0.05, 0)
+    assert abs(np.mean(np.abs(apart / apart.std(axis=0)).max(axis=1) > critical) - 0.05) < 0.006
 
 
 def test_hotellings_tail_is_that_of_estimated_covariances() -> None:

@@ -22,11 +22,11 @@ def test_known_errors_give_the_chi_square_test() -> None:
     values, se = rng.standard_normal(5), rng.lognormal(0, 0.5, 5)
     weight = se**-2.0
     q = np.sum(weight * (values - np.average(values, weights=weight)) ** 2)
-    found = compare_means(values[:, None], diagonal(se**2), None)
-    assert found.square == pytest.approx(q)
-    assert math.exp(found.log_pvalue) == pytest.approx(stats.chi2.sf(q, 4))
-    assert found.power(9.0, 0.05) == pytest.approx(stats.ncx2.sf(stats.chi2.isf(0.05, 4), 4, 9.0))
-    assert found.power(0.0, 0.05) == 0.05
+    test = compare_means(values[:, None], diagonal(se**2), None)
+    assert test.square == pytest.approx(q)
+    assert math.exp(test.log_pvalue) == pytest.approx(stats.chi2.sf(q, 4))
+    assert test.power(9.0, 0.05) == pytest.approx(stats.ncx2.sf(stats.chi2.isf(0.05, 4), 4, 9.0))
+    assert test.power(0.0, 0.05) == 0.05
 
 
 @pytest.mark.parametrize("count", [2, 3, 6])
@@ -35,10 +35,10 @@ def test_estimated_errors_give_welch(count: int) -> None:
     samples = [rng.normal(0.5 * i, 1 + i, 8 + 3 * i) for i in range(count)]
     values = np.array([[sample.mean()] for sample in samples])
     variances = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
-    found = compare_means(values, diagonal(variances), np.array([len(s) - 1.0 for s in samples]))
-    assert math.exp(found.log_pvalue) == pytest.approx(anova_oneway(samples, use_var="unequal").pvalue)
+    test = compare_means(values, diagonal(variances), np.array([len(s) - 1.0 for s in samples]))
+    assert math.exp(test.log_pvalue) == pytest.approx(anova_oneway(samples, use_var="unequal").pvalue)
     if count == 2:
-        assert math.exp(found.log_pvalue) == pytest.approx(stats.ttest_ind(*samples, equal_var=False).pvalue)
+        assert math.exp(test.log_pvalue) == pytest.approx(stats.ttest_ind(*samples, equal_var=False).pvalue)
 
 
 def test_several_effects() -> None:
@@ -48,12 +48,12 @@ def test_several_effects() -> None:
     precision = np.linalg.inv(cov)
     common = np.linalg.solve(precision.sum(axis=0), np.einsum("kij,kj->i", precision, values))
     square = sum((v - common) @ p @ (v - common) for v, p in zip(values, precision, strict=True))
-    found = compare_means(values, cov, None)
-    assert found.square == pytest.approx(square)
-    assert math.exp(found.log_pvalue) == pytest.approx(stats.chi2.sf(square, 6))
+    test = compare_means(values, cov, None)
+    assert test.square == pytest.approx(square)
+    assert math.exp(test.log_pvalue) == pytest.approx(stats.chi2.sf(square, 6))
     nearly = compare_means(values, cov, np.full(4, 1e7))
-    assert nearly.log_pvalue == pytest.approx(found.log_pvalue, rel=1e-4)
-    assert compare_means(values, cov, np.full(4, 9.0)).log_pvalue > found.log_pvalue
+    assert nearly.log_pvalue == pytest.approx(test.log_pvalue, rel=1e-4)
+    assert compare_means(values, cov, np.full(4, 9.0)).log_pvalue > test.log_pvalue
 
 
 def test_shift_scale_and_far_tails() -> None:

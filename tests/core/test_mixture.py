@@ -19,17 +19,17 @@ def test_the_mixture_is_that_of_plain_em() -> None:
     labels = np.repeat([0, 1, 2], [30, 20, 10])
     se = rng.lognormal(0, 0.3, 60)
     theta = np.array([0.0, 3.0, 9.0])[labels] + se * rng.standard_normal(60)
-    found = fit_mixture(theta, se, labels, free=True)
-    levels, shares = found.effects, found.shares
+    mixture = fit_mixture(theta, se, labels, free=True)
+    levels, shares = mixture.effects, mixture.shares
     density = shares * stats.norm.pdf(theta[:, None], levels, se[:, None])
-    np.testing.assert_allclose(found.posterior, density / density.sum(axis=1, keepdims=True), rtol=1e-2, atol=1e-3)
-    weight = found.posterior / se[:, None] ** 2
+    np.testing.assert_allclose(mixture.posterior, density / density.sum(axis=1, keepdims=True), rtol=1e-2, atol=1e-3)
+    weight = mixture.posterior / se[:, None] ** 2
     np.testing.assert_allclose(levels, (weight * theta[:, None]).sum(axis=0) / weight.sum(axis=0), atol=1e-2)
     constant = -np.sum(np.log(se)) - 30 * np.log(2 * np.pi)
-    assert found.log_likelihood == pytest.approx(np.log(density.sum(axis=1)).sum() - constant, abs=1e-2)
+    assert mixture.log_likelihood == pytest.approx(np.log(density.sum(axis=1)).sum() - constant, abs=1e-2)
     equal = fit_mixture(theta, se, labels, free=False)
     assert equal.shares.tolist() == [1 / 3] * 3
-    assert equal.log_likelihood < found.log_likelihood
+    assert equal.log_likelihood < mixture.log_likelihood
 
 
 def by_quadrature(
@@ -66,15 +66,15 @@ def test_the_posterior_is_that_of_quadrature(apart: float, dof: float | None) ->
     labels = np.repeat([0, 1], [9, 6])
     se = rng.lognormal(0, 0.3, 15)
     theta = apart * labels + se * rng.standard_normal(15)
-    found = fit_posterior(fl.Estimates(theta, se, dof=dof), labels)
+    posterior = fit_posterior(fl.Estimates(theta, se, dof=dof), labels)
     levels, errors, chances, expected = by_quadrature(theta, se, dof)
-    assert found.effects[:, 0] == pytest.approx(levels, abs=0.1 * errors.max())
-    assert found.errors[:, 0] == pytest.approx(errors, rel=0.15)
-    assert found.membership[:, 1] == pytest.approx(chances, abs=0.03)
-    assert found.mean[:, 0] == pytest.approx(expected, abs=0.12)
-    lower, upper = found.intervals(0.05)
-    assert np.all(lower < found.effects)
-    assert np.all(found.effects < upper)
+    assert posterior.effects[:, 0] == pytest.approx(levels, abs=0.1 * errors.max())
+    assert posterior.errors[:, 0] == pytest.approx(errors, rel=0.15)
+    assert posterior.membership[:, 1] == pytest.approx(chances, abs=0.03)
+    assert posterior.mean[:, 0] == pytest.approx(expected, abs=0.12)
+    lower, upper = posterior.intervals(0.05)
+    assert np.all(lower < posterior.effects)
+    assert np.all(posterior.effects < upper)
     assert (upper - lower)[:, 0] == pytest.approx(3.92 * errors, rel=0.25)
 
 
@@ -82,11 +82,11 @@ def test_two_effects_that_say_the_same_as_one_are_as_one() -> None:
     rng = np.random.default_rng(2)
     labels = np.repeat([0, 1], [20, 12])
     theta = 3.0 * labels + rng.standard_normal(32)
-    one = fit_posterior(fl.Estimates(theta, np.ones(32)), labels)
+    single = fit_posterior(fl.Estimates(theta, np.ones(32)), labels)
     # The second effect is noise about a common level: it says nothing about where a group belongs.
     two = fit_posterior(fl.Estimates(np.column_stack([theta, np.zeros(32)]), np.ones((32, 2))), labels)
-    assert two.membership == pytest.approx(one.membership, abs=0.03)
-    assert two.effects[:, 0] == pytest.approx(one.effects[:, 0], abs=0.05)
+    assert two.membership == pytest.approx(single.membership, abs=0.03)
+    assert two.effects[:, 0] == pytest.approx(single.effects[:, 0], abs=0.05)
     turned = np.column_stack([theta + 0.0, theta * 0.5])
     cov = np.broadcast_to(np.array([[1.0, 0.3], [0.3, 1.0]]), (32, 2, 2))
     both = fit_posterior(fl.Estimates(turned, None, effect_covariance=cov), labels)
@@ -111,21 +111,21 @@ def test_what_is_beyond_doubt_is_the_plain_mean() -> None:
     labels = np.repeat([0, 1, 2], 10)
     se = rng.lognormal(0, 0.3, 30)
     theta = 50.0 * labels + se * rng.standard_normal(30)
-    found = fit_posterior(fl.Estimates(theta, se), labels)
+    posterior = fit_posterior(fl.Estimates(theta, se), labels)
     weight = [np.where(labels == j, se**-2.0, 0.0) for j in range(3)]
-    assert found.certain
-    assert found.effects[:, 0] == pytest.approx([np.average(theta, weights=w) for w in weight])
-    assert found.errors[:, 0] == pytest.approx([w.sum() ** -0.5 for w in weight])
+    assert posterior.certain
+    assert posterior.effects[:, 0] == pytest.approx([np.average(theta, weights=w) for w in weight])
+    assert posterior.errors[:, 0] == pytest.approx([w.sum() ** -0.5 for w in weight])
 
 
 def test_many_groups_and_many_clusters_take_the_normal_law() -> None:
     rng = np.random.default_rng(1)
     labels = rng.integers(0, 2, 30_000)
     theta = 3.0 * labels + rng.standard_normal(30_000)
-    found = fit_posterior(fl.Estimates(theta, np.ones(30_000)), labels)
-    assert not len(found.weights)
-    assert found.effects[:, 0] == pytest.approx([0, 3], abs=5 * found.errors.max())
-    lower, upper = found.intervals(1e-20)  # a level far beyond any draw
+    posterior = fit_posterior(fl.Estimates(theta, np.ones(30_000)), labels)
+    assert not len(posterior.weights)
+    assert posterior.effects[:, 0] == pytest.approx([0, 3], abs=5 * posterior.errors.max())
+    lower, upper = posterior.intervals(1e-20)  # a level far beyond any draw
     assert np.isfinite([lower, upper]).all()
     few = fit_posterior(fl.Estimates(np.r_[0.0, 0.5, 4.0, 4.4], np.ones(4)), np.array([0, 0, 1, 1]))
     assert len(few.weights)
@@ -147,6 +147,6 @@ def test_draws_that_hardly_count_are_not_relied_on(monkeypatch: pytest.MonkeyPat
 def test_levels_that_all_but_coincide_leave_no_draw_in_order() -> None:
     split = fl.cluster(simulate.planted([0, 4], [300, 300], seed=2).estimates, guarantee="bonferroni")
     assert split.n_clusters > 4  # of two: the paper's rule makes too many of so many groups
-    found = fit_posterior(split.estimates, split.labels - 1)
-    assert np.isfinite(found.effects).all()
-    assert found.membership.sum(axis=1) == pytest.approx(1.0)
+    posterior = fit_posterior(split.estimates, split.labels - 1)
+    assert np.isfinite(posterior.effects).all()
+    assert posterior.membership.sum(axis=1) == pytest.approx(1.0)

@@ -36,8 +36,8 @@ def as_rows(path: Path) -> Any:
     """The same as rows have them."""
     try:
         with scan(path, [ColumnUse("by", "g"), ColumnUse("value", "x", "number")]) as rows:
-            found = rows.frame.to_native().fetchall()
-        return sorted((repr(g), repr(float("nan") if x is None else x)) for g, x in found)
+            fetched = rows.frame.to_native().fetchall()
+        return sorted((repr(g), repr(float("nan") if x is None else x)) for g, x in fetched)
     except InputError as error:
         return str(error)
 
@@ -157,10 +157,10 @@ def test_broken_archives_say_so(tmp_path: Path) -> None:
 def test_decimals_after_many_whole_numbers_stay_decimals(tmp_path: Path) -> None:
     """A type that is guessed from the first rows rounds the others."""
     path = tmp_path / "t.csv"
-    whole, rest = 25_000, 5_000
-    path.write_text("g,p,y\n" + "a,1,1\nb,0,0\n" * whole + "a,0.4,1\nb,0.6,0\n" * rest)
-    found = fl.measure(path, "g", fl.brier("y", "p")).estimates
-    np.testing.assert_allclose(found.theta, rest / (whole + rest) * 0.36, rtol=1e-12)
+    integers, rest = 25_000, 5_000
+    path.write_text("g,p,y\n" + "a,1,1\nb,0,0\n" * integers + "a,0.4,1\nb,0.6,0\n" * rest)
+    estimates = fl.measure(path, "g", fl.brier("y", "p")).estimates
+    np.testing.assert_allclose(estimates.theta, rest / (integers + rest) * 0.36, rtol=1e-12)
 
 
 def test_keys_units_and_arms_are_text(tmp_path: Path) -> None:
@@ -170,13 +170,13 @@ def test_keys_units_and_arms_are_text(tmp_path: Path) -> None:
     lines = [f"{keys[i % 5]},{arms[i // 5 % 2]},u{i // 10}.{i % 10}0,{rng.random()}" for i in range(1000)]
     path.write_text("g,arm,user,x\n" + "\n".join(lines) + "\n")
     metric = fl.difference("x", variant="arm", control="1", unit="user")
-    found = fl.measure(path, "g", metric).estimates
-    assert sorted(map(str, found.labels)) == sorted(keys)
-    assert all(isinstance(label, str) for label in found.labels)
-    assert found.n is not None
-    assert found.n.sum() == 1000  # u1.10 and u1.1 would be one unit
+    estimates = fl.measure(path, "g", metric).estimates
+    assert sorted(map(str, estimates.labels)) == sorted(keys)
+    assert all(isinstance(label, str) for label in estimates.labels)
+    assert estimates.n is not None
+    assert estimates.n.sum() == 1000  # u1.10 and u1.1 would be one unit
     other = fl.measure(path, "g", fl.difference("x", variant="arm", control="1.0", unit="user")).estimates
-    np.testing.assert_allclose(other.theta, -found.theta)
+    np.testing.assert_allclose(other.theta, -estimates.theta)
 
 
 def test_whole_numbers_as_text_are_in_their_order(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_truth_values_of_csv_are_numbers_where_numbers_are_wanted(tmp_path: Path
 def test_every_file_has_its_own_header(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("g,x\n" + "a,1\na,2\n" * 15)
     (tmp_path / "2.csv").write_text("\nx;other;g\n" + "3;z;a\n5;z;a\n" * 15)
-    found = fl.measure(str(tmp_path / "*.csv"), "g", fl.mean("x")).estimates
-    assert found.theta[0] == pytest.approx((1 + 2 + 3 + 5) / 4)
+    estimates = fl.measure(str(tmp_path / "*.csv"), "g", fl.mean("x")).estimates
+    assert estimates.theta[0] == pytest.approx((1 + 2 + 3 + 5) / 4)
     (tmp_path / "3.csv").write_text("g,y\na,1\n")
     with refused("column not found: value"):
         fl.measure(str(tmp_path / "*.csv"), "g", fl.mean("x"))

@@ -44,15 +44,15 @@ MAKERS: dict[str, Any] = {
 @pytest.mark.parametrize("maker", MAKERS)
 def test_every_frame_reads_alike(maker: str) -> None:
     frame = MAKERS[maker](COLUMNS)
-    made = fl.Estimates.from_frame(frame, by="country", estimate="lift", se="sd", n="users", dof="freedom")
-    assert tuple(made.labels) == NAMES
-    assert made.attributes == ("country",)
-    np.testing.assert_array_equal(made.theta, COLUMNS["lift"])
-    np.testing.assert_array_equal(made.se, COLUMNS["sd"])
-    assert made.n is not None
-    np.testing.assert_array_equal(made.n, COLUMNS["users"])
-    assert made.dof is not None
-    np.testing.assert_array_equal(made.dof, COLUMNS["freedom"])
+    estimates = fl.Estimates.from_frame(frame, by="country", estimate="lift", se="sd", n="users", dof="freedom")
+    assert tuple(estimates.labels) == NAMES
+    assert estimates.attributes == ("country",)
+    np.testing.assert_array_equal(estimates.theta, COLUMNS["lift"])
+    np.testing.assert_array_equal(estimates.se, COLUMNS["sd"])
+    assert estimates.n is not None
+    np.testing.assert_array_equal(estimates.n, COLUMNS["users"])
+    assert estimates.dof is not None
+    np.testing.assert_array_equal(estimates.dof, COLUMNS["freedom"])
     several = fl.Estimates.from_frame(frame, by=["country", "device"], estimate="lift", se="sd")
     assert several.labels[2] == ("(missing)", "app")
     assert several.attributes == ("country", "device")
@@ -68,17 +68,17 @@ def test_every_file_reads_alike(kind: str, tmp_path: Path) -> None:
         path.write_bytes(gzip.compress(text.encode()))
     else:
         path.write_text(text, encoding="utf-8")
-    made = fl.Estimates.from_frame(path, by="country", estimate="lift", se="sd", n="users", dof="freedom")
-    assert tuple(made.labels) == NAMES
-    np.testing.assert_array_equal(made.theta, COLUMNS["lift"])
+    estimates = fl.Estimates.from_frame(path, by="country", estimate="lift", se="sd", n="users", dof="freedom")
+    assert tuple(estimates.labels) == NAMES
+    np.testing.assert_array_equal(estimates.theta, COLUMNS["lift"])
 
 
 def test_codes_in_a_csv_stay_what_they_are(tmp_path: Path) -> None:
     path = tmp_path / "codes.csv"
     path.write_text('zip,"the lift",sd\n01234,1.5,1\n1234,2e-3,1\ntrue,3,1\n2024-01-01,4,1\n')
-    made = fl.Estimates.from_frame(path, by="zip", estimate="the lift", se="sd")
-    assert list(made.labels) == ["01234", "1234", "true", "2024-01-01"]
-    np.testing.assert_array_equal(made.theta, [1.5, 0.002, 3, 4])
+    estimates = fl.Estimates.from_frame(path, by="zip", estimate="the lift", se="sd")
+    assert list(estimates.labels) == ["01234", "1234", "true", "2024-01-01"]
+    np.testing.assert_array_equal(estimates.theta, [1.5, 0.002, 3, 4])
 
 
 def test_keys_of_other_types_become_names() -> None:
@@ -145,20 +145,20 @@ def test_numbers_of_numpy_are_labels_too() -> None:
 
 
 def test_sizes_and_freedom_may_be_one_number_for_all() -> None:
-    made = fl.Estimates([1, 2], [1, 1], n=100, dof=7)
-    assert made.n is not None
-    assert made.n.tolist() == [100, 100]
-    assert made.dof is not None
-    assert made.dof.tolist() == [7, 7]
+    estimates = fl.Estimates([1, 2], [1, 1], n=100, dof=7)
+    assert estimates.n is not None
+    assert estimates.n.tolist() == [100, 100]
+    assert estimates.dof is not None
+    assert estimates.dof.tolist() == [7, 7]
     assert fl.Estimates([1, 2], [1, 1], dof=np.inf).dof is None
-    assert repr(made) == "Estimates(2 groups by group, θ from 1 to 2)"
+    assert repr(estimates) == "Estimates(2 groups by group, θ from 1 to 2)"
 
 
 def test_the_caller_keeps_its_arrays() -> None:
     theta = np.array([2.0, 1.0])
-    made = fl.Estimates(theta, np.ones(2))
+    estimates = fl.Estimates(theta, np.ones(2))
     theta[0] = 9
-    assert made.theta.tolist() == [2.0, 1.0]
+    assert estimates.theta.tolist() == [2.0, 1.0]
 
 
 @pytest.mark.parametrize(

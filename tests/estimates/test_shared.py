@@ -66,9 +66,9 @@ def test_equal_correlations_are_independent_groups_with_smaller_errors() -> None
     shared: Any = fl.cluster(fl.Estimates(theta, None, covariance=np.diag(se**2) + 0.7))
     assert shared.pvalue == pytest.approx(alone.pvalue, rel=1e-9)
     assert shared.labels.tolist() == alone.labels.tolist()
-    for one, other in zip(alone.clusters, shared.clusters, strict=True):
-        assert other.estimate == pytest.approx(one.estimate)
-        assert other.se == pytest.approx(np.hypot(one.se, np.sqrt(0.7)), rel=1e-6)
+    for cluster, other in zip(alone.clusters, shared.clusters, strict=True):
+        assert other.estimate == pytest.approx(cluster.estimate)
+        assert other.se == pytest.approx(np.hypot(cluster.se, np.sqrt(0.7)), rel=1e-6)
     np.testing.assert_allclose(shared.posterior.probabilities, alone.posterior.probabilities)
 
 
@@ -125,9 +125,9 @@ def test_every_guarantee_takes_a_covariance() -> None:
         assert fl.cluster(effects, guarantee=guarantee).n_clusters == 2, guarantee
     assert fl.cluster(effects, tolerance=1.0).n_clusters == 2
     assert 0 < fl.power(effects, runs=40).minimum_detectable < 20
-    found: Any = fl.cluster(effects)
-    assert fl.confirm(found, effects).verdict == "confirmed"
-    again = found.groups.estimates.subset(np.arange(6) < 4)
+    result: Any = fl.cluster(effects)
+    assert fl.confirm(result, effects).verdict == "confirmed"
+    again = result.groups.estimates.subset(np.arange(6) < 4)
     np.testing.assert_array_equal(again.covariance, matrix[:4, :4])
 
 
@@ -159,12 +159,12 @@ FITS: list[dict[str, Any]] = [{}, {"cov_type": "HC1"}, {"cov_type": "cluster"}, 
 @pytest.mark.parametrize("formula", ["y ~ C(g) + C(g):t", "y ~ C(g) * t", "y ~ t + t:C(g) + C(g)"])
 def test_two_groups_have_the_p_of_the_wald_test(formula: str, how: dict[str, Any]) -> None:
     data = rows("ab")
-    given = how | ({"cov_kwds": {"groups": data["u"]}} if how.get("cov_type") == "cluster" else {})
-    fit = smf.ols(formula, data).fit(**given)
-    found = fl.Estimates.from_fit(fit, terms_of(fit, "ab"), by="g")
-    assert list(found.labels) == ["a", "b"]
-    full = smf.ols("y ~ C(g) * t", data).fit(**given)
-    assert fl.cluster(found).pvalue == pytest.approx(float(full.pvalues["C(g)[T.b]:t"]), abs=1e-9)
+    options = how | ({"cov_kwds": {"groups": data["u"]}} if how.get("cov_type") == "cluster" else {})
+    fit = smf.ols(formula, data).fit(**options)
+    estimates = fl.Estimates.from_fit(fit, terms_of(fit, "ab"), by="g")
+    assert list(estimates.labels) == ["a", "b"]
+    full = smf.ols("y ~ C(g) * t", data).fit(**options)
+    assert fl.cluster(estimates).pvalue == pytest.approx(float(full.pvalues["C(g)[T.b]:t"]), abs=1e-9)
 
 
 def test_three_groups_have_the_effects_of_the_fit_and_its_covariance() -> None:
@@ -262,14 +262,14 @@ def test_a_covariance_that_is_estimated_as_a_whole_has_hotellings_law() -> None:
     data = rows()
     fit = smf.ols("y ~ C(g) + C(g):t", data).fit(cov_type="cluster", cov_kwds={"groups": data["u"]})
     terms = terms_of(fit, "abc")
-    found: Any = fl.Estimates.from_fit(fit, terms)
-    assert found.covariance_dof == 59
+    estimates: Any = fl.Estimates.from_fit(fit, terms)
+    assert estimates.covariance_dof == 59
     assert fl.Estimates.from_fit(fit, terms, clusters=9).covariance_dof == 8
-    p = [fl.cluster(found.changed(covariance_dof=dof, dof=None)).pvalue for dof in (2, 8, 59, np.inf)]
+    p = [fl.cluster(estimates.changed(covariance_dof=dof, dof=None)).pvalue for dof in (2, 8, 59, np.inf)]
     assert p == sorted(p, reverse=True)
     assert p[0] > p[-1]
     for dof, words in ((1, "too few: covariance_dof"), ("x", "wrong type: covariance_dof")):
         with refused(words):
-            found.changed(covariance_dof=dof)
+            estimates.changed(covariance_dof=dof)
     with refused("conflict: covariance_dof"):
         fl.Estimates([0, 1], [1, 1], covariance_dof=5)

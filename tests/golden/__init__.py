@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ import pandas as pd
 import faultlines as fl
 from faultlines import simulate
 from faultlines.results import SelfCheck
+from tests.cli.mistakes import MISTAKES, make_mistake, write_inputs
+from tests.cli.running import warm_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,6 +97,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "clustering-one-group": lambda: fl.cluster(fl.Estimates([1.0], [0.5], ["DE"], attributes=["country"])),
     "clustering-crossed": lambda: fl.cluster(people(), ["region", "sex"], fl.false_positive_rate("label", "predicted")),
     "clustering-two-effects": lambda: fl.cluster(people(), "region", fl.equalized_odds("label", "predicted")),
+    "clustering-holdout": lambda: fl.cluster(demo().estimates, guarantee="holdout"),
+    "clustering-folds": lambda: fl.cluster(demo().estimates, guarantee="folds"),
+    "clustering-bonferroni": lambda: fl.cluster(demo().estimates, guarantee="bonferroni"),
+    "clustering-tolerance": lambda: fl.cluster(demo().estimates, tolerance=0.01),
     "clustering-lift": lambda: fl.cluster(people(), ["sex", "region"], LIFT),
     "certificate-passed": lambda: fl.certify(fl.binomial([480, 500, 510], 1000, COUNTRIES[:3]), gap=0.06),
     "certificate-inconclusive": lambda: fl.certify(fl.binomial([480, 500, 510], 1000, COUNTRIES[:3]), gap=0.02),
@@ -126,6 +134,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "experiments": _experiments,
     "audit": _audit,
     "monitor": _monitor,
+    "monitor-ended": lambda: fl.Monitor(looks=1, dependence="any").update(_estimates([0.0, 0.1, -0.1])),
+    "merge-invariance": lambda: fl.check_merge_invariance(fl.binomial([40, 50, 45], 400), runs=500),
 }
 
 
@@ -139,20 +149,30 @@ def outputs() -> Iterator[tuple[str, str]]:
         yield f"{name}.txt", f"{result}\n"
         if hasattr(result, "to_markdown"):
             yield f"{name}.md", result.to_markdown()
-        yield f"{name}.keys", "\n".join(keys(result.to_dict())) + "\n"
+        if hasattr(result, "to_dict"):
+            yield f"{name}.keys", "\n".join(keys(result.to_dict())) + "\n"
+    yield "mistakes.txt", mistakes()
+
+
+def mistakes() -> str:
+    """What the command line answers to mistakes."""
+    with tempfile.TemporaryDirectory() as name, warm_commands(Path(name)) as warm:
+        write_inputs(Path(name))
+        answers = {mistake: make_mistake(mistake, warm, Path(name)).stderr for mistake in MISTAKES}
+    return "".join(f"$ faultlines {shlex.join(MISTAKES[mistake][0])}\n{answer}" for mistake, answer in answers.items())
 
 
 def keys(data: Any, path: str = "") -> list[str]:
     """The keys of plain data with the kind of what is behind them, each once; what is named by data counts as one."""
     if isinstance(data, dict):
         names = {key: "*" if path in {".results", ".dropped", ".skipped"} else key for key in data}
-        found = [line for key, value in data.items() for line in keys(value, f"{path}.{names[key]}")]
+        lines = [line for key, value in data.items() for line in keys(value, f"{path}.{names[key]}")]
     elif isinstance(data, list):
-        found = [line for value in data for line in keys(value, f"{path}[]")]
+        lines = [line for value in data for line in keys(value, f"{path}[]")]
     else:
         kind = {"int": "number", "float": "number", "str": "text", "NoneType": "none"}.get(type(data).__name__)
-        found = [f"{path}: {kind or type(data).__name__}"]
-    return list(dict.fromkeys(found))
+        lines = [f"{path}: {kind or type(data).__name__}"]
+    return list(dict.fromkeys(lines))
 
 
 def normal(text: str) -> str:

@@ -45,10 +45,10 @@ def test_the_mixture_is_that_of_a_normal_prior(level: float, ratio: float) -> No
 def test_the_best_ratio_is_where_it_reaches_least() -> None:
     for level in (0.05, 0.05 / 180, 1e-9):
         log_level = np.array([math.log(level)])
-        found = optimize.minimize_scalar(
+        best = optimize.minimize_scalar(
             lambda x, at=log_level: float(mixture_reach(at, np.exp([x]))[0]), bounds=(0, 8), method="bounded"
         )
-        assert best_ratio(log_level)[0] == pytest.approx(math.exp(found.x), rel=1e-3)
+        assert best_ratio(log_level)[0] == pytest.approx(math.exp(best.x), rel=1e-3)
 
 
 def test_shares_of_alpha_add_up_to_at_most_one() -> None:

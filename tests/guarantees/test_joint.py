@@ -69,7 +69,7 @@ def test_p_agrees_with_plain_counting(runs: int) -> None:
     null = NullDistribution(se / np.exp(np.log(se).mean()), None, 4000, 0)
     for far in (1.0, 2.5, 3.5):
         theta = rng.standard_normal(15) * se + np.where(np.arange(15) == 4, far * se, 0.0)
-        found = null.test(extract_effects(theta, se))
+        test = null.test(extract_effects(theta, se))
 
         def critical(values: np.ndarray) -> float:
             top = float(fl.agglomerate(fl.Estimates(values, se)).heights[-1])
@@ -82,7 +82,7 @@ def test_p_agrees_with_plain_counting(runs: int) -> None:
 
         here = critical(theta)
         counted = float(np.mean([critical(rng.standard_normal(15) * se) >= here for _ in range(runs)]))
-        assert np.exp(found.log_p) == pytest.approx(counted, abs=4 * np.sqrt(max(counted, 0.001) / runs) + 0.02)
+        assert np.exp(test.log_p) == pytest.approx(counted, abs=4 * np.sqrt(max(counted, 0.001) / runs) + 0.02)
 
 
 @pytest.mark.parametrize(("groups", "dof"), [(8, None), (40, None), (80, None), (12, 6.0)])
@@ -126,8 +126,8 @@ def test_many_at_once_are_judged_as_each_alone() -> None:
         for se in rng.lognormal(0, 0.5, (4, 21))
     ]
     log_p, drawn = joint.run_joint_tests(several, 1000, 5)
-    for one, p, count in zip(several, log_p, drawn, strict=True):
-        alone = joint.JointTest(one, 1000, 5).test(np.arange(21))
+    for estimates, p, count in zip(several, log_p, drawn, strict=True):
+        alone = joint.JointTest(estimates, 1000, 5).test(np.arange(21))
         assert alone.log_p == pytest.approx(p, rel=1e-9, abs=1e-12)
         assert alone.draws == count
     assert set(drawn.tolist()) == {64, 1000}
@@ -144,10 +144,9 @@ def lone(groups: int = 60, far: float = 9.0, seed: int = 3) -> fl.Estimates:
 
 
 def test_one_broken_group_is_named() -> None:
-    found = fl.cluster(lone())
-    assert found.clusters[1].members == ("g7",)
-    assert (found.verdict, found.n_clusters) == ("differ", 2)
-    assert found.headline.startswith("g7 differs from the other 59")
+    result = fl.cluster(lone())
+    assert result.clusters[1].members == ("g7",)
+    assert (result.verdict, result.n_clusters) == ("differ", 2)
     fainter = lone(102, 6.0, seed=1)
     assert fl.cluster(fainter).clusters[1].members == ("g7",)
     assert not fl.cluster(fainter, guarantee=fl.Calibrated(scan=False)).rejected
@@ -157,14 +156,14 @@ def test_a_precise_group_can_stand_apart_among_imprecise_ones() -> None:
     rng = np.random.default_rng(0)
     theta = np.concatenate([6 * rng.standard_normal(40), [0.0] * 10, [1.5]])
     estimates = fl.Estimates(theta, np.concatenate([np.full(40, 6.0), np.full(11, 0.1)]), [f"g{i}" for i in range(51)])
-    found = fl.cluster(estimates)
-    along = found.labels[np.argsort(theta)]
-    assert found.rejected
+    result = fl.cluster(estimates)
+    along = result.labels[np.argsort(theta)]
+    assert result.rejected
     assert np.any(np.diff(along) < 0)  # no interval
-    assert "overlap" in {note.code for note in found.notes}
-    assert sum(len(cluster.members) for cluster in found.clusters) == 51
-    assert found.to_json()
-    assert len(found.hierarchy.to_linkage()) == 50
+    assert "overlap" in {note.code for note in result.notes}
+    assert sum(len(cluster.members) for cluster in result.clusters) == 51
+    assert result.to_json()
+    assert len(result.hierarchy.to_linkage()) == 50
 
 
 @pytest.mark.parametrize("alpha", [1e-9, 0.001, 0.05, 0.15])
@@ -184,15 +183,15 @@ def test_another_level_is_that_of_a_fit_at_it(alpha: float) -> None:
 
 def test_very_many_clusters_far_apart_take_no_time() -> None:
     theta = 1000.0 * np.arange(400)
-    found = fl.cluster(fl.Estimates(theta, np.ones(400)))
-    assert found.n_clusters == 400
+    result = fl.cluster(fl.Estimates(theta, np.ones(400)))
+    assert result.n_clusters == 400
 
 
 def test_a_result_can_be_kept() -> None:
-    found = fl.cluster(lone())
-    again = pickle.loads(pickle.dumps(found))
-    assert again.labels.tolist() == found.labels.tolist()
-    assert again.at(0.001).verdict == found.at(0.001).verdict
+    result = fl.cluster(lone())
+    again = pickle.loads(pickle.dumps(result))
+    assert again.labels.tolist() == result.labels.tolist()
+    assert again.at(0.001).verdict == result.at(0.001).verdict
 
 
 @pytest.mark.parametrize(
@@ -203,15 +202,15 @@ def test_a_result_can_be_kept() -> None:
     ],
 )
 def test_what_cannot_be_scanned_says_so(data: object) -> None:
-    for found in (fl.cluster(data()), fl.cluster(lone(), tolerance=0.5)):  # type: ignore[operator]
-        assert found.judged.facts["scan"] == 0
-        assert len(found.guarantee.notes(found.groups, found.judged.facts)) == 2
+    for result in (fl.cluster(data()), fl.cluster(lone(), tolerance=0.5)):  # type: ignore[operator]
+        assert result.judged.facts["scan"] == 0
+        assert len(result.guarantee.notes(result.groups, result.judged.facts)) == 2
     assert len(fl.Calibrated().notes(fl.cluster(lone()).groups, fl.cluster(lone()).judged.facts)) == 1
 
 
 def test_groups_that_are_all_equal_are_alike() -> None:
-    found = fl.cluster(fl.Estimates([1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 1.0]))
-    assert (found.n_clusters, found.pvalue) == (1, 1.0)
+    result = fl.cluster(fl.Estimates([1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 1.0]))
+    assert (result.n_clusters, result.pvalue) == (1, 1.0)
     assert (
         fl.Calibrated().find_path(compare_one_effect(fl.Estimates([1.0], [1.0]), 0.0), 0, refine=True).log_pvalue == 0.0
     )

@@ -132,9 +132,9 @@ def test_the_order_of_cells_and_a_unit_do_not_matter() -> None:
     effects = GroupEffects(theta, np.exp(noise(24, 1) / 4), None)
     order = np.random.default_rng(2).permutation(24)
     moved = GroupEffects(effects.theta[order] * 8 + 100, effects.se[order] * 8, None)
-    one, other = compare_margins(effects, margins_of(codes)), compare_margins(moved, margins_of(codes[order]))
-    assert one.log_p_of_margins == pytest.approx(other.log_p_of_margins, rel=1e-6)
-    assert one.log_p == pytest.approx(other.log_p, abs=0.15)  # other conditional draws of the same noise
+    test, other = compare_margins(effects, margins_of(codes)), compare_margins(moved, margins_of(codes[order]))
+    assert test.log_p_of_margins == pytest.approx(other.log_p_of_margins, rel=1e-6)
+    assert test.log_p == pytest.approx(other.log_p, abs=0.15)  # other conditional draws of the same noise
     assert chosen(effects, codes) == chosen(moved, codes[order])
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.guarantees.state import CHECKSUM, dump_state, lock_state, stage_state
+from tests.refused import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ def begun() -> fl.Monitor:
 
 def test_a_held_state_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    with lock_state(path), pytest.raises(fl.InputError, match="another run"), lock_state(path):
+    with lock_state(path), refused("conflict: state"), lock_state(path):
         pass
     with lock_state(path):
         pass
@@ -76,7 +77,7 @@ def test_a_failed_run_has_not_looked(tmp_path: Path) -> None:
     with pytest.raises(fl.InputError), fl.Monitor.open(path) as monitor:
         _look_and_fail(monitor)
     assert path.read_bytes() == before
-    with pytest.raises(fl.InputError, match="looks=9"), fl.Monitor.open(path, looks=9):
+    with refused("conflict: looks"), fl.Monitor.open(path, looks=9):
         pass
 
 
@@ -180,7 +181,7 @@ def _parsed(text: str) -> Any:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_refused_before_the_look(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(fl.InputError, match="cannot be written"), fl.Monitor.open(tmp_path / "s.json"):
+    with refused("unwritable file: state"), fl.Monitor.open(tmp_path / "s.json"):
         raise AssertionError
 
 
@@ -211,7 +212,7 @@ def test_a_state_that_cannot_be_written_is_found_before_the_look(
     begun().save(path)
     before = path.read_bytes()
     monkeypatch.setattr("faultlines.files.write", _no_room)
-    with pytest.raises(fl.InputError, match="full"), fl.Monitor.open(path):
+    with refused("unwritable file: state"), fl.Monitor.open(path):
         looked.append(1)
     assert looked == []
     assert path.read_bytes() == before

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
-from tests.cli.running import run
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
@@ -42,28 +43,28 @@ def test_capped_values_are_those_of_a_capped_column(cap: float | str) -> None:
         (fl.mean("spend", cap=cap, unit="user"), fl.mean("cut", unit="user")),
     ]
     for capped, plain in pairs:
-        made, expected = (fl.measure(rows, "g", metric).estimates for metric in (capped, plain))
-        np.testing.assert_allclose(made.theta, expected.theta, rtol=1e-9, err_msg=capped.name)
-        np.testing.assert_allclose(made.se, expected.se, rtol=1e-7, err_msg=capped.name)
+        capped_estimates, expected = (fl.measure(rows, "g", metric).estimates for metric in (capped, plain))
+        np.testing.assert_allclose(capped_estimates.theta, expected.theta, rtol=1e-9, err_msg=capped.name)
+        np.testing.assert_allclose(capped_estimates.se, expected.se, rtol=1e-7, err_msg=capped.name)
 
 
 def test_units_are_capped_and_not_their_rows() -> None:
     rows = spend()
     users = rows.groupby(["user", "g", "arm"], as_index=False)["spend"].sum()
-    made = fl.measure(rows, "g", fl.difference("spend", **ARMS, unit="user", cap="95%"))
+    measurement = fl.measure(rows, "g", fl.difference("spend", **ARMS, unit="user", cap="95%"))
     users["spend"] = np.minimum(users.spend, np.quantile(users.spend, 0.95))
     expected = fl.measure(users, "g", fl.difference("spend", **ARMS)).estimates
-    np.testing.assert_allclose(made.estimates.theta, expected.theta)
-    assert made.readout is not None
-    assert made.readout.capped is not None
-    assert made.readout.capped.above.sum() == 100  # of 2,000 users
+    np.testing.assert_allclose(measurement.estimates.theta, expected.theta)
+    assert measurement.readout is not None
+    assert measurement.readout.capped is not None
+    assert measurement.readout.capped.above.sum() == 100  # of 2,000 users
 
 
-def test_the_result_says_what_was_capped_and_for_whom(tmp_path: Path) -> None:
+def test_the_result_says_what_was_capped_and_for_whom(warm: Warm, tmp_path: Path) -> None:
     rows = spend()
     rows.to_csv(tmp_path / "rows.csv", index=False)
     options = ["--by", "g", "--metric", "lift:spend", "--variant", "arm", "--control", "A", "--cap", "99%"]
-    done = run("experiment", tmp_path / "rows.csv", *options, "--json", tmp_path / "out.json")
+    done = warm("experiment", tmp_path / "rows.csv", *options, "--json", tmp_path / "out.json")
     assert done.returncode == 0, done.stderr
     capped = json.loads((tmp_path / "out.json").read_text())["capped"]
     at = np.quantile(rows.spend, 0.99)
@@ -79,16 +80,16 @@ def test_the_result_says_what_was_capped_and_for_whom(tmp_path: Path) -> None:
 def test_several_treatments_and_joint_metrics_are_capped_alike() -> None:
     rows = spend()
     rows["arm"] = np.array(["A", "B", "C"])[rows.user % 3]
-    made = fl.measure(rows, "g", fl.lift("spend", **ARMS, treatment="*", cap=20))
-    assert made.readout is not None
-    assert made.readout.capped is not None
-    assert made.readout.capped.above.shape == (8, 2)
+    measurement = fl.measure(rows, "g", fl.lift("spend", **ARMS, treatment="*", cap=20))
+    assert measurement.readout is not None
+    assert measurement.readout.capped is not None
+    assert measurement.readout.capped.above.shape == (8, 2)
     rows["cut"] = np.minimum(rows.spend, 20)
-    one, two = (
+    first, two = (
         fl.measure(rows, "g", fl.joint(mean, fl.mean("visits"))).estimates
         for mean in (fl.mean("spend", cap=20), fl.mean("cut"))
     )
-    np.testing.assert_allclose(one.theta, two.theta)
+    np.testing.assert_allclose(first.theta, two.theta)
 
 
 def test_a_cap_narrows_heavy_tails() -> None:

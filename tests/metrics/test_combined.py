@@ -68,9 +68,9 @@ def at_half(d: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.mark.parametrize(("metric", "value"), CASES, ids=[f"{metric.name} {i}" for i, (metric, _) in enumerate(CASES)])
 def test_values_and_standard_errors(metric: fl.Metric, value: Value) -> None:
-    found = fl.measure(ROWS, "g", metric).estimates
+    estimates = fl.measure(ROWS, "g", metric).estimates
     parts = [part for _, part in ROWS.groupby("g")]
-    np.testing.assert_allclose(found.natural, [value(part) for part in parts], rtol=1e-9)
+    np.testing.assert_allclose(estimates.natural, [value(part) for part in parts], rtol=1e-9)
     rng, part = np.random.default_rng(0), parts[0]
     draws = [value(part.iloc[rng.integers(0, len(part), len(part))]) for _ in range(250)]
     assert own_errors(ROWS, metric).se[0] == pytest.approx(np.std(draws), rel=0.18)
@@ -95,19 +95,19 @@ def test_values_are_scikit_learns() -> None:
 def test_the_slope_has_whites_standard_error() -> None:
     """That of a regression with variances of any kind (HC0), from statsmodels."""
     metric = fl.calibration_slope("truth", "score")
-    own, found = own_errors(ROWS, metric), fl.measure(ROWS, "g", metric).estimates
+    own, estimates = own_errors(ROWS, metric), fl.measure(ROWS, "g", metric).estimates
     for i, (_, d) in enumerate(ROWS.groupby("g")):
         fitted = sm.OLS(d.truth.to_numpy(float), sm.add_constant(d.score.to_numpy())).fit(cov_type="HC0")
-        assert found.theta[i] == pytest.approx(fitted.params[1], rel=1e-9)
+        assert estimates.theta[i] == pytest.approx(fitted.params[1], rel=1e-9)
         assert own.se[i] == pytest.approx(fitted.bse[1], rel=1e-3)  # n − 1 instead of n
 
 
 def test_weights_of_one_change_nothing() -> None:
-    one = ROWS.assign(w=1.0)
+    unit_weights = ROWS.assign(w=1.0)
     for make in (fl.auc, fl.equalized_odds, fl.f1, fl.balanced_accuracy):
         column = "score" if make is fl.auc else "pred"
-        made = make("truth", column), make("truth", column, weight="w")
-        plain, weighted = (fl.measure(one, "g", metric).estimates for metric in made)
+        metrics = make("truth", column), make("truth", column, weight="w")
+        plain, weighted = (fl.measure(unit_weights, "g", metric).estimates for metric in metrics)
         np.testing.assert_allclose(weighted.theta, plain.theta, rtol=1e-5)
         # The law of shares without weights is known, and their variance taken where groups are alike; with weights not.
         np.testing.assert_allclose(weighted.se, plain.se, rtol=1e-3 if make in (fl.auc, fl.equalized_odds) else 0.03)
@@ -118,10 +118,10 @@ def test_a_row_that_weighs_two_is_two_rows_to_the_value_but_not_to_the_error() -
     heavy = ROWS.assign(w=np.where(ROWS.pred == 1, 2.0, 1.0))
     for make in (fl.auc, fl.f1, fl.balanced_accuracy):
         column = "score" if make is fl.auc else "pred"
-        found = fl.measure(heavy, "g", make("truth", column, weight="w")).estimates
+        estimates = fl.measure(heavy, "g", make("truth", column, weight="w")).estimates
         twice = fl.measure(doubled, "g", make("truth", column)).estimates
-        np.testing.assert_allclose(found.natural, twice.natural, rtol=1e-9)
-        assert np.all(found.se > 1.02 * twice.se)
+        np.testing.assert_allclose(estimates.natural, twice.natural, rtol=1e-9)
+        assert np.all(estimates.se > 1.02 * twice.se)
 
 
 def test_balanced_accuracy_is_the_area_of_the_prediction() -> None:
@@ -131,9 +131,9 @@ def test_balanced_accuracy_is_the_area_of_the_prediction() -> None:
 
 
 def test_several_classes() -> None:
-    found = fl.measure(CLASSES, "g", fl.accuracy("colour", "guess", classes=True)).estimates
+    estimates = fl.measure(CLASSES, "g", fl.accuracy("colour", "guess", classes=True)).estimates
     expected = [sk.accuracy_score(d.colour, d.guess) for _, d in CLASSES.groupby("g")]
-    np.testing.assert_allclose(found.natural, expected, rtol=1e-12)
+    np.testing.assert_allclose(estimates.natural, expected, rtol=1e-12)
     wrong = fl.measure(CLASSES, "g", fl.error_rate("colour", "guess", classes=True)).estimates
     np.testing.assert_allclose(wrong.natural, 1 - np.array(expected), rtol=1e-12)
     for name, theirs in (
@@ -143,9 +143,9 @@ def test_several_classes() -> None:
     ):
         metric = getattr(fl, name)("colour", "guess", positive="red", classes=True)
         assert metric.name.endswith(" of red")
-        found = fl.measure(CLASSES, "g", metric).estimates
+        estimates = fl.measure(CLASSES, "g", metric).estimates
         each = [theirs(d.colour == "red", d.guess == "red") for _, d in CLASSES.groupby("g")]
-        np.testing.assert_allclose(found.natural, each, rtol=1e-12)
+        np.testing.assert_allclose(estimates.natural, each, rtol=1e-12)
 
 
 def test_labels_that_cannot_be_meant_are_refused() -> None:
@@ -167,5 +167,5 @@ def test_labels_that_cannot_be_meant_are_refused() -> None:
 def test_groups_without_one_side_say_so() -> None:
     data = ROWS.assign(g=np.where(ROWS.truth == 1, 0, ROWS.g))
     data.loc[data.index[:2000], "g"] = 9
-    found = fl.measure(data, "g", fl.balanced_accuracy("truth", "pred"))
-    assert {(left.code, left.reason.arm) for left in found.excluded} == {("no rows", "positives")}
+    measurement = fl.measure(data, "g", fl.balanced_accuracy("truth", "pred"))
+    assert {(left.code, left.reason.arm) for left in measurement.excluded} == {("no rows", "positives")}

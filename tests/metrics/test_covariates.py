@@ -37,13 +37,13 @@ def reference(rows: pd.DataFrame, centre: float = 1e4) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_effect_is_that_of_the_regression(seed: int) -> None:
     rows = users(seed)
-    made = fl.measure(rows, "g", fl.difference("y", **ARMS, covariate="before"))
+    measurement = fl.measure(rows, "g", fl.difference("y", **ARMS, covariate="before"))
     effect, error = reference(rows)
-    assert made.estimates.theta[0] == pytest.approx(effect, rel=1e-9)
-    assert made.estimates.se[0] == pytest.approx(error, rel=0.02)  # variances by arm, and not one for both
-    assert made.estimates.n is not None
-    assert made.estimates.n[0] == len(rows)
-    assert not made.dropped
+    assert measurement.estimates.theta[0] == pytest.approx(effect, rel=1e-9)
+    assert measurement.estimates.se[0] == pytest.approx(error, rel=0.02)  # variances by arm, and not one for both
+    assert measurement.estimates.n is not None
+    assert measurement.estimates.n[0] == len(rows)
+    assert not measurement.dropped
 
 
 def test_what_is_put_in_place_of_it_does_not_matter() -> None:
@@ -61,15 +61,15 @@ def test_nobody_and_everybody_without_it() -> None:
     rows["none"], rows["same"] = np.nan, 1.0
     plain = fl.measure(rows, "g", fl.difference("y", **ARMS)).estimates
     for column in ("none", "same"):
-        made = fl.measure(rows, "g", fl.difference("y", **ARMS, covariate=column)).estimates
-        assert made.theta[0] == pytest.approx(plain.theta[0])
-        assert made.se[0] == pytest.approx(plain.se[0], rel=0.01)
-    known = rows.dropna(subset="before")
-    made = fl.measure(known, "g", fl.difference("y", **ARMS, covariate="before")).estimates
+        estimates = fl.measure(rows, "g", fl.difference("y", **ARMS, covariate=column)).estimates
+        assert estimates.theta[0] == pytest.approx(plain.theta[0])
+        assert estimates.se[0] == pytest.approx(plain.se[0], rel=0.01)
+    complete = rows.dropna(subset="before")
+    estimates = fl.measure(complete, "g", fl.difference("y", **ARMS, covariate="before")).estimates
     fit = sm.OLS(
-        known.y.to_numpy(), sm.add_constant(np.column_stack([known.before - 1e4, (known.arm == "B") * 1.0]))
+        complete.y.to_numpy(), sm.add_constant(np.column_stack([complete.before - 1e4, (complete.arm == "B") * 1.0]))
     ).fit()
-    assert made.theta[0] == pytest.approx(fit.params[-1], rel=1e-9)
+    assert estimates.theta[0] == pytest.approx(fit.params[-1], rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["lift", "ratio_lift", "ratio_difference", "weighted", "weighted ratio", "unit"])
@@ -83,17 +83,17 @@ def test_every_kind_of_effect_keeps_them(kind: str) -> None:
         rows = pd.concat([rows, rows.assign(before=np.nan, y=0.0)])
     if "ratio" in kind:
         metric = getattr(fl, "ratio_lift" if kind == "ratio_lift" else "ratio_difference")
-        made, plain = (fl.measure(rows, "g", metric("y", "visits", **ARMS, **more)) for more in (options, {}))
+        adjusted, plain = (fl.measure(rows, "g", metric("y", "visits", **ARMS, **more)) for more in (options, {}))
     else:
         metric = fl.lift if kind == "lift" else fl.difference
         bare: dict[str, Any] = {"unit": "user"} if kind == "unit" else {}
-        made, plain = (fl.measure(rows, "g", metric("y", **ARMS, **more)) for more in (options, bare))
-    assert made.estimates.n is not None
-    assert made.estimates.n[0] == 1200
-    assert made.estimates.se[0] < 0.97 * plain.estimates.se[0]
-    assert abs(made.estimates.theta[0] - plain.estimates.theta[0]) < 3 * plain.estimates.se[0]
-    assert made.readout is not None
-    codes = [warning.code for warning in made.readout.warnings if isinstance(warning, RowWarning)]
+        adjusted, plain = (fl.measure(rows, "g", metric("y", **ARMS, **more)) for more in (options, bare))
+    assert adjusted.estimates.n is not None
+    assert adjusted.estimates.n[0] == 1200
+    assert adjusted.estimates.se[0] < 0.97 * plain.estimates.se[0]
+    assert abs(adjusted.estimates.theta[0] - plain.estimates.theta[0]) < 3 * plain.estimates.se[0]
+    assert adjusted.readout is not None
+    codes = [warning.code for warning in adjusted.readout.warnings if isinstance(warning, RowWarning)]
     assert "missing covariate" in codes
 
 
@@ -101,7 +101,7 @@ def test_clusters_are_read_as_one_group_would_be() -> None:
     rows = users(3, 1500)
     rows["g"] = np.arange(len(rows)) % 3
     metric = fl.difference("y", **ARMS, covariate="before")
-    found = fl.cluster(rows, "g", metric)
-    assert found.n_clusters == 1
+    result = fl.cluster(rows, "g", metric)
+    assert result.n_clusters == 1
     together = fl.measure(rows.assign(g=1), "g", metric).estimates
-    assert found.clusters[0].observed == pytest.approx(together.theta[0], rel=1e-9)
+    assert result.clusters[0].observed == pytest.approx(together.theta[0], rel=1e-9)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import faultlines as fl
-from tests.cli.running import run
 from tests.metrics.test_caps import spend
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
@@ -22,12 +23,12 @@ ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 def test_a_unit_has_what_was_asked_of_its_rows(aggregate: str) -> None:
     rows = spend()
     rows["spend"] = rows.spend.where(rows.spend > 5, 0.0)
-    made = fl.difference("spend", **ARMS, unit="user", aggregate=aggregate)
+    metric = fl.difference("spend", **ARMS, unit="user", aggregate=aggregate)
     how = {"any": lambda values: float((values != 0).any())}.get(aggregate, aggregate)
     users = rows.groupby(["user", "g", "arm"], as_index=False)["spend"].agg(how)
-    one, two = fl.measure(rows, "g", made), fl.measure(users, "g", fl.difference("spend", **ARMS))
-    np.testing.assert_allclose(one.estimates.theta, two.estimates.theta, rtol=1e-9)
-    np.testing.assert_allclose(one.estimates.se, two.estimates.se, rtol=1e-7)
+    of_rows, two = fl.measure(rows, "g", metric), fl.measure(users, "g", fl.difference("spend", **ARMS))
+    np.testing.assert_allclose(of_rows.estimates.theta, two.estimates.theta, rtol=1e-9)
+    np.testing.assert_allclose(of_rows.estimates.se, two.estimates.se, rtol=1e-7)
 
 
 def test_the_name_says_per_what() -> None:
@@ -51,23 +52,25 @@ def test_the_name_says_per_what() -> None:
 def test_rows_are_a_denominator(options: dict[str, Any]) -> None:
     rows = spend().assign(one=1)
     rows.loc[::7, "spend"] = np.nan  # rows without a numerator are not counted
-    made, expected = (fl.measure(rows, "g", fl.ratio_lift("spend", denom, **ARMS, **options)) for denom in ("*", "one"))
-    np.testing.assert_allclose(made.estimates.theta, expected.estimates.theta, rtol=1e-9)
-    np.testing.assert_allclose(made.estimates.se, expected.estimates.se, rtol=1e-7)
-    assert made.dropped == expected.dropped
-    one, two = (fl.measure(rows, "g", fl.ratio("spend", denom, unit="user")).estimates for denom in ("*", "one"))
-    np.testing.assert_allclose(one.theta, two.theta, rtol=1e-9)
+    estimated, expected = (
+        fl.measure(rows, "g", fl.ratio_lift("spend", denom, **ARMS, **options)) for denom in ("*", "one")
+    )
+    np.testing.assert_allclose(estimated.estimates.theta, expected.estimates.theta, rtol=1e-9)
+    np.testing.assert_allclose(estimated.estimates.se, expected.estimates.se, rtol=1e-7)
+    assert estimated.dropped == expected.dropped
+    counted, two = (fl.measure(rows, "g", fl.ratio("spend", denom, unit="user")).estimates for denom in ("*", "one"))
+    np.testing.assert_allclose(counted.theta, two.theta, rtol=1e-9)
 
 
-def test_the_command_line_divides_by_rows(tmp_path: Path) -> None:
+def test_the_command_line_divides_by_rows(warm: Warm, tmp_path: Path) -> None:
     spend().to_csv(tmp_path / "rows.csv", index=False)
     options = ["--by", "g", "--variant", "arm", "--control", "A", "--unit", "user"]
-    done = run("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/*")
+    done = warm("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/*")
     assert done.returncode == 0, done.stderr
-    refused_one = run("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/1")
+    refused_one = warm("experiment", tmp_path / "rows.csv", *options, "--metric", "ratio_lift:spend/1")
     assert refused_one.returncode == 2
     assert "ratio_lift:spend/*" in refused_one.stderr
-    done = run("experiment", tmp_path / "rows.csv", *options, "--metric", "lift:spend", "--aggregate", "mean")
+    done = warm("experiment", tmp_path / "rows.csv", *options, "--metric", "lift:spend", "--aggregate", "mean")
     assert done.returncode == 0, done.stderr
 
 

@@ -31,27 +31,27 @@ def atkinson(x: Any, epsilon: float) -> float:
 @pytest.mark.parametrize("unit", [None, "user"])
 def test_values_and_standard_errors(epsilon: float, unit: str | None) -> None:
     data = ROWS if unit is None else ROWS.groupby(["g", "arm", "user"], as_index=False)["x"].sum()
-    found = fl.measure(ROWS, "g", fl.atkinson("x", epsilon, unit=unit)).estimates
+    estimates = fl.measure(ROWS, "g", fl.atkinson("x", epsilon, unit=unit)).estimates
     parts = [d.x.to_numpy() for _, d in data.groupby("g")]
-    np.testing.assert_allclose(found.natural, [atkinson(x, epsilon) for x in parts], rtol=1e-9)
+    np.testing.assert_allclose(estimates.natural, [atkinson(x, epsilon) for x in parts], rtol=1e-9)
     rng = np.random.default_rng(0)
     draws = [[atkinson(x[rng.integers(0, x.size, x.size)], epsilon) for _ in range(250)] for x in parts]
     own = own_errors(ROWS, fl.atkinson("x", epsilon, unit=unit))
     np.testing.assert_allclose(own.se, np.std(draws, axis=1), rtol=0.2)
     # The plain index is too small by about what the bootstrap says it is.
-    bias = np.mean(draws, axis=1) - found.natural
-    np.testing.assert_allclose(found.theta - found.natural, -bias, atol=4 * found.se.max() / np.sqrt(250))
+    bias = np.mean(draws, axis=1) - estimates.natural
+    np.testing.assert_allclose(estimates.theta - estimates.natural, -bias, atol=4 * estimates.se.max() / np.sqrt(250))
 
 
 def test_arms_are_compared() -> None:
     metric = fl.atkinson("x", 0.5, variant="arm", control="A", unit="user")
-    found = fl.measure(ROWS, "g", metric)
+    measurement = fl.measure(ROWS, "g", metric)
     people = ROWS.groupby(["g", "arm", "user"], as_index=False)["x"].sum()
     each = people.groupby(["g", "arm"])["x"].apply(lambda x: atkinson(x.to_numpy(), 0.5)).unstack()
-    np.testing.assert_allclose(found.estimates.natural, each.B - each.A, rtol=1e-9)
-    assert found.readout is not None
-    assert found.readout.by_arm is not None
-    np.testing.assert_allclose(found.readout.by_arm, each[["A", "B"]], rtol=1e-9)
+    np.testing.assert_allclose(measurement.estimates.natural, each.B - each.A, rtol=1e-9)
+    assert measurement.readout is not None
+    assert measurement.readout.by_arm is not None
+    np.testing.assert_allclose(measurement.readout.by_arm, each[["A", "B"]], rtol=1e-9)
     sides = [own_errors(ROWS[ROWS.arm == arm], fl.atkinson("x", 0.5, unit="user")) for arm in "AB"]
     np.testing.assert_allclose(own_errors(ROWS, metric).se, np.hypot(sides[0].se, sides[1].se), rtol=1e-9)
 
@@ -71,8 +71,8 @@ def test_what_it_cannot_be_taken_of() -> None:
     zeros = pd.DataFrame({"g": np.arange(400) % 4, "x": RNG.exponential(1, 400)})
     zeros.loc[zeros.g == 0, "x"] *= RNG.random(100) < 0.8
     assert len(fl.measure(zeros, "g", fl.atkinson("x", 0.5)).estimates) == 4
-    found = fl.measure(zeros, "g", fl.atkinson("x", 1))
-    assert [left.code for left in found.excluded] == ["zero values"]
+    measurement = fl.measure(zeros, "g", fl.atkinson("x", 1))
+    assert [left.code for left in measurement.excluded] == ["zero values"]
     with refused("invalid data: value"):
         fl.measure(zeros.assign(x=-1.0), "g", fl.atkinson("x"))
     with refused("no groups: by"):

@@ -99,9 +99,9 @@ def test_third_and_fourth_cumulants_follow_the_rate_of_rare_events() -> None:
 def test_large_offsets_leave_the_variance(offset: float) -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.repeat(np.arange(20), 100), "x": offset + rng.standard_normal(2000)})
-    found = fl.measure(data, "g", fl.mean("x"))
-    assert not found.excluded
-    np.testing.assert_allclose(found.estimates.se, 0.1, rtol=0.2)
+    measurement = fl.measure(data, "g", fl.mean("x"))
+    assert not measurement.excluded
+    np.testing.assert_allclose(measurement.estimates.se, 0.1, rtol=0.2)
     assert is_rounding(np.array([100.0]), np.array([1e12]), np.array([1e-7]))[0]
 
 
@@ -110,12 +110,12 @@ def _shares_below(make: Callable[[np.random.Generator], pd.DataFrame], metric: f
     small, reasons = 0, set[str]()
     for seed in range(20):
         try:
-            found = fl.cluster(make(np.random.default_rng(seed)), "g", metric)
+            result = fl.cluster(make(np.random.default_rng(seed)), "g", metric)
         except NoGroupsError as error:
             reasons |= {reason.code for reason in error.reasons}
             continue
-        small += found.pvalue < 0.001
-        reasons |= {group.reason.code for group in found.excluded}
+        small += result.pvalue < 0.001
+        reasons |= {group.reason.code for group in result.excluded}
     return small, reasons
 
 
@@ -160,9 +160,9 @@ def test_equal_values_count_as_zero_variance_beside_others() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.repeat(np.arange(10), 40), "y": rng.exponential(size=400)})
     data["x"] = data["y"] * np.where(data["g"] == 3, 0.1, 0.1 + 0.02 * rng.standard_normal(400))
-    found = fl.measure(data, "g", fl.ratio("x", "y"))
-    assert not found.excluded
-    assert found.estimates.se.min() > 0
+    measurement = fl.measure(data, "g", fl.ratio("x", "y"))
+    assert not measurement.excluded
+    assert measurement.estimates.se.min() > 0
 
 
 def test_the_error_of_a_common_variance_counts_with_many_groups() -> None:

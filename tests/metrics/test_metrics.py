@@ -72,13 +72,13 @@ CLASSIFIER: dict[str, Callable[[pd.DataFrame], float]] = {
 @pytest.mark.parametrize("name", CLASSIFIER)
 @pytest.mark.parametrize("by_score", [False, True])
 def test_classifier_rates_are_scikit_learns(name: str, by_score: bool) -> None:
-    given: dict[str, Any] = {"score": "score", "threshold": 0.5} if by_score else {"y_pred": "pred"}
+    columns: dict[str, Any] = {"score": "score", "threshold": 0.5} if by_score else {"y_pred": "pred"}
     data = ROWS.assign(pred=(ROWS.score >= 0.5).astype(int)) if by_score else ROWS
-    metric = getattr(fl, name)(**({} if name == "selection_rate" else {"y_true": "truth"}), **given)
-    found = fl.measure(data, "g", metric).estimates
+    metric = getattr(fl, name)(**({} if name == "selection_rate" else {"y_true": "truth"}), **columns)
+    estimates = fl.measure(data, "g", metric).estimates
     expected = [CLASSIFIER[name](part) for _, part in data.groupby("g")]
-    np.testing.assert_allclose(found.natural, expected, rtol=1e-12)
-    assert found.metric == name.replace("_", " ")
+    np.testing.assert_allclose(estimates.natural, expected, rtol=1e-12)
+    assert estimates.metric == name.replace("_", " ")
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_classifier_rates_are_scikit_learns(name: str, by_score: bool) -> None:
 )
 def test_values_and_standard_errors(metric: fl.Metric, reference: Callable[[pd.DataFrame], float]) -> None:
     """Values against a reference, standard errors against a bootstrap of it."""
-    found = fl.measure(ROWS, "g", metric).estimates
+    estimates = fl.measure(ROWS, "g", metric).estimates
     parts = [part for _, part in ROWS.groupby("g")]
-    np.testing.assert_allclose(found.natural, [reference(part) for part in parts], rtol=1e-9)
+    np.testing.assert_allclose(estimates.natural, [reference(part) for part in parts], rtol=1e-9)
     rng = np.random.default_rng(0)
     part = parts[0]
     draws = [reference(part.iloc[rng.integers(0, len(part), len(part))]) for _ in range(300)]
-    se = own_errors(ROWS, metric).se * found.scale.slope(found.theta)
+    se = own_errors(ROWS, metric).se * estimates.scale.slope(estimates.theta)
     assert se[0] == pytest.approx(np.std(draws), rel=0.17)
 
 
@@ -116,8 +116,8 @@ def test_delong_variance_is_that_of_the_definition() -> None:
     positive, negative = part.score[part.truth == 1].to_numpy(), part.score[part.truth == 0].to_numpy()
     wins = (positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)
     variance = wins.mean(axis=1).var(ddof=1) / len(positive) + wins.mean(axis=0).var(ddof=1) / len(negative)
-    found = fl.measure(ROWS, "g", fl.auc("truth", "score")).estimates
-    assert found.theta[0] == pytest.approx(wins.mean(), rel=1e-12)
+    estimates = fl.measure(ROWS, "g", fl.auc("truth", "score")).estimates
+    assert estimates.theta[0] == pytest.approx(wins.mean(), rel=1e-12)
     assert own_errors(ROWS, fl.auc("truth", "score")).se[0] == pytest.approx(np.sqrt(variance), rel=1e-12)
     binned = fl.measure(ROWS, "g", fl.auc("truth", "score", bins=1000)).estimates
     assert binned.theta[0] == pytest.approx(wins.mean(), abs=0.002)
@@ -153,12 +153,12 @@ def test_experiments_agree_with_tea_tasting(ours: Any, theirs: Any, covariate: s
 
 
 def test_difference_is_welchs_t_test() -> None:
-    found = fl.measure(ROWS, "g", fl.difference("revenue", **ARMS)).estimates
+    estimates = fl.measure(ROWS, "g", fl.difference("revenue", **ARMS)).estimates
     own = own_errors(ROWS, fl.difference("revenue", **ARMS))
     for i, (_, part) in enumerate(ROWS.groupby("g")):
         control, treated = part.revenue[part.arm == "A"], part.revenue[part.arm == "B"]
         welch = sm.stats.CompareMeans.from_data(treated, control)
-        assert found.theta[i] == pytest.approx(treated.mean() - control.mean(), rel=1e-12)
+        assert estimates.theta[i] == pytest.approx(treated.mean() - control.mean(), rel=1e-12)
         assert own.se[i] == pytest.approx(welch.std_meandiff_separatevar, rel=1e-12)
         assert own.dof[i] == pytest.approx(welch.dof_satt(), rel=1e-9)
 
@@ -169,13 +169,13 @@ def test_lift_errors_against_a_bootstrap(covariate: str | None, weight: str | No
     """The whole estimator again on resampled rows, by our own point estimate only."""
     part = ROWS[ROWS.g == 1]
     metric = fl.lift("revenue", covariate=covariate, weight=weight, **ARMS)
-    found = fl.measure(part, "g", metric).estimates
+    estimates = fl.measure(part, "g", metric).estimates
     rng = np.random.default_rng(1)
     stacked = pd.concat(
         [part.iloc[rng.integers(0, len(part), len(part))].assign(g=i) for i in range(300)], ignore_index=True
     )
     draws = fl.measure(stacked, "g", metric).estimates.theta
-    assert found.se[0] == pytest.approx(np.std(draws), rel=0.15)
+    assert estimates.se[0] == pytest.approx(np.std(draws), rel=0.15)
 
 
 def test_cuped_narrows_and_does_not_move() -> None:
@@ -208,9 +208,9 @@ def test_variances_survive_a_mean_of_a_million(weight: str | None) -> None:
     noise, w = rng.standard_normal(size), rng.uniform(0.5, 2, size)
     data = pd.DataFrame({"g": group, "x": 1e6 + 1e5 * group + noise, "w": w})
     centred = data.assign(x=1e5 * group + noise)
-    found, expected = (fl.measure(d, "g", fl.mean("x", weight=weight)).estimates for d in (data, centred))
-    np.testing.assert_allclose(found.se, expected.se, rtol=1e-6)
-    np.testing.assert_allclose(found.theta - 1e6, expected.theta, atol=1e-6)
+    estimates, expected = (fl.measure(d, "g", fl.mean("x", weight=weight)).estimates for d in (data, centred))
+    np.testing.assert_allclose(estimates.se, expected.se, rtol=1e-6)
+    np.testing.assert_allclose(estimates.theta - 1e6, expected.theta, atol=1e-6)
 
 
 def moments_of(data: pd.DataFrame, by: list[str], value: str = "revenue") -> pd.DataFrame:
@@ -238,17 +238,17 @@ def test_aggregates_equal_their_rows(by: list[str]) -> None:
     metric = fl.lift("revenue", **ARMS)
     of_rows = fl.measure(data, "g", metric)
     for spread in ({"mean": "mean", "variance": "variance"}, {"sum": "total", "sum_squares": "squares"}):
-        whole = fl.measure(table, "g", fl.lift(fl.aggregated("n", **spread, **shape), **ARMS))
+        shaped = fl.measure(table, "g", fl.lift(fl.aggregated("n", **spread, **shape), **ARMS))
         for name in ("theta", "se", "dof", "values", "natural"):
             expected = getattr(of_rows.estimates, name)
-            np.testing.assert_allclose(getattr(whole.estimates, name), expected, rtol=1e-9, err_msg=name)
-        assert whole.readout is not None
-        assert "assumed shape" not in codes_of(whole.readout)
+            np.testing.assert_allclose(getattr(shaped.estimates, name), expected, rtol=1e-9, err_msg=name)
+        assert shaped.readout is not None
+        assert "assumed shape" not in codes_of(shaped.readout)
         plain = fl.lift(fl.aggregated("n", **spread), **ARMS)
-        found = fl.measure(table, "g", plain)
-        np.testing.assert_allclose(found.estimates.theta, of_rows.estimates.theta, rtol=1e-10)
-        assert found.readout is not None
-        assert "assumed shape" in codes_of(found.readout)
+        measurement = fl.measure(table, "g", plain)
+        np.testing.assert_allclose(measurement.estimates.theta, of_rows.estimates.theta, rtol=1e-10)
+        assert measurement.readout is not None
+        assert "assumed shape" in codes_of(measurement.readout)
         np.testing.assert_allclose(own_errors(table, plain).se, own_errors(data, metric).se, rtol=1e-8)
     means = fl.mean(fl.aggregated("n", mean="mean", variance="variance", **shape))
     again = fl.measure(moments_of(data, ["g", *by]), "g", means).estimates
@@ -260,36 +260,38 @@ def test_yes_no_values_are_seen_by_their_variance() -> None:
     data = ROWS.assign(bought=(ROWS.visits > 6).astype(float))
     table = moments_of(data, ["g", "arm"], "bought")
     for spread in ({"mean": "mean", "variance": "variance"}, {"sum": "total", "sum_squares": "squares"}):
-        found = fl.measure(table, "g", fl.difference(fl.aggregated("n", **spread), **ARMS))
+        measurement = fl.measure(table, "g", fl.difference(fl.aggregated("n", **spread), **ARMS))
         of_rows = fl.measure(data, "g", fl.difference("bought", **ARMS)).estimates
         for name in ("theta", "se", "dof", "values"):
-            np.testing.assert_allclose(getattr(found.estimates, name), getattr(of_rows, name), rtol=1e-9, err_msg=name)
-        assert found.readout is not None
-        assert "assumed shape" in codes_of(found.readout)
+            np.testing.assert_allclose(
+                getattr(measurement.estimates, name), getattr(of_rows, name), rtol=1e-9, err_msg=name
+            )
+        assert measurement.readout is not None
+        assert "assumed shape" in codes_of(measurement.readout)
 
 
 def test_rates_are_reported_as_rates() -> None:
     data = pd.DataFrame({"g": np.repeat(["a", "b", "c", "d"], 400), "x": 0})
     for group, share in zip("abcd", (0.05, 0.06, 0.4, 0.42), strict=True):
         data.loc[data.index[data.g == group][: int(400 * share)], "x"] = 1
-    found = fl.cluster(data, by="g", metric=fl.rate("x"))
-    assert found.n_clusters == 2
-    several: tuple[Any, ...] = found.clusters
+    result = fl.cluster(data, by="g", metric=fl.rate("x"))
+    assert result.n_clusters == 2
+    several: tuple[Any, ...] = result.clusters
     low, high = several
     assert low.estimate == pytest.approx(0.055)  # 44 of 800
     assert high.estimate == pytest.approx(0.41)
     assert 0 < low.ci[0] < 0.055 < low.ci[1] < 0.1
-    assert found.to_dicts()[0]["estimate"] == pytest.approx(0.05)
-    assert (found.verdict, found.estimates.metric) == ("differ", "rate of x")
+    assert result.to_dicts()[0]["estimate"] == pytest.approx(0.05)
+    assert (result.verdict, result.estimates.metric) == ("differ", "rate of x")
 
 
 def test_equalized_odds_has_two_dimensions() -> None:
-    found = fl.measure(ROWS, "g", fl.equalized_odds("truth", "pred")).estimates
-    assert found.theta.shape == (4, 2)
+    estimates = fl.measure(ROWS, "g", fl.equalized_odds("truth", "pred")).estimates
+    assert estimates.theta.shape == (4, 2)
     for i, name in enumerate(("true_positive_rate", "false_positive_rate")):
         alone = fl.measure(ROWS, "g", getattr(fl, name)("truth", "pred")).estimates
-        np.testing.assert_allclose(found.theta[:, i], alone.theta)
-        np.testing.assert_allclose(found.se[:, i], alone.se)
+        np.testing.assert_allclose(estimates.theta[:, i], alone.theta)
+        np.testing.assert_allclose(estimates.se[:, i], alone.se)
     clustered = fl.cluster(ROWS, by="g", metric=fl.equalized_odds("truth", "pred"))
     assert (clustered.verdict, clustered.estimates.metric) == ("no difference", "equalized odds")
     both: Any = clustered.clusters[0].estimate
@@ -313,9 +315,9 @@ def test_a_metric_of_ones_own() -> None:
         lambda c: {"a": c["a"], "b": c["b"]},
         correlation,
     )
-    found = fl.measure(ROWS, "g", own).estimates
+    estimates = fl.measure(ROWS, "g", own).estimates
     expected = [part.revenue.corr(part.before) for _, part in ROWS.groupby("g")]
-    np.testing.assert_allclose(np.tanh(found.theta), expected, rtol=1e-9)
+    np.testing.assert_allclose(np.tanh(estimates.theta), expected, rtol=1e-9)
 
 
 def test_a_billion_rows_keep_their_digits() -> None:
@@ -323,10 +325,10 @@ def test_a_billion_rows_keep_their_digits() -> None:
     days = pd.DataFrame(
         {"g": np.repeat(["a", "b"], 10), "n": 10**8, "mean": 1e6 + np.tile(np.arange(10) / 10, 2), "v": 1.0}
     )
-    found = fl.measure(days, "g", fl.mean(fl.aggregated("n", mean="mean", variance="v"))).estimates
+    estimates = fl.measure(days, "g", fl.mean(fl.aggregated("n", mean="mean", variance="v"))).estimates
     between = np.var(np.arange(10) / 10)
-    assert found.theta[0] == pytest.approx(1e6 + 0.45, rel=1e-15)
-    assert found.se[0] == pytest.approx(np.sqrt((1 + between) / 1e9), rel=1e-6)
+    assert estimates.theta[0] == pytest.approx(1e6 + 0.45, rel=1e-15)
+    assert estimates.se[0] == pytest.approx(np.sqrt((1 + between) / 1e9), rel=1e-6)
 
 
 @pytest.mark.parametrize("arms", [("A", "B"), (0, 1), (False, True), (0.0, 1.0)])
@@ -336,9 +338,9 @@ def test_variants_of_any_type(arms: tuple[Any, Any]) -> None:
     data = pd.DataFrame({"g": "a", "arm": coded, "x": rng.standard_normal(400), "u": np.arange(400)})
     for frame in (data, pl.from_pandas(data)):
         for control in (arms[0], str(arms[0])):
-            found = fl.measure(frame, "g", fl.difference("x", variant="arm", control=control, unit="u")).estimates
+            estimates = fl.measure(frame, "g", fl.difference("x", variant="arm", control=control, unit="u")).estimates
             expected = data.x[data.arm == arms[1]].mean() - data.x[data.arm == arms[0]].mean()
-            assert found.theta[0] == pytest.approx(expected)
+            assert estimates.theta[0] == pytest.approx(expected)
 
 
 JOINT: dict[str, tuple[fl.Metric, ...]] = {
@@ -363,14 +365,14 @@ JOINT: dict[str, tuple[fl.Metric, ...]] = {
 def test_joint_metrics_are_correlated_as_a_bootstrap_says(name: str) -> None:
     data = rows(size=800, groups=1, seed=3)
     metrics = JOINT[name]
-    found = fl.measure(data, "g", fl.joint(*metrics)).estimates
+    estimates = fl.measure(data, "g", fl.joint(*metrics)).estimates
     for i, metric in enumerate(metrics):
         alone = fl.measure(data, "g", metric).estimates
-        assert found.theta[0, i] == pytest.approx(alone.theta[0])
-        assert found.se[0, i] == pytest.approx(alone.se[0])
-        assert found.natural[0, i] == pytest.approx(alone.natural[0])
-    assert found.effect_covariance is not None
-    correlation = found.effect_covariance[0] / np.outer(found.se[0], found.se[0])
+        assert estimates.theta[0, i] == pytest.approx(alone.theta[0])
+        assert estimates.se[0, i] == pytest.approx(alone.se[0])
+        assert estimates.natural[0, i] == pytest.approx(alone.natural[0])
+    assert estimates.effect_covariance is not None
+    correlation = estimates.effect_covariance[0] / np.outer(estimates.se[0], estimates.se[0])
     # 300 resamples at once: each is a group of its own.
     rng = np.random.default_rng(0)
     resampled = pd.concat([data.iloc[rng.integers(0, 800, 800)].assign(g=i) for i in range(300)])
@@ -385,7 +387,7 @@ def test_joint_metrics_of_units_and_of_disjoint_rows() -> None:
     data["arm"] = np.where(data.user % 2, "A", "B")
     data["g"] = data.user % 4 // 2
     pair = fl.joint(fl.difference("revenue", unit="user", **ARMS), fl.difference("visits", unit="user", **ARMS))
-    found = fl.measure(data, "g", pair).estimates
+    estimates = fl.measure(data, "g", pair).estimates
     own = own_errors(data, pair)
     units = data.groupby(["g", "arm", "user"])[["revenue", "visits"]].sum().reset_index()
     for g in (0, 1):
@@ -393,7 +395,7 @@ def test_joint_metrics_of_units_and_of_disjoint_rows() -> None:
         expected = sum(p[["revenue", "visits"]].cov().to_numpy() / len(p) for p in parts)
         np.testing.assert_allclose(own.effect_covariance[g], expected, rtol=1e-5)
         means = [p[["revenue", "visits"]].mean().to_numpy() for p in parts]
-        np.testing.assert_allclose(found.theta[g], means[1] - means[0], rtol=1e-9)
+        np.testing.assert_allclose(estimates.theta[g], means[1] - means[0], rtol=1e-9)
     odds = fl.measure(ROWS, "g", fl.equalized_odds("truth", "pred")).estimates
     same = fl.measure(
         ROWS, "g", fl.joint(fl.true_positive_rate("truth", "pred"), fl.false_positive_rate("truth", "pred"))
@@ -411,12 +413,12 @@ def test_joint_metrics_cluster_where_neither_does() -> None:
     shift = np.where(group < 6, 0.0, 0.12)
     common = rng.standard_normal(size)
     data = pd.DataFrame({"g": group, "a": common + shift, "b": common * 0.95 + 0.3 * rng.standard_normal(size) - shift})
-    found = fl.cluster(data, by="g", metric=fl.joint(fl.mean("a"), fl.mean("b")))
-    assert found.n_clusters == 2
-    assert found.labels.tolist() == [1] * 6 + [2] * 6
-    assert found.estimates.parts == ("mean of a", "mean of b")
-    assert {"estimate_mean_of_a", "ci_upper_mean_of_b"} <= found.to_dicts("clusters")[0].keys()
-    assert found.log_pvalue < fl.cluster(data, by="g", metric=fl.mean("a")).log_pvalue
+    result = fl.cluster(data, by="g", metric=fl.joint(fl.mean("a"), fl.mean("b")))
+    assert result.n_clusters == 2
+    assert result.labels.tolist() == [1] * 6 + [2] * 6
+    assert result.estimates.parts == ("mean of a", "mean of b")
+    assert {"estimate_mean_of_a", "ci_upper_mean_of_b"} <= result.to_dicts("clusters")[0].keys()
+    assert result.log_pvalue < fl.cluster(data, by="g", metric=fl.mean("a")).log_pvalue
 
 
 @pytest.mark.parametrize(
@@ -444,14 +446,14 @@ def test_metrics_that_determine_each_other_are_left_out() -> None:
 
 
 def test_lifts_are_compared_by_their_ratio_and_read_as_lifts() -> None:
-    found = fl.cluster(ROWS, by="g", metric=fl.lift("revenue", **ARMS), tolerance=0.05)
-    assert found.tolerance == pytest.approx(0.05)
-    assert found.verdict == "no difference"
-    estimates = found.estimates
+    result = fl.cluster(ROWS, by="g", metric=fl.lift("revenue", **ARMS), tolerance=0.05)
+    assert result.tolerance == pytest.approx(0.05)
+    assert result.verdict == "no difference"
+    estimates = result.estimates
     assert estimates.natural == pytest.approx(np.expm1(estimates.theta))
-    rows = found.to_dicts()
+    rows = result.to_dicts()
     assert [row["se"] for row in rows] == pytest.approx((estimates.se * np.exp(estimates.theta)).tolist())
-    pooled: Any = found.overall
+    pooled: Any = result.overall
     arms = ROWS.groupby("arm")["revenue"].mean()
     assert pooled.estimate == pytest.approx(arms["B"] / arms["A"] - 1, rel=1e-12)
     assert pooled.ci[0] < pooled.estimate < pooled.ci[1]
@@ -467,10 +469,13 @@ def test_means_near_zero_have_no_lift_whichever_arm_it_is() -> None:
         for arm, count in zip("AB", counts, strict=True)
         for i in range(200)
     ]
-    found = fl.measure(pd.DataFrame(rows), "g", fl.lift("x", **ARMS))
-    assert list(found.estimates.labels) == ["collapsed", "plenty"]  # a treatment that breaks things is not left out
-    assert found.estimates.natural[0] == pytest.approx(-0.9)
-    near = {left.label: (left.code, left.reason.arm, left.reason.least) for left in found.excluded}
+    measurement = fl.measure(pd.DataFrame(rows), "g", fl.lift("x", **ARMS))
+    assert list(measurement.estimates.labels) == [
+        "collapsed",
+        "plenty",
+    ]  # a treatment that breaks things is not left out
+    assert measurement.estimates.natural[0] == pytest.approx(-0.9)
+    near = {left.label: (left.code, left.reason.arm, left.reason.least) for left in measurement.excluded}
     assert near == {
         "none": ("mean near zero", "treatment", 2),
         "from nothing": ("mean near zero", "control", 2),

@@ -90,11 +90,11 @@ def pair(name: str, weight: str | None = None) -> fl.Metric:
 @pytest.mark.parametrize("name", RATES)
 def test_the_difference_is_that_of_the_two_rates(name: str, weight: str | None) -> None:
     data = scored()
-    found = fl.measure(data, "g", pair(name, weight))
-    assert found.dropped == {"missing value": 60}
-    known = data.dropna()
-    for label, value in zip(found.estimates.labels, found.estimates.theta, strict=True):
-        d = known[known.g == label]
+    measurement = fl.measure(data, "g", pair(name, weight))
+    assert measurement.dropped == {"missing value": 60}
+    complete = data.dropna()
+    for label, value in zip(measurement.estimates.labels, measurement.estimates.theta, strict=True):
+        d = complete[complete.g == label]
         w = np.ones(len(d)) if weight is None else d.w.to_numpy()
         rates = [(w * parts(name, d, i)[0]).sum() / (w * parts(name, d, i)[1]).sum() for i in (1, 2)]
         assert value == pytest.approx(rates[1] - rates[0], abs=1e-12)
@@ -122,18 +122,18 @@ def test_the_difference_is_that_of_the_two_rates(name: str, weight: str | None) 
 def test_standard_errors_are_those_of_the_bootstrap(metric: fl.Metric, value: Any) -> None:
     """Of all rows together: variances of groups are steadied. The bootstrap knows a standard error to 4% here."""
     data = scored().dropna().assign(all="all")
-    found = fl.measure(data, "all", metric).estimates
+    estimates = fl.measure(data, "all", metric).estimates
     rng = np.random.default_rng(1)
     drawn = [value(data.iloc[rng.integers(0, len(data), len(data))]) for _ in range(300)]
-    assert found.theta[0] == pytest.approx(value(data), abs=1e-12)
-    assert found.se[0] == pytest.approx(np.std(drawn), rel=0.15)
+    assert estimates.theta[0] == pytest.approx(value(data), abs=1e-12)
+    assert estimates.se[0] == pytest.approx(np.std(drawn), rel=0.15)
 
 
 def test_pairs_are_sharper_than_two_tables() -> None:
     data = scored().dropna()
     together = fl.measure(data, "g", pair("accuracy")).estimates.se
     right = [(data[f"p{i}"] == data.t).groupby(data.g).agg(["var", "count"]) for i in (1, 2)]
-    alone = np.sqrt(sum(one["var"] / one["count"] for one in right))
+    alone = np.sqrt(sum(moments["var"] / moments["count"] for moments in right))
     assert (together < 0.8 * alone).all()
 
 
@@ -141,18 +141,18 @@ def test_a_new_model_that_is_worse_for_one_group_is_found() -> None:
     data = scored(6_000).dropna()
     worse = (data.g == "b") & (np.random.default_rng(3).random(len(data)) < 0.2)
     data["p2"] = np.where(worse, 1 - data.p2, data.p2)
-    found = fl.cluster(data, "g", pair("accuracy"), guarantee=fl.Calibrated(draws=200))
-    assert found.clusters[0].members == ("b",)
-    assert "change in accuracy from p1 to p2" in str(found)
+    result = fl.cluster(data, "g", pair("accuracy"), guarantee=fl.Calibrated(draws=200))
+    assert result.clusters[0].members == ("b",)
+    assert result.groups.metric == "change in accuracy from p1 to p2"
 
 
 @pytest.mark.parametrize("name", ["accuracy", "precision"])
 def test_engines_agree(name: str) -> None:
     data = scored(900)
-    one = fl.measure(data, "g", pair(name)).estimates
+    estimates = fl.measure(data, "g", pair(name)).estimates
     other = fl.measure(pl.from_pandas(data), "g", pair(name)).estimates
-    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-9)
-    np.testing.assert_allclose(one.se, other.se, rtol=1e-9)
+    np.testing.assert_allclose(estimates.theta, other.theta, rtol=1e-9)
+    np.testing.assert_allclose(estimates.se, other.se, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["accuracy", "precision"])
@@ -162,28 +162,28 @@ def test_thresholds_pickles_and_recipes(name: str) -> None:
     assert metric.name == f"change in {name} from threshold 0.5 to threshold 0.7"
     again = metric_of(json.loads(json.dumps(plain_recipe(metric))))
     data = scored(900)
-    values = [fl.measure(data, "g", one).estimates.theta.tolist() for one in (metric, again, _pickled(metric))]
+    values = [fl.measure(data, "g", version).estimates.theta.tolist() for version in (metric, again, _pickled(metric))]
     assert values[0] == values[1] == values[2]
 
 
 def _pickled(metric: fl.Metric) -> fl.Metric:
-    made: fl.Metric = pickle.loads(pickle.dumps(metric))
-    return made
+    copied: fl.Metric = pickle.loads(pickle.dumps(metric))
+    return copied
 
 
 def test_groups_without_predicted_positives_are_left_out_with_a_reason() -> None:
     data = scored(900).dropna()
     data.loc[data.g == "c", "p2"] = 0.0
-    found = fl.measure(data, "g", pair("precision"))
-    assert [(one.label, one.code) for one in found.excluded] == [("c", "empty denominator")]
+    measurement = fl.measure(data, "g", pair("precision"))
+    assert [(group.label, group.code) for group in measurement.excluded] == [("c", "empty denominator")]
     few = data.assign(g=np.where(np.arange(len(data)) < 12, "few", data.g))
-    found = fl.measure(few[few.g != "c"], "g", pair("precision"))
-    assert [(one.code, one.reason.least, one.reason.unit) for one in found.excluded] == [
+    measurement = fl.measure(few[few.g != "c"], "g", pair("precision"))
+    assert [(group.code, group.reason.least, group.reason.unit) for group in measurement.excluded] == [
         ("too small", 10, "predicted positives")
     ]
-    assert found.estimates.n is not None
+    assert measurement.estimates.n is not None
     counted = few[few.g != "c"].groupby("g")[["p1", "p2"]].sum().min(axis=1)
-    assert found.estimates.n.tolist() == [counted[label] for label in found.estimates.labels]
+    assert measurement.estimates.n.tolist() == [counted[label] for label in measurement.estimates.labels]
 
 
 ACCURACY = fl.accuracy("t", "p1")
@@ -267,15 +267,15 @@ def test_change_of_an_area_is_delongs(weight: str | None, unit: str | None) -> N
     data = scored(700).dropna()
     data["s1"], data["s2"] = data.s1.round(2), data.s2.round(1)  # with ties
     data["person"] = data.groupby("g").cumcount() // 3 * 3 + data.g.map({"a": 0, "b": 1, "c": 2})
-    found = fl.measure(data, "g", areas(weight, unit)).estimates
+    estimates = fl.measure(data, "g", areas(weight, unit)).estimates
     own = own_errors(data, areas(weight, unit))
-    for place, label in enumerate(found.labels):
+    for place, label in enumerate(estimates.labels):
         d = data[data.g == label]
         w = np.ones(len(d)) if weight is None else d.w.to_numpy()
         change, error = delong(d, w, None if unit is None else d.person.to_numpy())
         theirs = [sk.roc_auc_score(d.t, d[score], sample_weight=w) for score in ("s1", "s2")]
-        assert found.theta[place] == pytest.approx(change, abs=1e-12)
-        assert found.theta[place] == pytest.approx(theirs[1] - theirs[0], abs=1e-12)
+        assert estimates.theta[place] == pytest.approx(change, abs=1e-12)
+        assert estimates.theta[place] == pytest.approx(theirs[1] - theirs[0], abs=1e-12)
         assert own.se[place] == pytest.approx(error, rel=1e-9)
 
 
@@ -311,9 +311,9 @@ def test_areas_in_bins_pickles_recipes_and_shuffles() -> None:
     metric = areas(bins=20)
     again = metric_of(json.loads(json.dumps(plain_recipe(metric))))
     rounded = data.assign(s1=np.floor(data.s1 * 20), s2=np.floor(data.s2 * 20))
-    values = [fl.measure(data, "g", one).estimates for one in (metric, again, _pickled(metric))]
+    values = [fl.measure(data, "g", version).estimates for version in (metric, again, _pickled(metric))]
     expected = fl.measure(rounded, "g", areas()).estimates
-    for found in values:
-        np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-12)
-        np.testing.assert_allclose(found.se, expected.se, rtol=1e-9)
+    for estimates in values:
+        np.testing.assert_allclose(estimates.theta, expected.theta, rtol=1e-12)
+        np.testing.assert_allclose(estimates.se, expected.se, rtol=1e-9)
     assert fl.self_check(data, "g", areas(), runs=3).runs == 3

@@ -89,11 +89,11 @@ def test_groups_together_are_their_rows_together(metric: fl.Metric) -> None:
 
 @pytest.mark.parametrize("metric", METRICS[::6], ids=named)
 def test_clusters_and_overall_are_plain_readouts(metric: fl.Metric) -> None:
-    found: Any = fl.cluster(ROWS, by="g", metric=metric, guarantee=fl.Calibrated(199))
+    result: Any = fl.cluster(ROWS, by="g", metric=metric, guarantee=fl.Calibrated(199))
     everyone = fl.measure(ROWS.assign(g=0), "g", metric).estimates
-    np.testing.assert_allclose(np.ravel(found.overall.estimate), np.ravel(everyone.natural), rtol=1e-9)
-    np.testing.assert_allclose(np.ravel(found.overall.observed), np.ravel(everyone.natural), rtol=1e-9)
-    for cluster in found.clusters:
+    np.testing.assert_allclose(np.ravel(result.overall.estimate), np.ravel(everyone.natural), rtol=1e-9)
+    np.testing.assert_allclose(np.ravel(result.overall.observed), np.ravel(everyone.natural), rtol=1e-9)
+    for cluster in result.clusters:
         union = ROWS[ROWS.g.isin(cluster.members)].assign(g=0)
         alone = fl.measure(union, "g", metric).estimates
         np.testing.assert_allclose(np.ravel(cluster.observed), np.ravel(alone.natural), rtol=1e-9)
@@ -104,11 +104,11 @@ def test_clusters_and_overall_are_plain_readouts(metric: fl.Metric) -> None:
 
 
 def test_the_overall_effect_is_the_plain_average_treatment_effect() -> None:
-    found: Any = fl.cluster(ROWS, by="g", metric=fl.difference("revenue", **ARMS))
+    result: Any = fl.cluster(ROWS, by="g", metric=fl.difference("revenue", **ARMS))
     treated, control = (ROWS.revenue[ROWS.arm == arm] for arm in "BA")
-    assert found.overall.estimate == pytest.approx(treated.mean() - control.mean(), rel=1e-12)
+    assert result.overall.estimate == pytest.approx(treated.mean() - control.mean(), rel=1e-12)
     welch = stats.ttest_ind(treated, control, equal_var=False).confidence_interval(0.95)
-    assert found.overall.ci == pytest.approx((welch.low, welch.high))
+    assert result.overall.ci == pytest.approx((welch.low, welch.high))
     rates: Any = fl.cluster(ROWS, by="g", metric=fl.rate("t"))
     assert rates.overall.estimate == pytest.approx(ROWS.t.mean(), rel=1e-12)
     by_unit: Any = fl.cluster(ROWS, by="g", metric=fl.lift("revenue", unit="user", **ARMS))
@@ -117,12 +117,12 @@ def test_the_overall_effect_is_the_plain_average_treatment_effect() -> None:
 
 
 def test_areas_are_weighted_by_the_sizes_of_their_groups() -> None:
-    found: Any = fl.cluster(ROWS, by="g", metric=fl.auc("t", "s"))
-    assert found.readout.together(clusters, 3) is None
-    estimates = found.estimates
+    result: Any = fl.cluster(ROWS, by="g", metric=fl.auc("t", "s"))
+    assert result.readout.together(clusters, 3) is None
+    estimates = result.estimates
     share = estimates.n / estimates.n.sum()
-    assert found.overall.estimate == pytest.approx(np.sum(share * estimates.natural))
-    assert found.overall.se == pytest.approx(np.sqrt(np.sum((share * estimates.se) ** 2)))
+    assert result.overall.estimate == pytest.approx(np.sum(share * estimates.natural))
+    assert result.overall.se == pytest.approx(np.sqrt(np.sum((share * estimates.se) ** 2)))
 
 
 @pytest.mark.parametrize(
@@ -130,22 +130,22 @@ def test_areas_are_weighted_by_the_sizes_of_their_groups() -> None:
 )
 def test_rows_in_parts_have_a_readout(guarantee: Any) -> None:
     metric = fl.mean("revenue")
-    found: Any = fl.cluster(ROWS, by="g", metric=metric, guarantee=guarantee)
-    assert found.n_clusters > 1
+    result: Any = fl.cluster(ROWS, by="g", metric=metric, guarantee=guarantee)
+    assert result.n_clusters > 1
     if isinstance(guarantee, fl.Folds):  # of all rows
-        assert found.overall.estimate == pytest.approx(ROWS.revenue.mean(), rel=1e-9)
+        assert result.overall.estimate == pytest.approx(ROWS.revenue.mean(), rel=1e-9)
     else:  # of those held out
-        assert found.overall.estimate == pytest.approx(ROWS.revenue.mean(), rel=0.05)
-        assert found.overall.n < 0.7 * len(ROWS)
-    for cluster in found.clusters:
+        assert result.overall.estimate == pytest.approx(ROWS.revenue.mean(), rel=0.05)
+        assert result.overall.n < 0.7 * len(ROWS)
+    for cluster in result.clusters:
         assert cluster.observed == pytest.approx(ROWS.revenue[ROWS.g.isin(cluster.members)].mean(), rel=0.05)
 
 
 def test_estimates_with_sizes_are_weighted_by_them() -> None:
-    found: Any = fl.cluster(fl.Estimates([0.0, 1.0, 10.0], [1.0, 1.0, 1.0], n=[10, 30, 60]))
-    assert found.overall.estimate == pytest.approx(6.3)
-    assert found.overall.se == pytest.approx(np.sqrt(0.01 + 0.09 + 0.36))
-    assert [cluster.observed for cluster in found.clusters] == pytest.approx([0.75, 10])
+    result: Any = fl.cluster(fl.Estimates([0.0, 1.0, 10.0], [1.0, 1.0, 1.0], n=[10, 30, 60]))
+    assert result.overall.estimate == pytest.approx(6.3)
+    assert result.overall.se == pytest.approx(np.sqrt(0.01 + 0.09 + 0.36))
+    assert [cluster.observed for cluster in result.clusters] == pytest.approx([0.75, 10])
     bare: Any = fl.cluster(fl.Estimates([0.0, 1.0, 10.0], [1.0, 0.5, 1.0]))
     assert bare.clusters[0].observed is None
     assert bare.clusters[0].observed_ci is None
@@ -153,9 +153,9 @@ def test_estimates_with_sizes_are_weighted_by_them() -> None:
 
 
 def test_arms_stand_in_the_table_of_groups() -> None:
-    found = fl.cluster(ROWS, by="g", metric=fl.difference("revenue", covariate="before", **ARMS))
+    result = fl.cluster(ROWS, by="g", metric=fl.difference("revenue", covariate="before", **ARMS))
     means, counts = (ROWS.groupby(["g", "arm"])["revenue"].agg(how).unstack() for how in ("mean", "count"))
-    for row, g in zip(found.to_dicts("groups"), range(6), strict=True):
+    for row, g in zip(result.to_dicts("groups"), range(6), strict=True):
         assert (row["n_control"], row["n_treatment"]) == (counts.loc[g, "A"], counts.loc[g, "B"])
         assert row["mean_control"] == pytest.approx(means.loc[g, "A"])
         assert row["mean_treatment"] == pytest.approx(means.loc[g, "B"])

@@ -57,6 +57,6 @@ def test_small_groups_may_be_coarser_but_not_one_group(by: str, coarser: bool) -
 
 
 def test_an_audit_of_one_group_asks_for_another_feature() -> None:
-    given: dict[str, Any] = {"sensitive_features": ROWS["all"], "metrics": "accuracy"}
+    options: dict[str, Any] = {"sensitive_features": ROWS["all"], "metrics": "accuracy"}
     with refused("no groups: sensitive_features"):
-        fl.audit(ROWS.y, ROWS.y, **given)
+        fl.audit(ROWS.y, ROWS.y, **options)

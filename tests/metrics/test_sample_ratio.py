@@ -51,58 +51,58 @@ def ratio(data: pd.DataFrame, by: Any, **options: Any) -> SampleRatio:
 @pytest.mark.parametrize("options", [{"treatment": "B"}, {"treatment": ["B", "C"]}, {"treatment": "*"}])
 @pytest.mark.parametrize("shares", [None, THREE, {"C": 20, "A": 50, "B": 30}])
 def test_unequal_arms_as_planned_are_no_mismatch(options: dict[str, Any], shares: Any) -> None:
-    found = ratio(visits(), ["country", "browser"], shares=shares, **options)
-    assert not found.is_mismatch
-    assert found.planned == (shares is not None)
-    assert found.arms == (("A", "B") if options["treatment"] == "B" else ("A", "B", "C"))
+    check = ratio(visits(), ["country", "browser"], shares=shares, **options)
+    assert not check.is_mismatch
+    assert check.planned == (shares is not None)
+    assert check.arms == (("A", "B") if options["treatment"] == "B" else ("A", "B", "C"))
 
 
 def test_planned_shares_are_those_of_the_arms_that_are_compared() -> None:
-    found = ratio(visits(), "country", treatment="B", shares=THREE)
-    assert found.shares == pytest.approx((0.625, 0.375))
+    check = ratio(visits(), "country", treatment="B", shares=THREE)
+    assert check.shares == pytest.approx((0.625, 0.375))
 
 
 def test_arms_off_the_planned_shares_are_found_in_all_units_together() -> None:
     data = visits(shares=(0.5, 0.5))
-    found = ratio(data, "country", shares={"A": 0.52, "B": 0.48})
+    check = ratio(data, "country", shares={"A": 0.52, "B": 0.48})
     counts = [(data.arm == arm).sum() for arm in "AB"]
     expected = stats.chisquare(counts, np.array([0.52, 0.48]) * len(data)).pvalue
-    assert found.where == ()
-    assert found.is_mismatch
-    assert found.pvalue == pytest.approx(2 * expected, rel=1e-9)  # half of the level is for all units together
+    assert check.where == ()
+    assert check.is_mismatch
+    assert check.pvalue == pytest.approx(2 * expected, rel=1e-9)  # half of the level is for all units together
     assert not ratio(data, "country").is_mismatch  # without planned shares nothing is wrong with it
 
 
 def test_a_loss_in_one_country_is_found_by_country_and_by_country_and_browser() -> None:
     data = visits(1, 60_000, (0.5, 0.5))
-    kept = data[~((data.country == "c3") & (data.arm == "B") & (data.user % 4 == 0))]
+    remaining = data[~((data.country == "c3") & (data.arm == "B") & (data.user % 4 == 0))]
     for by in ("country", ["country", "browser"], ["browser", "country"]):
-        found = ratio(kept, by)
-        assert found.is_mismatch
-        assert found.where == (("country", "c3"),)
-        own = kept[kept.country == "c3"]
-        share = (own.arm == found.arm).mean()
-        assert found.share == pytest.approx(share)
-        assert found.expected == pytest.approx((kept[kept.country != "c3"].arm == found.arm).mean())
-        assert found.n == len(own)
+        check = ratio(remaining, by)
+        assert check.is_mismatch
+        assert check.where == (("country", "c3"),)
+        own = remaining[remaining.country == "c3"]
+        share = (own.arm == check.arm).mean()
+        assert check.share == pytest.approx(share)
+        assert check.expected == pytest.approx((remaining[remaining.country != "c3"].arm == check.arm).mean())
+        assert check.n == len(own)
 
 
 def test_a_loss_in_one_combination_is_found_there() -> None:
     data = visits(2, 80_000, (0.5, 0.5))
     lost = (data.country == "c3") & (data.browser == "Safari") & (data.arm == "B") & (data.user % 5 < 2)
-    found = ratio(data[~lost], ["country", "browser"])
-    assert found.where == (("country", "c3"), ("browser", "Safari"))
-    assert found.is_mismatch
+    check = ratio(data[~lost], ["country", "browser"])
+    assert check.where == (("country", "c3"), ("browser", "Safari"))
+    assert check.is_mismatch
 
 
 def test_the_p_of_two_levels_is_that_of_the_table_of_two_by_two() -> None:
     """With one attribute of two levels all tests are of one table: the smallest of χ² and the likelihood ratio."""
     table = np.array([[500.0, 600.0], [450.0, 380.0]])
-    found = compare_arms(table, ["A", "B"], [("x",), ("y",)], ["g"], shares=None, unit="users")
-    assert found is not None
+    check = compare_arms(table, ["A", "B"], [("x",), ("y",)], ["g"], shares=None, unit="users")
+    assert check is not None
     pearson = stats.chi2_contingency(table, correction=False).pvalue
     likelihood = stats.chi2_contingency(table, correction=True, lambda_="log-likelihood").pvalue
-    assert found.pvalue == pytest.approx(2 * min(pearson, 2 * likelihood), rel=1e-9)
+    assert check.pvalue == pytest.approx(2 * min(pearson, 2 * likelihood), rel=1e-9)
 
 
 def test_units_are_counted_not_rows() -> None:
@@ -117,23 +117,23 @@ def test_units_are_counted_not_rows() -> None:
 def test_units_in_several_groups_are_compared_cell_by_cell() -> None:
     data = visits(4, 20_000, (0.5, 0.5))
     several = pd.concat([data.sample(frac=0.8, random_state=i).assign(country=f"x{i}") for i in range(4)])
-    found = ratio(several, "country", unit="user", overlap="covariance")
-    assert not found.is_mismatch
+    check = ratio(several, "country", unit="user", overlap="covariance")
+    assert not check.is_mismatch
 
 
 def test_small_levels_are_taken_together_and_tiny_data_are_not_tested() -> None:
     keys = [(str(i),) for i in range(200)]
     counts = np.tile([3.0, 1.0], (200, 1))
-    found = compare_arms(counts, ["A", "B"], keys, ["g"], shares=[0.5, 0.5], unit="users")
-    assert found is not None
-    assert found.is_mismatch
+    check = compare_arms(counts, ["A", "B"], keys, ["g"], shares=[0.5, 0.5], unit="users")
+    assert check is not None
+    assert check.is_mismatch
     assert compare_arms(counts[:1], ["A", "B"], keys[:1], ["g"], shares=None, unit="users") is None
 
 
 def test_a_mismatch_stands_first_in_every_output(tmp_path: Path) -> None:
     data = visits(1, 60_000, (0.5, 0.5))
-    kept = reacting(data[~((data.country == "c3") & (data.arm == "B") & (data.user % 3 == 0))])
-    result = fl.cluster(kept, "country", fl.difference("spend", unit="user", **ARMS))
+    remaining = reacting(data[~((data.country == "c3") & (data.arm == "B") & (data.user % 3 == 0))])
+    result = fl.cluster(remaining, "country", fl.difference("spend", unit="user", **ARMS))
     assert result.notes[0].code == "sample ratio"
     assert result.notes[0].severity == "warning"
     assert result.notes[0].fields["where"] == {"country": "c3"}
@@ -147,9 +147,9 @@ def test_a_mismatch_stands_first_in_every_output(tmp_path: Path) -> None:
     result.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count('class="warning"') == 1
-    certificate = fl.certify(kept, "country", fl.difference("spend", unit="user", **ARMS), gap=1.0)
+    certificate = fl.certify(remaining, "country", fl.difference("spend", unit="user", **ARMS), gap=1.0)
     assert "sample ratio" in [note.code for note in certificate.notes]
-    again = fl.confirm(result, kept)
+    again = fl.confirm(result, remaining)
     assert "sample ratio" in [note.code for note in again.notes]
 
 
@@ -183,6 +183,6 @@ def test_margins_of_three_attributes_are_tested_once_each() -> None:
     keys = list(product("ab", "cd", "ef"))
     counts = np.full((8, 2), 500.0)
     counts[[0, 1, 2, 3], 1] = 400.0  # all of level "a"
-    found = compare_arms(counts, ["A", "B"], keys, ["x", "y", "z"], shares=None, unit="rows")
-    assert found is not None
-    assert [attribute for attribute, _ in found.where] == ["x"]
+    check = compare_arms(counts, ["A", "B"], keys, ["x", "y", "z"], shares=None, unit="rows")
+    assert check is not None
+    assert [attribute for attribute, _ in check.where] == ["x"]

@@ -43,7 +43,7 @@ def test_the_table_knows_what_a_metric_takes(name: str) -> None:
     entry = METRICS[name]
     assert getattr(fl, name) is entry.function
     parameters = inspect.signature(entry.function).parameters
-    assert {*entry.options, *(one for names in entry.columns for one in names)} == set(parameters)
+    assert {*entry.options, *(name for names in entry.columns for name in names)} == set(parameters)
     for option in ("weight", "threshold", "positive", "unit", "covariate", "bins", "epsilon", "classes"):
         assert entry.accepts(option) == (option in parameters)
     assert entry.summary.endswith(".")
@@ -70,11 +70,11 @@ def test_metrics_survive_a_pickle(name: str, weight: bool) -> None:
     metric = made(name, **({"weight": "weight"} if weight else {}))
     table = rows(size=2000)
     expected = fl.measure(table, "device", metric).estimates
-    for other in (pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric)):
-        found = fl.measure(table, "device", other).estimates
-        assert found.theta.tolist() == expected.theta.tolist()
-        assert found.scale == expected.scale
-        assert other.scale == metric.scale
+    other = copy.deepcopy(pickle.loads(pickle.dumps(metric)))
+    estimates = fl.measure(table, "device", other).estimates
+    assert estimates.theta.tolist() == expected.theta.tolist()
+    assert estimates.scale == expected.scale
+    assert other.scale == metric.scale
 
 
 def test_joint_and_aggregated_metrics_survive_a_pickle() -> None:
@@ -84,8 +84,8 @@ def test_joint_and_aggregated_metrics_survive_a_pickle() -> None:
     )
     table = rows(size=2000)
     for metric in (pair, thresholds):
-        found = fl.measure(table, "device", pickle.loads(pickle.dumps(metric))).estimates
-        np.testing.assert_array_equal(found.theta, fl.measure(table, "device", metric).estimates.theta)
+        estimates = fl.measure(table, "device", pickle.loads(pickle.dumps(metric))).estimates
+        np.testing.assert_array_equal(estimates.theta, fl.measure(table, "device", metric).estimates.theta)
     pickle.loads(pickle.dumps(fl.mean(fl.aggregated("n", mean="m", variance="v"))))
 
 
@@ -96,11 +96,11 @@ def test_rates_of_counts_need_no_variance() -> None:
     table = data.groupby(["g", "day"], as_index=False).agg(n=("y", "size"), yes=("y", "sum"), share=("y", "mean"))
     expected = fl.measure(data, "g", fl.rate("y")).estimates
     for value in (fl.aggregated("n", sum="yes"), fl.aggregated("n", mean="share")):
-        found = fl.measure(table, "g", fl.rate(value)).estimates
+        estimates = fl.measure(table, "g", fl.rate(value)).estimates
         for field in ("theta", "se", "n", "natural"):
-            np.testing.assert_allclose(getattr(found, field), getattr(expected, field))
-        assert found.scale == expected.scale
-        assert found.scale.is_share
+            np.testing.assert_allclose(getattr(estimates, field), getattr(expected, field))
+        assert estimates.scale == expected.scale
+        assert estimates.scale.is_share
     odd = table.assign(yes=table.n + 1)
     with refused("no groups: by"):
         fl.measure(odd, "g", fl.rate(fl.aggregated("n", sum="yes")))
@@ -157,9 +157,9 @@ def test_errors_name_the_parameter_that_was_used() -> None:
 
 def test_a_metric_of_ones_own_can_be_joined() -> None:
     own = fl.Metric("own", {"a": fl.Input("visits")}, lambda c: {"x": c["a"] * 2}, fl.mean("x").estimate)
-    found = fl.measure(rows(), "device", fl.joint(own, fl.mean("revenue"))).estimates
+    estimates = fl.measure(rows(), "device", fl.joint(own, fl.mean("revenue"))).estimates
     np.testing.assert_allclose(
-        found.theta[:, 0], 2 * fl.measure(rows(), "device", fl.mean("visits")).estimates.theta, 0.05
+        estimates.theta[:, 0], 2 * fl.measure(rows(), "device", fl.mean("visits")).estimates.theta, 0.05
     )
     broken = fl.Metric("own", {"a": fl.Input("visits")}, lambda c: {"x": c["b"]}, fl.mean("x").estimate)
     with refused("not found: metric"):

@@ -62,8 +62,8 @@ METRICS: dict[str, Any] = {
 def test_correlations_are_those_of_a_bootstrap_of_units(name: str) -> None:
     metric, effect = METRICS[name]
     frame = two_arms()
-    found = fl.measure(frame, "device", metric).estimates
-    assert found.covariance is not None
+    estimates = fl.measure(frame, "device", metric).estimates
+    assert estimates.covariance is not None
     units = frame.groupby(["user", "device", "arm"], as_index=False).agg({"y": "sum", "views": "sum", "before": "mean"})
     if name == "cuped":
         inner = units[["y", "before"]] - units.groupby(["device", "arm"])[["y", "before"]].transform("mean")
@@ -78,9 +78,9 @@ def test_correlations_are_those_of_a_bootstrap_of_units(name: str) -> None:
         sums = [np.bincount(place, weight * column, 8) for column in (units["y"], units["views"], np.ones(user.size))]
         y, v = (part.reshape(4, 2).T for part in (sums[0] / sums[2], sums[1] / sums[2]))
         draws.append(effect(y, v))
-    expected, errors = np.corrcoef(np.array(draws).T), found.errors[:, 0]
-    made = found.covariance / errors[:, None] / errors
-    assert np.abs(made - expected).max() < 0.13  # some 0.03 of it are the bootstrap's own error
+    expected, errors = np.corrcoef(np.array(draws).T), estimates.errors[:, 0]
+    correlations = estimates.covariance / errors[:, None] / errors
+    assert np.abs(correlations - expected).max() < 0.13  # some 0.03 of it are the bootstrap's own error
     assert np.abs(expected - np.eye(4)).max() > 0.1
 
 
@@ -89,8 +89,8 @@ def test_units_in_several_groups_are_an_error_until_they_are_allowed_for() -> No
     options: dict[str, Any] = {"variant": "arm", "control": "A", "unit": "user"}
     with refused("invalid data: unit"):
         fl.cluster(frame, "device", fl.difference("y", **options))
-    found = fl.cluster(frame, "device", fl.difference("y", **options, overlap="covariance"))
-    assert "shared data" in [note.code for note in found.notes]
+    result = fl.cluster(frame, "device", fl.difference("y", **options, overlap="covariance"))
+    assert "shared data" in [note.code for note in result.notes]
     turned = frame.copy()
     turned.loc[turned.index[0], "arm"] = "A" if turned["arm"].iloc[0] == "B" else "B"
     with refused("invalid data: unit"):
@@ -117,25 +117,27 @@ def test_every_engine_finds_the_same_covariance(engine: str, tmp_path: Path) -> 
     metric = fl.lift("y", variant="arm", control="A", unit="user", overlap="covariance")
     expected: Any = fl.measure(frame, "device", metric).estimates
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    found: Any = fl.measure(in_engine(table, engine, tmp_path, None), "device", metric).estimates
-    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-9)
+    estimates: Any = fl.measure(in_engine(table, engine, tmp_path, None), "device", metric).estimates
+    np.testing.assert_allclose(estimates.covariance, expected.covariance, rtol=1e-9)
 
 
 def test_treatments_share_their_control() -> None:
     frame = rows()
-    found = fl.measure(frame, "device", fl.difference("y", variant="arm", control="A", treatment=["B", "C"])).estimates
-    assert list(found.labels)[:2] == [("phone", "B"), ("phone", "C")]
-    assert found.attributes == ("device", "arm")
-    assert found.covariance is not None
+    estimates = fl.measure(
+        frame, "device", fl.difference("y", variant="arm", control="A", treatment=["B", "C"])
+    ).estimates
+    assert list(estimates.labels)[:2] == [("phone", "B"), ("phone", "C")]
+    assert estimates.attributes == ("device", "arm")
+    assert estimates.covariance is not None
     sums = frame.groupby(["device", "arm"])["y"].agg(["mean", "var", "count"])
     for i, device in enumerate(["phone", "tablet", "tv", "web"]):
         control = sums.loc[(device, "A"), "var"] / sums.loc[(device, "A"), "count"]
-        both = found.covariance[2 * i, 2 * i + 1]
+        both = estimates.covariance[2 * i, 2 * i + 1]
         # Variances of groups are steadied, so that they are near those of the group alone.
         assert both == pytest.approx(control, rel=0.15)
-        one = sums.loc[(device, "B"), "mean"] - sums.loc[(device, "A"), "mean"]
-        assert found.theta[2 * i] == pytest.approx(one)
-    assert found.covariance[0, 2] == 0
+        difference = sums.loc[(device, "B"), "mean"] - sums.loc[(device, "A"), "mean"]
+        assert estimates.theta[2 * i] == pytest.approx(difference)
+    assert estimates.covariance[0, 2] == 0
 
 
 def test_treatments_can_be_all_or_named_and_stand_in_the_labels() -> None:
@@ -145,13 +147,13 @@ def test_treatments_can_be_all_or_named_and_stand_in_the_labels() -> None:
     named = fl.cluster(frame, "device", fl.difference("y", **options, treatment=["B", "C"]))
     assert every.pvalue == named.pvalue
     assert set(every.clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
-    given = every.assign(frame)
-    assert set(given[given["cluster"] == 2]["arm"]) == {"B"}
-    assert given[given["arm"] == "A"]["cluster"].isna().all()
+    assigned = every.assign(frame)
+    assert set(assigned[assigned["cluster"] == 2]["arm"]) == {"B"}
+    assert assigned[assigned["arm"] == "A"]["cluster"].isna().all()
     assert every.weights(frame)["weight"].mean() == pytest.approx(1.0)
     units = fl.difference("y", **options, treatment="*", unit="user", overlap="covariance")
     assert set(fl.cluster(frame, "device", units).clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
-    held = fl.cluster(frame, "device", units, guarantee=fl.Holdout(unit="user"))
+    held = fl.cluster(frame, "device", units, guarantee=fl.Holdout(unit="user", splits=5))
     assert set(held.clusters[-1].members) == {("phone", "B"), ("tablet", "B")}
     for treatment, code in (([], "empty"), (["B", "B"], "duplicate"), (["A"], "invalid"), (["B", "D"], "not found")):
         with refused(f"{code}: treatment"):
@@ -180,6 +182,6 @@ def test_few_units_for_many_groups_are_allowed_for_or_refused() -> None:
 def test_one_group_that_is_left_of_those_that_share_data_is_measured() -> None:
     rng = np.random.default_rng(6)
     frame = pd.DataFrame({"g": "x", "arm": ["A"] * 50 + ["B"] * 50 + ["C"] * 3, "y": rng.gamma(1, 1, 103)})
-    found = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
-    assert found.n_clusters == 1
-    assert len(found.excluded) == 1
+    result = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
+    assert result.n_clusters == 1
+    assert len(result.excluded) == 1

@@ -13,13 +13,14 @@ import statsmodels.api as sm
 import faultlines as fl
 from faultlines.estimates.reasons import RowWarning
 from faultlines.metrics.table import METRICS
-from tests.cli.running import run
 from tests.engine_matrix import in_engine
 from tests.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 
 def prompts(seed: int = 0, count: int = 240, groups: int = 1) -> pd.DataFrame:
@@ -70,17 +71,17 @@ REFERENCES: dict[str, tuple[tuple[str, ...], Any]] = {
 def test_standard_errors_are_those_of_a_clustered_regression(name: str, weight: str | None) -> None:
     columns, reference = REFERENCES[name]
     rows = prompts()
-    made = fl.measure(rows, "lang", METRICS[name].function(*columns, unit="prompt", weight=weight)).estimates
+    estimates = fl.measure(rows, "lang", METRICS[name].function(*columns, unit="prompt", weight=weight)).estimates
     value, error = reference(rows, weight)
-    assert made.natural[0] == pytest.approx(value, rel=1e-9)
-    share = made.scale.is_share
+    assert estimates.natural[0] == pytest.approx(value, rel=1e-9)
+    share = estimates.scale.is_share
     # On Anscombe's scale the standard error is that of as many independent rows as have the variance of the units.
-    own = np.sqrt(value * (1 - value) / ((made.se[0] ** -2 - 2) / 4)) if share else made.se[0]
+    own = np.sqrt(value * (1 - value) / ((estimates.se[0] ** -2 - 2) / 4)) if share else estimates.se[0]
     assert own == pytest.approx(error, rel=1e-9)
-    assert made.dof is not None
-    assert made.n is not None
-    assert made.dof[0] == pytest.approx(made.n[0] - 1)  # units, not rows
-    assert made.n[0] <= 240
+    assert estimates.dof is not None
+    assert estimates.n is not None
+    assert estimates.dof[0] == pytest.approx(estimates.n[0] - 1)  # units, not rows
+    assert estimates.n[0] <= 240
 
 
 def test_slope_and_balanced_accuracy_are_regressions_too() -> None:
@@ -115,9 +116,9 @@ def test_ratios_agree_with_leaving_out_units() -> None:
         ),
     }
     for name, (metric, statistic) in cases.items():
-        made = fl.measure(rows, "lang", metric).estimates
-        assert made.theta[0] == pytest.approx(statistic(rows)), name
-        assert made.se[0] == pytest.approx(jackknife(statistic, rows), rel=0.01), name
+        estimates = fl.measure(rows, "lang", metric).estimates
+        assert estimates.theta[0] == pytest.approx(statistic(rows)), name
+        assert estimates.se[0] == pytest.approx(jackknife(statistic, rows), rel=0.01), name
 
 
 def obuchowski(rows: pd.DataFrame, weight: Any) -> tuple[float, float]:
@@ -138,11 +139,11 @@ def obuchowski(rows: pd.DataFrame, weight: Any) -> tuple[float, float]:
 @pytest.mark.parametrize("weight", [None, "w"])
 def test_area_of_units_is_obuchowskis(weight: str | None) -> None:
     rows = prompts()
-    made = fl.measure(rows, "lang", fl.auc("t", "s", unit="prompt", weight=weight)).estimates
+    estimates = fl.measure(rows, "lang", fl.auc("t", "s", unit="prompt", weight=weight)).estimates
     area, error = obuchowski(rows, np.ones(len(rows)) if weight is None else rows.w.to_numpy())
-    assert made.n is not None
-    assert (made.theta[0], made.se[0]) == (pytest.approx(area), pytest.approx(error, rel=1e-9))
-    assert made.n[0] == 240
+    assert estimates.n is not None
+    assert (estimates.theta[0], estimates.se[0]) == (pytest.approx(area), pytest.approx(error, rel=1e-9))
+    assert estimates.n[0] == 240
 
 
 def test_one_row_per_unit_changes_next_to_nothing() -> None:
@@ -156,11 +157,11 @@ def test_one_row_per_unit_changes_next_to_nothing() -> None:
 
 def test_units_of_a_bootstrap_are_drawn_whole() -> None:
     rows = prompts()
-    made = fl.measure(rows, "lang", fl.bootstrapped(np.mean, "s", unit="prompt", draws=400)).estimates
+    estimates = fl.measure(rows, "lang", fl.bootstrapped(np.mean, "s", unit="prompt", draws=400)).estimates
     _, error = clustered(rows.s, np.ones(len(rows)), rows.prompt)
-    assert made.se[0] == pytest.approx(error, rel=0.15)
-    assert made.n is not None
-    assert made.n[0] == 240
+    assert estimates.se[0] == pytest.approx(error, rel=0.15)
+    assert estimates.n is not None
+    assert estimates.n[0] == 240
 
 
 def test_positives_and_negatives_of_a_unit_go_together() -> None:
@@ -196,12 +197,12 @@ def test_audit_takes_units() -> None:
         (fl.true_positive_rate("t", "y", unit="prompt"), fl.auc("t", "s", unit="prompt")),
         strict=True,
     ):
-        made = fl.measure(rows, "lang", metric).estimates
+        estimates = fl.measure(rows, "lang", metric).estimates
         assert comparison.result.groups.estimates is not None
-        np.testing.assert_allclose(comparison.result.groups.estimates.se, made.se)
+        np.testing.assert_allclose(comparison.result.groups.estimates.se, estimates.se)
 
 
-def test_the_command_line_takes_units(tmp_path: Path) -> None:
+def test_the_command_line_takes_units(warm: Warm, tmp_path: Path) -> None:
     prompts(groups=4).to_csv(tmp_path / "answers.csv", index=False)
     options: list[str | Path] = [
         "--by",
@@ -215,7 +216,7 @@ def test_the_command_line_takes_units(tmp_path: Path) -> None:
     ]
     results = []
     for more in ([], ["--unit", "prompt"]):
-        done = run("model", tmp_path / "answers.csv", *options, *more)
+        done = warm("model", tmp_path / "answers.csv", *options, *more)
         assert done.returncode == 0, done.stderr
         results.append(json.loads((tmp_path / "out.json").read_text()))
     plain, units = results

@@ -38,48 +38,48 @@ def steadied(values: list[Any]) -> Any:
 def test_the_order_of_groups_does_not_matter(seed: int) -> None:
     values = samples(seed)
     order = np.random.default_rng(seed).permutation(len(values))
-    made, again = steadied(values), steadied([values[i] for i in order])
+    first, again = steadied(values), steadied([values[i] for i in order])
     for name in ("variance", "dof", "noise"):
-        np.testing.assert_allclose(getattr(again, name), getattr(made, name)[order], rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(again.skewness, made.skewness[order], rtol=1e-7)
+        np.testing.assert_allclose(getattr(again, name), getattr(first, name)[order], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(again.skewness, first.skewness[order], rtol=1e-7)
 
 
 @quick
 @given(seeds, st.floats(-100, 100), st.floats(0.01, 100))
 def test_variances_go_with_the_unit_of_values_and_not_with_their_level(seed: int, shift: float, unit: float) -> None:
     values = samples(seed)
-    made, again = steadied(values), steadied([shift + unit * x for x in values])
-    np.testing.assert_allclose(again.variance, unit**2 * made.variance, rtol=1e-5)
-    np.testing.assert_allclose(again.dof, made.dof, rtol=1e-4)
-    np.testing.assert_allclose(again.noise, unit * made.noise, rtol=1e-4, atol=1e-6 * unit)
+    first, again = steadied(values), steadied([shift + unit * x for x in values])
+    np.testing.assert_allclose(again.variance, unit**2 * first.variance, rtol=1e-5)
+    np.testing.assert_allclose(again.dof, first.dof, rtol=1e-4)
+    np.testing.assert_allclose(again.noise, unit * first.noise, rtol=1e-4, atol=1e-6 * unit)
 
 
 @quick
 @given(seeds)
 def test_values_upside_down_have_the_same_variances(seed: int) -> None:
     values = samples(seed)
-    made, again = steadied(values), steadied([-x for x in values])
-    np.testing.assert_allclose(again.variance, made.variance, rtol=1e-9)
-    assert again.skewness == pytest.approx(-made.skewness)
+    first, again = steadied(values), steadied([-x for x in values])
+    np.testing.assert_allclose(again.variance, first.variance, rtol=1e-9)
+    assert again.skewness == pytest.approx(-first.skewness)
 
 
 @quick
 @given(seeds)
 def test_one_group_keeps_its_variance(seed: int) -> None:
     (values,) = samples(seed, groups=1)
-    made = steadied([values])
-    assert made.variance[0] == np.var(values, ddof=1)
-    assert np.isnan(made.dof[0])
-    assert made.noise[0] == 0
+    moderated = steadied([values])
+    assert moderated.variance[0] == np.var(values, ddof=1)
+    assert np.isnan(moderated.dof[0])
+    assert moderated.noise[0] == 0
 
 
 @quick
 @given(seeds, st.integers(2, 9))
 def test_equal_groups_have_equal_variances(seed: int, copies: int) -> None:
     (values,) = samples(seed, groups=1)
-    made = steadied([values] * copies)
-    np.testing.assert_allclose(made.variance, np.var(values, ddof=1), rtol=1e-9)
-    np.testing.assert_allclose(made.dof, made.dof[0])
+    moderated = steadied([values] * copies)
+    np.testing.assert_allclose(moderated.variance, np.var(values, ddof=1), rtol=1e-9)
+    np.testing.assert_allclose(moderated.dof, moderated.dof[0])
 
 
 def test_a_group_of_which_nothing_is_expected_does_not_spoil_the_others() -> None:
@@ -97,21 +97,21 @@ def test_a_group_of_which_nothing_is_expected_does_not_spoil_the_others() -> Non
 def test_groups_without_a_known_shape_keep_their_variances() -> None:
     nan = np.full(3, np.nan)
     variance = np.array([1.0, 2.0, 3.0])
-    made = shrink_variances(np.full(3, 50.0), np.arange(3.0), variance, Cumulants(variance, nan, nan))
-    assert made.variance.tolist() == [1, 2, 3]
-    assert np.isnan(made.dof).all()
+    moderated = shrink_variances(np.full(3, 50.0), np.arange(3.0), variance, Cumulants(variance, nan, nan))
+    assert moderated.variance.tolist() == [1, 2, 3]
+    assert np.isnan(moderated.dof).all()
 
 
 def test_a_mean_that_is_off_does_not_look_certain() -> None:
     """Of groups that are all alike, those with a low mean had a low standard error too; they no longer do."""
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.repeat(np.arange(200), 60), "x": rng.lognormal(0, 1, 12_000)})
-    found = fl.measure(data, "g", fl.mean("x")).estimates
+    estimates = fl.measure(data, "g", fl.mean("x")).estimates
     own = data.groupby("g")["x"].std() / np.sqrt(60)
-    assert stats.spearmanr(found.theta, own)[0] > 0.6
-    low, high = np.argsort(found.theta)[:20], np.argsort(found.theta)[-20:]
+    assert stats.spearmanr(estimates.theta, own)[0] > 0.6
+    low, high = np.argsort(estimates.theta)[:20], np.argsort(estimates.theta)[-20:]
     assert own[high].mean() > 1.5 * own[low].mean()
-    assert found.se[high].mean() == pytest.approx(found.se[low].mean(), rel=0.15)
+    assert estimates.se[high].mean() == pytest.approx(estimates.se[low].mean(), rel=0.15)
 
 
 @pytest.mark.parametrize("scale", [3, 10, 150])
@@ -120,18 +120,18 @@ def test_groups_in_another_unit_keep_their_own_spread(scale: float) -> None:
     rng = np.random.default_rng(0)
     scales = np.repeat([scale, 1.0], [5, 35])
     data = pd.DataFrame({"g": np.repeat(np.arange(40), 400), "x": rng.exponential(1, 16_000) * scales.repeat(400)})
-    found = fl.measure(data, "g", fl.mean("x"))
-    np.testing.assert_allclose(found.estimates.se[:5], scale / 20, rtol=0.2)
-    assert np.median(found.estimates.se[5:]) == pytest.approx(1 / 20, rel=1.5)
+    measurement = fl.measure(data, "g", fl.mean("x"))
+    np.testing.assert_allclose(measurement.estimates.se[:5], scale / 20, rtol=0.2)
+    assert np.median(measurement.estimates.se[5:]) == pytest.approx(1 / 20, rel=1.5)
 
 
 def test_a_small_group_left_out_has_no_say_in_the_others() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.repeat([0, 1, 2], [100, 100, 6]), "x": np.r_[rng.standard_normal(205), 1e6]})
-    found, alone = fl.measure(data, "g", fl.mean("x")), fl.measure(data[data.g < 2], "g", fl.mean("x"))
-    assert len(found.excluded) == 1
-    np.testing.assert_allclose(found.estimates.se, alone.estimates.se, rtol=1e-12)
-    assert found.estimates.dof == pytest.approx(alone.estimates.dof)
+    measurement, alone = fl.measure(data, "g", fl.mean("x")), fl.measure(data[data.g < 2], "g", fl.mean("x"))
+    assert len(measurement.excluded) == 1
+    np.testing.assert_allclose(measurement.estimates.se, alone.estimates.se, rtol=1e-12)
+    assert measurement.estimates.dof == pytest.approx(alone.estimates.dof)
 
 
 # ------------------------------------------------------------------------------------------------------ straightened
@@ -143,8 +143,8 @@ def test_straightened_estimates_keep_their_order(seed: int) -> None:
     rng = np.random.default_rng(seed)
     theta, variance, skewness = rng.normal(0, rng.uniform(0.5, 3), 30), rng.lognormal(0, 1), rng.uniform(-1.5, 1.5)
     third, fourth = skewness * variance**1.5, (1.5 * skewness**2 + rng.uniform(0, 3)) * variance**2
-    made = normalize_noise(theta, np.full(30, variance), np.full(30, third), np.full(30, fourth))
-    assert np.all(np.diff(made[np.argsort(theta)]) >= -1e-9)
+    normalized = normalize_noise(theta, np.full(30, variance), np.full(30, third), np.full(30, fourth))
+    assert np.all(np.diff(normalized[np.argsort(theta)]) >= -1e-9)
 
 
 @quick
@@ -153,9 +153,9 @@ def test_straightened_estimates_go_with_shift_and_unit(seed: int, shift: float, 
     rng = np.random.default_rng(seed)
     theta, variance = rng.normal(0, 2, 12), rng.lognormal(0, 1, 12)
     third, fourth = rng.uniform(-1, 1) * variance**1.5, rng.uniform(0, 3) * variance**2
-    made = normalize_noise(theta, variance, third, fourth)
+    normalized = normalize_noise(theta, variance, third, fourth)
     again = normalize_noise(shift + unit * theta, unit**2 * variance, unit**3 * third, unit**4 * fourth)
-    np.testing.assert_allclose(again, shift + unit * made, rtol=1e-8, atol=1e-7 * unit)
+    np.testing.assert_allclose(again, shift + unit * normalized, rtol=1e-8, atol=1e-7 * unit)
 
 
 def test_noise_without_skewness_stays_as_it_is() -> None:
@@ -170,20 +170,20 @@ def test_noise_without_skewness_stays_as_it_is() -> None:
 def test_skewed_noise_becomes_normal() -> None:
     """Means of ten exponential values: a gamma, which Wilson and Hilferty had in mind."""
     theta = np.random.default_rng(0).exponential(1, (4000, 10)).mean(axis=1)
-    made = normalize_noise(theta, np.full(4000, 0.1), np.full(4000, 2 / 100), np.full(4000, 6 / 1000))
+    normalized = normalize_noise(theta, np.full(4000, 0.1), np.full(4000, 2 / 100), np.full(4000, 6 / 1000))
     assert float(stats.skew(theta)) > 0.5
     # The long tail is that of a normal; towards the short one nothing is made to look surer than it did.
-    assert np.quantile(made, 0.999) - 1 == pytest.approx(3.09 * np.sqrt(0.1), rel=0.1)
-    assert made.min() >= theta.min() - 1e-9
-    assert np.std(made) == pytest.approx(np.sqrt(0.1), rel=0.06)
+    assert np.quantile(normalized, 0.999) - 1 == pytest.approx(3.09 * np.sqrt(0.1), rel=0.1)
+    assert normalized.min() >= theta.min() - 1e-9
+    assert np.std(normalized) == pytest.approx(np.sqrt(0.1), rel=0.06)
 
 
 def test_heavy_tails_become_normal() -> None:
     """Student's t with ten degrees of freedom: variance 10/8, excess kurtosis 6/(10 − 4)."""
     theta = np.random.default_rng(0).standard_t(10, 20_000)
-    made = normalize_noise(theta, np.full(20_000, 1.25), np.zeros(20_000), np.full(20_000, 1.25**2))
+    normalized = normalize_noise(theta, np.full(20_000, 1.25), np.zeros(20_000), np.full(20_000, 1.25**2))
     assert float(stats.kurtosis(theta)) > 0.6
-    assert abs(float(stats.kurtosis(made))) < 0.15
+    assert abs(float(stats.kurtosis(normalized))) < 0.15
 
 
 # --------------------------------------------------------------------------------------------------------- cumulants
@@ -200,10 +200,10 @@ def test_cumulants_of_a_difference_are_those_of_its_values(own: float, slope: fl
     rng = np.random.default_rng(0)
     y, e = rng.gamma(2, 1, 400_000), rng.exponential(1, 400_000)
     x = own * y + e
-    made = cumulants(x).less(cumulants(y), np.array([np.cov(x, y)[0, 1]]), np.array([slope]))
-    for found, exact in zip(made, cumulants(x - slope * y), strict=True):
-        np.testing.assert_allclose(found, exact, rtol=0.06, atol=0.06)
-    np.testing.assert_allclose(made.variance, np.var(x - slope * y, ddof=1), rtol=1e-9)
+    adjusted = cumulants(x).less(cumulants(y), np.array([np.cov(x, y)[0, 1]]), np.array([slope]))
+    for cumulant, exact in zip(adjusted, cumulants(x - slope * y), strict=True):
+        np.testing.assert_allclose(cumulant, exact, rtol=0.06, atol=0.06)
+    np.testing.assert_allclose(adjusted.variance, np.var(x - slope * y, ddof=1), rtol=1e-9)
 
 
 def test_equal_values_whose_variance_is_rounding_are_flat_and_not_unknown() -> None:
@@ -220,6 +220,6 @@ def test_equal_values_whose_variance_is_rounding_are_flat_and_not_unknown() -> N
     )
     shape = Cumulants.of(moments, 0)
     assert shape.third[0, 0] == shape.fourth[0, 0] == 0
-    made = fl.mean("x").measured(moments)
-    assert made.reason[0] is None
-    assert made.se[0] > 0.2 * np.median(made.se)
+    measured = fl.mean("x").measured(moments)
+    assert measured.reason[0] is None
+    assert measured.se[0] > 0.2 * np.median(measured.se)

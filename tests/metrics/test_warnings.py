@@ -74,8 +74,8 @@ def test_rows_without_a_covariate_are_counted() -> None:
     data = rows()
     gone = (data.g == 2) & (data.arm == "B") & (data.user % 2 == 0)
     data.loc[gone, "before"] = np.nan
-    found = warned(data, fl.difference("x", covariate="before", unit="user", **ARMS))
-    assert found["missing covariate"] == {"column": "before", "rows": float(gone.sum())}
+    warnings = warned(data, fl.difference("x", covariate="before", unit="user", **ARMS))
+    assert warnings["missing covariate"] == {"column": "before", "rows": float(gone.sum())}
 
 
 def test_warnings_are_in_every_output(tmp_path: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.browsers import chromium
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from faultlines.results import Clustering
@@ -44,14 +46,27 @@ class Page:
         return [words.strip() for words in self.page.locator(selector).all_inner_texts()]
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The page of a result, written once however many tests open it."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    @cache
+    def write(c: Clustering, also: tuple[Clustering, ...], adverse: Any) -> Path:
+        path = folder / f"{next(numbers)}.html"
+        c.report(path, also=list(also), adverse=adverse)
+        return path
+
+    numbers = itertools.count()
+    return write
+
+
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
+def opened(browser: Any, written: Callable[..., Path]) -> Iterator[Any]:
     pages: list[Page] = []
 
     def opener(c: Clustering, also: tuple[Clustering, ...] = (), adverse: Any = None, **options: Any) -> Page:
-        path = tmp_path / f"{len(pages)}.html"
-        c.report(path, also=list(also), adverse=adverse)
-        pages.append(Page(browser, path, **options))
+        pages.append(Page(browser, written(c, also, adverse), **options))
         return pages[-1]
 
     yield opener

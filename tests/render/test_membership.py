@@ -75,8 +75,8 @@ def test_hills_count_the_unsure() -> None:
     estimates = simulate.planted([0, 4], [300, 300], seed=2).estimates
     c = fl.cluster(estimates, guarantee="bonferroni")
     (picture,) = pictures.pictures(c)
-    told = " ".join(row["text"] for row in picture.layers["sides"])
-    assert sum(map(int, re.findall(r"(\d+) unsure", told))) == unsure(c) > 0
+    words = " ".join(row["text"] for row in picture.layers["sides"])
+    assert sum(map(int, re.findall(r"(\d+) unsure", words))) == unsure(c) > 0
 
 
 def test_regions_of_clusters_are_about_their_levels() -> None:
@@ -129,9 +129,9 @@ def test_hollow_points_and_memberships_follow_the_slider(demo: Clustering, opene
             cut = c.at(float(levels[place]["alpha"]))
             sure = cut.certain_at(c.alpha)  # what is said of groups keeps the level of the page
             assert page.page.eval_on_selector_all(".points_marks path", count) == int(np.sum(~sure))
-            told = page.texts('[data-is="groups"] tbody td.membership')
-            assert sum("could be" in words for words in told) == (int(np.sum(~sure)) if cut.rejected else 0)
-            assert ("–" in told) == (not cut.rejected)
+            memberships = page.texts('[data-is="groups"] tbody td.membership')
+            assert sum("could be" in words for words in memberships) == (int(np.sum(~sure)) if cut.rejected else 0)
+            assert ("–" in memberships) == (not cut.rejected)
             open_ones = "marks => marks.filter(m => getComputedStyle(m).fillOpacity === '0').length"
             if c is not demo:
                 assert page.page.eval_on_selector_all(".ellipses_pathgroup path", open_ones) == int(np.sum(~sure))
@@ -160,14 +160,14 @@ def test_the_head_of_the_page_is_the_decision_and_follows_the_slider(demo: Clust
 @pytest.mark.parametrize("kind", ["demo", "plane", "long"])
 def test_nothing_overflows_a_narrow_screen(kind: str, demo: Clustering, opened: Any) -> None:
     long = [("x" * 60 + str(i), f"{'word ' * 20}{i}") for i in range(12)]
-    made: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "demo": lambda: demo,
         "plane": plane,
         "long": lambda: fl.cluster(
             fl.Estimates([0.0] * 6 + [9.0] * 6, [0.5] * 12, long, 10**9, attributes=["a" * 40, "b"], metric="m" * 90)
         ),
     }
-    page = opened(made[kind](), (demo,), adverse="low", viewport={"width": 390, "height": 800})
+    page = opened(arguments[kind](), (demo,), adverse="low", viewport={"width": 390, "height": 800})
     for tab in range(2):
         page.page.locator("nav.tabs a").nth(tab).click()
         assert page.page.evaluate("document.documentElement.scrollWidth") <= 390

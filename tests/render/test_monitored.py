@@ -23,34 +23,34 @@ def monitored(effects: list[float], days: int, **settings: object) -> fl.Monitor
     labels = ["a", "b", "<script>c</script>", "d\u202e"][: len(effects)]
     for day in range(1, days + 1):
         total += np.array(effects) + rng.standard_normal(len(effects))
-        found = monitor.update(fl.Estimates(total / day, np.full(len(effects), day**-0.5), labels, n=day))
-    return found
+        look = monitor.update(fl.Estimates(total / day, np.full(len(effects), day**-0.5), labels, n=day))
+    return look
 
 
 @pytest.mark.parametrize("days", [1, 2, 12])
 @pytest.mark.parametrize("dependence", ["independent", "any"])
 def test_a_page_for_every_stage(days: int, dependence: str) -> None:
-    found = monitored([0.0, 0.0, 0.0], days, looks=12, dependence=dependence)
-    made = monitor_page(found, title="Checkout", command="faultlines monitor")
-    assert made.count("<svg") == 3
-    assert found.headline in made
-    assert "Checkout" in made
-    assert "effect by group" in made
-    assert made.count("<tr>") == 1 + 4 + (1 + days if days > 1 else 0)
-    assert "<h2>Clusters</h2>" not in made
-    assert not re.search(r"https?://|<script|nan", made)
-    assert made == monitor_page(found, title="Checkout", command="faultlines monitor")
-    assert (found.verdict == "ended") == (days == 12)
+    result = monitored([0.0, 0.0, 0.0], days, looks=12, dependence=dependence)
+    page = monitor_page(result, title="Checkout", command="faultlines monitor")
+    assert page.count("<svg") == 3
+    assert result.headline in page
+    assert "Checkout" in page
+    assert "effect by group" in page
+    assert page.count("<tr>") == 1 + 4 + (1 + days if days > 1 else 0)
+    assert "<h2>Clusters</h2>" not in page
+    assert not re.search(r"https?://|<script|nan", page)
+    assert page == monitor_page(result, title="Checkout", command="faultlines monitor")
+    assert (result.verdict == "ended") == (days == 12)
 
 
 def test_a_claim_names_its_clusters_and_escapes_them() -> None:
-    found = monitored([0.0, 0.0, 40.0, 40.0], 1, looks=12)
-    made = monitor_page(found)
-    assert found.rejected
-    assert "<h2>Clusters</h2>" in made
-    assert "&lt;script&gt;c&lt;/script&gt;" in made
-    assert "<script" not in made
-    assert "\u202e" not in made
+    result = monitored([0.0, 0.0, 40.0, 40.0], 1, looks=12)
+    page = monitor_page(result)
+    assert result.rejected
+    assert "<h2>Clusters</h2>" in page
+    assert "&lt;script&gt;c&lt;/script&gt;" in page
+    assert "<script" not in page
+    assert "\u202e" not in page
 
 
 def test_names_make_no_lines_of_their_own(tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_names_make_no_lines_of_their_own(tmp_path: Path) -> None:
     rows["y\nz"] = rng.gamma(2, 1, 900)
     rows.loc[:3, evil] = f"few{evil}"
     metric = fl.lift("y\nz", variant="arm", control=f"A{evil}")
-    found = fl.Monitor(looks=3, draws=300).update(rows, evil, metric)
-    assert found.small
-    for text in (str(found), found.to_markdown()):
+    look = fl.Monitor(looks=3, draws=300).update(rows, evil, metric)
+    assert look.small
+    for text in (str(look), look.to_markdown()):
         assert not re.search(r"^(All groups|z\b)", text, flags=re.MULTILINE)
         assert not re.search("[\r\u2028]", text)
-    found.report(tmp_path / "page.html", title=evil)
+    look.report(tmp_path / "page.html", title=evil)
     assert "\u2028" not in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +14,8 @@ import faultlines as fl
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
@@ -92,9 +92,9 @@ def test_json_has_arms_and_p_and_nothing_of_them_without_arms() -> None:
     data = rows()
     several = json.loads(fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="*")).to_json())["overall"]
     assert [(arm["control"], arm["treatment"]) for arm in several["arms"]] == [("A", "B"), ("A", "C")]
-    one = json.loads(fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="B")).to_json())
-    assert one["overall"]["pvalue"] == one["overall"]["arms"][0]["pvalue"] == several["arms"][0]["pvalue"]
-    assert next(note["code"] for note in one["notes"]) == "overall"
+    written = json.loads(fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="B")).to_json())
+    assert written["overall"]["pvalue"] == written["overall"]["arms"][0]["pvalue"] == several["arms"][0]["pvalue"]
+    assert next(note["code"] for note in written["notes"]) == "overall"
     mean = json.loads(fl.cluster(data, "country", fl.mean("spend")).to_json())["overall"]
     assert (mean["pvalue"], mean["arms"]) == (None, [])
 
@@ -102,13 +102,13 @@ def test_json_has_arms_and_p_and_nothing_of_them_without_arms() -> None:
 def test_excluded_groups_are_said() -> None:
     data = pd.concat([rows(), pd.DataFrame({"country": ["IS"], "arm": ["A"], "before": [1.0], "spend": [1.0]})])
     c = fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="B"))
-    whole = fl.cluster(rows(), "country", fl.lift("spend", **ARMS, treatment="B"))
-    assert c.arm_effects == whole.arm_effects
-    texts = [next(note.text for note in each.notes if note.code == "overall") for each in (c, whole)]
+    result = fl.cluster(rows(), "country", fl.lift("spend", **ARMS, treatment="B"))
+    assert c.arm_effects == result.arm_effects
+    texts = [next(note.text for note in each.notes if note.code == "overall") for each in (c, result)]
     assert ["3 groups" in text for text in texts] == [True, False]
 
 
-def test_many_experiments_and_several_metrics_have_them(tmp_path: Path) -> None:
+def test_many_experiments_and_several_metrics_have_them(warm: Warm, tmp_path: Path) -> None:
     data = rows()
     halves = data.assign(test=np.arange(len(data)) % 2)
     metric = fl.lift("spend", **ARMS, treatment="B")
@@ -118,9 +118,7 @@ def test_many_experiments_and_several_metrics_have_them(tmp_path: Path) -> None:
     data.to_csv(tmp_path / "rows.csv", index=False)
     words = ["experiment", "rows.csv", "--by", "country", "--metric", "lift:spend", "--metric", "difference:before"]
     words += ["--variant", "arm", "--control", "A", "--treatment", "B", "--json", "-"]
-    command = [sys.executable, "-c", "from faultlines.cli import main; main()", *words]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    overview = json.loads(printed)["overview"]
+    overview = json.loads(warm(*words, cwd=tmp_path).stdout)["overview"]
     expected = [
         fl.cluster(data, "country", metric).arm_effects[0].pvalues[0]
         for metric in (fl.lift("spend", **ARMS, treatment="B"), fl.difference("before", **ARMS, treatment="B"))

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def demo() -> tuple[simulate.Simulated, Clustering]:
-    made = simulate.onboarding()
-    return made, fl.cluster(made.estimates)
+    simulated = simulate.onboarding()
+    return simulated, fl.cluster(simulated.estimates)
 
 
 def test_all_countries_that_the_demo_misplaces_are_marked() -> None:
-    made, found = demo()
-    posterior = found.posterior
+    simulated, result = demo()
+    posterior = result.posterior
     assert posterior is not None
-    wrong = made.truth != found.labels
+    wrong = simulated.truth != result.labels
     assert wrong.sum() == 5
     assert not posterior.certain[wrong].any()
     assert posterior.certain.sum() > 15  # not simply everybody
-    for row, truth in zip(found.to_dicts(), made.truth, strict=True):
+    for row, truth in zip(result.to_dicts(), simulated.truth, strict=True):
         assert row["cluster"] in row["possible"]
         assert truth in row["possible"]
         assert 0 <= row["membership"] <= 1
@@ -44,8 +44,8 @@ def test_one_cluster_has_all_groups_and_shrinks_as_empirical_bayes_does() -> Non
     rng = np.random.default_rng(8)
     theta = rng.normal(0, 0.6, 60) + rng.standard_normal(60)
     estimates = fl.Estimates(theta, np.ones(60))
-    one = np.zeros(60, dtype=np.int64)
-    posterior = group_posterior(estimates, fit_mixture(estimates, one), one, 0.05)
+    labels = np.zeros(60, dtype=np.int64)
+    posterior = group_posterior(estimates, fit_mixture(estimates, labels), labels, 0.05)
     assert posterior.membership == pytest.approx(1.0)
     assert posterior.possible.all()
     scatter = np.sum((theta - theta.mean()) ** 2)
@@ -76,17 +76,17 @@ def test_intervals_are_quantiles_of_the_mixture() -> None:
 
 
 def test_sets_hold_the_likeliest_clusters_until_the_level_is_reached() -> None:
-    found = demo()[1]
-    posterior = found.posterior
+    result = demo()[1]
+    posterior = result.posterior
     assert posterior is not None
     for i, (probabilities, may) in enumerate(zip(posterior.probabilities, posterior.possible, strict=True)):
         order = np.argsort(-probabilities)
         needed = int(np.searchsorted(np.cumsum(probabilities[order]), 0.95)) + 1
-        expected = {*order[:needed].tolist(), found.labels[i] - 1}
+        expected = {*order[:needed].tolist(), result.labels[i] - 1}
         assert set(np.flatnonzero(may).tolist()) == expected
-    stricter = found.at(0.001).posterior
+    stricter = result.at(0.001).posterior
     assert stricter is not None
-    assert stricter.possible.sum() >= posterior.possible.sum() or found.at(0.001).n_clusters < 3
+    assert stricter.possible.sum() >= posterior.possible.sum() or result.at(0.001).n_clusters < 3
 
 
 def test_two_effects_and_rates_are_shrunken_on_the_scale_people_read() -> None:
@@ -106,8 +106,8 @@ def test_two_effects_and_rates_are_shrunken_on_the_scale_people_read() -> None:
         "g",
         fl.rate("y"),
     )
-    for one in rates.to_dicts():
-        assert 0 <= one["shrunken_lower"] <= one["shrunken"] <= one["shrunken_upper"] <= 1
+    for group in rates.to_dicts():
+        assert 0 <= group["shrunken_lower"] <= group["shrunken"] <= group["shrunken_upper"] <= 1
     assert rates.n_clusters == 2
     for cluster in rates.clusters:
         assert cluster.estimate == pytest.approx(cluster.observed, abs=1e-3)  # certain: events over trials
@@ -116,26 +116,26 @@ def test_two_effects_and_rates_are_shrunken_on_the_scale_people_read() -> None:
 def test_levels_are_nearer_to_each_other_than_means_and_readout_stands_beside() -> None:
     rng = np.random.default_rng(12)
     theta = np.repeat([0.0, 2.5], 30) + rng.standard_normal(60)
-    found = fl.cluster(fl.Estimates(theta, np.ones(60), n=np.full(60, 10)))
-    assert found.n_clusters == 2
-    low, high = (cluster.effects[0] for cluster in found.clusters)
-    means = [theta[found.labels == i].mean() for i in (1, 2)]
+    result = fl.cluster(fl.Estimates(theta, np.ones(60), n=np.full(60, 10)))
+    assert result.n_clusters == 2
+    low, high = (cluster.effects[0] for cluster in result.clusters)
+    means = [theta[result.labels == i].mean() for i in (1, 2)]
     assert high.estimate - low.estimate < means[1] - means[0]
-    assert [cluster.observed for cluster in found.clusters] == pytest.approx(means)
-    data = json.loads(found.to_json())
+    assert [cluster.observed for cluster in result.clusters] == pytest.approx(means)
+    data = json.loads(result.to_json())
     assert {"simultaneous_lower", "simultaneous_upper", "observed", "estimate"} < set(data["clusters"][0])
-    lower, upper = found.clusters[0].simultaneous_ci or (0, 0)
+    lower, upper = result.clusters[0].simultaneous_ci or (0, 0)
     assert lower < means[0] < upper
 
 
 def test_held_out_data_keep_their_plain_means() -> None:
     rng = np.random.default_rng(12)
     theta = np.repeat([0.0, 5.0], 30) + rng.standard_normal(60)
-    found = fl.cluster(fl.Estimates(theta, np.ones(60)), guarantee="holdout")
-    for i, cluster in enumerate(found.clusters):
-        assert cluster.estimate == pytest.approx(found.estimates.theta[found.labels == i + 1].mean())
-    assert "intervals" in {note.code for note in found.notes}
-    assert found.posterior is not None
+    result = fl.cluster(fl.Estimates(theta, np.ones(60)), guarantee="holdout")
+    for i, cluster in enumerate(result.clusters):
+        assert cluster.estimate == pytest.approx(result.estimates.theta[result.labels == i + 1].mean())
+    assert "intervals" in {note.code for note in result.notes}
+    assert result.posterior is not None
 
 
 @pytest.mark.parametrize("errors", [np.ones(6), np.array([0.2, 0.5, 1.0, 1.0, 2.0, 4.0])])
@@ -165,12 +165,12 @@ def test_a_comparison_without_estimates_has_no_belief() -> None:
     def alike(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.array([stats.chi2_contingency(np.array(pair)).pvalue for pair in zip(a, b, strict=True)])
 
-    found = fl.cluster(fl.Similarity(counts, alike), guarantee="bonferroni")
-    assert found.n_clusters == 2
-    assert found.posterior is None
-    assert found.clusters[0].ci is None
-    assert found.clusters[0].simultaneous_ci is None
-    assert "membership" not in found.to_dicts()[0]
+    result = fl.cluster(fl.Similarity(counts, alike), guarantee="bonferroni")
+    assert result.n_clusters == 2
+    assert result.posterior is None
+    assert result.clusters[0].ci is None
+    assert result.clusters[0].simultaneous_ci is None
+    assert "membership" not in result.to_dicts()[0]
 
 
 def test_simultaneous_intervals_are_of_each_of_several_effects_also_with_estimated_standard_errors() -> None:
@@ -178,9 +178,9 @@ def test_simultaneous_intervals_are_of_each_of_several_effects_also_with_estimat
     se = np.column_stack([np.full(8, 0.5), rng.lognormal(0, 1, 8)])
     for apart in (0.0, 20.0):  # one cluster, and as many clusters as effects
         theta = se * rng.standard_normal((8, 2)) + np.repeat([[0.0], [apart]], 4, axis=0)
-        found = fl.cluster(fl.Estimates(theta, se, dof=30.0))
-        assert found.n_clusters == 1 + (apart > 0)
+        result = fl.cluster(fl.Estimates(theta, se, dof=30.0))
+        assert result.n_clusters == 1 + (apart > 0)
         widest = [any_cluster(se[:, i], np.full(8, 30.0), 0.025) for i in range(2)]
-        for cluster in found.clusters:
+        for cluster in result.clusters:
             for effect, reach in zip(cluster.simultaneous_effects, widest, strict=True):
                 assert (effect.upper - effect.lower) / 2 == pytest.approx(reach * effect.se)

@@ -21,30 +21,30 @@ def estimates(dof: float | None = None) -> fl.Estimates:
 
 @pytest.mark.parametrize(("correction", "theirs"), [("holm", "holm"), ("bh", "fdr_bh")])
 def test_p_and_differences_are_those_of_plain_tests(correction: str, theirs: str) -> None:
-    given = estimates()
-    found = fl.cluster(given).against_rest(correction)  # type: ignore[arg-type]
+    groups = estimates()
+    result = fl.cluster(groups).against_rest(correction)  # type: ignore[arg-type]
     plain, gaps, errors = [], [], []
     for i in range(12):
         others = np.arange(12) != i
-        weight = given.se[others] ** -2.0
-        gaps.append(given.theta[i] - np.average(given.theta[others], weights=weight))
-        errors.append(np.sqrt(given.se[i] ** 2 + 1 / weight.sum()))
+        weight = groups.se[others] ** -2.0
+        gaps.append(groups.theta[i] - np.average(groups.theta[others], weights=weight))
+        errors.append(np.sqrt(groups.se[i] ** 2 + 1 / weight.sum()))
         plain.append(2 * stats.norm.sf(abs(gaps[-1]) / errors[-1]))
-    np.testing.assert_allclose([one.difference for one in found], gaps, rtol=1e-9)
-    np.testing.assert_allclose([one.pvalue for one in found], multipletests(plain, method=theirs)[1], rtol=1e-9)
+    np.testing.assert_allclose([group.difference for group in result], gaps, rtol=1e-9)
+    np.testing.assert_allclose([group.pvalue for group in result], multipletests(plain, method=theirs)[1], rtol=1e-9)
     reach = -stats.norm.ppf((1 - 0.95 ** (1 / 12)) / 2)
-    np.testing.assert_allclose([one.upper for one in found], np.array(gaps) + reach * np.array(errors), rtol=1e-9)
-    assert [one.label for one in found if one.pvalue < 0.05] == ["g5"]
+    np.testing.assert_allclose([group.upper for group in result], np.array(gaps) + reach * np.array(errors), rtol=1e-9)
+    assert [group.label for group in result if group.pvalue < 0.05] == ["g5"]
 
 
 def test_every_row_has_them() -> None:
-    found = fl.cluster(estimates())
-    rows = found.to_dicts()
+    result = fl.cluster(estimates())
+    rows = result.to_dicts()
     assert {"pvalue_rest", "rest_difference", "rest_lower", "rest_upper"} <= rows[0].keys()
-    assert rows[5]["pvalue_rest"] == found.against_rest()[5].pvalue
+    assert rows[5]["pvalue_rest"] == result.against_rest()[5].pvalue
     assert fl.cluster(estimates(dof=4)).to_dicts()[5]["pvalue_rest"] > rows[5]["pvalue_rest"]
     with refused("unknown: correction"):
-        found.against_rest("bonferroni")  # type: ignore[arg-type]
+        result.against_rest("bonferroni")  # type: ignore[arg-type]
 
 
 def test_several_effects_and_rates() -> None:
@@ -66,7 +66,7 @@ def test_intervals_hold_for_all_groups_together() -> None:
     for _ in range(300):
         se = rng.lognormal(0, 0.5, 15)
         rest = fl.cluster(fl.Estimates(se * rng.standard_normal(15), se), guarantee=fl.Bonferroni()).against_rest()
-        missed += any(one.lower > 0 or one.upper < 0 for one in rest)  # type: ignore[operator]
+        missed += any(group.lower > 0 or group.upper < 0 for group in rest)  # type: ignore[operator]
     assert missed / 300 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
 
 
@@ -74,16 +74,16 @@ def test_groups_that_share_data_are_compared_with_their_covariance() -> None:
     rng = np.random.default_rng(3)
     root = rng.normal(size=(5, 5))
     covariance, theta = root @ root.T + np.eye(5), rng.normal(size=5)
-    given = fl.Estimates(theta, None, covariance=covariance)
-    weight = given.own[:, 0] ** -2.0
-    for i, one in enumerate(fl.cluster(given).against_rest()):
-        assert isinstance(one.lower, float)
-        assert isinstance(one.upper, float)
+    estimates = fl.Estimates(theta, None, covariance=covariance)
+    weight = estimates.own[:, 0] ** -2.0
+    for i, group in enumerate(fl.cluster(estimates).against_rest()):
+        assert isinstance(group.lower, float)
+        assert isinstance(group.upper, float)
         contrast = -weight / (weight.sum() - weight[i])
         contrast[i] = 1.0
         error = np.sqrt(contrast @ covariance @ contrast)
-        assert one.difference == pytest.approx(contrast @ theta)
-        assert one.upper - one.lower == pytest.approx(2 * error * -stats.norm.ppf((1 - 0.95**0.2) / 2))
-        assert one.pvalue >= 2 * stats.norm.sf(abs(contrast @ theta) / error) * (1 - 1e-9)
+        assert group.difference == pytest.approx(contrast @ theta)
+        assert group.upper - group.lower == pytest.approx(2 * error * -stats.norm.ppf((1 - 0.95**0.2) / 2))
+        assert group.pvalue >= 2 * stats.norm.sf(abs(contrast @ theta) / error) * (1 - 1e-9)
     two = fl.cluster(fl.Estimates([0.0, 1.0], None, covariance=[[1, 0.9], [0.9, 1]]))
     assert two.against_rest()[0].pvalue == pytest.approx(2 * two.pvalue)

@@ -52,9 +52,9 @@ def rules(
     ],
 )
 def test_planted_rules_come_back_word_by_word(condition: object, words: str) -> None:
-    found = rule(list(CELLS), NAMES, [cell for cell in CELLS if condition(*cell)])  # type: ignore[operator]
-    assert found == words
-    assert found.exact
+    description = rule(list(CELLS), NAMES, [cell for cell in CELLS if condition(*cell)])  # type: ignore[operator]
+    assert description == words
+    assert description.exact
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_planted_rules_come_back_word_by_word(condition: object, words: str) -> 
     ],
 )
 def test_one_attribute(values: list[object], wanted: list[object], words: str) -> None:
-    found = rule(values, ["x"], wanted)
-    assert found == words
-    assert found.exact
+    description = rule(values, ["x"], wanted)
+    assert description == words
+    assert description.exact
 
 
 def test_long_lists_are_counted_and_all_groups_need_no_rule() -> None:
@@ -103,13 +103,13 @@ def test_long_lists_are_counted_and_all_groups_need_no_rule() -> None:
 
 
 def test_a_rule_is_text_that_knows_its_fit() -> None:
-    made = Rule("age 45–64", 0.92, 0.857, "people")
-    assert made == "age 45–64 (matches 92% of its people, covers 86%)"
-    assert made.fits
-    assert not made.exact
+    description = Rule("age 45–64", 0.92, 0.857, "people")
+    assert description == "age 45–64 (matches 92% of its people, covers 86%)"
+    assert description.fits
+    assert not description.exact
     assert Rule("x = 1", 0.999, 1.0) == "x = 1 (matches 99% of its groups, covers 100%)"
-    again = pickle.loads(pickle.dumps(made))
-    assert (again, again.matches, again.covers) == (made, 0.92, 0.857)
+    again = pickle.loads(pickle.dumps(description))
+    assert (again, again.matches, again.covers) == (description, 0.92, 0.857)
     none = Rule(NO_RULE, 0.4, 0.9)
     assert (str(none), none.fits, none.exact, none.matches) == ("no short rule", False, False, 0.4)
 
@@ -125,15 +125,15 @@ def test_the_fit_is_that_of_the_words(labels: list[tuple[str, int, bool]], data:
     """An independent reader of rules evaluates the text itself, and counts people."""
     chosen = data.draw(st.lists(st.sampled_from(labels), min_size=1, unique=True))
     sizes = data.draw(st.lists(st.integers(1, 1000), min_size=len(labels), max_size=len(labels)))
-    found = rule(list(labels), ["c", "i", "b"], list(chosen), list(map(float, sizes)))
-    if found != "all groups" and found.fits:
-        described = {label for label in labels if reads(str(found), dict(zip("cib", label, strict=True)))}
+    description = rule(list(labels), ["c", "i", "b"], list(chosen), list(map(float, sizes)))
+    if description != "all groups" and description.fits:
+        described = {label for label in labels if reads(str(description), dict(zip("cib", label, strict=True)))}
         n = dict(zip(labels, sizes, strict=True))
         right = sum(n[label] for label in described & set(chosen))
-        assert found.matches == pytest.approx(right / sum(n[label] for label in described))
-        assert found.covers == pytest.approx(right / sum(n[label] for label in chosen))
-        assert found.exact == (described == set(chosen))
-        assert min(found.matches, found.covers) >= 0.5
+        assert description.matches == pytest.approx(right / sum(n[label] for label in described))
+        assert description.covers == pytest.approx(right / sum(n[label] for label in chosen))
+        assert description.exact == (described == set(chosen))
+        assert min(description.matches, description.covers) >= 0.5
 
 
 @settings(deadline=None, max_examples=80)
@@ -143,19 +143,19 @@ def test_no_group_is_in_two_rules_of_a_partition(labels: list[tuple[str, int, bo
     drawn = data.draw(st.lists(st.integers(1, count), min_size=len(labels), max_size=len(labels)))
     clusters = np.array([*range(1, count + 1), *drawn[count:]])  # each has a group at least
     sizes = data.draw(st.none() | st.lists(st.floats(0, 1e6), min_size=len(labels), max_size=len(labels)))
-    found = rules(list(labels), ["c", "i", "b"], clusters, sizes)
-    named = [one for one in found if one.fits and not one.startswith(OTHERS)]
-    assert sum(one.startswith(OTHERS) for one in found) <= 1
+    descriptions = rules(list(labels), ["c", "i", "b"], clusters, sizes)
+    named = [description for description in descriptions if description.fits and not description.startswith(OTHERS)]
+    assert sum(description.startswith(OTHERS) for description in descriptions) <= 1
     for label in labels:
-        told = dict(zip("cib", label, strict=True))
-        assert sum(one == "all groups" or reads(str(one), told) for one in named) <= 1
+        levels = dict(zip("cib", label, strict=True))
+        assert sum(description == "all groups" or reads(str(description), levels) for description in named) <= 1
     if count == 2:  # each is what the other is not
-        assert found[0].fits == found[1].fits
-        if found[0].fits:
+        assert descriptions[0].fits == descriptions[1].fits
+        if descriptions[0].fits:
             assert all(
-                reads(str(found[0]), dict(zip("cib", one, strict=True)))
-                != reads(str(found[1]), dict(zip("cib", one, strict=True)))
-                for one in labels
+                reads(str(descriptions[0]), dict(zip("cib", label, strict=True)))
+                != reads(str(descriptions[1]), dict(zip("cib", label, strict=True)))
+                for label in labels
             )
 
 
@@ -166,9 +166,11 @@ def test_rules_do_not_depend_on_the_unit_of_sizes(labels: list[tuple[str, int, b
     clusters = np.unique(clusters, return_inverse=True)[1] + 1
     sizes = data.draw(st.lists(st.integers(0, 1000), min_size=len(labels), max_size=len(labels)))
     shift = data.draw(st.integers(-20, 20))
-    found = rules(list(labels), ["c", "i", "b"], clusters, list(map(float, sizes)))
+    descriptions = rules(list(labels), ["c", "i", "b"], clusters, list(map(float, sizes)))
     scaled = rules(list(labels), ["c", "i", "b"], clusters, [size * 2.0**shift for size in sizes])
-    assert [(str(one), one.matches) for one in found] == [(str(one), one.matches) for one in scaled]
+    assert [(str(description), description.matches) for description in descriptions] == [
+        (str(description), description.matches) for description in scaled
+    ]
 
 
 def test_rules_are_about_people() -> None:
@@ -176,8 +178,8 @@ def test_rules_are_about_people() -> None:
     labels = list(itertools.product(["web", "app"], range(5)))
     clusters = np.array([1, 1, 1, 1, 2, 2, 2, 2, 2, 1])
     sizes = [1000.0] * 4 + [1.0] + [1000.0] * 4 + [1.0]
-    found = rules(list(labels), ["device", "country"], clusters, sizes)
-    assert [str(one) for one in found] == [
+    descriptions = rules(list(labels), ["device", "country"], clusters, sizes)
+    assert [str(description) for description in descriptions] == [
         "device = web (matches 99% of its people, covers 99%)",
         "device = app (matches 99% of its people, covers 99%)",
     ]
@@ -187,9 +189,9 @@ def test_rules_are_about_people() -> None:
 
 def test_a_group_of_nobody_is_still_a_group() -> None:
     labels = [("web", 1), ("web", 2), ("app", 1), ("app", 2)]
-    found = rules(list(labels), ["device", "age"], np.array([1, 1, 2, 1]), [5.0, 5.0, 5.0, 0.0])
-    assert found[1] == "device = app and age = 1"
-    assert found[0].exact
+    descriptions = rules(list(labels), ["device", "age"], np.array([1, 1, 2, 1]), [5.0, 5.0, 5.0, 0.0])
+    assert descriptions[1] == "device = app and age = 1"
+    assert descriptions[0].exact
     nobody = rules(list(labels), ["device", "age"], np.array([1, 1, 2, 2]), [0.0] * 4)
     assert nobody == ("device = web", "device = app")
 
@@ -197,32 +199,32 @@ def test_a_group_of_nobody_is_still_a_group() -> None:
 def test_of_two_clusters_each_is_what_the_other_is_not() -> None:
     corner = [cell for cell in CELLS if cell[0] == "US" and cell[1] == "web"]
     clusters = np.array([1 if cell in corner else 2 for cell in CELLS])
-    found = rules(list(CELLS), NAMES, clusters)
-    assert found == ("country = US and device = web", "all but (country = US and device = web)")
+    descriptions = rules(list(CELLS), NAMES, clusters)
+    assert descriptions == ("country = US and device = web", "all but (country = US and device = web)")
 
 
 def test_the_largest_cluster_may_be_all_others() -> None:
     """Where it is what five exact rules leave, no three boxes say so as well."""
     small = {(country, DEVICES[i % 3]): i + 1 for i, country in enumerate(COUNTRIES)}
     clusters = np.array([small.get((c, d), 6) for c, d, _ in CELLS])
-    found = rules(list(CELLS), NAMES, clusters)
-    assert found[0] == "country = IN and device = mobile"
-    assert found[5] == OTHERS
-    assert all(one.exact for one in found)
+    descriptions = rules(list(CELLS), NAMES, clusters)
+    assert descriptions[0] == "country = IN and device = mobile"
+    assert descriptions[5] == OTHERS
+    assert all(description.exact for description in descriptions)
 
 
 def test_rules_that_are_mostly_wrong_are_not_shown() -> None:
     rng = np.random.default_rng(3)
     labels = list(itertools.product(range(12), "abcdefghijkl"))
     theta = np.where(rng.random(144) < 0.3, 20.0, 0.0) + rng.normal(0, 0.1, 144)
-    found = fl.cluster(fl.Estimates(theta, [1.0] * 144, labels, attributes=["number", "letter"]))
-    assert [cluster.rule for cluster in found.clusters] == [NO_RULE, NO_RULE]
-    rows = found.to_dicts("clusters")
+    result = fl.cluster(fl.Estimates(theta, [1.0] * 144, labels, attributes=["number", "letter"]))
+    assert [cluster.rule for cluster in result.clusters] == [NO_RULE, NO_RULE]
+    rows = result.to_dicts("clusters")
     assert [row["rule"] for row in rows] == [None, None]
     assert min(rows[1]["rule_matches"], rows[1]["rule_covers"]) < 0.5
-    assert re.search(r"no short rule: number \S+, letter \S+", str(found))
-    assert "| no short rule |" in found.to_markdown()
-    assert '"rule": null' in found.to_json()
+    assert re.search(r"no short rule: number \S+, letter \S+", str(result))
+    assert "| no short rule |" in result.to_markdown()
+    assert '"rule": null' in result.to_json()
 
 
 def reads(words: str, label: dict[str, object]) -> bool:
@@ -257,9 +259,9 @@ def test_a_box_that_can_be_exact_is(labels: list[tuple[str, int, bool]], data: s
     low, high = sorted(data.draw(st.tuples(st.integers(0, 5), st.integers(0, 5))))
     chosen = [label for label in labels if label[0] in letters and low <= label[1] <= high]
     if chosen:
-        found = rule(list(labels), ["c", "i", "b"], list(chosen))
-        assert found.exact
-        assert found.count(" and ") <= 2
+        description = rule(list(labels), ["c", "i", "b"], list(chosen))
+        assert description.exact
+        assert description.count(" and ") <= 2
 
 
 def test_the_order_of_groups_does_not_matter() -> None:
@@ -272,27 +274,27 @@ def test_labels_in_a_regular_order_are_sampled_fairly() -> None:
     labels = [(f"c{i % 10}", i // 10 % 50, f"d{i // 500}") for i in range(20_000)]
     flipped = set(np.random.default_rng(0).permutation(20_000)[:200].tolist())
     wanted = [label for i, label in enumerate(labels) if (label[0] in {"c7", "c8", "c9"}) != (i in flipped)]
-    found = rule(list(labels), ["c", "i", "d"], list(wanted))
-    assert found.startswith("c in {c7, c8, c9} (matches 9")
+    description = rule(list(labels), ["c", "i", "d"], list(wanted))
+    assert description.startswith("c in {c7, c8, c9} (matches 9")
 
 
 def test_of_very_many_groups_a_sample_is_searched_and_all_are_judged() -> None:
     labels = list(itertools.product(range(100), "abcd", range(30), "xyz"))
     wanted = [label for label in labels if label[0] < 50 and label[1] == "a" and label != (3, "a", 3, "x")]
-    found = rule(list(labels), ["p", "q", "r", "s"], list(wanted))
-    assert found.startswith("p 0–49 and q = a")
-    assert found.covers == 1
-    assert found.matches == pytest.approx(len(wanted) / (len(wanted) + 1))
+    description = rule(list(labels), ["p", "q", "r", "s"], list(wanted))
+    assert description.startswith("p 0–49 and q = a")
+    assert description.covers == 1
+    assert description.matches == pytest.approx(len(wanted) / (len(wanted) + 1))
 
 
 def test_rules_stand_in_every_output() -> None:
     labels = list(itertools.product(["DE", "FR"], ["app", "web"]))
-    found = fl.cluster(fl.Estimates([0, 0.1, 9, 9.2], [1.0] * 4, labels, attributes=["country", "device"]))
-    assert [cluster.rule for cluster in found.clusters] == ["country = DE", "country = FR"]
-    assert [row["rule"] for row in found.to_dicts("clusters")] == ["country = DE", "country = FR"]
-    assert "country = FR" in str(found)
-    assert "country = FR" in found.to_markdown()
-    assert found.to_polars("clusters")["rule_matches"].to_list() == [1.0, 1.0]
-    one = fl.cluster(fl.Estimates([0, 0.1, 9, 9.2], [1.0] * 4, ["18-24", "25-34", "35-44", "45+"], attributes=["age"]))
-    assert "age 18–34" in str(one)
+    result = fl.cluster(fl.Estimates([0, 0.1, 9, 9.2], [1.0] * 4, labels, attributes=["country", "device"]))
+    assert [cluster.rule for cluster in result.clusters] == ["country = DE", "country = FR"]
+    assert [row["rule"] for row in result.to_dicts("clusters")] == ["country = DE", "country = FR"]
+    assert "country = FR" in str(result)
+    assert "country = FR" in result.to_markdown()
+    assert result.to_polars("clusters")["rule_matches"].to_list() == [1.0, 1.0]
+    ages = fl.cluster(fl.Estimates([0, 0.1, 9, 9.2], [1.0] * 4, ["18-24", "25-34", "35-44", "45+"], attributes=["age"]))
+    assert "age 18–34" in str(ages)
     assert "members" in str(fl.cluster(fl.Estimates([0, 9, 0.1, 9.2, 0.2, 9.1], [1.0] * 6)))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import faultlines as fl
-from tests.cli.running import run
 from tests.metrics.test_caps import spend
 from tests.refused import refused
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+
+    from tests.cli.running import Warm
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 RATIO = {"denom_sum": "y", "denom_sum_squares": "yy", "denom_product": "xy"}
@@ -50,19 +51,19 @@ def test_sums_and_products_give_what_rows_give(kind: str) -> None:
     metric = getattr(fl, kind)
     for group in "ab":  # alone, for rows share what they know of variances between groups
         of_rows = rows[rows.g == group]
-        made = fl.measure(sums(of_rows), "g", metric(table, **ARMS)).estimates
+        estimates = fl.measure(sums(of_rows), "g", metric(table, **ARMS)).estimates
         expected = fl.measure(of_rows, "g", metric("spend", *([denom] if denom else []), **ARMS, **options)).estimates
-        np.testing.assert_allclose(made.theta, expected.theta, rtol=1e-9)
-        np.testing.assert_allclose(made.se, expected.se, rtol=1e-6)
-        assert np.array_equal(np.asarray(made.n), np.asarray(expected.n))
+        np.testing.assert_allclose(estimates.theta, expected.theta, rtol=1e-9)
+        np.testing.assert_allclose(estimates.se, expected.se, rtol=1e-6)
+        assert np.array_equal(np.asarray(estimates.n), np.asarray(expected.n))
 
 
 def test_a_ratio_of_a_population() -> None:
     rows = spend()
     rows = rows[rows.g == "a"]
-    made = fl.measure(sums(rows), "g", fl.ratio(fl.aggregated("n", sum="x", sum_squares="xx", **RATIO))).estimates
+    estimates = fl.measure(sums(rows), "g", fl.ratio(fl.aggregated("n", sum="x", sum_squares="xx", **RATIO))).estimates
     expected = fl.measure(rows, "g", fl.ratio("spend", "visits")).estimates
-    np.testing.assert_allclose((made.theta, made.se), (expected.theta, expected.se), rtol=1e-7)
+    np.testing.assert_allclose((estimates.theta, estimates.se), (expected.theta, expected.se), rtol=1e-7)
 
 
 def test_what_is_missing_is_said() -> None:
@@ -80,10 +81,10 @@ def test_what_is_missing_is_said() -> None:
         fl.ratio_lift("x", **ARMS)
 
 
-def test_the_command_line_reads_them(tmp_path: Path) -> None:
+def test_the_command_line_reads_them(warm: Warm, tmp_path: Path) -> None:
     sums(spend()).to_csv(tmp_path / "sums.csv", index=False)
     options = ["--by", "g", "--n", "n", "--sum", "x", "--sum-squares", "xx", "--variant", "arm", "--control", "A"]
     ratio = ["--denom-sum", "y", "--denom-sum-squares", "yy", "--denom-product", "xy"]
-    done = run("aggregates", tmp_path / "sums.csv", *options, *ratio, "--metric", "ratio_lift")
+    done = warm("aggregates", tmp_path / "sums.csv", *options, *ratio, "--metric", "ratio_lift")
     assert done.returncode == 0, done.stderr
     assert "x/y" in done.stdout

@@ -67,12 +67,12 @@ def test_a_column_is_taken_by_its_very_name(engine: str, tmp_path: Path, sparks:
     for name in ODD_NAMES if engine != "spark" else ["*", "a`b.c"]:
         table = pa.table({name: grouped()["g"], "value": grouped()["x"], **decoys})
         data = frame_of(table, engine, tmp_path, sparks)
-        found = fl.measure(data, name, fl.mean("value")).estimates
-        np.testing.assert_allclose(found.theta, expected.theta, err_msg=name)
+        estimates = fl.measure(data, name, fl.mean("value")).estimates
+        np.testing.assert_allclose(estimates.theta, expected.theta, err_msg=name)
         other = pa.table({"group": grouped()["g"], name: grouped()["x"], **decoys})
         data = frame_of(other, engine, tmp_path, sparks)
-        found = fl.measure(data, "group", fl.mean(name)).estimates
-        np.testing.assert_allclose(found.theta, expected.theta, err_msg=name)
+        estimates = fl.measure(data, "group", fl.mean(name)).estimates
+        np.testing.assert_allclose(estimates.theta, expected.theta, err_msg=name)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -86,8 +86,8 @@ def test_names_that_differ_in_case_only(engine: str, tmp_path: Path, sparks: dic
         data = spark_session("local[2]").createDataFrame(rows).toDF(*table.column_names)
     else:
         data = frame_of(table, engine, tmp_path, sparks)
-    found = fl.measure(data, "g", fl.mean("x")).estimates
-    np.testing.assert_allclose(found.theta, fl.measure(grouped(), "g", fl.mean("x")).estimates.theta)
+    estimates = fl.measure(data, "g", fl.mean("x")).estimates
+    np.testing.assert_allclose(estimates.theta, fl.measure(grouped(), "g", fl.mean("x")).estimates.theta)
     both = fl.measure(data, "g", fl.ratio("x", "X")).estimates
     assert list(both.labels) == ["a", "b"]
 
@@ -105,11 +105,11 @@ def test_times_are_keys_with_one_name(engine: str, tmp_path: Path, sparks: dict[
     times = pa.array(moments * 30, pa.timestamp("us"))
     table = pa.table({"when": times, "x": np.random.default_rng(0).random(120)})
     data = frame_of(table, engine, tmp_path, sparks)
-    found = fl.measure(data, "when", fl.mean("x")).estimates
+    estimates = fl.measure(data, "when", fl.mean("x")).estimates
     if engine == "csv":  # text, as pyarrow writes it
-        assert len(found) == 4
+        assert len(estimates) == 4
         return
-    assert list(found.labels) == names
+    assert list(estimates.labels) == names
     result = fl.cluster(data, by="when", metric=fl.mean("x"))
     if engine != "parquet":
         assert column_of(result.assign(data), "cluster").count(None) == 0
@@ -152,8 +152,8 @@ def test_single_precision_reaches_the_threshold(engine: str, tmp_path: Path, spa
     table = pa.table({"g": ["a"] * 150, "y": [0, 1] * 75, "s": pa.array(scores)})
     data = frame_of(table, engine, tmp_path, sparks)
     for threshold, share in ((0.7, 0.4), (0.1, 1.0), (0.3, 0.8), (0.6, 0.6), (0.9, 0.2)):
-        found = fl.measure(data, "g", fl.selection_rate(score="s", threshold=threshold)).estimates
-        assert found.natural[0] == pytest.approx(share), threshold
+        estimates = fl.measure(data, "g", fl.selection_rate(score="s", threshold=threshold)).estimates
+        assert estimates.natural[0] == pytest.approx(share), threshold
         odds = fl.measure(data, "g", fl.equalized_odds("y", score="s", threshold=threshold)).estimates
         np.testing.assert_allclose(odds.natural, share)
     pair = fl.joint(fl.selection_rate(score="s", threshold=0.7), fl.mean("y"))
@@ -181,11 +181,11 @@ def test_units_fall_into_the_same_part_everywhere(
     texts = [f"Ünit {user}" if unit == "name" else str(user) for user in users]
     edge = f"{round(0.3 * 16**12):012x}"
     late = np.array([hashlib.md5(f"{text}:4".encode()).hexdigest() >= edge for text in texts])
-    known = ~((users == 7) & (unit == "float"))
+    present = ~((users == 7) & (unit == "float"))
     parts = measure_parts(data, "g", fl.mean("x"), (0.3, 0.7), unit=unit, seed=4, min_size=2)
     groups = np.array(table["g"].to_pylist())
     for part, chosen in zip(parts, (~late, late), strict=True):
-        means = [np.arange(float(size))[chosen & known & (groups == g)].mean() for g in "ab"]
+        means = [np.arange(float(size))[chosen & present & (groups == g)].mean() for g in "ab"]
         np.testing.assert_allclose(part.estimates.theta, means)
     assert parts[0].dropped == ({"missing value": 2} if unit == "float" else {})
 
@@ -195,13 +195,13 @@ def test_a_lazy_frame_keeps_the_order_of_its_rows() -> None:
     size = 300_000
     frame = pl.DataFrame({"g": rng.integers(0, 50, size), "x": rng.standard_normal(size), "row": np.arange(size)})
     shifted = frame.with_columns(x=pl.col("x") + pl.when(pl.col("g") < 25).then(0.0).otherwise(1.0))
-    found = fl.cluster(shifted, by="g", metric=fl.mean("x"))
-    assigned = found.assign(shifted.lazy())
+    result = fl.cluster(shifted, by="g", metric=fl.mean("x"))
+    assigned = result.assign(shifted.lazy())
     assert isinstance(assigned, pl.LazyFrame)
     for engine in ("streaming", "in-memory"):
         collected = assigned.collect(engine=engine)
         assert collected["row"].to_list() == list(range(size))
-        assert collected["cluster"].to_list() == found.assign(shifted)["cluster"].to_list()
+        assert collected["cluster"].to_list() == result.assign(shifted)["cluster"].to_list()
 
 
 def column_of(frame: Any, name: str) -> list[Any]:
@@ -274,10 +274,10 @@ def test_values_whose_fourth_powers_are_out_of_range_raise_nothing(
     refused = int(duckdb.__version__.partition(".")[0]) < 2 and "polars" not in engine
     for largest in (1e200,) if engine == "spark" else (1e90,) if refused else (1e90, 1e200):
         x[-1] = largest
-        found = fl.measure(frame_of(pa.table({"g": group, "x": x}), engine, tmp_path, sparks), "g", fl.mean("x"))
-        assert [left.label for left in found.excluded] == ["c"]
-        np.testing.assert_allclose(found.estimates.theta, plain.theta)
-        np.testing.assert_allclose(found.estimates.se, plain.se)
+        measurement = fl.measure(frame_of(pa.table({"g": group, "x": x}), engine, tmp_path, sparks), "g", fl.mean("x"))
+        assert [left.label for left in measurement.excluded] == ["c"]
+        np.testing.assert_allclose(measurement.estimates.theta, plain.theta)
+        np.testing.assert_allclose(measurement.estimates.se, plain.se)
 
 
 @pytest.mark.parametrize("engine", ["pandas", "duckdb", "spark"])
@@ -296,6 +296,6 @@ def test_units_in_several_groups_have_the_same_covariance_everywhere(
     )
     metric = fl.lift("x", variant="arm", control="A", treatment="*", unit="unit", overlap="covariance")
     expected: Any = fl.measure(table, "g", metric).estimates.covariance
-    found: Any = fl.measure(frame_of(table, engine, tmp_path, sparks), "g", metric).estimates.covariance
+    covariance: Any = fl.measure(frame_of(table, engine, tmp_path, sparks), "g", metric).estimates.covariance
     assert expected.shape == (6, 6)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(covariance, expected, rtol=1e-9)

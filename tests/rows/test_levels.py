@@ -87,10 +87,10 @@ def test_assigned_to_frames_that_do_not_know_the_order(people: pd.DataFrame) -> 
 
 def test_ordered_categories_of_an_audit(people: pd.DataFrame) -> None:
     levels = pd.Categorical(people["size"], SIZES, ordered=True)
-    for given in (levels, pd.Series(levels), pl.Series(people["size"]).cast(pl.Enum(SIZES))):
-        found = fl.audit(people.y, people.y, sensitive_features={"size": given}, metrics="selection_rate")
-        assert [group.label for group in found.groups] == SIZES
-        assert found.comparisons[0].result.rules[1] == "size S to L"
+    for sizes in (levels, pd.Series(levels), pl.Series(people["size"]).cast(pl.Enum(SIZES))):
+        result = fl.audit(people.y, people.y, sensitive_features={"size": sizes}, metrics="selection_rate")
+        assert [group.label for group in result.groups] == SIZES
+        assert result.comparisons[0].result.rules[1] == "size S to L"
 
 
 def test_ordered_labels_of_estimates() -> None:
@@ -106,8 +106,8 @@ def test_ordered_labels_of_estimates() -> None:
 def test_ranges_of_pandas_and_polars_merge_in_rules(people: pd.DataFrame) -> None:
     cut = pd.cut(people.age, CUTS)
     lines = [f"{low}, {high}" for low, high in pairwise(CUTS)]
-    for given in (cut, cut.astype(str)):
-        c = fl.cluster(people.assign(age=given), "age", fl.rate("z"), guarantee=fl.Calibrated(draws=200))
+    for ages in (cut, cut.astype(str)):
+        c = fl.cluster(people.assign(age=ages), "age", fl.rate("z"), guarantee=fl.Calibrated(draws=200))
         assert list(c.estimates.labels) == [f"({line}]" for line in lines]
         assert c.rules == ("age 17 to 25 or 45 to 70", "age 25 to 45")
     left = fl.cluster(
@@ -175,6 +175,6 @@ def test_no_level_has_two_spellings_in_rows(tmp_path: Path) -> None:
 
 def test_text_and_numbers_of_one_column_are_one_group() -> None:
     mixed = pd.DataFrame({"g": pd.Series(["1", 1.0, 1, 2] * 20, dtype=object), "x": np.arange(80.0)})
-    found = fl.measure(mixed, "g", fl.mean("x")).estimates
-    assert found.n is not None
-    assert dict(zip(found.labels, found.n.tolist(), strict=True)) == {"1": 60, "2": 20}
+    estimates = fl.measure(mixed, "g", fl.mean("x")).estimates
+    assert estimates.n is not None
+    assert dict(zip(estimates.labels, estimates.n.tolist(), strict=True)) == {"1": 60, "2": 20}

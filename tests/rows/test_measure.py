@@ -95,18 +95,18 @@ def test_the_same_answer_on_every_engine(engine: str, every: int, tmp_path: Path
     data = in_engine(rows(), engine, tmp_path, spark)
     for name in choose_metrics(engine, every):
         by, metric = METRICS[name]
-        found, expected = fl.measure(data, by, metric), reference(name)
-        names, other = ([reading(key_of(label)) for label in m.estimates.labels] for m in (found, expected))
+        measurement, expected = fl.measure(data, by, metric), reference(name)
+        names, other = ([reading(key_of(label)) for label in m.estimates.labels] for m in (measurement, expected))
         assert names == other, name  # csv has text where frames have numbers
         for field in ("theta", "se", "n", "dof", "natural", "effect_covariance"):
-            ours, theirs = getattr(found.estimates, field), getattr(expected.estimates, field)
+            ours, theirs = getattr(measurement.estimates, field), getattr(expected.estimates, field)
             if theirs is not None:
                 close = 1e-12 * np.abs(theirs[np.isfinite(theirs)]).max()
                 np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=close, err_msg=f"{name}: {field}")
-        assert found.dropped == expected.dropped, name
-        assert [e.reason for e in found.excluded] == [e.reason for e in expected.excluded], name
+        assert measurement.dropped == expected.dropped, name
+        assert [e.reason for e in measurement.excluded] == [e.reason for e in expected.excluded], name
     if engine != "spark cluster":
-        check_parts(data, quick=engine == "spark")
+        check_parts(data, quick=engine not in {"pandas", "polars lazy", "ibis", "csv"})
     if spark is not None and engine == "spark cluster":
         spark.stop()
 
@@ -116,9 +116,9 @@ def check_parts(data: Any, *, quick: bool) -> None:
     metric = fl.difference("revenue", unit="user", **ARMS_OF_USERS)
     shares = (0.3, 0.7)
     parts = measure_parts(data, "device_of_user", metric, shares, unit="user", seed=1, min_size=2)
-    whole = fl.measure(data, "device_of_user", metric, min_size=2)
+    measurement = fl.measure(data, "device_of_user", metric, min_size=2)
     sizes = np.array([sized(part) for part in parts])
-    np.testing.assert_array_equal(sizes.sum(axis=0), whole.estimates.n)
+    np.testing.assert_array_equal(sizes.sum(axis=0), measurement.estimates.n)
     np.testing.assert_allclose(sizes.sum(axis=1) / sizes.sum(), shares, atol=0.05)
     if quick:
         return
@@ -127,7 +127,7 @@ def check_parts(data: Any, *, quick: bool) -> None:
     np.testing.assert_array_equal(parts[0].estimates.n, again[0].estimates.n)
     assert parts[0].estimates.theta.tolist() != other[0].estimates.theta.tolist()
     pooled = np.sum([part.estimates.theta * sized(part) for part in parts], axis=0) / sizes.sum(axis=0)
-    np.testing.assert_allclose(pooled, whole.estimates.theta, atol=4 * whole.estimates.se.max())
+    np.testing.assert_allclose(pooled, measurement.estimates.theta, atol=4 * measurement.estimates.se.max())
     ranked = measure_parts(data, "device_of_user", fl.auc("label", "score"), shares, unit="user", min_size=2)
     counted = fl.measure(data, "device_of_user", fl.auc("label", "score"), min_size=2)
     np.testing.assert_array_equal(np.sum([sized(part) for part in ranked], axis=0), sized(counted))
@@ -144,14 +144,14 @@ def test_holdout_of_rows_by_unit() -> None:
     rows = users.loc[np.repeat(np.arange(8000), rng.integers(1, 4, 8000))]
     rows["x"] = rng.standard_normal(len(rows)) + (rows.arm == "B") * np.where(rows.g < 5, 0, 0.7)
     metric = fl.difference("x", unit="user", **ARMS)
-    found = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Holdout(fraction=0.3, splits=1), seed=5)
+    result = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Holdout(fraction=0.3, splits=1), seed=5)
     explored, held = measure_parts(rows, "g", metric, (0.7, 0.3), unit="user", seed=5)
-    np.testing.assert_allclose(found.estimates.theta, held.estimates.theta, rtol=1e-9, atol=1e-12)
-    assert found.n_clusters == 2
-    assert found.labels.tolist() == [1] * 5 + [2] * 5
-    assert "split by a hash of the units" in str(found)
-    assert found.estimates.n is not None
-    assert found.estimates.n.sum() + sized(explored).sum() == 8000
+    np.testing.assert_allclose(result.estimates.theta, held.estimates.theta, rtol=1e-9, atol=1e-12)
+    assert result.n_clusters == 2
+    assert result.labels.tolist() == [1] * 5 + [2] * 5
+    assert result.judged.facts["split"] == "units"
+    assert result.estimates.n is not None
+    assert result.estimates.n.sum() + sized(explored).sum() == 8000
     folds = fl.cluster(rows, by="g", metric=metric, guarantee=fl.Folds(n=3), seed=5)
     assert folds.judged.facts["split"] == "units"
     assert folds.estimates.n is not None
@@ -173,22 +173,22 @@ def test_rows_are_divided_anew_in_one_scan() -> None:
     split = Split("user", (0.5, 0.5), 7, times=5)
     for metric, parts in zip(metrics, measure_all(rows, "g", metrics, split=split), strict=True):
         assert len(parts) == 10
-        whole = fl.measure(rows, "g", metric)
+        measurement = fl.measure(rows, "g", metric)
         sizes = np.array([sized(part) for part in parts]).reshape(5, 2, 6)
-        np.testing.assert_array_equal(sizes.sum(axis=1), np.broadcast_to(sized(whole), (5, 6)))
+        np.testing.assert_array_equal(sizes.sum(axis=1), np.broadcast_to(sized(measurement), (5, 6)))
         assert len({tuple(size) for size in sizes[:, 0].tolist()}) == 5
     first = measure_parts(rows, "g", metrics[0], (0.5, 0.5), unit="user", seed=7)
     again = measure_all(rows, "g", metrics[:1], split=split)[0]
-    for one, other in zip(first, again[:2], strict=True):
-        assert one.estimates.theta.tolist() == pytest.approx(other.estimates.theta.tolist())
+    for part, other in zip(first, again[:2], strict=True):
+        assert part.estimates.theta.tolist() == pytest.approx(other.estimates.theta.tolist())
     guarantee = fl.Holdout(unit="user", splits=5)
-    found = fl.cluster(rows, by="g", metric=metrics[0], guarantee=guarantee, seed=7)
-    shown = again[2 * int(found.judged.facts["shown split"]) - 1]
-    assert found.judged.facts["splits"] == 5
-    assert found.estimates.theta.tolist() == pytest.approx(shown.estimates.theta.tolist())
-    assert found.readout is not None
+    result = fl.cluster(rows, by="g", metric=metrics[0], guarantee=guarantee, seed=7)
+    shown = again[2 * int(result.judged.facts["shown split"]) - 1]
+    assert result.judged.facts["splits"] == 5
+    assert result.estimates.theta.tolist() == pytest.approx(shown.estimates.theta.tolist())
+    assert result.readout is not None
     assert shown.readout is not None
-    assert found.readout.moments.mean.tolist() == shown.readout.moments.mean.tolist()
+    assert result.readout.moments.mean.tolist() == shown.readout.moments.mean.tolist()
 
 
 def test_a_group_too_small_in_one_split_can_be_in_another() -> None:
@@ -199,31 +199,31 @@ def test_a_group_too_small_in_one_split_can_be_in_another() -> None:
     parts = measure_all(rows, "g", [fl.mean("x")], split=split)[0]
     counts = {len(part.estimates) for part in parts}
     assert counts == {2, 3}
-    found = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=12), seed=3)
-    shown = parts[2 * int(found.judged.facts["shown split"]) - 1]
-    assert len(found.groups) == len(shown.estimates)
-    assert found.excluded == shown.excluded
+    result = fl.cluster(rows, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=12), seed=3)
+    shown = parts[2 * int(result.judged.facts["shown split"]) - 1]
+    assert len(result.groups) == len(shown.estimates)
+    assert result.excluded == shown.excluded
     tiny = rows[rows.g == 2].assign(g=lambda frame: frame.user % 2)
-    with pytest.raises(fl.InputError, match="in a part of the data"):
+    with refused("no groups: by"):
         fl.cluster(tiny, by="g", metric=fl.mean("x"), guarantee=fl.Holdout(unit="user", splits=12))
 
 
 def test_rows_that_cannot_be_divided() -> None:
     table = rows().to_pandas()
     few = table.head(300)
-    with pytest.raises(fl.InputError, match="in a part of the data"):
+    with refused("no groups: by"):
         fl.cluster(few, by="country", metric=fl.mean("revenue"), guarantee=fl.Folds(n=60, unit="user"))
     held = fl.Holdout(0.15, unit="user", splits=2)
     some = fl.cluster(table.head(900), by="country", metric=fl.mean("revenue"), guarantee=held, min_size=20)
     assert any(left.reason.in_part for left in some.excluded)
     gaps = table.assign(user=table.user.where(table.user % 3 > 0))
-    found = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user", splits=2))
-    assert found.dropped[DropCode.MISSING_VALUE] > 1000
+    result = fl.cluster(gaps, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="user", splits=2))
+    assert result.dropped[DropCode.MISSING_VALUE] > 1000
     with refused("column not found: unit"):
         fl.cluster(table, by="country", metric=fl.mean("revenue"), guarantee=fl.Holdout(unit="usr"))
     days = pd.DataFrame({"g": ["a", "b"], "n": [50, 60], "m": [1.0, 2.0], "v": [1.0, 1.0]})
     aggregated = fl.mean(fl.aggregated("n", mean="m", variance="v"))
-    with pytest.raises(fl.InputError, match="needs rows, not aggregates"):
+    with refused("unsupported: unit"):
         fl.cluster(days, by="g", metric=aggregated, guarantee=fl.Holdout(unit="g"))
 
 
@@ -336,23 +336,23 @@ def test_what_is_left_out_is_counted_and_shown() -> None:
     ]
     data = pd.concat(frames, ignore_index=True)
     data.loc[:4, "x"] = np.nan
-    found = fl.cluster(data, by="g", metric=fl.lift("x", variant="arm", control="A", treatment="B"))
+    result = fl.cluster(data, by="g", metric=fl.lift("x", variant="arm", control="A", treatment="B"))
     # Values that are all the same have a variance too: what the others suggest.
-    assert list(found.estimates.labels) == ["constant", "fine", "(missing)"]
-    assert found.estimates.se[0] > 0
-    assert {left.label: (left.code, left.reason.arm) for left in found.excluded} == {
+    assert list(result.estimates.labels) == ["constant", "fine", "(missing)"]
+    assert result.estimates.se[0] > 0
+    assert {left.label: (left.code, left.reason.arm) for left in result.excluded} == {
         "small": ("too small", "any"),
         "one arm": ("no rows", "treatment"),
         "near zero": ("mean near zero", "control"),
         "all missing": ("no rows", "control"),
         "other": ("no rows", "control"),
     }
-    assert found.dropped == {"missing value": 105, "other variants": 7}
-    for shown in (str(found), found.to_markdown(), found._repr_html_()):
+    assert result.dropped == {"missing value": 105, "other variants": 7}
+    for shown in (str(result), result.to_markdown(), result._repr_html_()):
         assert "105 rows with a missing value" in shown
         assert "fewer than 10 rows in an arm): small" in shown
-    assert found.to_dict()["dropped"] == found.dropped
-    assert "NaN" not in found.to_json()
+    assert result.to_dict()["dropped"] == result.dropped
+    assert "NaN" not in result.to_json()
 
 
 def test_very_many_groups_of_one_row_each_say_so() -> None:
@@ -395,9 +395,9 @@ def test_rows_and_estimates_are_told_apart() -> None:
 
 def test_infinities_do_not_become_results() -> None:
     data = pa.table({"g": ["a"] * 40 + ["b"] * 40, "x": [1.0, 2.0] * 20 + [np.inf, 1.0, 2.0, 3.0] * 10})
-    found = fl.measure(data, "g", fl.mean("x"))
-    assert np.all(np.isfinite(found.estimates.theta))
-    assert found.dropped == {"missing value": 10}
+    measurement = fl.measure(data, "g", fl.mean("x"))
+    assert np.all(np.isfinite(measurement.estimates.theta))
+    assert measurement.dropped == {"missing value": 10}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -409,14 +409,16 @@ def test_clusters_and_weights_go_back_to_the_rows(engine: str, tmp_path: Path, s
     spark = spark_session("local[2]") if engine in SPARK and sparks else None
     data = in_engine(table, engine, tmp_path, spark)
     groups: list[str | fl.Bins] = [fl.bins("income", quantiles=3), "country", "premium"]
-    found = fl.cluster(data, by=groups, metric=fl.mean("revenue"), alpha=0.9, min_size=60)
-    assert found.excluded
-    assigned, weighted = found.assign(data), found.weights(data, column="w")
+    clustering = fl.cluster(data, by=groups, metric=fl.mean("revenue"), alpha=0.9, min_size=60)
+    assert clustering.excluded
+    assigned, weighted = clustering.assign(data), clustering.weights(data, column="w")
     assert type(assigned) is type(data) or engine == "ibis"
     result, weights = (to_pandas(frame).sort_values(["user", "revenue", "score"]) for frame in (assigned, weighted))
     assert len(result) == table.num_rows
-    for cluster, whole in enumerate(found.clusters, start=1):
-        assert (result["cluster"] == cluster).sum() >= (whole.n or 0)  # rows without revenue have a group as well
+    for cluster, cluster_result in enumerate(clustering.clusters, start=1):
+        assert (result["cluster"] == cluster).sum() >= (
+            cluster_result.n or 0
+        )  # rows without revenue have a group as well
     assert result["cluster"].isna().sum() > 0
     assert weights["w"].mean() == pytest.approx(1)
     totals = weights["w"].to_numpy()[result["cluster"].notna().to_numpy()]
@@ -424,8 +426,8 @@ def test_clusters_and_weights_go_back_to_the_rows(engine: str, tmp_path: Path, s
     assert by_cluster.max() == pytest.approx(by_cluster.min())
     if engine in {"pandas", "polars", "pyarrow"}:
         assert to_pandas(assigned)["user"].tolist() == table["user"].to_pylist()
-    with pytest.raises(fl.InputError, match="is there already"):
-        found.assign(data, column="revenue")
+    with refused("duplicate: column"):
+        clustering.assign(data, column="revenue")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -436,10 +438,10 @@ def test_reweighing_is_the_same_everywhere(engine: str, tmp_path: Path, sparks: 
     table = rows()
     spark = spark_session("local[2]") if engine in SPARK and sparks else None
     data = in_engine(table, engine, tmp_path, spark)
-    found = fl.cluster(table, by=["country", "premium"], metric=fl.mean("revenue"), alpha=0.9, min_size=100)
-    assert found.excluded
+    result = fl.cluster(table, by=["country", "premium"], metric=fl.mean("revenue"), alpha=0.9, min_size=100)
+    assert result.excluded
     weights, expected = (
-        to_pandas(found.weights(frame, column="w", label="label"))
+        to_pandas(result.weights(frame, column="w", label="label"))
         .sort_values(["user", "revenue", "score", "visits"])["w"]
         .to_numpy(dtype=float)
         for frame in (data, table)
@@ -459,13 +461,13 @@ def to_pandas(frame: Any) -> pd.DataFrame:
 
 
 def test_estimates_assign_by_their_attributes() -> None:
-    found = fl.cluster(fl.Estimates([0, 0.1, 9], [1, 1, 1], ["a", "b", "c"], attributes=["g"]))
+    result = fl.cluster(fl.Estimates([0, 0.1, 9], [1, 1, 1], ["a", "b", "c"], attributes=["g"]))
     frame = pl.DataFrame({"g": ["c", "a", None, "z"], "x": [1, 2, 3, 4]})
-    assert found.assign(frame)["cluster"].to_list() == [2, 1, None, None]
+    assert result.assign(frame)["cluster"].to_list() == [2, 1, None, None]
     with refused("column not found: by"):
-        found.assign(frame.rename({"g": "group"}))
-    with pytest.raises(fl.InputError, match="is not a frame"):
-        found.assign("rows.csv")
+        result.assign(frame.rename({"g": "group"}))
+    with refused("wrong type: frame"):
+        result.assign("rows.csv")
 
 
 def test_columns_with_our_own_names_survive() -> None:
@@ -473,10 +475,10 @@ def test_columns_with_our_own_names_survive() -> None:
     base["x"] += np.random.default_rng(0).standard_normal(100)
     for name in ("k0", "whose", "value", "ok", "arm", "unit", "i_x", "v0", "rows", "n0"):
         data = base.rename(columns={"g": name})
-        found = fl.cluster(data, by=name, metric=fl.mean("x"))
-        assert found.n_clusters == 2
+        result = fl.cluster(data, by=name, metric=fl.mean("x"))
+        assert result.n_clusters == 2
         for frame in (data, pl.from_pandas(data), pl.from_pandas(data).lazy()):
-            assigned = to_pandas(found.assign(frame))
+            assigned = to_pandas(result.assign(frame))
             assert list(assigned.columns) == [name, "x", "cluster"]
             assert assigned.groupby(name)["cluster"].first().to_dict() == {"a": 1, "b": 2}
     other = to_pandas(
@@ -498,32 +500,34 @@ def test_clusters_find_their_rows_however_keys_are_held() -> None:
         (days, days.astype(str)),
         (np.repeat([True, False], 60), np.repeat(["True", "False"], 60)),
     ):
-        found = fl.cluster(pd.DataFrame({"g": fitted, "x": x}), by="g", metric=fl.mean("x"))
-        assigned = found.assign(pd.DataFrame({"g": later, "x": x}))
+        result = fl.cluster(pd.DataFrame({"g": fitted, "x": x}), by="g", metric=fl.mean("x"))
+        assigned = result.assign(pd.DataFrame({"g": later, "x": x}))
         assert assigned["cluster"].tolist() == [1] * 60 + [2] * 60
     ages = pd.DataFrame({"age": np.repeat([22, 41], 60), "x": x})
-    found = fl.cluster(ages, by=fl.bins("age", width=5), metric=fl.mean("x"))
-    assert found.assign(ages.assign(age=ages.age + 0.5))["cluster"].tolist() == [1] * 60 + [2] * 60
-    with pytest.raises(fl.InputError, match="none of its groups was clustered"):
-        found.assign(ages.assign(age=ages.age + 500))
+    result = fl.cluster(ages, by=fl.bins("age", width=5), metric=fl.mean("x"))
+    assert result.assign(ages.assign(age=ages.age + 0.5))["cluster"].tolist() == [1] * 60 + [2] * 60
+    with refused("not found: frame"):
+        result.assign(ages.assign(age=ages.age + 500))
     pairs = fl.cluster(fl.Estimates([0, 9], [1, 1], [("a · b", "c"), ("a", "b · c")], attributes=["p", "q"]))
     both = pl.DataFrame({"p": ["a · b", "a"], "q": ["c", "b · c"]})
     assert pairs.assign(both)["cluster"].to_list() == [1, 2]
-    empty = found.assign(pl.DataFrame({"age": [], "x": []}, schema={"age": pl.Int64, "x": pl.Float64}).lazy()).collect()
+    empty = result.assign(
+        pl.DataFrame({"age": [], "x": []}, schema={"age": pl.Int64, "x": pl.Float64}).lazy()
+    ).collect()
     assert empty.schema["cluster"] == pl.Int64
 
 
 def test_files_of_different_types_are_united(tmp_path: Path) -> None:
-    whole = pd.DataFrame({"g": ["a", "b"] * 50, "x": [1, 2] * 50})
-    whole.to_parquet(tmp_path / "1.parquet")
-    whole.assign(x=whole.x + 0.4).to_parquet(tmp_path / "2.parquet")
-    found = fl.measure(str(tmp_path / "*.parquet"), "g", fl.mean("x")).estimates
-    np.testing.assert_allclose(found.theta, [1.2, 2.2])
+    frame = pd.DataFrame({"g": ["a", "b"] * 50, "x": [1, 2] * 50})
+    frame.to_parquet(tmp_path / "1.parquet")
+    frame.assign(x=frame.x + 0.4).to_parquet(tmp_path / "2.parquet")
+    estimates = fl.measure(str(tmp_path / "*.parquet"), "g", fl.mean("x")).estimates
+    np.testing.assert_allclose(estimates.theta, [1.2, 2.2])
     folder = tmp_path / "g=Z"
     folder.mkdir()
-    whole.assign(x=whole.x + np.random.default_rng(0).random(100)).to_parquet(folder / "3.parquet")
+    frame.assign(x=frame.x + np.random.default_rng(0).random(100)).to_parquet(folder / "3.parquet")
     assert list(fl.measure(folder / "3.parquet", "g", fl.mean("x")).estimates.labels) == ["a", "b"]
-    whole.drop(columns="g").assign(x=np.arange(100.0)).to_parquet(folder / "3.parquet")
+    frame.drop(columns="g").assign(x=np.arange(100.0)).to_parquet(folder / "3.parquet")
     check_refused("column not found: by", folder / "3.parquet", "g", fl.mean("x"))  # a folder's name is no column
 
 
@@ -538,25 +542,25 @@ def test_units_and_variants_that_are_nan_are_left_out() -> None:
     unit[:40] = np.nan
     data = {"g": ["a", "b"] * 200, "arm": ["A"] * 200 + ["B"] * 200, "x": rng.standard_normal(400), "u": unit}
     for frame in (pl.DataFrame(data), pa.table(data), pd.DataFrame(data)):
-        found = fl.measure(frame, "g", fl.difference("x", unit="u", **ARMS))
-        assert found.dropped == {"missing value": 40}
+        measurement = fl.measure(frame, "g", fl.difference("x", unit="u", **ARMS))
+        assert measurement.dropped == {"missing value": 40}
 
 
 def test_units_outside_the_comparison_do_not_matter() -> None:
     data = pd.DataFrame({"g": "a", "arm": ["A", "B", "C"] * 60, "x": np.arange(180.0) % 7, "u": np.arange(180)})
     data.loc[data.arm == "C", "u"] = data.loc[data.arm == "A", "u"].to_numpy()
-    found = fl.measure(data, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
-    assert found.dropped == {"other variants": 60}
+    measurement = fl.measure(data, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
+    assert measurement.dropped == {"other variants": 60}
     empty = data.assign(g=np.where(data.index < 9, "b", "a"), x=data.x.where(data.index >= 9))
-    found = fl.measure(empty, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
-    assert [(left.label, left.code, left.reason.arm) for left in found.excluded] == [("b", "no rows", "control")]
+    measurement = fl.measure(empty, "g", fl.difference("x", unit="u", variant="arm", control="A", treatment="B"))
+    assert [(left.label, left.code, left.reason.arm) for left in measurement.excluded] == [("b", "no rows", "control")]
 
 
 def test_values_on_an_edge_belong_above_it() -> None:
     data = pd.DataFrame({"z": np.repeat(np.arange(10) / 10, 30), "x": np.random.default_rng(0).random(300)})
     for frame in (data, pl.from_pandas(data)):
-        found = fl.measure(frame, fl.bins("z", width=0.1), fl.mean("x")).estimates
-        assert len(found) == 10
+        estimates = fl.measure(frame, fl.bins("z", width=0.1), fl.mean("x")).estimates
+        assert len(estimates) == 10
     beyond = data.assign(z=np.where(data.index < 30, -np.inf, data.z))
     assert [str(label) for label in fl.measure(beyond, fl.bins("z", edges=[0.5]), fl.mean("x")).estimates.labels] == [
         "below 0.5",
@@ -568,10 +572,10 @@ def test_weights_must_not_be_negative_and_count_for_what_they_are() -> None:
     rng = np.random.default_rng(3)
     data = pd.DataFrame({"g": "a", "x": rng.standard_normal(100), "w": np.r_[1.0, 1.0, 1.0, np.zeros(97)]})
     check_refused("invalid data: weight", data.assign(w=-1.0), "g", fl.mean("x", weight="w"))
-    found = fl.measure(data, "g", fl.mean("x", weight="w")).estimates
-    assert found.dof is not None
-    assert found.dof[0] == pytest.approx(2)  # three rows that count
-    assert found.se[0] == pytest.approx(data.x[:3].std() / np.sqrt(3))
+    estimates = fl.measure(data, "g", fl.mean("x", weight="w")).estimates
+    assert estimates.dof is not None
+    assert estimates.dof[0] == pytest.approx(2)  # three rows that count
+    assert estimates.se[0] == pytest.approx(data.x[:3].std() / np.sqrt(3))
 
 
 def test_what_cancels_is_not_a_variance() -> None:
@@ -588,15 +592,15 @@ def test_what_cancels_is_not_a_variance() -> None:
 def test_reasons_say_what_is_missing() -> None:
     data = pd.DataFrame({"g": ["pos"] * 60 + ["few"] * 60 + ["fine"] * 60, "s": np.random.default_rng(5).random(180)})
     data["t"] = np.r_[np.ones(60), np.repeat([1, 0], [9, 51]), np.tile([0, 1], 30)]
-    found = fl.measure(data, "g", fl.auc("t", "s"))
+    measurement = fl.measure(data, "g", fl.auc("t", "s"))
     assert {
-        left.label: (left.code, left.reason.least, left.reason.unit or left.reason.arm) for left in found.excluded
+        left.label: (left.code, left.reason.least, left.reason.unit or left.reason.arm) for left in measurement.excluded
     } == {
         "pos": ("too few of a class", 2, "negatives"),
         "few": ("too small", 10, "positives or negatives"),
     }
-    assert found.estimates.n is not None
-    assert found.estimates.n.tolist() == [60]
+    assert measurement.estimates.n is not None
+    assert measurement.estimates.n.tolist() == [60]
     odds = fl.measure(
         data.assign(t=data.t.where(data.g != "pos", 0)), "g", fl.equalized_odds("t", score="s", threshold=0.5)
     )

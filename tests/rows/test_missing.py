@@ -47,19 +47,19 @@ def test_missing_values_are_counted_by_group_in_every_engine(
         (fl.ratio("revenue", "income"), ["revenue", "income"]),
     ]
     for metric, columns in cases:
-        made = fl.measure(data, "country", metric)
-        assert made.readout is not None
-        assert counted(made.readout) == by_hand(columns)
+        measurement = fl.measure(data, "country", metric)
+        assert measurement.readout is not None
+        assert counted(measurement.readout) == by_hand(columns)
 
 
 def frame() -> pd.DataFrame:
     rng = np.random.default_rng(3)
-    made = pd.DataFrame({"g": rng.choice(["a", "b", "c"], 3000), "t": rng.integers(0, 2, 3000).astype(float)})
-    made = made.assign(p=rng.integers(0, 2, 3000).astype(float), s=rng.random(3000), w=rng.uniform(1, 2, 3000))
-    made = made.assign(arm=rng.choice(["A", "B", "C"], 3000), user=np.arange(3000).astype(float))
-    made.loc[(made.g == "a") & (made.s < 0.5), "t"] = np.nan
-    made.loc[made.w < 1.05, "p"] = np.nan
-    return made
+    frame = pd.DataFrame({"g": rng.choice(["a", "b", "c"], 3000), "t": rng.integers(0, 2, 3000).astype(float)})
+    frame = frame.assign(p=rng.integers(0, 2, 3000).astype(float), s=rng.random(3000), w=rng.uniform(1, 2, 3000))
+    frame = frame.assign(arm=rng.choice(["A", "B", "C"], 3000), user=np.arange(3000).astype(float))
+    frame.loc[(frame.g == "a") & (frame.s < 0.5), "t"] = np.nan
+    frame.loc[frame.w < 1.05, "p"] = np.nan
+    return frame
 
 
 def test_every_reason_is_counted_by_itself() -> None:
@@ -114,9 +114,9 @@ def test_results_carry_the_shares_and_warn_where_they_are_large() -> None:
     (note,) = [note for note in c.notes if note.code == "missing values"]
     assert note.severity == "warning"
     assert next(iter(note.fields["groups"])) == "a"
-    whole = fl.cluster(data, "g", fl.mean("s"))
-    assert "missing values" not in [note.code for note in whole.notes]
-    assert whole.to_dict()["missing_values"]["dropped"] == 0
+    result = fl.cluster(data, "g", fl.mean("s"))
+    assert "missing values" not in [note.code for note in result.notes]
+    assert result.to_dict()["missing_values"]["dropped"] == 0
 
 
 def test_rows_without_an_attribute_are_counted() -> None:

@@ -28,13 +28,13 @@ def mean(x: Any) -> float:
 
 
 def test_the_standard_error_of_a_mean_is_the_usual_one() -> None:
-    found = fl.measure(ROWS, "g", fl.bootstrapped(mean, "x", draws=1000)).estimates
+    estimates = fl.measure(ROWS, "g", fl.bootstrapped(mean, "x", draws=1000)).estimates
     of_group = ROWS.groupby("g")["x"]
-    np.testing.assert_allclose(found.theta, of_group.mean(), rtol=1e-12)
-    np.testing.assert_allclose(found.se, of_group.sem(), rtol=0.1)
-    assert found.metric == "mean of x"
-    assert found.n is not None
-    np.testing.assert_array_equal(found.n, of_group.count())
+    np.testing.assert_allclose(estimates.theta, of_group.mean(), rtol=1e-12)
+    np.testing.assert_allclose(estimates.se, of_group.sem(), rtol=0.1)
+    assert estimates.metric == "mean of x"
+    assert estimates.n is not None
+    np.testing.assert_array_equal(estimates.n, of_group.count())
 
 
 def test_weights_and_repeated_rows_are_the_same() -> None:
@@ -58,11 +58,11 @@ def test_the_same_draws_on_every_engine(engine: str, tmp_path: Path) -> None:
     metric = fl.bootstrapped(np.median, "noisy", draws=50)
     expected = fl.measure(rows(), ["country", "device"], metric)
     shuffled = rows().take(np.random.default_rng(1).permutation(rows().num_rows))
-    found = fl.measure(in_engine(shuffled, engine, tmp_path, None), ["country", "device"], metric)
-    np.testing.assert_allclose(found.estimates.theta, expected.estimates.theta, rtol=1e-12)
-    np.testing.assert_allclose(found.estimates.se, expected.estimates.se, rtol=1e-12)
-    assert found.dropped == expected.dropped
-    assert found.dropped[DropCode.MISSING_VALUE] > 0
+    measurement = fl.measure(in_engine(shuffled, engine, tmp_path, None), ["country", "device"], metric)
+    np.testing.assert_allclose(measurement.estimates.theta, expected.estimates.theta, rtol=1e-12)
+    np.testing.assert_allclose(measurement.estimates.se, expected.estimates.se, rtol=1e-12)
+    assert measurement.dropped == expected.dropped
+    assert measurement.dropped[DropCode.MISSING_VALUE] > 0
 
 
 def test_a_group_has_draws_of_its_own() -> None:
@@ -80,8 +80,8 @@ def test_text_is_given_as_text() -> None:
         return float(np.mean(answers == "yes"))
 
     data = ROWS.assign(answer=np.where(ROWS.t == 1, "yes", "no"))
-    found = fl.measure(data, "g", fl.bootstrapped(share_of_yes, "answer", draws=50)).estimates
-    np.testing.assert_allclose(found.theta, ROWS.groupby("g")["t"].mean())
+    estimates = fl.measure(data, "g", fl.bootstrapped(share_of_yes, "answer", draws=50)).estimates
+    np.testing.assert_allclose(estimates.theta, ROWS.groupby("g")["t"].mean())
 
 
 def test_statistics_that_fail() -> None:
@@ -91,8 +91,8 @@ def test_statistics_that_fail() -> None:
         return float(x.mean())
 
     small = ROWS.assign(x=np.where(ROWS.g == "a", ROWS.x, np.minimum(ROWS.x, 3)))
-    found = fl.measure(small, "g", fl.bootstrapped(picky, "x", draws=30))
-    assert [(left.label, left.code) for left in found.excluded] == [("a", "no value")]
+    measurement = fl.measure(small, "g", fl.bootstrapped(picky, "x", draws=30))
+    assert [(left.label, left.code) for left in measurement.excluded] == [("a", "no value")]
     with refused("no groups: statistic"):
         fl.measure(ROWS, "g", fl.bootstrapped(picky, "x", draws=30))
     with refused("no groups: by"):
@@ -117,6 +117,6 @@ def test_what_is_refused() -> None:
 
 def test_it_can_be_clustered() -> None:
     apart = ROWS.assign(x=np.random.default_rng(5).exponential(1, 3000) + 3 * (ROWS.g == "b"))
-    found = fl.cluster(apart, "g", fl.bootstrapped(np.median, "x", draws=50, name="median"))
-    assert [cluster.members for cluster in found.clusters] == [("a", "c"), ("b",)]
-    assert "The median is" in str(found)
+    result = fl.cluster(apart, "g", fl.bootstrapped(np.median, "x", draws=50, name="median"))
+    assert [cluster.members for cluster in result.clusters] == [("a", "c"), ("b",)]
+    assert result.groups.metric == "median"

@@ -45,9 +45,9 @@ def test_the_query_in_the_documentation_is_what_is_shown() -> None:
     if ibis.__version__.split(".")[0] != MADE_WITH:
         pytest.skip(f"the page is of Ibis {MADE_WITH}")
     page = Path(__file__).parent.parent.parent / "docs" / "howto" / "integrations.md"
-    told = page.read_text(encoding="utf-8").split("```sql\n")[1].split("```")[0]
+    query = page.read_text(encoding="utf-8").split("```sql\n")[1].split("```")[0]
     shown = ibis.table({"country": "string", "bought": "boolean"}, name="visits")
-    assert fl.sql(shown, "country", fl.rate("bought"), dialect="snowflake") == told.rstrip("\n")
+    assert fl.sql(shown, "country", fl.rate("bought"), dialect="snowflake") == query.rstrip("\n")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -73,14 +73,14 @@ def test_what_is_shown_brings_what_is_measured(name: str, dialect: str) -> None:
         engine.sql("CREATE MACRO ieee_divide(a, b) AS a / b")  # BigQuery's, which divides by zero
         engine.register("visits", data)
         table = engine.sql(text).df()
-    found = fl.measure(data, by, metric, min_size=1).readout
-    assert found is not None
+    readout = fl.measure(data, by, metric, min_size=1).readout
+    assert readout is not None
     value = "m_i0_0"
-    np.testing.assert_allclose(sorted(table[value]), sorted(found.moments.mean[..., 0].ravel()), rtol=1e-9)
+    np.testing.assert_allclose(sorted(table[value]), sorted(readout.moments.mean[..., 0].ravel()), rtol=1e-9)
     counts = table["n_i0_0"]
-    np.testing.assert_allclose(sorted(counts), sorted(found.moments.n[..., 0].ravel()))
+    np.testing.assert_allclose(sorted(counts), sorted(readout.moments.n[..., 0].ravel()))
     if metric.needs_covariance:
-        spread = found.moments.cov[..., 0, 0].ravel()
+        spread = readout.moments.cov[..., 0, 0].ravel()
         np.testing.assert_allclose(sorted(table["c_i0_0"]), sorted(spread), rtol=1e-9)
 
 
@@ -97,7 +97,7 @@ def test_tables_that_are_connected() -> None:
         relation = engine.sql("SELECT * FROM rows")
         text = fl.sql(relation, "g", fl.mean("x"))
         assert sorted(engine.sql(text).fetchnumpy()["m_i0_0"]) == [19.0, 20.0]
-        with pytest.raises(fl.InputError, match="dialect='postgres'"):
+        with refused("unsupported: dialect"):
             fl.sql(relation, "g", fl.mean("x"), dialect="postgres")
     assert "AVG" in fl.sql(ibis.memtable(pa.Table.from_pandas(data)), "g", fl.mean("x"), dialect="snowflake")
 
@@ -120,6 +120,6 @@ def test_tables_that_are_connected() -> None:
     ],
 )
 def test_bad_input(changes: dict[str, Any], words: str) -> None:
-    given: dict[str, Any] = {"data": visits(), "by": "country", "metric": fl.rate("bought")} | changes
+    arguments: dict[str, Any] = {"data": visits(), "by": "country", "metric": fl.rate("bought")} | changes
     with refused(words):
-        fl.sql(**given)
+        fl.sql(**arguments)

@@ -53,10 +53,10 @@ def test_units_in_every_engine(
     table = pa.Table.from_pandas(rows, preserve_index=False)
     data = table.to_pandas() if engine == "pandas" else in_engine(table, engine, tmp_path, spark)
     for name in ("rate", "auc") if engine == "spark" else EVERY_KIND:
-        made = fl.measure(data, "lang", EVERY_KIND[name]).estimates
-        assert made.labels == expected[name].labels
-        np.testing.assert_allclose(made.natural, expected[name].natural, rtol=1e-9, err_msg=name)
-        np.testing.assert_allclose(made.se, expected[name].se, rtol=1e-7, err_msg=name)
+        estimates = fl.measure(data, "lang", EVERY_KIND[name]).estimates
+        assert estimates.labels == expected[name].labels
+        np.testing.assert_allclose(estimates.natural, expected[name].natural, rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(estimates.se, expected[name].se, rtol=1e-7, err_msg=name)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -72,6 +72,6 @@ def test_covariates_with_gaps_in_every_engine(engine: str, tmp_path: Path) -> No
     choices: list[dict[str, Any]] = [{}, {"weight": "w"}, {"unit": "user"}, {"unit": "user", "cap": "90%"}]
     for options in choices:
         metric = fl.lift("y", variant="arm", control="A", covariate="before", **options)
-        made, expected = (fl.measure(frame, "g", metric).estimates for frame in (data, rows))
-        np.testing.assert_allclose(made.theta, expected.theta, rtol=1e-9)
-        np.testing.assert_allclose(made.se, expected.se, rtol=1e-7)
+        estimates, expected = (fl.measure(frame, "g", metric).estimates for frame in (data, rows))
+        np.testing.assert_allclose(estimates.theta, expected.theta, rtol=1e-9)
+        np.testing.assert_allclose(estimates.se, expected.se, rtol=1e-7)

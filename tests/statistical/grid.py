@@ -59,14 +59,14 @@ METRICS: dict[str, Any] = {
 
 def cells() -> list[Cell]:
     """Every kind of rows that is looked at."""
-    made = []
+    rows = []
     for name, metric in METRICS.items():
         arms = ("50/50", "10/90") if metric.arms else ("one",)
         # A lift of values that may be negative, or that scatter about a common mean, is no lift.
         spreads = ("equal",) if name == "lift" else ("equal", "unequal")
         for cell in product((10, 40, 100), ("50", "lognormal", "Zipf"), MEANS, arms, spreads):
-            made.append(Cell(name, *cell))
-    return made
+            rows.append(Cell(name, *cell))
+    return rows
 
 
 def sizes_of(kind: str, groups: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:

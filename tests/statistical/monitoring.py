@@ -21,21 +21,21 @@ def keep(study: str, cell: str, **numbers: Any) -> None:
     """Tell what one cell of a study measured; write it down where that was asked for."""
     print(f"{study}, {cell}: {numbers}")
     if os.environ.get("FAULTLINES_KEEP"):
-        kept = read() if FILE.exists() else {}
-        kept.setdefault(study, {})[cell] = rounded(numbers)
+        studies = read() if FILE.exists() else {}
+        studies.setdefault(study, {})[cell] = rounded(numbers)
         parts = [
             f"{json.dumps(name)}: {{\n"
             + ",\n".join(f"{json.dumps(c)}: {json.dumps(n)}" for c, n in cells.items())
             + "\n}"
-            for name, cells in sorted(kept.items())
+            for name, cells in sorted(studies.items())
         ]
         FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 def read() -> dict[str, dict[str, Any]]:
     """Numbers by study and cell."""
-    kept: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return kept
+    written: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return written
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
@@ -49,7 +49,7 @@ COMING_BACK = {
 DEPENDENCE = ("independent", "returning", "any")
 
 
-def texts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
+def texts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
     """All that the page takes from what was measured, by the name of its marker."""
     shown = {
         "false positives": ("ever a false claim", _false_positives),
@@ -61,28 +61,28 @@ def texts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
         "bug": ("planted bug", _bug),
     }
     # A study that was not run has no table; a page that asks for it is refused.
-    tables = {f"table: {name}": f"\n{made(kept)}\n" for name, (study, made) in shown.items() if study in kept}
-    return tables | {f"fact: {name}": fact for name, fact in _facts(kept).items()}
+    tables = {f"table: {name}": f"\n{table(studies)}\n" for name, (study, table) in shown.items() if study in studies}
+    return tables | {f"fact: {name}": fact for name, fact in _facts(studies).items()}
 
 
-def _facts(kept: dict[str, dict[str, Any]]) -> dict[str, str]:
-    usual = {name: cell for name, cell in kept["power"].items() if name.endswith("reserve")}
+def _facts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
+    usual = {name: cell for name, cell in studies["power"].items() if name.endswith("reserve")}
     most = max(int(name.rsplit(", ", 2)[1].split()[0]) for name in usual)
     parts = [cell["share"] / cell["one"] for name, cell in usual.items() if f", {most} looks," in name]
-    made = {"kept": f"{most} looks detect {min(parts):.2f} to {max(parts):.2f}"}
-    if "users that come back" in kept:
-        runs = kept["users that come back"]["days, reserve"]["runs"]
-        made |= {"back.runs": str(runs), "back.error": f"{_error(runs):.3f}"}
-    return made
+    facts = {"kept": f"{most} looks detect {min(parts):.2f} to {max(parts):.2f}"}
+    if "users that come back" in studies:
+        runs = studies["users that come back"]["days, reserve"]["runs"]
+        facts |= {"back.runs": str(runs), "back.error": f"{_error(runs):.3f}"}
+    return facts
 
 
-def _false_positives(kept: dict[str, dict[str, Any]]) -> str:
-    found, rows = kept["ever a false claim"], []
+def _false_positives(studies: dict[str, dict[str, Any]]) -> str:
+    shares, rows = studies["ever a false claim"], []
     for looks in (5, 20, 100):
         cells = []
         for groups in (5, 21, 102):
             where = f"K={groups}, {looks} looks, "
-            cells.append(_span([cell["share"] for name, cell in found.items() if name.startswith(where)]))
+            cells.append(_span([cell["share"] for name, cell in shares.items() if name.startswith(where)]))
         rows.append([f"{looks} looks", *cells])
     return markdown(["", "5 groups", "21 groups", "102 groups"], rows)
 
@@ -99,62 +99,64 @@ def _error(runs: int, share: float = 0.05) -> float:
     return float((share * (1 - share) / runs) ** 0.5)
 
 
-def _power(kept: dict[str, dict[str, Any]]) -> str:
-    found = kept["power"]
+def _power(studies: dict[str, dict[str, Any]]) -> str:
+    shares = studies["power"]
     rows = []
-    for truth in dict.fromkeys(name.rsplit(", ", 2)[0] for name in found):
-        cells = [found[f"{truth}, 20 looks, {spending}"] for spending in SPENDING[:3]]
+    for truth in dict.fromkeys(name.rsplit(", ", 2)[0] for name in shares):
+        cells = [shares[f"{truth}, 20 looks, {spending}"] for spending in SPENDING[:3]]
         shown = [f"{cell['share']:.0%}, {cell['used']:.0%}" for cell in cells]
         rows.append([truth, f"{cells[0]['one']:.0%}", *shown])
     return markdown(["truth", "one look", *(f'`"{name}"`' for name in SPENDING[:3])], rows)
 
 
-def _returning(kept: dict[str, dict[str, Any]]) -> str:
-    found = kept["users that come back"]
+def _returning(studies: dict[str, dict[str, Any]]) -> str:
+    shares = studies["users that come back"]
     rows = []
     for kind, what in COMING_BACK.items():
-        cells = [found[f"{kind}, {spending}"] for spending in ("reserve", "pocock")]
+        cells = [shares[f"{kind}, {spending}"] for spending in ("reserve", "pocock")]
         rows.append([what, *(" / ".join(_percent(cell[name]) for cell in cells) for name in DEPENDENCE)])
     return markdown(["`reserve` / `pocock`", *(f'`"{name}"`' for name in DEPENDENCE)], rows)
 
 
-def _once(kept: dict[str, dict[str, Any]]) -> str:
-    found, rows = kept["outcomes that happen once"], []
-    for where in dict.fromkeys(name.rsplit(", ", 1)[0] for name in found):
-        cells = [found[f"{where}, {spending}"] for spending in ("reserve", "pocock")]
+def _once(studies: dict[str, dict[str, Any]]) -> str:
+    shares, rows = studies["outcomes that happen once"], []
+    for where in dict.fromkeys(name.rsplit(", ", 1)[0] for name in shares):
+        cells = [shares[f"{where}, {spending}"] for spending in ("reserve", "pocock")]
         shown = [" / ".join(_percent(cell[which]) for cell in cells) for which in ("users", "odds", "any")]
         rows.append([where, f"{cells[0]['by_now']:.0%}", *shown])
     header = ["who buys, `reserve` / `pocock`", "bought at the end", "clock of users", "clock of odds", '`"any"`']
     return markdown(header, rows)
 
 
-def _coverage(kept: dict[str, dict[str, Any]]) -> str:
+def _coverage(studies: dict[str, dict[str, Any]]) -> str:
     rows = []
     for groups in (5, 21, 180):
-        found = {name: cell for name, cell in kept["intervals ever miss"].items() if name.startswith(f"K={groups},")}
+        shares = {
+            name: cell for name, cell in studies["intervals ever miss"].items() if name.startswith(f"K={groups},")
+        }
         for dependence in ("independent", "any"):
-            cells = [cell for name, cell in found.items() if f", {dependence}, " in name]
+            cells = [cell for name, cell in shares.items() if f", {dependence}, " in name]
             spans = [_span([cell[which] for cell in cells]) for which in ("groups", "overall")]
             rows.append([f'{groups} groups, `"{dependence}"`', *spans])
     return markdown(["100 looks", "any group, any look", "overall, any look"], rows)
 
 
-def _coverage_of_rows(kept: dict[str, dict[str, Any]]) -> str:
+def _coverage_of_rows(studies: dict[str, dict[str, Any]]) -> str:
     rows = [
         [name, _percent(cell["groups"]), _percent(cell["overall"])]
-        for name, cell in kept["intervals of rows ever miss"].items()
+        for name, cell in studies["intervals of rows ever miss"].items()
     ]
     return markdown(["21 groups, 8 looks", "any group, any look", "overall, any look"], rows)
 
 
-def _bug(kept: dict[str, dict[str, Any]]) -> str:
+def _bug(studies: dict[str, dict[str, Any]]) -> str:
     names = {
         "pooled": "a test that knows the two groups and pools their rows",
         "pooled, all pairs": "the same, corrected for all pairs of groups",
         "monitor": "`fl.Monitor`",
     }
-    found = kept["planted bug"]
-    rows = [[what, f"{found[name]['found']:.0%}", f"{found[name]['day']:.0f}"] for name, what in names.items()]
+    cells = studies["planted bug"]
+    rows = [[what, f"{cells[name]['found']:.0%}", f"{cells[name]['day']:.0f}"] for name, what in names.items()]
     return markdown(["two of 180 groups at −30%", "found in 14 days", "median day"], rows)
 
 

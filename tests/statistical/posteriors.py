@@ -62,11 +62,11 @@ ARRANGED = (
 
 def cells() -> list[Cell]:
     """Two to four clusters 2 to 6 standard errors apart, equal and unequal shares and standard errors."""
-    made = [
+    rows = [
         Cell(levels, shares, groups, profile)
         for (levels, shares), groups, profile in product(ARRANGED, (20, 40, 102), _PROFILES)
     ]
-    return made + [Cell(levels, shares, 40, "equal", 10.0) for levels, shares in ARRANGED[2:]]
+    return rows + [Cell(levels, shares, 40, "equal", 10.0) for levels, shares in ARRANGED[2:]]
 
 
 _PROFILES = ("equal", "mild")
@@ -87,26 +87,26 @@ class Seen(NamedTuple):
 
 def seen(cell: Cell, estimates: fl.Estimates, truth: Array, seed: int) -> Seen | None:
     """One data set; None where another number of clusters was found."""
-    found = fl.cluster(estimates, seed=seed)
-    posterior, levels = found.posterior, np.array(cell.levels)
-    if found.n_clusters != levels.size or posterior is None:
+    result = fl.cluster(estimates, seed=seed)
+    posterior, levels = result.posterior, np.array(cell.levels)
+    if result.n_clusters != levels.size or posterior is None:
         return None
-    effects = [cluster.effects[0] for cluster in found.clusters]
+    effects = [cluster.effects[0] for cluster in result.clusters]
     estimate, se = np.array([e.estimate for e in effects]), np.array([e.se for e in effects])
     ends = np.array([(e.lower, e.upper) for e in effects])
     true_cluster = np.searchsorted(levels, truth)
     weight = estimates.se**-2.0
-    inside = [found.labels == i + 1 for i in range(levels.size)]
+    inside = [result.labels == i + 1 for i in range(levels.size)]
     means = np.array([np.average(estimates.theta[i], weights=weight[i]) for i in inside])
     widths = np.array([weight[i].sum() ** -0.5 for i in inside])
     aims = np.array([np.average(truth[i], weights=weight[i]) for i in inside])
-    wide = np.array([cluster.simultaneous_ci for cluster in found.clusters])
+    wide = np.array([cluster.simultaneous_ci for cluster in result.clusters])
     return Seen(
         (estimate - levels) / se,
         (ends[:, 0] <= levels) & (levels <= ends[:, 1]),
         np.abs(means - levels) <= 1.96 * widths,
         posterior.membership,
-        found.labels - 1 == true_cluster,
+        result.labels - 1 == true_cluster,
         posterior.possible[np.arange(len(truth)), true_cluster],
         posterior.possible.sum(axis=1),
         (wide[:, 0] <= aims) & (aims <= wide[:, 1]),
@@ -116,7 +116,7 @@ def seen(cell: Cell, estimates: fl.Estimates, truth: Array, seed: int) -> Seen |
 def described(cell: Cell, runs: int) -> dict[str, Any]:
     """Bias, coverage and calibration over data sets in which the right number of clusters was found."""
     rng = np.random.default_rng(cell.seed)
-    several = [one for run in range(runs) if (one := seen(cell, *cell.drawn(rng), run)) is not None]
+    several = [outcome for run in range(runs) if (outcome := seen(cell, *cell.drawn(rng), run)) is not None]
     together = Seen(*(np.stack(part) for part in zip(*several, strict=True)))
     return {
         "levels": list(cell.levels),
@@ -209,12 +209,14 @@ def shrinkage(cell: Cell, runs: int) -> dict[str, Any]:
     covered, widths = [], []
     for run in range(runs):
         estimates, truth = cell.drawn(rng)
-        found = fl.cluster(estimates, seed=run)
-        posterior = found.posterior
+        result = fl.cluster(estimates, seed=run)
+        posterior = result.posterior
         if posterior is None:
             raise TypeError("estimates have a posterior")
-        made = rivals(estimates.theta, estimates.se, found.labels - 1) | {"shrunken": posterior.shrunken[:, 0]}
-        for name, values in made.items():
+        estimates_by_method = rivals(estimates.theta, estimates.se, result.labels - 1) | {
+            "shrunken": posterior.shrunken[:, 0]
+        }
+        for name, values in estimates_by_method.items():
             errors.setdefault(name, []).append(float(np.mean((values - truth) ** 2)))
         covered.append(np.mean((posterior.lower[:, 0] <= truth) & (truth <= posterior.upper[:, 0])))
         widths.append(np.mean((posterior.upper - posterior.lower)[:, 0] / (3.92 * estimates.se)))

@@ -53,11 +53,11 @@ class Wrong(NamedTuple):
     def of(cls, makers: Callable[[], Any], too_far: npt.NDArray[np.bool_], runs: int, **asked: Any) -> Wrong:
         counted, far = np.zeros(3), set(np.flatnonzero(too_far).tolist())
         for _ in range(runs):
-            found = fl.certify(makers(), seed=1, **asked)
+            certificate = fl.certify(makers(), seed=1, **asked)
             counted += (
-                found.verdict == "passed" and bool(far),
-                bool(far & set(found.within)),
-                bool(set(found.beyond) - far),
+                certificate.verdict == "passed" and bool(far),
+                bool(far & set(certificate.within)),
+                bool(set(certificate.beyond) - far),
             )
         return cls(*(counted / runs))
 
@@ -78,7 +78,7 @@ def study(groups: int, spread: float, dof: int | None, against: str, runs: int) 
     se = np.exp(spread * rng.standard_normal(groups))
     se /= se.mean()
     asked: Any = {"against": against}
-    made = []
+    rows = []
     for factor, gap in ((1 + EDGE, GAP), (1 - EDGE, GAP), (0.0, 0.0)):
         effects, sizes = truth(groups, against, factor)
         too_far = np.full(groups, factor > 1)
@@ -87,8 +87,8 @@ def study(groups: int, spread: float, dof: int | None, against: str, runs: int) 
             seen = se if dof is None else se * np.sqrt(rng.chisquare(dof, groups) / dof)
             return fl.Estimates(effects + se * rng.standard_normal(groups), seen, n=sizes, dof=dof)
 
-        made.append(Wrong.of(one, too_far, runs, gap=gap, **asked))
-    return max(made[0].within, made[0].certificate), made[1].differs, made[2].differs
+        rows.append(Wrong.of(one, too_far, runs, gap=gap, **asked))
+    return max(rows[0].within, rows[0].certificate), rows[1].differs, rows[2].differs
 
 
 @pytest.mark.parametrize("against", ["overall", "0", "all pairs"])
@@ -230,8 +230,8 @@ def _standardized(values: Array, power: int) -> float:
 
 def _metric(kind: str) -> fl.Metric:
     arms = {"variant": "arm", "control": "A"} if kind in {"difference", "lift"} else {}
-    made: fl.Metric = getattr(fl, kind)("x", **arms)
-    return made
+    metric: fl.Metric = getattr(fl, kind)("x", **arms)
+    return metric
 
 
 def _values(kind: str, rng: np.random.Generator, n: int) -> Array:
@@ -248,15 +248,15 @@ def test_the_critical_value_is_the_exact_one(groups: int, spread: float, sides: 
     size = np.exp(rng.standard_normal(groups))
     reference = np.arange(groups) == 0
     for share in (size / size.sum(), reference.astype(float)):
-        found = critical_value(AgainstMean(variance[:, None, None], share[:, None]), ALPHA, 0, sides=sides)
+        critical = critical_value(AgainstMean(variance[:, None, None], share[:, None]), ALPHA, 0, sides=sides)
         exact = _brute_force(variance, share, sides)
-        assert found == pytest.approx(exact, rel=0.02)
+        assert critical == pytest.approx(exact, rel=0.02)
     if sides == 2 and groups <= 102:
         a, b = np.triu_indices(groups, 1)
         noise = np.random.default_rng(9).standard_normal((4000, groups)) * np.sqrt(variance)
         top = np.max(np.abs(noise[:, a] - noise[:, b]) / np.sqrt(variance[a] + variance[b]), axis=1)
-        found = critical_value(AllPairs(variance[:, None, None]), ALPHA, 0)
-        assert found == pytest.approx(float(np.quantile(top, 1 - ALPHA)), rel=0.03)
+        critical = critical_value(AllPairs(variance[:, None, None]), ALPHA, 0)
+        assert critical == pytest.approx(float(np.quantile(top, 1 - ALPHA)), rel=0.03)
 
 
 def _brute_force(variance: Array, share: Array, sides: int) -> float:
@@ -305,10 +305,10 @@ def test_the_best_group_is_covered_though_the_data_choose_it(groups: int, arrang
         else:
             drawn = fl.Estimates(effects + se * rng.standard_normal(groups), se)
         sides, as_ratio = case = ((1, False), (1, True), (2, False), (2, True))[run % 4]
-        (found,) = compare_with_best(drawn, ALPHA, 1, sides=sides, as_ratio=as_ratio)
+        (comparison,) = compare_with_best(drawn, ALPHA, 1, sides=sides, as_ratio=as_ratio)
         truth = effects / best if as_ratio else effects - best
-        below = bool(np.any(found.interval.lower > truth + 1e-9))
-        above = bool(np.any(found.interval.upper < truth - 1e-9))
+        below = bool(np.any(comparison.interval.lower > truth + 1e-9))
+        above = bool(np.any(comparison.interval.upper < truth - 1e-9))
         missed[case] = missed[case] + ([below, above] if sides == 1 else [below or above, False])
     worst = {case: float(counts.max()) / (runs / 4) for case, counts in missed.items()}
     print(f"best of {groups}, {kind}, {arrangement}: missed {max(worst.values()):.3f} ({runs // 4} runs each)")
@@ -345,11 +345,11 @@ def test_a_group_at_the_gap_below_the_best(groups: int, kind: str, is_ratio: boo
             passed[0] += verdict == "passed"
         else:
             passed[1:] += verdict == "passed", fl.certify(drawn, against="0", **asked).verdict == "passed"
-    wrong, power, known = passed / runs
+    wrong, power, exact = passed / runs
     what = f"{groups} groups, {kind}, {'ratio' if is_ratio else 'difference'}"
-    print(f"{what}: wrong {wrong:.3f}, power {power:.3f}, with the best group known {known:.3f} ({runs} runs)")
+    print(f"{what}: wrong {wrong:.3f}, power {power:.3f}, with the best group known {exact:.3f} ({runs} runs)")
     assert wrong <= bound(runs)
-    assert power >= known - 0.05
+    assert power >= exact - 0.05
 
 
 # ----------------------------------------------------------------------------------------------- each group's own rows

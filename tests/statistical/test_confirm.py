@@ -46,9 +46,9 @@ def rates(levels: np.ndarray[Any, Any], rng: Rng) -> Data:
 
 def skewed(levels: np.ndarray[Any, Any], rng: Rng) -> Data:
     """Differences of lognormal values in rows, 50 in every arm of a group; without any true difference."""
-    made = estimates_of(Cell("difference", len(levels), "50", "lognormal", "50/50", "equal"), rng)
-    assert made is not None
-    return Data(made, np.zeros(len(levels)))
+    estimates = estimates_of(Cell("difference", len(levels), "50", "lognormal", "50/50", "equal"), rng)
+    assert estimates is not None
+    return Data(estimates, np.zeros(len(levels)))
 
 
 def two(levels: np.ndarray[Any, Any], rng: Rng) -> Data:
@@ -74,9 +74,9 @@ RUNS = 1000
 
 def found_in(data: Data, seed: int) -> Clustering | None:
     """Clusters of old data at a level at which there nearly always are some; the selection is real."""
-    found = fl.cluster(data.estimates, alpha=0.95, guarantee=fl.Calibrated(draws=99, scan=False), seed=seed)
-    level = found.path()[1 + seed % 2]  # two clusters, or three
-    return found.cut(min(level.pvalue * 1.001, 0.999)) if level.pvalue < 0.99 else None
+    result = fl.cluster(data.estimates, alpha=0.95, guarantee=fl.Calibrated(draws=99, scan=False), seed=seed)
+    level = result.path()[1 + seed % 2]  # two clusters, or three
+    return result.cut(min(level.pvalue * 1.001, 0.999)) if level.pvalue < 0.99 else None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +115,7 @@ def test_plain_intervals_cover(kind: str, apart: float) -> None:
     """Effects of the chosen clusters, and their differences, on fresh data; weighted as the estimate is."""
     rng = np.random.default_rng(int(apart))
     levels = np.repeat([0.0, apart], [12, 8])
-    effects, differences, kept = [], [], []
+    effects, differences, retained = [], [], []
     for i in range(scale_runs(RUNS // 2)):
         old = found_in(KINDS[kind](levels, rng), i)
         if old is None or old.n_clusters < 2:
@@ -134,9 +134,9 @@ def test_plain_intervals_cover(kind: str, apart: float) -> None:
         for pair in again.pairs:
             true = targets[pair.second - 1] - targets[pair.first - 1]
             differences.append(pair.differences[0].lower <= true <= pair.differences[0].upper)
-        kept.append((again.clusters[-1].effects[0].estimate - again.clusters[0].effects[0].estimate,
+        retained.append((again.clusters[-1].effects[0].estimate - again.clusters[0].effects[0].estimate,
                      targets[-1] - targets[0]))  # fmt: skip
-    bias = float(np.mean([new - true for new, true in kept]))
+    bias = float(np.mean([new - true for new, true in retained]))
     print(f"{kind}, {apart} apart: bias of the difference {bias:+.3f}")
     for column, inside in (("effects", effects), ("differences", differences)):
         record_figure("confirm", f"coverage; {kind}, {apart} apart; {column}", float(np.mean(inside)), len(inside))

@@ -78,8 +78,8 @@ def share(runs: int, kind: str, guarantee: str, effects: np.ndarray, seed: int) 
     false = 0
     for i in range(runs):
         data, tolerance = KINDS[kind](effects, rng)
-        found = fl.cluster(data, guarantee=GUARANTEES[guarantee], tolerance=tolerance, seed=i)
-        means = [round(float(effects[found.labels == c].mean()), 9) for c in range(1, found.n_clusters + 1)]
+        result = fl.cluster(data, guarantee=GUARANTEES[guarantee], tolerance=tolerance, seed=i)
+        means = [round(float(effects[result.labels == c].mean()), 9) for c in range(1, result.n_clusters + 1)]
         false += len(set(means)) < len(means)
     return false / runs
 
@@ -90,8 +90,8 @@ def more_than_there_are(runs: int, kind: str, guarantee: str, effects: np.ndarra
     more = 0
     for i in range(runs):
         data, tolerance = KINDS[kind](effects, rng)
-        found = fl.cluster(data, guarantee=GUARANTEES[guarantee], tolerance=tolerance, seed=i)
-        more += found.n_clusters > np.unique(effects).size
+        result = fl.cluster(data, guarantee=GUARANTEES[guarantee], tolerance=tolerance, seed=i)
+        more += result.n_clusters > np.unique(effects).size
     return more / runs
 
 
@@ -153,10 +153,10 @@ def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
         size = len(estimates)
         if size < 2:
             return 1
-        found = fl.cluster(estimates, guarantee=GUARANTEES["calibrated"], refine=False, seed=seed)
-        if found.pvalue * (groups - 1) / (size - 1) >= 0.05:
+        result = fl.cluster(estimates, guarantee=GUARANTEES["calibrated"], refine=False, seed=seed)
+        if result.pvalue * (groups - 1) / (size - 1) >= 0.05:
             return 1
-        lower = found.path()[1].labels == 1
+        lower = result.path()[1].labels == 1
         return sum(clusters(estimates.subset(side), groups, seed) for side in (lower, ~lower))
 
     runs = scale_runs(150)
@@ -168,14 +168,14 @@ def test_judging_each_side_of_a_split_by_itself_would_not_hold() -> None:
 
 def test_clusters_tested_on_their_own_find_finer_structure() -> None:
     """Five clusters 3 se apart, 102 groups: beside the top merge with one threshold for the whole tree."""
-    found: dict[str, list[int]] = {"top merge": [], "calibrated": []}
+    counts: dict[str, list[int]] = {"top merge": [], "calibrated": []}
     for seed in range(150):
         data = simulate.planted([0, 3, 6, 9, 12], [20, 20, 21, 21, 20], seed=seed).estimates
-        for name, clusters in found.items():
+        for name, clusters in counts.items():
             guarantee = GUARANTEES.get(name, fl.Calibrated(draws=99, scan=False))
             clusters.append(fl.cluster(data, guarantee=guarantee, seed=seed).n_clusters)
-    means = {name: float(np.mean(clusters)) for name, clusters in found.items()}
-    for name, clusters in found.items():
+    means = {name: float(np.mean(clusters)) for name, clusters in counts.items()}
+    for name, clusters in counts.items():
         error = float(np.std(clusters)) / math.sqrt(len(clusters))
         where = f"clusters reported; five clusters 3 se apart; {name}"
         record_figure("every_guarantee", where, means[name], len(clusters), error=error, unit="number")
@@ -198,8 +198,8 @@ def test_tolerance_holds_wherever_groups_lie_within_it(epsilon: float) -> None:
             for i in range(runs):
                 estimates = fl.Estimates(effects + rng.standard_normal(groups), np.ones(groups))
                 for guarantee in ("calibrated", "holdout"):
-                    found = fl.cluster(estimates, guarantee=GUARANTEES[guarantee], tolerance=epsilon, seed=i)
-                    claims[guarantee] += found.rejected
+                    result = fl.cluster(estimates, guarantee=GUARANTEES[guarantee], tolerance=epsilon, seed=i)
+                    claims[guarantee] += result.rejected
             shown = {g: claims[g] / runs for g in ("calibrated", "holdout")}
             for guarantee, rate in shown.items():
                 where = f"tolerance; {epsilon} se, {groups} groups, {name}; {guarantee}"
@@ -254,16 +254,16 @@ def test_holdout_intervals_cover(kind: str) -> None:
                 data, truth = plane(np.column_stack([effects, -effects]), rng), effects
             else:
                 data, truth = line(effects, rng, 12.0 if kind == "dof 12" else None), effects
-            found = fl.cluster(data, guarantee="holdout", seed=i)
-            for number, cluster in enumerate(found.clusters, start=1):
-                mine = found.labels == number
+            result = fl.cluster(data, guarantee="holdout", seed=i)
+            for number, cluster in enumerate(result.clusters, start=1):
+                mine = result.labels == number
                 if kind == "rates":
-                    weight = found.estimates.scale.mass(found.estimates.se)[mine]
+                    weight = result.estimates.scale.mass(result.estimates.se)[mine]
                 elif kind == "two":
-                    weight = found.estimates.se[mine, 0] ** -2.0
+                    weight = result.estimates.se[mine, 0] ** -2.0
                 else:
-                    fixed = getattr(found.groups, "weights", None)
-                    weight = (found.estimates.se**-2.0 if fixed is None else fixed)[mine]
+                    fixed = getattr(result.groups, "weights", None)
+                    weight = (result.estimates.se**-2.0 if fixed is None else fixed)[mine]
                 target = float(np.average(truth[mine], weights=weight))
                 inside += cluster.effects[0].lower <= target <= cluster.effects[0].upper
                 total += 1
@@ -307,11 +307,11 @@ def test_many_experiments_keep_their_promises() -> None:
     assert abs(np.mean(p < 0.05) - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 2218)
     false = total = 0
     for study in range(10):
-        made = {}
+        shares = {}
         for i in range(200):
             effects = [0.0, 4.0] if i < 20 else [0.0, 0.0]
-            made[f"{i}"] = simulate.planted(effects, [10, 11], seed=np.random.default_rng([study, i])).estimates
-        claims = fl.cluster_many(made, correction="bh", guarantee=GUARANTEES["calibrated"]).rejected
+            shares[f"{i}"] = simulate.planted(effects, [10, 11], seed=np.random.default_rng([study, i])).estimates
+        claims = fl.cluster_many(shares, correction="bh", guarantee=GUARANTEES["calibrated"]).rejected
         false += sum(int(name) >= 20 for name in claims)
         total += len(claims)
     name = "many experiments; a tenth differ, Benjamini–Hochberg; false"

@@ -62,8 +62,8 @@ def test_false_positives_of_attributes(first: float, spread: float, shape: str) 
 
 
 def test_attributes_that_overlap_do_not_borrow_from_each_other() -> None:
-    false, found = measure_rates((6, 8), first=5.0, spread=0.6, missing=0.4)
+    false, power = measure_rates((6, 8), first=5.0, spread=0.6, missing=0.4)
     record_figure("explained", "false positives; two fifths of 6 × 8 missing; the first attribute differs", false, RUNS)
-    record_figure("explained", "power; two fifths of 6 × 8 missing; the first attribute", found, RUNS)
+    record_figure("explained", "power; two fifths of 6 × 8 missing; the first attribute", power, RUNS)
     assert false <= level_bound(ALPHA, RUNS)
-    assert found > 0.9
+    assert power > 0.9

@@ -84,8 +84,8 @@ def test_intervals_of_a_cluster_nobody_chose_cover(dof: int) -> None:
         runs, inside = scale_runs(1500), 0
         for seed in range(runs):
             estimates = simulate.null(groups, dof=dof, seed=seed).estimates
-            _, (whole,) = clusters_of(compare_effects(estimates), np.ones(groups, dtype=np.int64), 0.05)
-            inside += whole.effects[0].lower <= 0 <= whole.effects[0].upper
+            _, (cluster,) = clusters_of(compare_effects(estimates), np.ones(groups, dtype=np.int64), 0.05)
+            inside += cluster.effects[0].lower <= 0 <= cluster.effects[0].upper
         record_figure("false_positives", f"coverage; {groups} groups; dof {dof}", inside / runs, runs)
         assert inside / runs >= {5: 0.90, 10: 0.92, 30: 0.925}[dof] - wider(0.95, runs, 1500)
 

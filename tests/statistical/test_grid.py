@@ -67,11 +67,11 @@ def test_the_overall_effect_is_covered(metric: str, rows: str) -> None:
         moments = Moments(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
         readout = Readout(METRICS[metric], moments, None, ())
         for i, clusters in enumerate((np.zeros(40, dtype=np.int64), (np.arange(40) >= 20).astype(np.int64))):
-            made = readout.together(clusters, i + 1)
-            assert made is not None
-            assert made.dof is not None
-            reach = stats.t.ppf(0.975, made.dof[0]) * made.se[0]
-            inside[i] += abs(made.theta[0] - truth) <= reach
+            together = readout.together(clusters, i + 1)
+            assert together is not None
+            assert together.dof is not None
+            reach = stats.t.ppf(0.975, together.dof[0]) * together.se[0]
+            inside[i] += abs(together.theta[0] - truth) <= reach
     for column, share in zip(("all groups", "half of them"), inside / runs, strict=True):
         record_figure("grid", f"coverage; {metric}, {rows}; {column}", share, runs)
     assert np.all(inside / runs > 0.93 - 2.5 * np.sqrt(0.05 * 0.95 / runs))

@@ -76,22 +76,22 @@ def claimed(p: Floats, rule: str, splits: int) -> tuple[float, float]:
 
 def test_ways_to_combine_splits() -> None:
     """The table of docs/guarantees.md: claims, and disagreement of two seeds, of every rule with 25 splits."""
-    runs, found = scale_runs(800), dict[tuple[str, str], tuple[float, float]]()
+    runs, rates = scale_runs(800), dict[tuple[str, str], tuple[float, float]]()
     for truth, how in TRUTHS.items():
         p = pvalues(*how, runs, 100)
         for rule in RULES:
-            found[truth, rule] = claimed(p, rule, 1 if rule == "one split" else 25)
-            for column, share in zip(("reported", "seeds disagree"), found[truth, rule], strict=True):
+            rates[truth, rule] = claimed(p, rule, 1 if rule == "one split" else 25)
+            for column, share in zip(("reported", "seeds disagree"), rates[truth, rule], strict=True):
                 record_figure("holdout", f"{column}; {rule}; {truth}", share, runs)
     for rule in RULES:
         for truth in ("nothing, 21", "nothing, 102"):
-            assert found[truth, rule][0] <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
+            assert rates[truth, rule][0] <= 0.05 + 3.5 * math.sqrt(0.05 * 0.95 / runs)
     chosen = "10 × 10% quantile"
     for truth in list(TRUTHS)[2:]:
-        assert found[truth, chosen][0] > found[truth, "one split"][0] + 0.04
-        assert found[truth, chosen][1] < 0.5 * found[truth, "one split"][1]
+        assert rates[truth, chosen][0] > rates[truth, "one split"][0] + 0.04
+        assert rates[truth, chosen][1] < 0.5 * rates[truth, "one split"][1]
         for rule in set(RULES) - {"one split", chosen}:
-            assert found[truth, chosen][0] >= found[truth, rule][0] - 0.01, (truth, rule)
+            assert rates[truth, chosen][0] >= rates[truth, rule][0] - 0.01, (truth, rule)
 
 
 def test_more_splits_leave_less_to_the_seed() -> None:
@@ -131,29 +131,29 @@ def test_intervals_of_the_split_that_is_shown(apart: float) -> None:
     """Coverage, bias of the difference, and agreement with the truth: one split, and the most typical of 25."""
     truth = np.repeat([0.0, apart], [11, 10])
     rng = np.random.default_rng(int(10 * apart))
-    made: dict[int, list[tuple[float, float, float]]] = {1: [], 25: []}
+    intervals: dict[int, list[tuple[float, float, float]]] = {1: [], 25: []}
     runs = scale_runs(300)
     for i in range(runs):
         data = fl.Estimates(truth + rng.standard_normal(21), np.ones(21))
-        for splits, several in made.items():
-            found = fl.cluster(data, guarantee=fl.Holdout(splits=splits), seed=i)
-            if found.n_clusters < 2:
+        for splits, several in intervals.items():
+            result = fl.cluster(data, guarantee=fl.Holdout(splits=splits), seed=i)
+            if result.n_clusters < 2:
                 continue
-            means = [float(truth[found.labels == c].mean()) for c in range(1, found.n_clusters + 1)]
-            effects = [cluster.effects[0] for cluster in found.clusters]
+            means = [float(truth[result.labels == c].mean()) for c in range(1, result.n_clusters + 1)]
+            effects = [cluster.effects[0] for cluster in result.clusters]
             inside = [e.lower <= mean <= e.upper for e, mean in zip(effects, means, strict=True)]
             bias = effects[-1].estimate - effects[0].estimate - (means[-1] - means[0])
-            several.append((float(np.mean(inside)), bias, float(adjusted_rand_score(truth > 0, found.labels))))
-    for splits, several in made.items():
+            several.append((float(np.mean(inside)), bias, float(adjusted_rand_score(truth > 0, result.labels))))
+    for splits, several in intervals.items():
         cover, bias, agreement = np.mean(several, axis=0)
         where = f"the split that is shown; {apart} se apart, {splits} splits"
         record_figure("holdout", f"{where}; reported", len(several) / runs, runs)
         record_figure("holdout", f"{where}; covered", cover, len(several))
         error = float(np.std([rand for _, _, rand in several])) / math.sqrt(len(several))
         record_figure("holdout", f"{where}; Rand index", agreement, len(several), error=error, unit="number")
-    cover, bias, agreement = np.mean(made[25], axis=0)
-    assert cover >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / (2 * len(made[25])))
-    assert agreement > np.mean(made[1], axis=0)[2] - 0.02
+    cover, bias, agreement = np.mean(intervals[25], axis=0)
+    assert cover >= 0.93 - 3 * math.sqrt(0.05 * 0.95 / (2 * len(intervals[25])))
+    assert agreement > np.mean(intervals[1], axis=0)[2] - 0.02
     if apart >= 3:
         assert abs(bias) < 0.25
 
@@ -170,8 +170,8 @@ def test_finer_clusters_than_there_are() -> None:
             )
             for i in range(runs):
                 data = fl.Estimates(effects + rng.standard_normal(low + high), np.ones(low + high))
-                found = fl.cluster(data, guarantee="holdout", seed=i)
-                means = [round(float(effects[found.labels == c].mean()), 9) for c in range(1, found.n_clusters + 1)]
+                result = fl.cluster(data, guarantee="holdout", seed=i)
+                means = [round(float(effects[result.labels == c].mean()), 9) for c in range(1, result.n_clusters + 1)]
                 false += len(set(means)) < len(means)
             record_figure("holdout", f"equal clusters; {low} + {high} groups; {apart} se apart", false / runs, runs)
             assert false / runs <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)

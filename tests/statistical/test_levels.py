@@ -210,9 +210,9 @@ def rejections(world: str, spread: str, runs: int) -> tuple[float, float]:
         deviation = deviations(spread, groups, rng)
         theta = deviation * (effects_of(world, groups, rng) + rng.standard_normal(groups))
         variance = deviation**2 * rng.chisquare(dof, groups) / dof
-        given = fl.Estimates(theta, np.sqrt(variance), dof=np.full(groups, dof))
-        moderated += fl.cluster(given, seed=seed).rejected
-        own += fl.cluster(given.changed(recipe="measured"), seed=seed).rejected  # what is measured stays as it is
+        estimates = fl.Estimates(theta, np.sqrt(variance), dof=np.full(groups, dof))
+        moderated += fl.cluster(estimates, seed=seed).rejected
+        own += fl.cluster(estimates.changed(recipe="measured"), seed=seed).rejected  # what is measured stays as it is
     record_figure("levels", f"reported with 8 degrees; {world}, {spread}; own variances", own / runs, runs)
     record_figure("levels", f"reported with 8 degrees; {world}, {spread}; moderated", moderated / runs, runs)
     return own / runs, moderated / runs

@@ -75,10 +75,10 @@ def draw_events(world: World, rivals: Crossed | None, run: int, alpha: float = A
     if test.log_p <= np.log(alpha):
         named = AttributeChoice.of(effects, world.codes, margins, test).at(alpha)
     events = {"cells alone": bool(test.log_p_of_margins[-1] <= np.log(alpha))}
-    found = {"margins": named}
+    by_method = {"margins": named}
     if rivals is not None:
-        found |= {name: rival(rivals, theta) for name, rival in ALONG_ATTRIBUTES.items()}
-    for name, attributes in found.items():
+        by_method |= {name: rival(rivals, theta) for name, rival in ALONG_ATTRIBUTES.items()}
+    for name, attributes in by_method.items():
         events[name] = bool(attributes) or (name == "margins" and bool(test.log_p <= np.log(alpha)))
         events[f"{name}, right"] = same_partition(world.codes, attributes, world.truth)
         events[f"{name}, more"] = is_more(attributes, world.truth, world.codes)
@@ -280,7 +280,7 @@ def test_intervals_of_shares_cover() -> None:
 
 def arrangements() -> dict[str, World]:
     """2–4 attributes, balanced and Zipf sizes, differences along one, two or three attributes, and hierarchies."""
-    made: dict[str, World] = {}
+    worlds: dict[str, World] = {}
     for sizes in ((6, 4), (12, 2), (6, 4, 2), (20, 3, 2), (4, 3, 3, 2)):
         codes = crossing(*sizes)
         last, before = len(sizes) - 1, len(sizes) - 2
@@ -299,15 +299,15 @@ def arrangements() -> dict[str, World]:
             se = 1 / np.sqrt(size / size.mean())
             for name, (effects, truth) in patterns.items():
                 label = f"{' × '.join(map(str, sizes))}, {law}, {name}"
-                made[label] = World(codes, se, effects * np.median(se), truth)
+                worlds[label] = World(codes, se, effects * np.median(se), truth)
     for states, zips in ((4, 5), (6, 3)):
         place = np.arange(5 * states * zips)
         codes = np.stack([place // (states * zips), place // zips, place], axis=1)
         for law, size in (("balanced", np.ones(place.size)), ("Zipf", 1.0 / (1 + place % 7))):
             se = 1 / np.sqrt(size / size.mean())
-            made[f"hierarchy 5 > {states} > {zips}, {law}, region"] = World(codes, se, 1.5 * (codes[:, 0] == 1), (0,))
-            made[f"hierarchy 5 > {states} > {zips}, {law}, state"] = World(codes, se, 4.0 * (codes[:, 1] == 3), (1,))
-    return made
+            worlds[f"hierarchy 5 > {states} > {zips}, {law}, region"] = World(codes, se, 1.5 * (codes[:, 0] == 1), (0,))
+            worlds[f"hierarchy 5 > {states} > {zips}, {law}, state"] = World(codes, se, 4.0 * (codes[:, 1] == 3), (1,))
+    return worlds
 
 
 @pytest.mark.parametrize("name", arrangements())

@@ -41,13 +41,13 @@ def complete(rng: np.random.Generator, groups: int, size: int, spread: float) ->
 
 def holes(rng: np.random.Generator, rows: pd.DataFrame, most: float) -> pd.DataFrame:
     """The same with values missing that depend on what they are, on the group and on the other value."""
-    made, groups = rows.copy(), rows.g.nunique()
+    incomplete, groups = rows.copy(), rows.g.nunique()
     chance = rng.uniform(0, most, (2, groups, 2, 2))
     codes = rows.g.str[1:].astype(int).to_numpy() % groups
     for i, column in enumerate(("t", "p")):
         own = chance[i, codes, rows.t.astype(int), rows.p.astype(int)]
-        made.loc[rng.random(len(rows)) < own, column] = np.nan
-    return made
+        incomplete.loc[rng.random(len(rows)) < own, column] = np.nan
+    return incomplete
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -56,8 +56,8 @@ def test_bounds_hold_the_rates_of_the_complete_rows_in_all_simulations(name: str
     for seed in range(scale_runs(100)):
         rng = np.random.default_rng(seed)
         rows = complete(rng, int(rng.integers(2, 9)), 2000, 0.3)
-        found = fl.certify(holes(rng, rows, 0.4), "g", metric, gap=0.2)
-        for row in found.to_dicts():
+        certificate = fl.certify(holes(rng, rows, 0.4), "g", metric, gap=0.2)
+        for row in certificate.to_dicts():
             own = float(values(rows[rows.g == row["g"]]).mean())
             assert row["possible_lower"] - 1e-12 <= own <= row["possible_upper"] + 1e-12
 
@@ -67,9 +67,9 @@ def test_bounds_hold_the_rates_where_attributes_are_unknown_in_all_simulations()
         rng = np.random.default_rng(seed)
         rows = complete(rng, int(rng.integers(2, 7)), 2000, 0.3)
         lost = rows.assign(g=rows.g.where(rng.random(2000) > np.where(rows.t == 1, 0.3, 0.1)))
-        found = fl.impact_ratios(lost, "g", selected="t", unknown="bounds", min_share=0)
+        ratios = fl.impact_ratios(lost, "g", selected="t", unknown="bounds", min_share=0)
         rates = rows.groupby("g").t.mean()
-        for category in found.tables[0].compared:
+        for category in ratios.tables[0].compared:
             ratio = rates[category.label] / rates.max()
             assert category.possible_lower is not None
             assert category.possible_upper is not None
@@ -112,9 +112,9 @@ def test_intervals_of_impact_ratios_cover_all_ratios_of_all_tables(groups: int, 
         rows = pd.DataFrame(
             {"g": [f"g{i:02}" for i in g], "sex": sex, "x": (rng.random(g.size) < rates[g]).astype(int)}
         )
-        found = fl.impact_ratios(rows, ["g", "sex"], selected="x", min_share=0)
+        ratios = fl.impact_ratios(rows, ["g", "sex"], selected="x", min_share=0)
         covered = []
-        for table in found.tables:
+        for table in ratios.tables:
             for category in table.compared:
                 label = category.label if isinstance(category.label, tuple) else (category.label,)
                 own = truth[int(str(label[0])[1:])] if table.attributes[0] == "g" else 1.0
@@ -122,6 +122,6 @@ def test_intervals_of_impact_ratios_cover_all_ratios_of_all_tables(groups: int, 
                 assert category.upper is not None
                 covered.append(category.lower - 1e-9 <= own <= category.upper + 1e-9)
         missed += not all(covered)
-        wrong += found.verdict == ("failed" if truth.min() >= 0.8 else "passed")
+        wrong += ratios.verdict == ("failed" if truth.min() >= 0.8 else "passed")
     assert missed / runs <= bound(runs)
     assert wrong / runs <= bound(runs)

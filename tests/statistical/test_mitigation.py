@@ -31,9 +31,9 @@ def test_a_model_trained_with_weights_by_outcome_differs_less_and_with_those_of_
     for seed in range(10):
         rng = np.random.default_rng(seed)
         train, held = (rows(levels, 200, rng).with_columns(low=pl.col("group") < GROUPS - 10) for _ in range(2))
-        found = fl.cluster(train, "group", fl.mean("outcome"))
-        assert found.n_clusters >= 2
-        weights = [None, found.weights(train)["weight"], found.weights(train, label="outcome")["weight"]]
+        result = fl.cluster(train, "group", fl.mean("outcome"))
+        assert result.n_clusters >= 2
+        weights = [None, result.weights(train)["weight"], result.weights(train, label="outcome")["weight"]]
         for weight in weights:
             model = LogisticRegression().fit(train[["score", "low"]].to_numpy(), train["outcome"], weight)
             selected = held.with_columns(p=pl.Series(model.predict(held[["score", "low"]].to_numpy())))

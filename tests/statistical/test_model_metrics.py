@@ -89,12 +89,14 @@ CASES: dict[str, tuple[fl.Metric, Rows]] = {
 def test_metrics_of_models_and_inequality_claim_little(name: str, sizes: dict[str, Any]) -> None:
     metric, rows = CASES[name]
     share, compared = false_positive_rate(metric, rows, runs=RUNS, **sizes)
-    size = next(kind for kind, known in {"usual": USUAL, "small": SMALL, "unequal": UNEQUAL}.items() if known is sizes)
+    size = next(
+        kind for kind, counts in {"usual": USUAL, "small": SMALL, "unequal": UNEQUAL}.items() if counts is sizes
+    )
     print(f"{compared:.0f} groups compared")
     record_figure("model_metrics", f"false positives; {name}; {size} groups", share, RUNS)
     # Weights in small groups of one class: .11 of 300 data sets.
-    known = 0.1 if (name, size) == ("balanced accuracy, weighted", "unequal") else 0.05
-    assert share <= level_bound(known, RUNS)
+    bound = 0.1 if (name, size) == ("balanced accuracy, weighted", "unequal") else 0.05
+    assert share <= level_bound(bound, RUNS)
 
 
 @pytest.mark.parametrize("name", ["median", "upper tenth"])
@@ -115,7 +117,7 @@ def test_an_audit_makes_a_false_claim_in_one_of_twenty() -> None:
     for run in range(runs):
         data = model(0.35)(rng, 4000)
         features = {"sex": rng.choice(["f", "m"], 4000), "race": rng.choice(list("ABCDE"), 4000)}
-        found = fl.audit(data.t, data.p, sensitive_features=features, guarantee=fl.Calibrated(draws=199), seed=run)
-        any_claim += bool(found.rejected)
+        result = fl.audit(data.t, data.p, sensitive_features=features, guarantee=fl.Calibrated(draws=199), seed=run)
+        any_claim += bool(result.rejected)
     record_figure("model_metrics", "any false positive; an audit of four metrics", any_claim / runs, runs)
     assert any_claim / runs <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)

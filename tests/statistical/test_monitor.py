@@ -52,25 +52,25 @@ def test_ever_a_false_claim(groups: int, looks: int) -> None:
                 if spending != "reserve" and (profile == "lognormal" or looks == 100):
                     continue
                 seed = 1000 * groups + looks + 2 * even + (profile == "equal")
-                found = monitored(errors(groups, profile), np.zeros(groups), clock, spending=spending, seed=seed)
+                outcome = monitored(errors(groups, profile), np.zeros(groups), clock, spending=spending, seed=seed)
                 how = f"{'even' if even else 'uneven'}, {profile} se, {spending}"
-                keep("ever a false claim", f"K={groups}, {looks} looks, {how}", share=found.share, runs=4000)
-                assert within(found.share, 4000), how
+                keep("ever a false claim", f"K={groups}, {looks} looks, {how}", share=outcome.share, runs=4000)
+                assert within(outcome.share, 4000), how
 
 
 def test_ever_a_false_claim_without_an_end() -> None:
     """200 looks of a monitor without a plan: nearly all of α is spent."""
     for groups in (5, 21):
         numbers = np.arange(1, 201)
-        found = monitored(
+        outcome = monitored(
             errors(groups, "equal"),
             np.zeros(groups),
             numbers / 200,
             spending="obrien-fleming",
             fractions=numbers / (numbers + 5),
         )
-        keep("ever a false claim without an end", f"K={groups}, 200 looks", share=found.share, runs=4000)
-        assert within(found.share, 4000)
+        keep("ever a false claim without an end", f"K={groups}, 200 looks", share=outcome.share, runs=4000)
+        assert within(outcome.share, 4000)
 
 
 @pytest.mark.parametrize(("looks", "groups", "runs"), [(5, 5, 1000), (5, 21, 1000), (20, 5, 500)])
@@ -86,8 +86,8 @@ def test_ever_a_false_claim_of_the_class_itself(looks: int, groups: int, runs: i
             monitor = fl.Monitor(looks=looks, draws=400, seed=run, dependence=dependence)  # type: ignore[arg-type]
             for day in range(looks):
                 estimates = fl.Estimates(total[day] / size[day], size[day] ** -0.5, n=np.round(size[day]))
-                claims[dependence] += (found := monitor.update(estimates)).rejected
-                if found.finished:
+                claims[dependence] += (look := monitor.update(estimates)).rejected
+                if look.finished:
                     break
     shares = {name: count / runs for name, count in claims.items()}
     keep("ever a false claim of the class", f"K={groups}, {looks} looks", **shares, runs=runs)
@@ -124,10 +124,10 @@ def test_ever_a_false_claim_with_estimated_errors(groups: int) -> None:
         for day in range(1, 9):
             seen = rows[: 5 * day]
             se = seen.std(axis=0, ddof=1) / math.sqrt(5 * day)
-            found = monitor.update(fl.Estimates(seen.mean(axis=0), se, n=5 * day, dof=5 * day - 1))
-            if found.finished:
+            look = monitor.update(fl.Estimates(seen.mean(axis=0), se, n=5 * day, dof=5 * day - 1))
+            if look.finished:
                 break
-        claims += found.rejected
+        claims += look.rejected
     keep("ever a false claim with estimated errors", f"K={groups}", share=claims / runs, runs=runs)
     assert within(claims / runs, runs, 0.06)
 
@@ -139,8 +139,8 @@ def test_p_so_far_is_valid_at_every_level() -> None:
         total = np.random.default_rng(run).standard_normal((6, 8)).cumsum(axis=0)
         monitor = fl.Monitor(looks=6, draws=400, seed=run, alpha=0.02)
         for day in range(6):
-            found = monitor.update(fl.Estimates(total[day] / (day + 1), np.full(8, (day + 1) ** -0.5), n=day + 1))
-        ends.append(found.pvalue)
+            look = monitor.update(fl.Estimates(total[day] / (day + 1), np.full(8, (day + 1) ** -0.5), n=day + 1))
+        ends.append(look.pvalue)
     for level in (0.02, 0.05, 0.1, 0.3):
         share = float(np.mean(np.array(ends) <= level))
         keep("p so far", f"at most {level}", share=share, runs=runs)
@@ -166,10 +166,10 @@ def test_power_beside_one_look(looks: int) -> None:
         drift = np.where(np.arange(groups) < apart, gap, 0.0)
         clock = information(looks, even=True)
         for spending in ("reserve", "obrien-fleming", "pocock") if looks < 100 else ("reserve",):
-            found = monitored(np.ones(groups), drift, clock, spending=spending)
-            one, ratio = float(found.one_look.mean()), found.share / float(found.one_look.mean())
-            used = float(found.information.mean())
-            keep("power", f"{truth}, {looks} looks, {spending}", share=found.share, one=one, used=used, runs=4000)
+            outcome = monitored(np.ones(groups), drift, clock, spending=spending)
+            single, ratio = float(outcome.one_look.mean()), outcome.share / float(outcome.one_look.mean())
+            used = float(outcome.information.mean())
+            keep("power", f"{truth}, {looks} looks, {spending}", share=outcome.share, one=single, used=used, runs=4000)
             if spending == "reserve":
                 assert ratio >= 0.93 - 0.02
 
@@ -184,8 +184,8 @@ def test_power_without_an_end() -> None:
         shares = []
         for last in (fractions[-1], 1.0):
             way = np.append(fractions[:-1], last)
-            found = monitored(np.ones(groups), drift, clock, spending="obrien-fleming", fractions=way)
-            shares.append(found.share)
+            outcome = monitored(np.ones(groups), drift, clock, spending="obrien-fleming", fractions=way)
+            shares.append(outcome.share)
         keep("power without an end", f"{looks} looks", share=shares[0], final=shares[1], runs=4000)
         assert shares[0] >= least
         assert shares[1] >= at_end
@@ -195,7 +195,7 @@ def test_power_of_the_robust_form() -> None:
     """300 runs each: what it costs to assume nothing, halves of 21 groups 2 se apart, 20 looks; and the paper's way."""
     runs, looks, groups = 300, 20, 21
     detected, used = dict.fromkeys(("returning", "any"), 0), dict.fromkeys(("returning", "any"), 0.0)
-    one = paper = 0
+    single = paper = 0
     for run in range(runs):
         rng = np.random.default_rng([run, 7])
         effect = np.where(np.arange(groups) < 10, 2.0, 0.0)
@@ -205,23 +205,23 @@ def test_power_of_the_robust_form() -> None:
             monitor = fl.Monitor(looks=looks, draws=1000, seed=run, dependence=dependence)  # type: ignore[arg-type]
             for day in range(1, looks + 1):
                 se = np.full(groups, math.sqrt(looks / day))
-                found = monitor.update(fl.Estimates(total[day - 1] / day, se, n=day))
-                if found.finished:
+                look = monitor.update(fl.Estimates(total[day - 1] / day, se, n=day))
+                if look.finished:
                     break
-            detected[dependence] += found.rejected
+            detected[dependence] += look.rejected
             used[dependence] += day / looks / runs
-        one += fl.cluster(fl.Estimates(total[-1] / looks, np.ones(groups)), seed=run).rejected
+        single += fl.cluster(fl.Estimates(total[-1] / looks, np.ones(groups)), seed=run).rejected
         steps = fl.Monitor(rule="folds")
         for batch in daily:
             if steps.update(fl.Estimates(batch, np.full(groups, math.sqrt(looks)))).finished:
                 break
         paper += steps.result.rejected
-    keep("power of the robust form", "rule folds", share=paper / runs, one=one / runs, used=None, runs=runs)
+    keep("power of the robust form", "rule folds", share=paper / runs, one=single / runs, used=None, runs=runs)
     for name, count in detected.items():
-        keep("power of the robust form", name, share=count / runs, one=one / runs, used=used[name], runs=runs)
+        keep("power of the robust form", name, share=count / runs, one=single / runs, used=used[name], runs=runs)
     assert paper <= 0.03 * runs
-    assert detected["any"] >= 0.9 * one - 0.03 * runs
-    assert detected["returning"] >= 0.93 * one - 0.03 * runs
+    assert detected["any"] >= 0.9 * single - 0.03 * runs
+    assert detected["returning"] >= 0.93 * single - 0.03 * runs
 
 
 # ---------------------------------------------------------------------------------------------------------- intervals
@@ -311,10 +311,10 @@ def test_intervals_cover_from_rows(kind: str) -> None:
             truth = current.scales[0].place(np.array([rate if name == "rate" else 0.0]))[0]
             fresh = np.isin(data.groups, [seen.index(label) for label in current.labels])
             reach = rule.reach_of_groups(history, data)
-            given = data.theta.copy()
-            given[fresh] = current.given[np.argsort([seen.index(label) for label in current.labels]), 0]
-            any_missed |= bool(np.any((np.abs(given - truth) > reach * data.se)[fresh]))
-            overall.append(pool_look(replace(data, theta=given), np.arange(data.groups.size)))
+            shifted = data.theta.copy()
+            shifted[fresh] = current.given[np.argsort([seen.index(label) for label in current.labels]), 0]
+            any_missed |= bool(np.any((np.abs(shifted - truth) > reach * data.se)[fresh]))
+            overall.append(pool_look(replace(data, theta=shifted), np.arange(data.groups.size)))
             wide = rule.reach(np.zeros(1), follow(overall, "returning").growth, overall[-1].dof)
             any_overall |= bool(np.any(np.abs(overall[-1].theta - truth) > wide * overall[-1].se))
         missed += any_missed
@@ -346,21 +346,21 @@ def test_a_planted_bug_is_reported_soon() -> None:
         of_arms = np.stack([rate, rate * np.where(is_bug, 0.7, 1.0)], axis=1)
         n, y = np.zeros((2, 180, 2))
         monitors = {name: fl.Monitor(looks=days, draws=2000, seed=run) for name in ("monitor", "pooled")}
-        found = dict.fromkeys(ends, days + 1)
+        days_until = dict.fromkeys(ends, days + 1)
         for day in range(1, days + 1):
             more = rng.poisson(164_000 * weight[:, None] / 2, (180, 2))
             n, y = n + more, y + rng.binomial(more, of_arms)
             cells, two = _table(n, y, np.arange(180)), _table(n, y, np.where(is_bug, 0, 1))
-            if found["monitor"] > days and (now := monitors["monitor"].update(cells, ["c", "b"], metric)).rejected:
-                found["monitor"] = day
+            if days_until["monitor"] > days and (now := monitors["monitor"].update(cells, ["c", "b"], metric)).rejected:
+                days_until["monitor"] = day
                 bugs = {(place // 6, place % 6) for place in np.flatnonzero(is_bug).tolist()}
                 exact += bugs <= set(now.clusters[0])
-            if found["pooled"] > days and monitors["pooled"].update(two, ["c", "b"], metric).rejected:
-                found["pooled"] = day
-            if found["pooled, all pairs"] > days:
+            if days_until["pooled"] > days and monitors["pooled"].update(two, ["c", "b"], metric).rejected:
+                days_until["pooled"] = day
+            if days_until["pooled, all pairs"] > days:
                 pvalue = fl.cluster(two, ["c", "b"], metric).pvalue
-                found["pooled, all pairs"] = day if pvalue < levels[day - 1] / math.comb(180, 2) else days + 1
-        for name, day in found.items():
+                days_until["pooled, all pairs"] = day if pvalue < levels[day - 1] / math.comb(180, 2) else days + 1
+        for name, day in days_until.items():
             ends[name].append(day)
     for name, seen in ends.items():
         days_of = np.array(seen)
@@ -457,9 +457,9 @@ def test_users_that_come_back(spending: str) -> None:
                 how: dict[str, Any] = {"dependence": dependence, "draws": 400, "seed": run, "spending": spending}
                 monitor = fl.Monitor(looks=20, **how)
                 for mean, se, n in seen:
-                    if (found := monitor.update(fl.Estimates(mean, se, n=n))).finished:
+                    if (look := monitor.update(fl.Estimates(mean, se, n=n))).finished:
                         break
-                claims[dependence] += found.rejected
+                claims[dependence] += look.rejected
         shares = {name: count / runs for name, count in claims.items()}
         keep("users that come back", f"{kind}, {spending}", **shares, runs=runs)
         assert within(shares["any"], runs)
@@ -495,7 +495,7 @@ def asos() -> Any:
 
 def looks_of(rows: Any, metric: int) -> dict[str, FloatRows]:
     """For each experiment with four weeks of data: users, lift and its standard error every second day."""
-    made = {}
+    looks = {}
     for key, part in rows.filter(rows["metric_id"] == metric).group_by(["experiment_id", "variant_id"]):
         time = part["time_since_start"].to_numpy()
         if time.min() > 2 or time.max() < 28:
@@ -507,8 +507,8 @@ def looks_of(rows: Any, metric: int) -> dict[str, FloatRows]:
         lift = t["mean"] / c["mean"] - 1
         relative = (t["mean"] / c["mean"]) ** 2
         variance = (t["variance"] / t["count"] + relative * c["variance"] / c["count"]) / c["mean"] ** 2
-        made["-".join(map(str, key))] = np.array([c["count"] + t["count"], lift, np.sqrt(variance)])
-    return made
+        looks["-".join(map(str, key))] = np.array([c["count"] + t["count"], lift, np.sqrt(variance)])
+    return looks
 
 
 FloatRows = Any
@@ -518,25 +518,25 @@ def test_asos_experiments() -> None:
     """What the robust forms cost on real paths: 50 sets of 12 experiments for each of four metrics, 14 looks."""
     rows = asos()
     stops: dict[str, list[tuple[bool, int]]] = {name: [] for name in ("independent", "returning", "any")}
-    one = []
+    single = []
     for metric in (1, 2, 3, 4):
-        known = looks_of(rows, metric)
-        print(f"metric {metric}: {len(known)} experiments with four weeks of data")
+        experiments = looks_of(rows, metric)
+        print(f"metric {metric}: {len(experiments)} experiments with four weeks of data")
         rng = np.random.default_rng(metric)
         for run in range(50):
-            chosen = rng.choice(sorted(known), min(12, len(known)), replace=False)
-            paths = np.array([known[name] for name in chosen])
+            chosen = rng.choice(sorted(experiments), min(12, len(experiments)), replace=False)
+            paths = np.array([experiments[name] for name in chosen])
             for dependence, stopped in stops.items():
                 monitor = fl.Monitor(looks=14, draws=1000, seed=run, dependence=dependence)  # type: ignore[arg-type]
                 for day in range(14):
                     n, lift, se = paths[:, :, day].T
-                    if (found := monitor.update(fl.Estimates(lift, se, list(chosen), n=np.maximum(n, 1)))).finished:
+                    if (look := monitor.update(fl.Estimates(lift, se, list(chosen), n=np.maximum(n, 1)))).finished:
                         break
-                stopped.append((found.rejected, found.looks[-1].number))
-            one.append(fl.cluster(fl.Estimates(paths[:, 1, -1], paths[:, 2, -1]), seed=run).rejected)
+                stopped.append((look.rejected, look.looks[-1].number))
+            single.append(fl.cluster(fl.Estimates(paths[:, 1, -1], paths[:, 2, -1]), seed=run).rejected)
     for name, stopped in stops.items():
-        agree = np.mean([found == stops["independent"][i][0] for i, (found, _) in enumerate(stopped)])
-        days = np.mean([2 * day for found, day in stopped if found])
-        share = np.mean([found for found, _ in stopped])
-        keep("ASOS", name, share=share, agree=agree, day=days, one=np.mean(one), runs=len(one))
+        agree = np.mean([rejected == stops["independent"][i][0] for i, (rejected, _) in enumerate(stopped)])
+        days = np.mean([2 * day for rejected, day in stopped if rejected])
+        share = np.mean([rejected for rejected, _ in stopped])
+        keep("ASOS", name, share=share, agree=agree, day=days, one=np.mean(single), runs=len(single))
         assert agree >= 0.9

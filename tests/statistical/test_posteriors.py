@@ -36,17 +36,17 @@ def test_levels_cover_and_memberships_are_calibrated(levels: tuple[float, ...], 
 @pytest.mark.parametrize("apart", [0.0, 0.5, 1.0, 2.0, 3.0, 5.0])
 def test_shrunken_effects_are_near_the_best_and_their_intervals_cover(apart: float) -> None:
     levels = (0.0, apart) if apart else (0.0,)
-    made = shrinkage(Cell(levels, (1 / len(levels),) * len(levels), 60, "mild"), 150)
+    errors = shrinkage(Cell(levels, (1 / len(levels),) * len(levels), 60, "mild"), 150)
     row = f"shrunken estimates; {apart:g} se"
-    record_figure("posteriors", f"{row}; intervals cover", made["covered"], made["runs"])
-    record_figure("posteriors", f"{row}; error to the best of six", made["ratio"], made["runs"], unit="×")
-    record_figure("posteriors", f"{row}; width to the group's own", made["width"], made["runs"], unit="×")
+    record_figure("posteriors", f"{row}; intervals cover", errors["covered"], errors["runs"])
+    record_figure("posteriors", f"{row}; error to the best of six", errors["ratio"], errors["runs"], unit="×")
+    record_figure("posteriors", f"{row}; width to the group's own", errors["width"], errors["runs"], unit="×")
     # Clusters half a standard error apart are missed, and with them part of the spread: 92% are covered there.
-    assert made["covered"] >= (0.915 if apart == 0.5 else 0.93)
-    assert made["width"] < 1.0
-    assert made["errors"]["shrunken"] < made["errors"]["alone"]
+    assert errors["covered"] >= (0.915 if apart == 0.5 else 0.93)
+    assert errors["width"] < 1.0
+    assert errors["errors"]["shrunken"] < errors["errors"]["alone"]
     if apart >= 1:
-        assert made["ratio"] <= 1.12
+        assert errors["ratio"] <= 1.12
 
 
 @pytest.mark.parametrize("groups", [5, 21, 102])
@@ -56,9 +56,9 @@ def test_simultaneous_intervals_hold_when_the_number_of_clusters_is_wrong(groups
     for _ in range(300):
         truth = np.linspace(0, 6, groups)  # no clusters at all: every group has an effect of its own
         theta = truth + rng.standard_normal(groups)
-        found = fl.cluster(fl.Estimates(theta, np.ones(groups)), guarantee=fl.Calibrated(draws=200))
-        ends = [cluster.simultaneous_ci for cluster in found.clusters]
-        aims = [truth[found.labels == i + 1].mean() for i in range(found.n_clusters)]
+        result = fl.cluster(fl.Estimates(theta, np.ones(groups)), guarantee=fl.Calibrated(draws=200))
+        ends = [cluster.simultaneous_ci for cluster in result.clusters]
+        aims = [truth[result.labels == i + 1].mean() for i in range(result.n_clusters)]
         held.append(all(low <= aim <= high for (low, high), aim in zip(ends, aims, strict=True)))  # type: ignore[misc]
     assert np.mean(held) >= 0.95
 
@@ -66,12 +66,12 @@ def test_simultaneous_intervals_hold_when_the_number_of_clusters_is_wrong(groups
 def test_groups_that_the_onboarding_study_misplaces_are_mostly_marked() -> None:
     wrong = marked = 0
     for seed in range(60):
-        made = simulate.onboarding(seed)
-        found = fl.cluster(made.estimates)
-        posterior = found.posterior
-        if found.n_clusters != 3 or posterior is None:
+        simulated = simulate.onboarding(seed)
+        result = fl.cluster(simulated.estimates)
+        posterior = result.posterior
+        if result.n_clusters != 3 or posterior is None:
             continue
-        misplaced = made.truth != found.labels
+        misplaced = simulated.truth != result.labels
         wrong += int(misplaced.sum())
         marked += int(np.sum(~posterior.certain & misplaced))
     assert wrong > 60

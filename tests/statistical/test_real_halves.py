@@ -35,9 +35,9 @@ def draw_events(case: Case, split: int) -> dict[str, bool]:
     first, second = (fl.measure(rows, list(case.by), case.metric).estimates for rows in parts)
     events: dict[str, bool] = {}
     for name, margins in (("margins", True), ("cells alone", False)):
-        found = fl.cluster(first, margins=margins, seed=split)
-        again = fl.confirm(found, second) if found.rejected else None
-        events[name] = found.rejected
+        result = fl.cluster(first, margins=margins, seed=split)
+        again = fl.confirm(result, second) if result.rejected else None
+        events[name] = result.rejected
         events[f"{name}, confirmed"] = again is not None and again.verdict == "confirmed"
         events[f"{name}, refuted"] = again is not None and again.verdict == "not confirmed"
     return events

@@ -72,9 +72,9 @@ LIMIT = {"Hillstrom 10/90, spend": 0.15, "Hillstrom 50/50, spend": 0.12}
 
 @pytest.mark.parametrize("name", CASES)
 def test_shuffled_labels_are_not_claimed(name: str) -> None:
-    made, by, metric, arms = CASES[name]
-    rows = hillstrom(made) if isinstance(made, float) else made()
-    found = fl.self_check(rows, by, metric, runs=RUNS, arms=arms)
-    record_figure("real_rows", f"shuffled labels; {name}", found.rate, RUNS)
+    load, by, metric, arms = CASES[name]
+    rows = hillstrom(load) if isinstance(load, float) else load()
+    check = fl.self_check(rows, by, metric, runs=RUNS, arms=arms)
+    record_figure("real_rows", f"shuffled labels; {name}", check.rate, RUNS)
     limit = LIMIT.get(name, 0.075)
-    assert found.rate < limit + 2 * np.sqrt(limit * (1 - limit) / RUNS)
+    assert check.rate < limit + 2 * np.sqrt(limit * (1 - limit) / RUNS)

@@ -27,8 +27,8 @@ Table = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]  # estimates and stand
 
 
 def table(frame: pl.DataFrame) -> Table:
-    kept = frame.filter((pl.col("se") > 0) & pl.col("estimate").is_finite())
-    return kept["estimate"].to_numpy(), kept["se"].to_numpy()
+    usable = frame.filter((pl.col("se") > 0) & pl.col("estimate").is_finite())
+    return usable["estimate"].to_numpy(), usable["se"].to_numpy()
 
 
 def effects_of_experiments() -> Iterator[Table]:
@@ -87,8 +87,8 @@ def gaps_between_models() -> Iterator[Table]:
     models = sorted(column for column in rows.columns if column.startswith("pred_"))
     rows = rows.with_columns(age=pl.col("AGEP") // 5, occupation=pl.col("OCCP") // 100)
     for number, part in enumerate(rows.iter_slices(20_000)):
-        one, other = list(pairwise(models))[number % (len(models) - 1)]
-        right = [(pl.col(model) == pl.col("PINCP")).cast(pl.Float64) for model in (one, other)]
+        model, other = list(pairwise(models))[number % (len(models) - 1)]
+        right = [(pl.col(model) == pl.col("PINCP")).cast(pl.Float64) for model in (model, other)]
         gap = part.with_columns(gap=right[0] - right[1])
         for by in ("RAC1P", "MAR", "COW", "RELP", "SCHL", "age", "occupation", "POBP"):
             each = gap.group_by(by, maintain_order=True).agg(
@@ -123,17 +123,17 @@ def test_nothing_is_claimed_where_usual_tests_find_nothing() -> None:
     """Measured: 4 of 279 tables, the top merge alone 5; of noise with the same standard errors 10 of 2,506."""
     quiet = gained = 0
     for name, source in SOURCES.items():
-        tables = [one for one in source() if one[0].size >= 3]
-        silent = [fl.Estimates(*one) for one in tables if min(usual_tests(*one)) >= LEVEL]
-        found = [fl.cluster(one) for one in silent]
-        claimed = [one for one in found if one.rejected]
-        top = sum(fl.cluster(one, guarantee=fl.Calibrated(scan=False)).rejected for one in silent)
+        tables = [table for table in source() if table[0].size >= 3]
+        silent = [fl.Estimates(*table) for table in tables if min(usual_tests(*table)) >= LEVEL]
+        results = [fl.cluster(estimates) for estimates in silent]
+        claimed = [result for result in results if result.rejected]
+        top = sum(fl.cluster(estimates, guarantee=fl.Calibrated(scan=False)).rejected for estimates in silent)
         print(f"{name}: {len(tables)} tables; Q and one against the rest find nothing in {len(silent)} of them,")
         print(f"    where the default claims clusters in {len(claimed)}, the top merge alone in {top}")
-        for one in claimed:
-            q, rest = usual_tests(one.estimates.theta, one.estimates.se)
-            sizes = [len(cluster.members) for cluster in one.clusters]
-            print(f"    clusters of {sizes}: p = {one.pvalue:.3f}, of Q {q:.3f}, of one against the rest {rest:.3f}")
+        for result in claimed:
+            q, rest = usual_tests(result.estimates.theta, result.estimates.se)
+            sizes = [len(cluster.members) for cluster in result.clusters]
+            print(f"    clusters of {sizes}: p = {result.pvalue:.3f}, of Q {q:.3f}, of one against the rest {rest:.3f}")
         quiet, gained = quiet + len(silent), gained + len(claimed)
     print(f"all: {gained} of {quiet}")
     assert quiet >= 100

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.statistical
 
 
-def exactly_recovered(found: Clustering, truth: np.ndarray, cluster: int) -> bool:
-    return any(np.array_equal(found.labels == i, truth == cluster) for i in range(1, found.n_clusters + 1))
+def exactly_recovered(result: Clustering, truth: np.ndarray, cluster: int) -> bool:
+    return any(np.array_equal(result.labels == i, truth == cluster) for i in range(1, result.n_clusters + 1))
 
 
 def test_asia_is_recovered_from_an_effect_of_a_fifth_on() -> None:
@@ -63,8 +63,8 @@ def test_agreement_with_the_truth_is_not_below_a_mixture(groups: int, apart: flo
     ours, mixture = [], []
     for seed in range(runs):
         simulated = simulate.planted([0, apart], [groups // 2, groups - groups // 2], seed=seed)
-        found = fl.cluster(simulated.estimates, guarantee=fl.Calibrated(draws=499))
-        ours.append(rand_index(found.labels, simulated.truth))
+        result = fl.cluster(simulated.estimates, guarantee=fl.Calibrated(draws=499))
+        ours.append(rand_index(result.labels, simulated.truth))
         mixture.append(rand_index(mixture_labels(simulated.estimates), simulated.truth))
     for name, several in (("calibrated", ours), ("mixture", mixture)):
         where = f"Rand index; {groups} groups, {apart} se apart; {name}"

@@ -98,20 +98,20 @@ def test_lifts_of_small_unequal_groups_report_little_and_are_not_biased(kind: st
     """Groups as unequal as countries, nothing differs: false positives, and the pooled lift, which should be zero."""
     rng = np.random.default_rng(groups)
     metric = fl.lift("x", variant="arm", control=0)
-    found, pooled = [], []
+    reported, pooled = [], []
     for _ in range(scale_runs(300)):
         sizes = np.maximum(rng.lognormal(np.log(rows), 0.7, groups).astype(int), 40)
         g = np.repeat(np.arange(groups), 2 * sizes)
         x = (rng.random(g.size) < (0.2 if kind == "revenue" else 0.04)).astype(float)
         x = x * rng.lognormal(3.0, 0.8, g.size) if kind == "revenue" else x
         estimates = measure_rows(metric, {"g": g, "arm": np.arange(g.size) % 2, "x": x}).estimates
-        found.append(estimates)
+        reported.append(estimates)
         pooled.append(float(np.expm1(np.average(estimates.theta, weights=estimates.se**-2.0))))
-    rate, bias, error = share_rejected(found), np.mean(pooled), np.std(pooled) / len(pooled) ** 0.5
+    rate, bias, error = share_rejected(reported), np.mean(pooled), np.std(pooled) / len(pooled) ** 0.5
     print(f"pooled {bias:+.4f} ± {error:.4f}")
-    record_figure("rows", f"lifts of small unequal groups; {kind}, {groups} groups, {rows} an arm", rate, len(found))
+    record_figure("rows", f"lifts of small unequal groups; {kind}, {groups} groups, {rows} an arm", rate, len(reported))
     # Lifts of a conversion of 4% in small groups: .09 of 300 data sets, which docs/guarantees.md names.
-    assert rate <= level_bound(0.08 if kind == "converted" else 0.05, len(found))
+    assert rate <= level_bound(0.08 if kind == "converted" else 0.05, len(reported))
     assert abs(bias) < 4 * error + 0.002
 
 

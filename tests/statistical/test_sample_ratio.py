@@ -30,11 +30,11 @@ def test_false_alarms_stay_within_alpha(
     alarms = dict.fromkeys((0.05, 0.01, 0.001), 0)
     for _ in range(RUNS):
         counts = rng.multinomial(rng.poisson(sizes), shares).astype(float)
-        found = compare_arms(
+        check = compare_arms(
             counts, "ABC"[: len(shares)], keys, names, shares=shares if planned else None, unit="units"
         )
         for alpha in alarms:
-            alarms[alpha] += found is not None and found.pvalue <= alpha
+            alarms[alpha] += check is not None and check.pvalue <= alpha
     for alpha, count in alarms.items():
         assert count / RUNS <= level_bound(alpha, RUNS)
 

@@ -44,8 +44,8 @@ def test_the_level_is_kept(groups: int, profile: str, dof: float | None) -> None
         seen = se if dof is None else se * np.sqrt(rng.chisquare(dof, groups) / dof)
         claims += log_p(se * rng.standard_normal(groups), seen, seed, dof) < np.log(LEVEL)
     share, error = claims / runs, np.sqrt(LEVEL * (1 - LEVEL) / runs)
-    known = "known se" if dof is None else f"{dof:g} degrees"
-    record_figure("scan", f"level of the joint test; {profile} se, {known}; {groups} groups", share, runs)
+    precision = "known se" if dof is None else f"{dof:g} degrees"
+    record_figure("scan", f"level of the joint test; {profile} se, {precision}; {groups} groups", share, runs)
     assert share < LEVEL + 3 * error
     if dof is None:  # exact, so it must not be below either
         assert share > LEVEL - 3 * error
@@ -105,8 +105,8 @@ def test_a_lone_group_is_named(far: float, least: float) -> None:
     for seed in range(runs):
         theta = rng.standard_normal(102)
         theta[0] += far
-        found = fl.cluster(fl.Estimates(theta, np.ones(102)), seed=seed)
-        named += found.n_clusters == 2 and found.clusters[1].members == (0,)
+        result = fl.cluster(fl.Estimates(theta, np.ones(102)), seed=seed)
+        named += result.n_clusters == 2 and result.clusters[1].members == (0,)
     record_figure("scan", f"outlier named; one of 102 groups; {far:g} se", named / runs, runs)
     assert named / runs > least - 2 * np.sqrt(least * (1 - least) / runs)
 
@@ -114,20 +114,20 @@ def test_a_lone_group_is_named(far: float, least: float) -> None:
 def arrangements() -> list[tuple[list[int], list[float], float]]:
     """One to six clusters of 1 to 100 groups, 2 to 8 standard errors apart, equal and unequal standard errors."""
     rng = np.random.default_rng(0)
-    made: list[tuple[list[int], list[float], float]] = [
+    rows: list[tuple[list[int], list[float], float]] = [
         ([1, 100, 1], [0, 6, 12], 0.0),
         ([4, 92, 4], [0, 5, 10], 0.0),
         ([50, 51, 1], [0, 4, 12], 0.0),
         ([1, 39], [0, 5], 0.0),
     ]
-    while len(made) < 110:
+    while len(rows) < 110:
         count = int(rng.integers(1, 7))
         sizes = np.maximum(1, np.round(np.exp(rng.uniform(0, np.log(100), count)))).astype(int)
         if not 5 <= sizes.sum() <= 220:
             continue
         levels = np.concatenate(([0.0], np.cumsum(rng.uniform(2, 8, count - 1))))
-        made.append((sizes.tolist(), levels.tolist(), float(rng.choice([0.0, 0.3, 0.6]))))
-    return made
+        rows.append((sizes.tolist(), levels.tolist(), float(rng.choice([0.0, 0.3, 0.6]))))
+    return rows
 
 
 def too_many(sizes: list[int], levels: list[float], spread: float, runs: int, first: int) -> float:
@@ -144,14 +144,14 @@ def too_many(sizes: list[int], levels: list[float], spread: float, runs: int, fi
 
 def test_there_are_no_more_clusters_than_true() -> None:
     """A search for the worst arrangement: those with most too many are tried again, with other data."""
-    found = [(too_many(*one, runs=40, first=10_000), one) for one in arrangements()]
-    worst = sorted(found, key=lambda pair: -pair[0])[:5]
-    again = [(too_many(*one, runs=300, first=1_000_000), one) for _, one in worst]
-    mean, worst_share = np.mean([share for share, _ in found]), max(share for share, _ in again)
-    record_figure("scan", f"more clusters than true; {len(found)} arrangements; mean", mean, 40 * len(found))
-    record_figure("scan", f"more clusters than true; {len(found)} arrangements; worst", worst_share, 300)
-    print("worst:", [(share, one) for share, one in again])
-    assert np.mean([share for share, _ in found]) < LEVEL
+    shares = [(too_many(*arrangement, runs=40, first=10_000), arrangement) for arrangement in arrangements()]
+    worst = sorted(shares, key=lambda pair: -pair[0])[:5]
+    again = [(too_many(*arrangement, runs=300, first=1_000_000), arrangement) for _, arrangement in worst]
+    mean, worst_share = np.mean([share for share, _ in shares]), max(share for share, _ in again)
+    record_figure("scan", f"more clusters than true; {len(shares)} arrangements; mean", mean, 40 * len(shares))
+    record_figure("scan", f"more clusters than true; {len(shares)} arrangements; worst", worst_share, 300)
+    print("worst:", [(share, arrangement) for share, arrangement in again])
+    assert np.mean([share for share, _ in shares]) < LEVEL
     assert max(share for share, _ in again) < 0.06 + 2 * np.sqrt(0.06 * 0.94 / 300)
 
 

@@ -25,22 +25,22 @@ def covariance(kind: str, groups: int, rng: np.random.Generator) -> Any:
     place, errors = np.arange(groups), np.exp(0.5 * rng.standard_normal(groups))
     if name == "equal":
         value = -0.5 / (groups - 1) if size == "negative" else float(size)
-        made = np.full((groups, groups), value)
-        np.fill_diagonal(made, 1.0)
-        return made
+        matrix = np.full((groups, groups), value)
+        np.fill_diagonal(matrix, 1.0)
+        return matrix
     if name == "uneven":
-        made = np.full((groups, groups), float(size))
-        np.fill_diagonal(made, 1.0)
+        matrix = np.full((groups, groups), float(size))
+        np.fill_diagonal(matrix, 1.0)
     elif name == "neighbours":
         return float(size) ** np.abs(place[:, None] - place)
     elif name == "blocks":
         block = place // max(2, groups // 4)
-        made = np.where(block[:, None] == block, float(size), 0.0)
-        np.fill_diagonal(made, 1.0)
+        matrix = np.where(block[:, None] == block, float(size), 0.0)
+        np.fill_diagonal(matrix, 1.0)
     else:
         root = rng.standard_normal((groups, groups + 5))
         return root @ root.T / groups
-    return made * errors[:, None] * errors
+    return matrix * errors[:, None] * errors
 
 
 KINDS = ["equal negative", "equal 0.9", "uneven 0.5", "neighbours 0.9", "neighbours -0.5", "blocks 0.9", "any"]
@@ -92,24 +92,24 @@ def test_coverage_with_covariances(kind: str) -> None:
     truth = np.where(np.arange(groups) < 10, 0.0, 6 * float(np.median(np.sqrt(np.diag(matrix)))))
     hits: dict[str, list[float]] = {"levels": [], "simultaneous": [], "shrunken": [], "certificate": []}
     for i in range(runs):
-        found: Any = fl.cluster(
+        result: Any = fl.cluster(
             fl.Estimates(truth + root @ rng.standard_normal(groups), None, covariance=matrix), seed=i
         )
-        if found.n_clusters == 2:
-            for cluster, level in zip(found.clusters, np.unique(truth), strict=True):
+        if result.n_clusters == 2:
+            for cluster, level in zip(result.clusters, np.unique(truth), strict=True):
                 hits["levels"].append(cluster.ci[0] <= level <= cluster.ci[1])
         of_clusters = []
-        for number, cluster in enumerate(found.clusters, start=1):
-            mine = found.labels == number
-            weight = found.groups.estimates.own[mine, 0] ** -2.0
+        for number, cluster in enumerate(result.clusters, start=1):
+            mine = result.labels == number
+            weight = result.groups.estimates.own[mine, 0] ** -2.0
             mean = float(np.average(truth[mine], weights=weight))
             of_clusters.append(cluster.simultaneous_ci[0] <= mean <= cluster.simultaneous_ci[1])
         hits["simultaneous"].append(all(of_clusters))
-        belief = found.posterior
+        belief = result.posterior
         hits["shrunken"].append(float(np.mean((belief.lower[:, 0] <= truth) & (truth <= belief.upper[:, 0]))))
-        signed = fl.certify(found.groups.estimates, gap=1.0, seed=i)
-        away = truth - np.average(truth, weights=found.groups.estimates.own[:, 0] ** -2.0)
-        ends = [(one.lower, one.upper) for one in signed.groups]
+        signed = fl.certify(result.groups.estimates, gap=1.0, seed=i)
+        away = truth - np.average(truth, weights=result.groups.estimates.own[:, 0] ** -2.0)
+        ends = [(group.lower, group.upper) for group in signed.groups]
         hits["certificate"].append(all(low <= a <= high for (low, high), a in zip(ends, away, strict=True)))
     for name, several in hits.items():
         share, error = float(np.mean(several)), math.sqrt(0.05 * 0.95 / runs)
@@ -181,9 +181,9 @@ def test_false_positives_of_several_treatments() -> None:
             "group": rng.integers(0, 5, 3000),
             "y": rng.gamma(1.0, 1.0, 3000),
         })  # fmt: skip
-        found: Any = fl.cluster(frame, "group", metric, seed=i)
-        claims += found.n_clusters > 1
-        estimates = found.groups.estimates
+        result: Any = fl.cluster(frame, "group", metric, seed=i)
+        claims += result.n_clusters > 1
+        estimates = result.groups.estimates
         alone = fl.Estimates(estimates.values[:, 0], estimates.se, estimates.labels, dof=estimates.dof)
         naive += fl.cluster(alone, seed=i).n_clusters > 1
     record_figure("shared", "false positives; four treatments and one control", claims / runs, runs)

@@ -64,10 +64,10 @@ def test_effects_with_three_in_ten_covariates_missing_are_unbiased_and_covered()
         rows = pd.DataFrame({"g": group, "arm": np.where(treated, "B", "A"), "y": y})
         rows["before"] = np.where(is_new, np.nan, before)
         metric = fl.difference("y", variant="arm", control="A", covariate="before")
-        made = fl.measure(rows, "g", metric).estimates
-        errors.append(float(np.mean(made.theta - effect)))
-        covered.append(float(np.mean(np.abs(made.theta - effect) < 1.96 * made.se)))
-        rejected += fl.cluster(made, seed=seed).pvalue <= 0.05
+        estimates = fl.measure(rows, "g", metric).estimates
+        errors.append(float(np.mean(estimates.theta - effect)))
+        covered.append(float(np.mean(np.abs(estimates.theta - effect) < 1.96 * estimates.se)))
+        rejected += fl.cluster(estimates, seed=seed).pvalue <= 0.05
     assert abs(np.mean(errors)) < 3 * np.std(errors) / np.sqrt(RUNS)
     assert 0.94 < np.mean(covered) < 0.96
     assert rejected / RUNS <= level_bound(0.05, RUNS)

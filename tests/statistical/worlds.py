@@ -366,10 +366,10 @@ def classifier(
         g = repeat(sizes(rng))
         groups = int(g.max()) + 1
         share = prevalence(rng, groups)
-        found = rng.uniform(*recall, groups)
-        false = np.clip(share * (2 * found / f1 - 1 - found) / (1 - share), 0, 1)
+        sensitivity = rng.uniform(*recall, groups)
+        false = np.clip(share * (2 * sensitivity / f1 - 1 - sensitivity) / (1 - share), 0, 1)
         y = (rng.random(g.size) < share[g]).astype(float)
-        p = (rng.random(g.size) < np.where(y == 1, found[g], false[g])).astype(float)
+        p = (rng.random(g.size) < np.where(y == 1, sensitivity[g], false[g])).astype(float)
         return {"g": g, "y": y, "p": p}
 
     return draw
@@ -857,10 +857,10 @@ def _balanced(sizes: Callable[[Generator], Array]) -> Callable[[Generator], Rows
     def draw(rng: Generator) -> Rows:
         g = repeat(sizes(rng))
         groups = int(g.max()) + 1
-        found = rng.uniform(0.65, 0.95, groups)
-        spared = 1.6 - found  # the mean of both is .8
+        sensitivity = rng.uniform(0.65, 0.95, groups)
+        spared = 1.6 - sensitivity  # the mean of both is .8
         y = (rng.random(g.size) < 0.4).astype(float)
-        p = (rng.random(g.size) < np.where(y == 1, found[g], 1 - spared[g])).astype(float)
+        p = (rng.random(g.size) < np.where(y == 1, sensitivity[g], 1 - spared[g])).astype(float)
         return {"g": g, "y": y, "p": p}
 
     return draw
@@ -991,8 +991,8 @@ def _worse_f1(sizes: Callable[[Generator], Array]) -> Callable[[Generator], Rows
     def draw(rng: Generator) -> Rows:
         g = repeat(sizes(rng))
         y = arms_of(rng, g.size, 0.3).astype(float)
-        found = np.where(g % 2, 0.68, 0.6)
-        p = (rng.random(g.size) < np.where(y == 1, found, 0.12)).astype(float)
+        sensitivity = np.where(g % 2, 0.68, 0.6)
+        p = (rng.random(g.size) < np.where(y == 1, sensitivity, 0.12)).astype(float)
         return {"g": g, "y": y, "p": p}
 
     return draw
