@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,62 @@ def test_the_spread_and_the_bound_are_in_every_result() -> None:
     means = smooth.member_means
     assert means is not None
     assert 0 < means.gap < smooth.clusters[-1].estimate - smooth.clusters[0].estimate  # type: ignore[operator]
+
+
+ADDITIVE = 2.5 * (KEYS[:, 0] < 5) + 2.0 * (KEYS[:, 2] == 1)
+
+
+def test_effects_that_add_up_are_described_by_attribute() -> None:
+    c = fl.cluster(cells(ADDITIVE))
+    assert c.attributes == ("country", "type")
+    assert [term.groups.attributes for term in c.additive] == [("country",), ("type",)]
+    country, kind = c.additive
+    assert [set(cluster.members) for cluster in country.clusters] == [set(COUNTRIES[5:]), set(COUNTRIES[:5])]
+    assert [cluster.members for cluster in kind.clusters] == [("new",), ("returning",)]
+    gaps = [term.clusters[1].estimate - term.clusters[0].estimate for term in c.additive]
+    assert gaps == pytest.approx([2.5, 2.0], abs=0.4)
+    terms = c.to_dict()["additive"]
+    assert [term["attributes"] for term in terms] == [["country"], ["type"]]
+    estimates = [level["estimate"] for level in terms[0]["levels"]]
+    assert estimates == pytest.approx(country.estimates.natural.tolist())
+    assert [level["cluster"] for level in terms[1]["levels"]] == kind.labels.tolist()
+    sizes = [level["n"] for level in terms[1]["levels"]]
+    assert sum(sizes) == c.groups.n.sum()  # type: ignore[union-attr]
+    assert next(note for note in c.notes if note.code == "additive").fields["terms"] == [["country"], ["type"]]
+    again = pickle.loads(pickle.dumps(c))
+    assert [term.pvalue for term in again.additive] == [term.pvalue for term in c.additive]
+    assert c.at(c.pvalue / 10).additive == ()
+
+
+def test_attributes_that_matter_in_combination_are_one_term() -> None:
+    together = 6.0 * (np.isin(KEYS[:, 0], [3, 4]) & (KEYS[:, 1] == 0))
+    both = fl.cluster(cells(together + 2.0 * (KEYS[:, 2] == 1)))
+    assert [term.groups.attributes for term in both.additive] == [("country", "device"), ("type",)]
+    assert set(both.additive[0].clusters[1].members) == {("c3", "mobile"), ("c4", "mobile")}
+    assert fl.cluster(cells(together)).additive == ()
+    assert fl.cluster(cells(1.5 * KEYS[:, 2])).additive == ()
+    assert fl.cluster(cells(ADDITIVE), margins=False).additive == ()
+
+
+@pytest.mark.parametrize("kind", ["dof", "covariance", "covariance and dof", "holm"])
+def test_effects_that_add_up_follow_standard_errors_and_corrections(kind: str) -> None:
+    given = cells(2 * ADDITIVE)
+    options: dict[str, Any] = {"dof": 9.0} if kind == "dof" else {}
+    if kind.startswith("covariance"):
+        options = {"se": None, "covariance": np.diag(given.se**2) + 0.2}
+        options |= {"covariance_dof": 900.0} if "dof" in kind else {}
+    c = fl.cluster(given.changed(**options))
+    if kind == "holm":
+        c = fl.holm([c, fl.cluster(cells(np.zeros(len(KEYS))))], 0.05)[0]
+    assert [term.groups.attributes for term in c.additive] == [("country",), ("type",)]
+    gaps = [term.clusters[1].estimate - term.clusters[0].estimate for term in c.additive]
+    assert gaps == pytest.approx([5.0, 4.0], abs=0.4)
+
+
+def test_nested_attributes_are_named_by_the_finest_that_is_needed() -> None:
+    labels = [(f"r{i // 20}", f"s{i // 4}", f"z{i}") for i in range(60)]
+    theta = np.random.default_rng(1).normal(size=60) + 9.0 * (np.arange(60) == 7)
+    c = fl.cluster(fl.Estimates(theta, np.ones(60), labels, attributes=["region", "state", "zip"]))
+    assert (c.attributes, c.additive) == (("zip",), ())
+    assert "region" not in c.headline
+    assert "z7" in c.headline
