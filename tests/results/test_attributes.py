@@ -157,7 +157,7 @@ def test_effects_that_add_up_are_described_by_attribute() -> None:
     country, kind = c.additive
     assert [set(cluster.members) for cluster in country.clusters] == [set(COUNTRIES[5:]), set(COUNTRIES[:5])]
     assert [cluster.members for cluster in kind.clusters] == [("new",), ("returning",)]
-    gaps = [term.clusters[1].estimate - term.clusters[0].estimate for term in c.additive]
+    gaps = [term.clusters[1].effects[0].estimate - term.clusters[0].effects[0].estimate for term in c.additive]
     assert gaps == pytest.approx([2.5, 2.0], abs=0.4)
     terms = c.to_dict()["additive"]
     assert [term["attributes"] for term in terms] == [["country"], ["type"]]
@@ -193,7 +193,7 @@ def test_effects_that_add_up_follow_standard_errors_and_corrections(kind: str) -
     if kind == "holm":
         c = fl.holm([c, fl.cluster(cells(np.zeros(len(KEYS))))], 0.05)[0]
     assert [term.groups.attributes for term in c.additive] == [("country",), ("type",)]
-    gaps = [term.clusters[1].estimate - term.clusters[0].estimate for term in c.additive]
+    gaps = [term.clusters[1].effects[0].estimate - term.clusters[0].effects[0].estimate for term in c.additive]
     assert gaps == pytest.approx([5.0, 4.0], abs=0.4)
 
 

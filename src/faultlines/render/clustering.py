@@ -534,8 +534,8 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
         yield Note("nested attributes", f"{finer} is nested in {coarser}.", fields={"finer": finer, "coarser": coarser})
     if not c.rejected:
         return
-    finer = {name for name, _ in nested_attributes(c.groups)}
-    for text in explained_texts(c.explained(), finer):
+    nested = {name for name, _ in nested_attributes(c.groups)}
+    for text in explained_texts(c.explained(), nested):
         yield Note("explained", text)
     if c.additive:
         text = (
@@ -1019,8 +1019,8 @@ def name_groups(population: Population, places: IntArray, room: int, attributes:
             [keys[i] for i in ordered.tolist()], naming([column.name for column in population.columns]), room
         )
         return GroupText(names, named == ordered.size)
-    named = zip(population.attributes, population.columns, strict=True)
-    columns = [column for name, column in named if not attributes or name in attributes]
+    by_name = zip(population.attributes, population.columns, strict=True)
+    columns = [column for name, column in by_name if not attributes or name in attributes]
     return _name_together(population, columns, ordered, room)
 
 
