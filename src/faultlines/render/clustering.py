@@ -222,10 +222,13 @@ def _term_sentence(c: Clustering, term: Clustering, adverse: Adverse | None) -> 
     low, high = term.clusters[0], term.clusters[-1]
     values = honest_effects(term) or (low.effects[0].estimate, high.effects[0].estimate)
     number, texts = term_number(c, term), []
-    for cluster, value in zip((low, high), values, strict=True):
-        named = describe_cluster(term, cluster)
-        is_short = (named.is_complete and named.is_one) or term.n_clusters > 2
-        texts.append(f"{number(value)} for {named.text if is_short else f'the other {len(cluster.members):,}'}")
+    named = [describe_cluster(term, cluster) for cluster in (low, high)]
+    is_short = [name.is_complete and name.is_one for name in named]
+    for i, (cluster, value) in enumerate(zip((low, high), values, strict=True)):
+        is_larger = 2 * len(cluster.members) > len(term.groups)
+        is_rest = term.n_clusters == 2 and not is_short[i] and (is_short[1 - i] or is_larger)
+        name = f"the other {len(cluster.members):,}" if is_rest else named[i].text
+        texts.append(f"{number(value)} for {name}")
     is_low_first = adverse == "low" if adverse or term.n_clusters > 2 else len(low.members) < len(high.members)
     if not is_low_first:
         texts.reverse()
@@ -532,6 +535,7 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
         return
     for finer, coarser in nested_attributes(c.groups):
         yield Note("nested attributes", f"{finer} is nested in {coarser}.", fields={"finer": finer, "coarser": coarser})
+    yield from _untested_notes(c)
     if not c.rejected:
         return
     nested = {name for name, _ in nested_attributes(c.groups)}
@@ -544,8 +548,23 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
             "and the page)."
         )
         yield Note("additive", text, fields={"terms": [list(term.groups.attributes) for term in c.additive]})
-    if c.judged.along is None and "margins" not in c.judged.facts:
-        yield Note("margins", "Single attributes were not tested: the groups were compared as unordered combinations.")
+
+
+def _untested_notes(c: Clustering) -> Iterator[Note]:
+    """That single attributes were not tested, why, and what would test them."""
+    if c.judged.along is not None or "margins" in c.judged.facts or len(c.groups) < 2:
+        return
+    reason, remedy = "margins off", ""
+    if c.guarantee.name != "calibrated":
+        reason, remedy = "error control", " The calibrated error control tests them."
+    elif len(c.effect_names) > 1:
+        reason, remedy = "several effects", " Cluster each effect by itself to test them."
+    elif c.tolerance > 0:
+        reason, remedy = "tolerance", " Leave out the tolerance to test them."
+    elif not c.groups.can_scan:
+        reason, remedy = "counts", " Give rows (fl.rate, fl.mean), or fl.Estimates with standard errors, to test them."
+    text = "Single attributes were not tested: the groups were compared as unordered combinations."
+    yield Note("margins", f"{text}{remedy}", fields={"reason": reason})
 
 
 def explained_texts(rows: Sequence[Explained], finer: Set[str] = frozenset()) -> list[str]:
