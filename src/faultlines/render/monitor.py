@@ -102,6 +102,9 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     if result.groups:
         yield _intervals_note(result)
     yield Note("assumption", _ASSUMPTIONS[result.dependence])
+    if len(result.attributes) > 1:
+        text = "Single attributes are not tested at looks: groups are compared as unordered combinations. Monitor an"
+        yield Note("margins", f"{text} attribute by itself to test it.", fields={"attributes": list(result.attributes)})
 
 
 def next_step(result: MonitorResult) -> Note | None:
