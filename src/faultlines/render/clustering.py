@@ -98,7 +98,9 @@ def _headline(c: Clustering) -> str:
         others = [name for name in groups.attributes if name not in c.attributes]
         if c.additive:
             terms = listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
-            return f"The {groups.metric} differs{beyond} {terms} ({basis}).{_nothing_added([*others, 'combinations'])}"
+            crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
+            rest = _nothing_added([*others, "further combinations" if crossed else "combinations"])
+            return f"The {groups.metric} differs{beyond} {terms} ({basis}).{rest}"
         rest = _nothing_added(others)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
             return f"The {groups.metric} differs{beyond} between {between} ({basis}).{rest}"
@@ -115,7 +117,7 @@ def _nothing_added(names: Sequence[str]) -> str:
     if not names:
         return ""
     text = listed(names)
-    singular = len(names) == 1 and names[0] != "combinations"
+    singular = len(names) == 1 and not names[0].endswith("combinations")
     return f" {text[0].upper()}{text[1:]} {'adds' if singular else 'add'} nothing detectable."
 
 
