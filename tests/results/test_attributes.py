@@ -204,3 +204,19 @@ def test_nested_attributes_are_named_by_the_finest_that_is_needed() -> None:
     assert (c.attributes, c.additive) == (("zip",), ())
     assert "region" not in c.headline
     assert "z7" in c.headline
+
+
+def test_what_keeps_attributes_from_being_tested_is_said() -> None:
+    labels = [(a, b) for a in "abc" for b in "de"]
+    both = fl.Estimates([[0.0, 1.0]] * 6, [[0.1, 0.1]] * 6, labels)
+    one = fl.Estimates([0.0] * 6, [0.1] * 6, labels)
+    cases = {
+        "several effects": fl.cluster(both),
+        "tolerance": fl.cluster(one, tolerance=0.1),
+        "counts": fl.cluster(fl.binomial([5] * 6, 10, labels)),
+        "error control": fl.cluster(one, guarantee="bonferroni"),
+        "margins off": fl.cluster(one, margins=False),
+    }
+    for reason, c in cases.items():
+        assert [note.fields["reason"] for note in c.notes if note.code == "margins"] == [reason]
+    assert "margins" not in {note.code for note in fl.cluster(one).notes}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines import checks, formats
+from faultlines.core.custom import Similarity
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import Names, name_of, named_by, naming
@@ -537,12 +538,10 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
         return
     for finer, coarser in nested_attributes(c.groups):
         yield Note("nested attributes", f"{finer} is nested in {coarser}.", fields={"finer": finer, "coarser": coarser})
-    yield from _untested_notes(c)
-    if not c.rejected:
-        return
     nested = {name for name, _ in nested_attributes(c.groups)}
-    for text in explained_texts(c.explained(), nested):
+    for text in explained_texts(c.explained(), nested) if c.rejected else ():
         yield Note("explained", text)
+    yield from _untested_notes(c)
     if c.additive:
         text = (
             "Effects by attribute add up; each is at the average mix of the other attributes. Crossed, the levels form "
@@ -557,14 +556,14 @@ def _untested_notes(c: Clustering) -> Iterator[Note]:
     if c.judged.along is not None or "margins" in c.judged.facts or len(c.groups) < 2:
         return
     reason, remedy = "margins off", ""
-    if c.guarantee.name != "calibrated":
-        reason, remedy = "error control", " The calibrated error control tests them."
-    elif len(c.effect_names) > 1:
+    if len(c.effect_names) > 1:
         reason, remedy = "several effects", " Cluster each effect by itself to test them."
     elif c.tolerance > 0:
         reason, remedy = "tolerance", " Leave out the tolerance to test them."
-    elif not c.groups.can_scan:
+    elif isinstance(c.groups, Similarity):
         reason, remedy = "counts", " Give rows (fl.rate, fl.mean), or fl.Estimates with standard errors, to test them."
+    elif c.guarantee.name != "calibrated" or not c.judged.facts["scan"]:
+        reason, remedy = "error control", " The default error control tests them."
     text = "Single attributes were not tested: the groups were compared as unordered combinations."
     yield Note("margins", f"{text}{remedy}", fields={"reason": reason})
 
