@@ -220,3 +220,26 @@ def test_what_keeps_attributes_from_being_tested_is_said() -> None:
     for reason, c in cases.items():
         assert [note.fields["reason"] for note in c.notes if note.code == "margins"] == [reason]
     assert "margins" not in {note.code for note in fl.cluster(one).notes}
+
+
+def test_an_attribute_with_a_single_level_is_in_no_term() -> None:
+    labels = [("only", f"a{i}", f"b{j}") for i in range(6) for j in range(3)]
+    theta = [4.0 * (i == 0) + 3.0 * (j == 0) + 0.1 * ((i + j) % 2) for i in range(6) for j in range(3)]
+    c = fl.cluster(fl.Estimates(theta, [0.3] * 18, labels, attributes=["same", "first", "second"]))
+    assert c.attributes == ("first", "second")
+    assert [term.groups.attributes for term in c.additive] == [("first",), ("second",)]
+    crossed = np.asarray(theta) + 5.0 * (np.arange(18) % 5 == 0)
+    both = fl.cluster(fl.Estimates(crossed, [0.3] * 18, labels, attributes=["same", "first", "second"]))
+    assert (both.attributes, both.additive) == (("first", "second"), ())
+    assert "same ×" not in both.headline
+
+
+def test_shares_are_in_the_headline_where_clusters_are_many() -> None:
+    c = fl.cluster(cells(3.0 * (KEYS[:, 1] == 1) + 4.0 * (KEYS[:, 0] % 4) * (KEYS[:, 2] == 0)))
+    assert c.additive == () or any(len(term.groups.attributes) > 1 for term in c.additive)
+    whole = fl.cluster(cells(4.0 * (KEYS[:, 0] % 4) * (KEYS[:, 2] == 0)))
+    assert whole.additive == ()
+    assert whole.n_clusters > 3
+    shares = {row.attribute: row.share for row in whole.explained()}
+    assert f"{shares['type']:.0%}" in whole.headline
+    assert f"{shares['(combinations)']:.0%}" in whole.headline

@@ -654,11 +654,12 @@ class AttributePaths:
         place = self.choice.margin_at(alpha)
         if place is None or not 1 < len(self.choice.margins[place].attributes) <= _MOST_TERMS:
             return ()
-        levels = self.levels_at(alpha)
+        levels, attributes = self.levels_at(alpha), self.choice.margins[place].attributes
         comparison = self.comparison if levels is None else levels.comparison
         codes = np.arange(len(self.comparison)) if levels is None else levels.codes
         if place not in self._models:
-            self._models[place] = _additive_models(comparison)
+            places = attributes if levels is None else tuple(range(len(attributes)))
+            self._models[place] = _additive_models(comparison, places)
         for i, model in enumerate(self._models[place]):
             if model.fit.log_p <= np.log(alpha):
                 continue
@@ -687,15 +688,15 @@ class AttributePaths:
         return hierarchy, PartitionSearch(effects, hierarchy, joint_test, log_p, self.refine)
 
 
-def _additive_models(comparison: Comparison) -> list[_AdditiveModel]:
-    """All divisions of crossed attributes into terms whose effects add up: most terms first, then the best fit."""
+def _additive_models(comparison: Comparison, places: tuple[int, ...]) -> list[_AdditiveModel]:
+    """All divisions of some attributes into terms whose effects add up: most terms first, then the best fit."""
     estimates, count = comparison.estimates, len(comparison.attributes)
     if estimates is None:
         return []
     cells, by_attribute = _cells_of(extract_effects(comparison)), attribute_codes(comparison.keys, count)
     mix = cells.weight if estimates.n is None else estimates.n
     models = []
-    for blocks in _divisions(tuple(range(count))):
+    for blocks in _divisions(places):
         codes = tuple(cross_levels([by_attribute[:, a] for a in block]) for block in blocks)
         fit = fit_additive(cells, codes, mix) if len(blocks) > 1 else None
         models += [] if fit is None else [_AdditiveModel(blocks, codes, fit)]

@@ -56,6 +56,7 @@ _NOUNS = frozenset(
     "site source state store study subject task team tier topic type user variant version week year zip".split()
 )
 _ABOUT_CELLS = frozenset({"membership", "continuum", "contrast", "overlap"})  # notes on clusters that are not printed
+_FEW_CLUSTERS = 3  # clusters of crossed attributes up to which the sentence about them says which attributes matter
 _NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
 _OUTLIER_FROM = 6  # groups from which on one of them can be called an outlier
 _FEW_GROUPS = 0.25  # share of the groups up to which a cluster is the exception and the other is "elsewhere"
@@ -107,10 +108,29 @@ def _headline(c: Clustering) -> str:
             return f"The {groups.metric} differs{beyond} between {between} ({basis}).{rest}"
         return (
             f"The {groups.metric} differs{beyond} between {between} ({basis}). "
-            f"Best description: {c.n_clusters} clusters.{rest}"
+            f"Best description: {c.n_clusters} clusters.{rest}{_accounts(c)}"
         )
     between = f"{formats.count(len(groups))} {plural(groups.attributes)}"
     return f"No difference found{metric}{beyond} between {between} ({basis})."
+
+
+def _accounts(c: Clustering) -> str:
+    """How much each attribute accounts for, where several are needed and the clusters are too many to say it."""
+    if len(c.attributes) < 2 or c.n_clusters <= _FEW_CLUSTERS or len(c.effect_names) != 1:
+        return ""
+    rows = [
+        row for row in c.explained() if row.attribute in (*c.attributes, COMBINATIONS) and row.share >= _WORTH_NAMING
+    ]
+    texts = [
+        f"{'combinations' if row.attribute == COMBINATIONS else row.attribute} for {row.share:.0%}"
+        for row in sorted(rows, key=lambda row: -row.share)
+    ]
+    if not texts:
+        return ""
+    verb = "account" if texts[0].startswith("combinations ") else "accounts"
+    first = texts[0].replace(" for ", f" {verb} for ", 1)
+    text = ", ".join([f"{first} of the variation between groups", *texts[1:]])
+    return f" {text[0].upper()}{text[1:]}."
 
 
 def _nothing_added(names: Sequence[str]) -> str:
@@ -124,11 +144,11 @@ def _nothing_added(names: Sequence[str]) -> str:
 
 def between_levels(c: Clustering) -> str:
     """What the differences are between: few levels by name, many by their number."""
-    levels = c.by_attributes.groups
-    if len(levels.attributes) == 1 and len(levels) <= _NAMED_LEVELS and len(c.groups.attributes) > 1:
-        column = c.by_attributes.population.columns[0]
-        return f"{levels.attributes[0]} {listed([str(value) for value in column.values])}"
-    return f"{formats.count(len(levels))} {plural(levels.attributes)}"
+    levels = c.by_attributes
+    if len(c.attributes) == 1 and len(levels.groups) <= _NAMED_LEVELS and len(c.groups.attributes) > 1:
+        column = levels.population.columns[levels.groups.attributes.index(c.attributes[0])]
+        return f"{c.attributes[0]} {listed([str(value) for value in column.values])}"
+    return f"{formats.count(len(levels.groups))} {plural(c.attributes)}"
 
 
 def listed(names: Sequence[str]) -> str:
