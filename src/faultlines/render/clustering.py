@@ -48,13 +48,6 @@ DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
 RATIO = "sample ratio"  # the code of the one note that stands before the headline
 OVERALL = "overall"  # the code of notes that stand beneath it
 
-# Names of attributes that have a plural people would write; others are "groups by schid".
-_NOUNS = frozenset(
-    "account age app brand browser campaign category channel cell city class cohort continent country county customer "
-    "day department device district domain education gender group hospital hour industry job lab land language market "
-    "model month occupation page plan platform product project prompt provider race region school segment sex shop "
-    "site source state store study subject task team tier topic type user variant version week year zip".split()
-)
 _ABOUT_CELLS = frozenset({"membership", "continuum", "contrast", "overlap"})  # notes on clusters that are not printed
 _FEW_CLUSTERS = 3  # clusters of crossed attributes up to which the sentence about them says which attributes matter
 _NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
@@ -93,13 +86,13 @@ def _headline(c: Clustering) -> str:
     beyond = f" by more than {c.tolerance:g}" if c.tolerance else ""
     if (outlier := outlier_group(c)) is not None:
         name = name_groups(c.population, np.array([outlier]), 80, c.attributes).text
-        remaining = f"{formats.count(len(groups) - 1)} {plural(c.attributes)}"
+        remaining = f"{formats.count(len(groups) - 1)} {formats.plural(c.attributes)}"
         return f"{name} differs from the other {remaining}{metric}{beyond} ({basis})."
     if c.rejected:
         between = between_levels(c)
         others = [name for name in groups.attributes if name not in c.attributes]
         if c.additive:
-            terms = listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
+            terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
             rest = _nothing_added([*others, "further combinations" if crossed else "combinations"])
             return f"The {groups.metric} differs{beyond} {terms} ({basis}).{rest}"
@@ -110,7 +103,7 @@ def _headline(c: Clustering) -> str:
             f"The {groups.metric} differs{beyond} between {between} ({basis}). "
             f"Best description: {c.n_clusters} clusters.{rest}{_accounts(c)}"
         )
-    between = f"{formats.count(len(groups))} {plural(groups.attributes)}"
+    between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
     return f"No difference found{metric}{beyond} between {between} ({basis})."
 
 
@@ -137,7 +130,7 @@ def _nothing_added(names: Sequence[str]) -> str:
     """What is not needed to describe the differences, as a sentence; nothing where all is needed."""
     if not names:
         return ""
-    text = listed(names)
+    text = formats.listed(names)
     singular = len(names) == 1 and not names[0].endswith("combinations")
     return f" {text[0].upper()}{text[1:]} {'adds' if singular else 'add'} nothing detectable."
 
@@ -147,13 +140,8 @@ def between_levels(c: Clustering) -> str:
     levels = c.by_attributes
     if len(c.attributes) == 1 and len(levels.groups) <= _NAMED_LEVELS and len(c.groups.attributes) > 1:
         column = levels.population.columns[levels.groups.attributes.index(c.attributes[0])]
-        return f"{c.attributes[0]} {listed([str(value) for value in column.values])}"
-    return f"{formats.count(len(levels.groups))} {plural(c.attributes)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 1 else names)
+        return f"{c.attributes[0]} {formats.listed([str(value) for value in column.values])}"
+    return f"{formats.count(len(levels.groups))} {formats.plural(c.attributes)}"
 
 
 def outlier_group(c: Clustering) -> int | None:
@@ -178,17 +166,6 @@ def supported_p(c: Clustering, log_p: float) -> str:
     if floor is None or log_p >= math.log(floor.pvalue):
         return formats.p_is(log_p)
     return f"p < {formats.pvalue(math.log(floor.pvalue))}"
-
-
-def plural(attributes: Sequence[str]) -> str:
-    """Groups by some attributes in words: ``countries``, ``groups by zip_code``, ``groups by country × device``."""
-    name = attributes[0] if len(attributes) == 1 else ""
-    if name not in _NOUNS:
-        by = " × ".join(attributes)
-        return f"groups by {by}" if by != "group" else "groups"
-    if name.endswith("y") and name[-2:-1] not in set("aeiou"):
-        return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith(("s", "x", "z", "ch", "sh")) else f"{name}s"
 
 
 def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
@@ -519,7 +496,7 @@ def membership_notes(c: Clustering, alpha: float) -> Iterator[Note]:
         return
     room = _LISTED if len(c.groups.attributes) == 1 else 2 * _LISTED
     names = name_groups(c.population, uncertain, room, attributes).text  # the largest first: a decision is about them
-    of_all = f"{formats.count(uncertain.size)} of {formats.count(len(c.groups))} {plural(attributes)}"
+    of_all = f"{formats.count(uncertain.size)} of {formats.count(len(c.groups))} {formats.plural(attributes)}"
     yield Note("membership", f"Uncertain membership ({of_all}): {names}.", fields={"uncertain": int(uncertain.size)})
 
 
