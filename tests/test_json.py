@@ -47,6 +47,8 @@ def results() -> Iterator[dict[str, Any]]:
     yield json.loads(fl.cluster(of_arms, "country", capped).to_json())
     both = fl.holm([fl.cluster(rows, by, fl.rate("label")), fl.cluster(estimates())], 0.05)
     yield from (json.loads(result.to_json()) for result in both)
+    labels = [(a, b) for a in "abc" for b in "de"]
+    yield json.loads(fl.cluster(fl.Estimates([0, 2, 0, 2, 5, 7], [0.1] * 6, labels, [9] * 6)).to_json())
     own = fl.Similarity([[1.0], [2.0]], lambda a, _: np.ones(len(a)))
     yield json.loads(fl.cluster(own, guarantee="bonferroni").to_json())
 
@@ -62,9 +64,9 @@ def test_the_json_of_every_kind_of_result_fits_its_schema_and_the_schema_has_not
         problems = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(plain)]
         assert problems == []
     properties = schema()["properties"]
-    inner = ("clusters", "groups", "explained", "excluded", "excluded_shares", "detection_limits", "notes", "path")
+    inner = "clusters groups explained additive excluded excluded_shares detection_limits notes path".split()
     wanted = {*properties, *(f"{key}.{name}" for key in inner for name in properties[key]["items"]["properties"])}
-    assert wanted - keys(written, inner) == set()
+    assert wanted - keys(written, tuple(inner)) == set()
     wrong = {**written[0], "n_clusters": "two"}
     assert not validator.is_valid(wrong)
     assert not validator.is_valid({**written[0], "unheard_of": 1})

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 _BAR = 20
 _UNSEEN = {"Cc", "Cs", "Cn", "Co", "Zl", "Zp"}
 _TURNING = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Names of attributes that have a plural people would write; others are "groups by schid".
+_NOUNS = frozenset(
+    "account age app brand browser campaign category channel cell city class cohort continent country county customer "
+    "day department device district domain education gender group hospital hour industry job lab land language market "
+    "model month occupation page plan platform product project prompt provider race region school segment sex shop "
+    "site source state store study subject task team tier topic type user variant version week year zip".split()
+)
 
 
 def pvalue(log_p: float) -> str:
@@ -228,3 +235,19 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: set[
         return f"<tr>{''.join(styled)}</tr>"
 
     return f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 1 else names)
+
+
+def plural(attributes: Sequence[str]) -> str:
+    """Groups by some attributes in words: ``countries``, ``groups by zip_code``, ``groups by country × device``."""
+    name = attributes[0] if len(attributes) == 1 else ""
+    if name not in _NOUNS:
+        by = " × ".join(attributes)
+        return f"groups by {by}" if by != "group" else "groups"
+    if name.endswith("y") and name[-2:-1] not in set("aeiou"):
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("s", "x", "z", "ch", "sh")) else f"{name}s"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from faultlines.core import additive
-from faultlines.core.additive import WeightedCells, compare, compare_within
+from faultlines.core.additive import WeightedCells, compare, compare_within, fit_additive
 from faultlines.core.spread import compare_means
 from faultlines.estimates.labels import number_levels
 
@@ -160,3 +160,68 @@ def test_an_only_child_says_nothing(dof: np.ndarray) -> None:
     within = compare_within(cells, np.array([0, 0, 1]), np.arange(3))
     alone = compare_within(WeightedCells.of(np.array([0.0, 4.0]), np.ones(2), dof[:2]), np.zeros(2, int), np.arange(2))
     assert within.log_p_child == pytest.approx(alone.log_p_child, rel=1e-6)
+
+
+@pytest.mark.parametrize("correlated", [False, True])
+@pytest.mark.parametrize("sizes", [(3, 4), (2, 3, 4)])
+def test_effects_that_add_up_are_those_of_least_squares_at_the_average_mix(
+    sizes: tuple[int, ...], correlated: bool
+) -> None:
+    columns, theta, se = table(5, sizes, missing=0.1)
+    rng = np.random.default_rng(2)
+    covariance = np.diag(se**2)
+    if correlated:
+        shared = rng.normal(size=(theta.size, 2)) * se.min()
+        covariance = covariance + shared @ shared.T
+    mix = rng.uniform(1, 9, theta.size)
+    fit = fit_additive(WeightedCells.of(theta, se, None, covariance if correlated else None), list(columns), mix)
+    assert fit is not None
+    # Independently: coefficients by least squares, and fitted cells averaged over the mix of the other terms.
+    root = np.linalg.inv(np.linalg.cholesky(covariance))
+    design = dummies(list(columns), theta.size)
+    mapping = np.linalg.pinv(root @ design) @ root
+    base = np.zeros(theta.size)
+    start = 1
+    for term, codes in zip(fit.terms, columns, strict=True):
+        levels = int(codes.max()) + 1
+        for level in range(levels):
+            place = design.copy()
+            place[:, start : start + levels] = np.eye(levels)[level]
+            weights = mix @ place / mix.sum() @ mapping
+            if correlated:  # what all cells have in common says nothing about differences between levels
+                base = weights - term.coefficients[0] if level == 0 else base
+            assert (term.coefficients[level] + base) @ theta == pytest.approx(weights @ theta, abs=1e-8)
+            own = term.coefficients[level] @ covariance @ term.coefficients[level]
+            assert term.covariance[level, level] == pytest.approx(own)
+            if not correlated:
+                assert own == pytest.approx(weights @ covariance @ weights)
+        assert term.coefficients.sum(axis=1) == pytest.approx(np.ones(levels))
+        assert term.theta - term.theta[0] == pytest.approx((term.coefficients - term.coefficients[0]) @ theta)
+        start += levels
+
+
+def test_an_additive_model_is_rejected_by_all_it_leaves_or_by_one_cell() -> None:
+    rng = np.random.default_rng(4)
+    columns = [codes.ravel() for codes in np.indices((20, 3))]
+    mean = 3.0 * rng.normal(size=20)[columns[0]] + 2.0 * columns[1]
+    noise = rng.normal(size=60)
+    everyone = np.ones(60)
+
+    def log_p(effects: np.ndarray, dof: float | None = None) -> float:
+        freedom = None if dof is None else np.full(60, dof)
+        fit = fit_additive(WeightedCells.of(effects, everyone, freedom), columns, everyone)
+        assert fit is not None
+        return fit.log_p
+
+    assert log_p(mean + noise) > np.log(0.05)
+    assert log_p(mean + noise + 5.0 * (columns[1] == 1) * (columns[0] < 10)) < np.log(1e-6)
+    alone = mean + noise + 7.0 * ((columns[0] == 4) & (columns[1] == 2))
+    assert log_p(alone) < np.log(1e-4) < log_p(alone, 4.0)
+    whole = compare(WeightedCells.of(alone, everyone), columns, [np.arange(60)])
+    assert log_p(alone) < whole.log_p
+
+
+def test_an_additive_model_needs_levels_that_cells_connect() -> None:
+    cells = WeightedCells.of(np.array([0.0, 1.0, 2.0, 3.0]), np.ones(4))
+    apart = [np.array([0, 0, 1, 1]), np.array([0, 1, 2, 3])]
+    assert fit_additive(cells, apart, np.ones(4)) is None

@@ -73,6 +73,14 @@ def _estimates(values: list[float], se: float = 0.3) -> fl.Estimates:
     return fl.Estimates(values, [se] * len(values), COUNTRIES[: len(values)], attributes=["country"])
 
 
+def _additive() -> Result:
+    """Two attributes whose effects add up, and one that adds nothing."""
+    labels = [(country, sex, day) for country in COUNTRIES for sex in "fm" for day in ("Mon", "Tue")]
+    noise = np.random.default_rng(1).normal(0, 0.3, len(labels))
+    theta = [3.0 * (country == "NO") + 1.0 * (sex == "m") for country, sex, _ in labels] + noise
+    return fl.cluster(fl.Estimates(theta, [0.3] * 24, labels, 500, attributes=["country", "sex", "day"]))
+
+
 def _audit() -> Result:
     rows = people()
     features = rows[["region", "sex"]]
@@ -96,6 +104,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "clustering-outlier": lambda: fl.cluster(_estimates([0.1, 0.0, 0.2, 0.1, 0.0, 4.0])),
     "clustering-one-group": lambda: fl.cluster(fl.Estimates([1.0], [0.5], ["DE"], attributes=["country"])),
     "clustering-crossed": lambda: fl.cluster(people(), ["region", "sex"], fl.false_positive_rate("label", "predicted")),
+    "clustering-additive": _additive,
     "clustering-two-effects": lambda: fl.cluster(people(), "region", fl.equalized_odds("label", "predicted")),
     "clustering-holdout": lambda: fl.cluster(demo().estimates, guarantee="holdout"),
     "clustering-folds": lambda: fl.cluster(demo().estimates, guarantee="folds"),

@@ -439,6 +439,40 @@ def test_two_attributes_are_a_table_of_cells(opened: Any) -> None:
     assert page.texts('[data-is="found"]') == ["region 3: 2 of 20"]
 
 
+def test_effects_that_add_up_have_a_plot_for_each_attribute(opened: Any) -> None:
+    labels = [(f"region {a}", f"type {b}") for a in range(6) for b in range(3)]
+    theta = [5.0 * (i // 3 == 2) + 3.0 * (i % 3 == 1) + 0.1 * (i % 5) for i in range(18)]
+    c = fl.cluster(fl.Estimates(theta, [0.4] * 18, labels, 100, attributes=["region", "type"]))
+    assert [term.groups.attributes for term in c.additive] == [("region",), ("type",)]
+    page = opened(c)
+    heads = page.texts('table[data-is="levels"] thead th:first-child')
+    assert heads == ["region", "type"]
+    first = page.page.locator('table[data-is="levels"]').first
+    shown = [row.split("\t")[0].strip() for row in first.locator("tbody tr").all_inner_texts()]
+    by_effect = sorted(zip(c.additive[0].estimates.natural.tolist(), c.additive[0].group_labels, strict=True))
+    assert shown == [f"region {label}" for _, label in by_effect]
+    assert page.texts("table.heat tbody th") == [f"region {a}" for a in range(6)]
+    page.page.locator('table[data-is="levels"] button.level', has_text="type 1").click()
+    rows = page.page.locator('[data-is="groups"] tbody tr:visible')
+    assert rows.count() == 6
+    page.slide(0)
+    assert "stale" in (page.page.locator('[data-is="along"]').get_attribute("class") or "")
+
+
+@pytest.mark.parametrize("columns", [3, 5])
+def test_long_names_do_not_widen_a_table_of_cells(columns: int, opened: Any) -> None:
+    down = [f"Private-sector employee of a large company with 1,000 or more people, kind {a}" for a in range(6)]
+    across = [f"Education, legal, community service, arts and media, kind {b}" for b in range(columns)]
+    labels = [(a, b) for a in down for b in across]
+    theta = [9.0 * (a == down[1] and b == across[1]) for a, b in labels]
+    c = fl.cluster(fl.Estimates(theta, [0.4] * len(labels), labels, attributes=["class of worker", "occupation"]))
+    for width in (390, 1100):
+        page = opened(c, viewport={"width": width, "height": 844})
+        box = page.page.locator(".scroll:has(> table.heat)")
+        assert box.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_a_telephone_shows_charts_and_tables_whole(demo: Clustering, opened: Any) -> None:
     page = opened(demo, color_scheme="dark", viewport={"width": 390, "height": 844})
     assert not page.page.locator(".wider").first.is_visible()

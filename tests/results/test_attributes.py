@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,101 @@ def test_the_spread_and_the_bound_are_in_every_result() -> None:
     means = smooth.member_means
     assert means is not None
     assert 0 < means.gap < smooth.clusters[-1].estimate - smooth.clusters[0].estimate  # type: ignore[operator]
+
+
+ADDITIVE = 2.5 * (KEYS[:, 0] < 5) + 2.0 * (KEYS[:, 2] == 1)
+
+
+def test_effects_that_add_up_are_described_by_attribute() -> None:
+    c = fl.cluster(cells(ADDITIVE))
+    assert c.attributes == ("country", "type")
+    assert [term.groups.attributes for term in c.additive] == [("country",), ("type",)]
+    country, kind = c.additive
+    assert [set(cluster.members) for cluster in country.clusters] == [set(COUNTRIES[5:]), set(COUNTRIES[:5])]
+    assert [cluster.members for cluster in kind.clusters] == [("new",), ("returning",)]
+    gaps = [term.clusters[1].effects[0].estimate - term.clusters[0].effects[0].estimate for term in c.additive]
+    assert gaps == pytest.approx([2.5, 2.0], abs=0.4)
+    terms = c.to_dict()["additive"]
+    assert [term["attributes"] for term in terms] == [["country"], ["type"]]
+    estimates = [level["estimate"] for level in terms[0]["levels"]]
+    assert estimates == pytest.approx(country.estimates.natural.tolist())
+    assert [level["cluster"] for level in terms[1]["levels"]] == kind.labels.tolist()
+    sizes = [level["n"] for level in terms[1]["levels"]]
+    assert sum(sizes) == c.groups.n.sum()  # type: ignore[union-attr]
+    assert next(note for note in c.notes if note.code == "additive").fields["terms"] == [["country"], ["type"]]
+    again = pickle.loads(pickle.dumps(c))
+    assert [term.pvalue for term in again.additive] == [term.pvalue for term in c.additive]
+    assert c.at(c.pvalue / 10).additive == ()
+
+
+def test_attributes_that_matter_in_combination_are_one_term() -> None:
+    together = 6.0 * (np.isin(KEYS[:, 0], [3, 4]) & (KEYS[:, 1] == 0))
+    both = fl.cluster(cells(together + 2.0 * (KEYS[:, 2] == 1)))
+    assert [term.groups.attributes for term in both.additive] == [("country", "device"), ("type",)]
+    assert set(both.additive[0].clusters[1].members) == {("c3", "mobile"), ("c4", "mobile")}
+    assert fl.cluster(cells(together)).additive == ()
+    assert fl.cluster(cells(1.5 * KEYS[:, 2])).additive == ()
+    assert fl.cluster(cells(ADDITIVE), margins=False).additive == ()
+
+
+@pytest.mark.parametrize("kind", ["dof", "covariance", "covariance and dof", "holm"])
+def test_effects_that_add_up_follow_standard_errors_and_corrections(kind: str) -> None:
+    given = cells(2 * ADDITIVE)
+    options: dict[str, Any] = {"dof": 9.0} if kind == "dof" else {}
+    if kind.startswith("covariance"):
+        options = {"se": None, "covariance": np.diag(given.se**2) + 0.2}
+        options |= {"covariance_dof": 900.0} if "dof" in kind else {}
+    c = fl.cluster(given.changed(**options))
+    if kind == "holm":
+        c = fl.holm([c, fl.cluster(cells(np.zeros(len(KEYS))))], 0.05)[0]
+    assert [term.groups.attributes for term in c.additive] == [("country",), ("type",)]
+    gaps = [term.clusters[1].effects[0].estimate - term.clusters[0].effects[0].estimate for term in c.additive]
+    assert gaps == pytest.approx([5.0, 4.0], abs=0.4)
+
+
+def test_nested_attributes_are_named_by_the_finest_that_is_needed() -> None:
+    labels = [(f"r{i // 20}", f"s{i // 4}", f"z{i}") for i in range(60)]
+    theta = np.random.default_rng(1).normal(size=60) + 9.0 * (np.arange(60) == 7)
+    c = fl.cluster(fl.Estimates(theta, np.ones(60), labels, attributes=["region", "state", "zip"]))
+    assert (c.attributes, c.additive) == (("zip",), ())
+    assert "region" not in c.headline
+    assert "z7" in c.headline
+
+
+def test_what_keeps_attributes_from_being_tested_is_said() -> None:
+    labels = [(a, b) for a in "abc" for b in "de"]
+    both = fl.Estimates([[0.0, 1.0]] * 6, [[0.1, 0.1]] * 6, labels)
+    one = fl.Estimates([0.0] * 6, [0.1] * 6, labels)
+    cases = {
+        "several effects": fl.cluster(both),
+        "tolerance": fl.cluster(one, tolerance=0.1),
+        "counts": fl.cluster(fl.binomial([5] * 6, 10, labels)),
+        "error control": fl.cluster(one, guarantee="bonferroni"),
+        "margins off": fl.cluster(one, margins=False),
+    }
+    for reason, c in cases.items():
+        assert [note.fields["reason"] for note in c.notes if note.code == "margins"] == [reason]
+    assert "margins" not in {note.code for note in fl.cluster(one).notes}
+
+
+def test_an_attribute_with_a_single_level_is_in_no_term() -> None:
+    labels = [("only", f"a{i}", f"b{j}") for i in range(6) for j in range(3)]
+    theta = [4.0 * (i == 0) + 3.0 * (j == 0) + 0.1 * ((i + j) % 2) for i in range(6) for j in range(3)]
+    c = fl.cluster(fl.Estimates(theta, [0.3] * 18, labels, attributes=["same", "first", "second"]))
+    assert c.attributes == ("first", "second")
+    assert [term.groups.attributes for term in c.additive] == [("first",), ("second",)]
+    crossed = np.asarray(theta) + 5.0 * (np.arange(18) % 5 == 0)
+    both = fl.cluster(fl.Estimates(crossed, [0.3] * 18, labels, attributes=["same", "first", "second"]))
+    assert (both.attributes, both.additive) == (("first", "second"), ())
+    assert "same ×" not in both.headline
+
+
+def test_shares_are_in_the_headline_where_clusters_are_many() -> None:
+    c = fl.cluster(cells(3.0 * (KEYS[:, 1] == 1) + 4.0 * (KEYS[:, 0] % 4) * (KEYS[:, 2] == 0)))
+    assert c.additive == () or any(len(term.groups.attributes) > 1 for term in c.additive)
+    whole = fl.cluster(cells(4.0 * (KEYS[:, 0] % 4) * (KEYS[:, 2] == 0)))
+    assert whole.additive == ()
+    assert whole.n_clusters > 3
+    shares = {row.attribute: row.share for row in whole.explained()}
+    assert f"{shares['type']:.0%}" in whole.headline
+    assert f"{shares['(combinations)']:.0%}" in whole.headline

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from docs.figures import record_figure
+from faultlines.core.additive import WeightedCells, fit_additive
 from faultlines.guarantees.joint_test import GroupEffects
 from faultlines.guarantees.margins import explain_variation
 from tests.statistical.tally import level_bound, scale_runs
@@ -67,3 +68,22 @@ def test_attributes_that_overlap_do_not_borrow_from_each_other() -> None:
     record_figure("explained", "power; two fifths of 6 × 8 missing; the first attribute", power, RUNS)
     assert false <= level_bound(ALPHA, RUNS)
     assert power > 0.9
+
+
+@pytest.mark.parametrize("dof", [None, 8.0], ids=["known", "dof 8"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_combinations_are_rarely_named_where_effects_add_up(shape: str, dof: float | None) -> None:
+    rng = np.random.default_rng(3)
+    codes = [levels.ravel() for levels in np.indices(SHAPES[shape])]
+    size = codes[0].size
+    se = np.exp(rng.normal(0, 0.6, size))
+    mean = np.sum([3.0 * rng.normal(size=int(levels.max()) + 1)[levels] for levels in codes], axis=0)
+    rejected = 0
+    for _ in range(RUNS):
+        estimated = se if dof is None else se * np.sqrt(rng.chisquare(dof, size) / dof)
+        freedom = None if dof is None else np.full(size, dof)
+        fit = fit_additive(WeightedCells.of(mean + se * rng.normal(size=size), estimated, freedom), codes, se**-2)
+        rejected += fit is not None and fit.log_p <= np.log(ALPHA)
+    known = "known se" if dof is None else f"{dof:g} degrees of freedom"
+    record_figure("explained", f"additive model rejected; {shape}; {known}", rejected / RUNS, RUNS)
+    assert rejected / RUNS <= level_bound(ALPHA, RUNS)

@@ -425,6 +425,132 @@ def _fit_in_turn(cells: WeightedCells, partitions: Sequence[IntArray]) -> tuple[
     return left, 1 + sum(total.size - 1 for total in totals)
 
 
+# ---------------------------------------------------------------------------------------------------- additive models
+
+
+class LevelEffects(NamedTuple):
+    """The levels of one term of an additive model, each at the average mix of the other terms.
+
+    Attributes:
+        coefficients: The weight of each cell in the effect of each level, (L, K); they add up to 1.
+        theta: Effects of the levels, (L,).
+        covariance: Their covariance, (L, L).
+        dof: Degrees of freedom behind their variances, (L,); None where those of the cells are known.
+    """
+
+    coefficients: FloatArray
+    theta: FloatArray
+    covariance: FloatArray
+    dof: FloatArray | None
+
+
+class AdditiveFit(NamedTuple):
+    """An additive model of the cells.
+
+    Attributes:
+        log_p: Log p of "combinations of the terms add nothing".
+        terms: The levels of each term.
+    """
+
+    log_p: float
+    terms: tuple[LevelEffects, ...]
+
+
+def fit_additive(cells: WeightedCells, terms: Sequence[IntArray], mix: FloatArray) -> AdditiveFit | None:
+    """Fit effects of several partitions that add up, and test whether anything else shows.
+
+    Half of the significance level goes to what the model leaves as a whole, half to the cell that is farthest from it,
+    so that a single deviating cell is not lost among many.
+
+    Args:
+        cells: The cells.
+        terms: Partitions of the cells, numbered from 0.
+        mix: How much each cell counts where effects are averaged over the levels of other terms, (K,).
+
+    Returns:
+        The fit; None where it would be huge, or where the cells do not connect the levels of the terms.
+
+    Example:
+        >>> cells = WeightedCells.of(np.array([0.0, 1.0, 3.0, 4.0]), np.ones(4))
+        >>> fit = fit_additive(cells, [np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])], np.ones(4))
+        >>> fit.terms[0].theta.round(6).tolist(), round(float(np.exp(fit.log_p)), 6)
+        ([-2.5, 0.5], 1.0)
+    """
+    sizes = [int(codes.max()) + 1 for codes in terms]
+    columns = sum(sizes)
+    if columns**2 * len(cells) > _STEPS or columns * len(cells) > _DENSE:
+        return None
+    design = np.concatenate([np.eye(size)[codes] for codes, size in zip(terms, sizes, strict=True)], axis=1)
+    if cells.covariance is None or cells.whole:
+        weighted = cells.weight[:, None] * design
+    else:
+        white = solve_triangular(cells.root, design, lower=True)
+        weighted = solve_triangular(cells.root, white, lower=True, trans=1)
+    normal = design.T @ weighted
+    scale = np.sqrt(np.diagonal(normal))
+    values, vectors = np.linalg.eigh(normal / scale[:, None] / scale)
+    real = values > _RANK
+    vectors = vectors[:, real] / scale[:, None]
+    inverse = (vectors / values[real]) @ vectors.T
+    averages = _averages(terms, sizes, mix)
+    if not np.allclose(averages @ inverse @ normal, averages, atol=1e-6):
+        return None
+    fitted = inverse @ weighted.T
+    log_p = _log_p_of_rest(cells, terms, design, fitted)
+    coefficients = np.split(averages @ fitted, np.cumsum(sizes)[:-1])
+    return AdditiveFit(log_p, tuple(_level_effects(cells, each) for each in coefficients))
+
+
+def _averages(terms: Sequence[IntArray], sizes: Sequence[int], mix: FloatArray) -> FloatArray:
+    """Which effects of all terms are added up for each level: its own, and the average of each other term."""
+    shares = [_sum(codes, mix, size) / mix.sum() for codes, size in zip(terms, sizes, strict=True)]
+    rows = np.tile(np.concatenate(shares), (sum(sizes), 1))
+    start = 0
+    for size in sizes:
+        rows[start : start + size, start : start + size] = np.eye(size)
+        start += size
+    return rows
+
+
+def _variances(cells: WeightedCells) -> FloatArray:
+    """Variances of the cells, with allowance for being averaged with others where they are estimates."""
+    return _allowed(cells, 1.0, 1.0) / cells.weight
+
+
+def _level_effects(cells: WeightedCells, coefficients: FloatArray) -> LevelEffects:
+    theta, dof = coefficients @ cells.theta, None
+    if cells.covariance is not None:
+        return LevelEffects(coefficients, theta, coefficients @ cells.covariance @ coefficients.T, None)
+    variance = _variances(cells)
+    if cells.dof is not None:  # Satterthwaite
+        parts = coefficients**2 * variance
+        dof = parts.sum(axis=1) ** 2 / (parts**2 @ (1 / np.minimum(cells.dof, AS_GOOD_AS_KNOWN)))
+    return LevelEffects(coefficients, theta, (coefficients * variance) @ coefficients.T, dof)
+
+
+def _log_p_of_rest(cells: WeightedCells, terms: Sequence[IntArray], design: FloatArray, fitted: FloatArray) -> float:
+    """Log p of what an additive model leaves: all of it, and the cell that is farthest from the model."""
+    everything = compare(cells, terms, [np.arange(len(cells), dtype=np.int64)])
+    if everything.effects <= 1:
+        return everything.log_p
+    rest = cells.theta - design @ (fitted @ cells.theta)
+    if cells.covariance is not None:
+        own, shared = np.diagonal(cells.covariance), fitted @ cells.covariance
+        errors = np.full(len(cells), cells.dof_of_all if cells.dof is None else float(cells.dof.min()))
+    else:
+        own = _variances(cells)
+        shared = fitted * own
+        errors = np.full(len(cells), cells.dof_of_all) if cells.dof is None else cells.dof
+    variance = own - 2 * np.einsum("ip,pi->i", design, shared)
+    variance = variance + np.einsum("ip,ip->i", design @ (shared @ fitted.T), design)
+    free = variance > 1e-6 * own  # a cell that is alone in a level has no residual
+    if not free.any():
+        return everything.log_p
+    size = np.abs(rest[free]) / np.sqrt(variance[free])
+    log_p = log_t_tail(size, np.minimum(errors[free], AS_GOOD_AS_KNOWN)) + np.log(np.count_nonzero(free))
+    return min(everything.log_p, float(np.min(log_p)), -float(np.log(2))) + float(np.log(2))
+
+
 # ----------------------------------------------------------------------------------------- estimated standard errors
 
 

@@ -58,6 +58,9 @@ class AttributeSearch(Protocol):
     def levels_at(self, alpha: float) -> MarginLevels | None:
         """Their levels as groups."""
 
+    def terms_at(self, alpha: float) -> tuple[MarginLevels, ...]:
+        """The levels of each of them, where their effects add up."""
+
     def path_at(self, alpha: float) -> PartitionPath:
         """Partitions of the cells along them."""
 

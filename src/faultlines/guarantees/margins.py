@@ -20,21 +20,22 @@ import numpy as np
 from scipy.special import chdtri, chndtr, ndtri
 
 from faultlines.core import kernels
-from faultlines.core.additive import LinearTest, WeightedCells, compare, compare_within
+from faultlines.core.additive import LinearTest, WeightedCells, compare, compare_within, fit_additive
 from faultlines.core.comparison import NORMAL, generator
 from faultlines.core.distributions import choose_unit, log_chi_square_tail
 from faultlines.core.normal import CorrelatedNoise, as_comparison, top_merges
 from faultlines.core.tree import build_tree
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import labels_of, margins_of, nested, number_levels, refines
+from faultlines.estimates.labels import cross_levels, labels_of, margins_of, nested, number_levels, refines
 from faultlines.estimates.validation import is_independent, own_variances
 from faultlines.guarantees.base import MarginLevels
 from faultlines.guarantees.joint_test import GroupEffects, JointTest, NullDistribution, extract_effects
 from faultlines.guarantees.partitions import PartitionSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
+    from faultlines.core.additive import AdditiveFit, LevelEffects
     from faultlines.core.comparison import Comparison
     from faultlines.core.tree import Hierarchy, PartitionPath
     from faultlines.estimates.estimates import BoolArray, IntArray
@@ -52,6 +53,7 @@ _SECANT_STEPS = 8
 _MOST = 0.99  # no margin is tested at a higher level
 _WELL_KNOWN = 1e4  # degrees of freedom from which on a standard error counts as known, as in `joint`
 _NOISE = float(np.log(0.05))  # log p above which what an attribute leaves is not counted as variation
+_MOST_TERMS = 4  # attributes up to which all divisions into terms are tried: 15 of them
 _MAIN, _FINER, _CHILD, _PARENT = 0.6, 0.1, 0.25, 0.05  # shares of the tests of "these attributes are enough"
 
 
@@ -573,6 +575,20 @@ class CellPath:
         return log_p
 
 
+class _AdditiveModel(NamedTuple):
+    """Crossed attributes divided into terms whose effects add up.
+
+    Attributes:
+        blocks: Places of the attributes of each term.
+        codes: The level of each term that each of the crossed levels has.
+        fit: The fit.
+    """
+
+    blocks: tuple[tuple[int, ...], ...]
+    codes: tuple[IntArray, ...]
+    fit: AdditiveFit
+
+
 @dataclass(eq=False)
 class AttributePaths:
     """Which attributes the differences run along, and the partitions along them, at any significance level.
@@ -597,6 +613,8 @@ class AttributePaths:
     cores: int | None
     refine: bool
     _levels: dict[int, MarginLevels | None] = field(default_factory=dict)
+    _models: dict[int, list[_AdditiveModel]] = field(default_factory=dict)
+    _terms: dict[tuple[int, int], tuple[MarginLevels, ...]] = field(default_factory=dict)
 
     @property
     def test(self) -> MarginTest:
@@ -627,13 +645,104 @@ class AttributePaths:
         levels = self.levels_at(alpha)
         return self.cell_path if levels is None else CellPath(levels, self.hierarchy)
 
+    def terms_at(self, alpha: float) -> tuple[MarginLevels, ...]:
+        """The levels of each attribute, or of attributes crossed, whose effects add up; none where they do not.
+
+        The attributes that are enough are divided into as many terms as possible such that the additive model of the
+        terms is enough by itself and the levels of every term differ.
+        """
+        place = self.choice.margin_at(alpha)
+        if place is None or not 1 < len(self.choice.margins[place].attributes) <= _MOST_TERMS:
+            return ()
+        levels, attributes = self.levels_at(alpha), self.choice.margins[place].attributes
+        comparison = self.comparison if levels is None else levels.comparison
+        codes = np.arange(len(self.comparison)) if levels is None else levels.codes
+        if place not in self._models:
+            places = attributes if levels is None else tuple(range(len(attributes)))
+            self._models[place] = _additive_models(comparison, places)
+        for i, model in enumerate(self._models[place]):
+            if model.fit.log_p <= np.log(alpha):
+                continue
+            if (place, i) not in self._terms:
+                self._terms[place, i] = self._build_terms(comparison, codes, model)
+            if all(term.path.log_pvalue <= np.log(alpha) for term in self._terms[place, i]):
+                return self._terms[place, i]
+        return ()
+
+    def _build_terms(self, comparison: Comparison, codes: IntArray, model: _AdditiveModel) -> tuple[MarginLevels, ...]:
+        terms = []
+        for block, of_term, effects in zip(model.blocks, model.codes, model.fit.terms, strict=True):
+            levels = _term_comparison(comparison, block, of_term, effects)
+            terms.append(MarginLevels(levels.attributes, of_term[codes], levels, *self._search(levels)))
+        return tuple(terms)
+
     def _build_levels(self, margin: Margin) -> MarginLevels:
         comparison = aggregate_comparison(self.comparison, margin)
+        return MarginLevels(comparison.attributes, margin.codes, comparison, *self._search(comparison, self.log_pvalue))
+
+    def _search(self, comparison: Comparison, log_p: float | None = None) -> tuple[Hierarchy, PartitionSearch]:
+        """The tree of some levels, and partitions of them: the first at a given p, by default that of their own."""
         hierarchy, effects = build_tree(comparison), extract_effects(comparison)
         joint_test = JointTest(effects, self.draws, self.seed, self.cores)
-        path = PartitionSearch(effects, hierarchy, joint_test, self.log_pvalue, self.refine)
-        names = tuple(self.comparison.attributes[a] for a in margin.attributes)
-        return MarginLevels(names, margin.codes, comparison, hierarchy, path)
+        log_p = joint_test.test(np.arange(len(comparison))).log_p if log_p is None else log_p
+        return hierarchy, PartitionSearch(effects, hierarchy, joint_test, log_p, self.refine)
+
+
+def _additive_models(comparison: Comparison, places: tuple[int, ...]) -> list[_AdditiveModel]:
+    """All divisions of some attributes into terms whose effects add up: most terms first, then the best fit."""
+    estimates, count = comparison.estimates, len(comparison.attributes)
+    if estimates is None:
+        return []
+    cells, by_attribute = _cells_of(extract_effects(comparison)), attribute_codes(comparison.keys, count)
+    mix = cells.weight if estimates.n is None else estimates.n
+    models = []
+    for blocks in _divisions(places):
+        codes = tuple(cross_levels([by_attribute[:, a] for a in block]) for block in blocks)
+        fit = fit_additive(cells, codes, mix) if len(blocks) > 1 else None
+        models += [] if fit is None else [_AdditiveModel(blocks, codes, fit)]
+    return sorted(models, key=lambda model: (-len(model.blocks), -model.fit.log_p))
+
+
+def _divisions(places: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """All ways to divide some attributes into blocks, each in rising order."""
+    if not places:
+        yield ()
+        return
+    first, rest = places[0], places[1:]
+    for blocks in _divisions(rest):
+        yield ((first,), *blocks)
+        for i, block in enumerate(blocks):
+            yield ((first, *block), *blocks[:i], *blocks[i + 1 :])
+
+
+def _term_comparison(
+    comparison: Comparison, block: tuple[int, ...], codes: IntArray, effects: LevelEffects
+) -> Comparison:
+    """The levels of a term as groups, with their effects at the average mix of the other terms."""
+    estimates = comparison.estimates
+    if estimates is None:
+        raise TypeError("additive models need estimates")
+    unit, center = choose_unit(estimates.own[:, 0]), estimates.values[len(estimates) // 2, 0]
+    first = np.unique(codes, return_index=True)[1]
+    shown = effects.coefficients @ estimates.given[:, 0]
+    covers_all = np.isfinite(estimates.covariance_dof)
+    dof = effects.dof if np.isinf(estimates.dof_of_all) or covers_all else estimates.dof_of_all
+    levels = Estimates(
+        shown,
+        None,
+        labels_of([tuple(comparison.keys[i][a] for a in block) for i in first.tolist()]),
+        None if estimates.n is None else np.bincount(codes, estimates.n),
+        None if covers_all else dof,
+        attributes=[comparison.attributes[a] for a in block],
+        natural=estimates.scale.natural(shown),
+        scale=estimates.scale,
+        metric=estimates.metric,
+        compared=effects.theta * unit + center,
+        covariance=effects.covariance * unit**2,
+        covariance_dof=estimates.covariance_dof if covers_all else None,
+        recipe=estimates.recipe,
+    )
+    return as_comparison(levels, 0.0)
 
 
 def attribute_paths(

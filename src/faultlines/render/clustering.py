@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines import checks, formats
+from faultlines.core.custom import Similarity
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import Names, name_of, named_by, naming
@@ -27,16 +28,17 @@ from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import BoolArray, Excluded, IntArray
     from faultlines.estimates.labels import Label
+    from faultlines.estimates.scales import FloatArray
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.clusters import Cluster
     from faultlines.results.effects import Effect, Explained
     from faultlines.results.power import DetectionLimit
-    from faultlines.results.rules import Box, Population
+    from faultlines.results.rules import Attribute, Box, Population
     from faultlines.results.tables import ExcludedShare
     from faultlines.rows.request import MissingRows
 
@@ -46,13 +48,8 @@ DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
 RATIO = "sample ratio"  # the code of the one note that stands before the headline
 OVERALL = "overall"  # the code of notes that stand beneath it
 
-# Names of attributes that have a plural people would write; others are "groups by schid".
-_NOUNS = frozenset(
-    "account age app brand browser campaign category channel cell city class cohort continent country county customer "
-    "day department device district domain education gender group hospital hour industry job lab land language market "
-    "model month occupation page plan platform product project prompt provider race region school segment sex shop "
-    "site source state store study subject task team tier topic type user variant version week year zip".split()
-)
+_ABOUT_CELLS = frozenset({"membership", "continuum", "contrast", "overlap"})  # notes on clusters that are not printed
+_FEW_CLUSTERS = 3  # clusters of crossed attributes up to which the sentence about them says which attributes matter
 _NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
 _OUTLIER_FROM = 6  # groups from which on one of them can be called an outlier
 _FEW_GROUPS = 0.25  # share of the groups up to which a cluster is the exception and the other is "elsewhere"
@@ -68,6 +65,8 @@ _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
 _WORST = 5  # groups that are named for the share of their rows that was dropped
 _CLOSE = 0.95  # share of the distance in the table from which on the sentence says about the same
+_OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
+_LONGEST_RULE = 120  # characters of a rule in a table of text output
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
 
 
@@ -86,38 +85,63 @@ def _headline(c: Clustering) -> str:
     metric = "" if groups.metric == "effect" else f" in {groups.metric}"
     beyond = f" by more than {c.tolerance:g}" if c.tolerance else ""
     if (outlier := outlier_group(c)) is not None:
-        name = name_groups(c.population, np.array([outlier]), 80).text
-        remaining = f"{formats.count(len(groups) - 1)} {plural(groups.attributes)}"
+        name = name_groups(c.population, np.array([outlier]), 80, c.attributes).text
+        remaining = f"{formats.count(len(groups) - 1)} {formats.plural(c.attributes)}"
         return f"{name} differs from the other {remaining}{metric}{beyond} ({basis})."
     if c.rejected:
         between = between_levels(c)
         others = [name for name in groups.attributes if name not in c.attributes]
-        rest = ""
-        if others:
-            names = listed(others)
-            rest = f" {names[0].upper()}{names[1:]} {'adds' if len(others) == 1 else 'add'} nothing detectable."
+        if c.additive:
+            terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
+            crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
+            rest = _nothing_added([*others, "further combinations" if crossed else "combinations"])
+            return f"The {groups.metric} differs{beyond} {terms} ({basis}).{rest}"
+        rest = _nothing_added(others)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
             return f"The {groups.metric} differs{beyond} between {between} ({basis}).{rest}"
         return (
             f"The {groups.metric} differs{beyond} between {between} ({basis}). "
-            f"Best description: {c.n_clusters} clusters.{rest}"
+            f"Best description: {c.n_clusters} clusters.{rest}{_accounts(c)}"
         )
-    between = f"{formats.count(len(groups))} {plural(groups.attributes)}"
+    between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
     return f"No difference found{metric}{beyond} between {between} ({basis})."
+
+
+def _accounts(c: Clustering) -> str:
+    """How much each attribute accounts for, where several are needed and the clusters are too many to say it."""
+    if len(c.attributes) < 2 or c.n_clusters <= _FEW_CLUSTERS or len(c.effect_names) != 1:
+        return ""
+    rows = [
+        row for row in c.explained() if row.attribute in (*c.attributes, COMBINATIONS) and row.share >= _WORTH_NAMING
+    ]
+    texts = [
+        f"{'combinations' if row.attribute == COMBINATIONS else row.attribute} for {row.share:.0%}"
+        for row in sorted(rows, key=lambda row: -row.share)
+    ]
+    if not texts:
+        return ""
+    verb = "account" if texts[0].startswith("combinations ") else "accounts"
+    first = texts[0].replace(" for ", f" {verb} for ", 1)
+    text = ", ".join([f"{first} of the variation between groups", *texts[1:]])
+    return f" {text[0].upper()}{text[1:]}."
+
+
+def _nothing_added(names: Sequence[str]) -> str:
+    """What is not needed to describe the differences, as a sentence; nothing where all is needed."""
+    if not names:
+        return ""
+    text = formats.listed(names)
+    singular = len(names) == 1 and not names[0].endswith("combinations")
+    return f" {text[0].upper()}{text[1:]} {'adds' if singular else 'add'} nothing detectable."
 
 
 def between_levels(c: Clustering) -> str:
     """What the differences are between: few levels by name, many by their number."""
-    levels = c.by_attributes.groups
-    if len(levels.attributes) == 1 and len(levels) <= _NAMED_LEVELS and len(c.groups.attributes) > 1:
-        column = c.by_attributes.population.columns[0]
-        return f"{levels.attributes[0]} {listed([str(value) for value in column.values])}"
-    return f"{formats.count(len(levels))} {plural(levels.attributes)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 1 else names)
+    levels = c.by_attributes
+    if len(c.attributes) == 1 and len(levels.groups) <= _NAMED_LEVELS and len(c.groups.attributes) > 1:
+        column = levels.population.columns[levels.groups.attributes.index(c.attributes[0])]
+        return f"{c.attributes[0]} {formats.listed([str(value) for value in column.values])}"
+    return f"{formats.count(len(levels.groups))} {formats.plural(c.attributes)}"
 
 
 def outlier_group(c: Clustering) -> int | None:
@@ -144,21 +168,14 @@ def supported_p(c: Clustering, log_p: float) -> str:
     return f"p < {formats.pvalue(math.log(floor.pvalue))}"
 
 
-def plural(attributes: Sequence[str]) -> str:
-    """Groups by some attributes in words: ``countries``, ``groups by zip_code``, ``groups by country × device``."""
-    name = attributes[0] if len(attributes) == 1 else ""
-    if name not in _NOUNS:
-        by = " × ".join(attributes)
-        return f"groups by {by}" if by != "group" else "groups"
-    if name.endswith("y") and name[-2:-1] not in set("aeiou"):
-        return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith(("s", "x", "z", "ch", "sh")) else f"{name}s"
-
-
 def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
     """Which clusters differ and by how much: the outermost in each effect; nothing where none differ."""
     if not c.rejected or c.groups.estimates is None:
         return ""
+    if c.additive:
+        side = adverse[0] if adverse else None
+        texts = [_term_sentence(c, term, side) for term in c.additive]
+        return " ".join([f"The {formats.printable(c.groups.metric)} by{texts[0][2:]}", *texts[1:]])
     if (small := _small_cluster(c)) is not None:
         return _affected(c, small)
     harmful, neutral, parts = list[str](), list[str](), c.groups.estimates.parts
@@ -197,6 +214,35 @@ def _affected(c: Clustering, place: int) -> str:
     return f"The {formats.printable(c.groups.metric)} is {effect} for {names} ({size}); elsewhere {elsewhere}."
 
 
+def _term_sentence(c: Clustering, term: Clustering, adverse: Adverse | None) -> str:
+    """The highest and the lowest levels of a term, as in ``By device: +14% for tv; +4% for the other 2``.
+
+    Those who are worse off come first, if that is known; else the fewer levels of two clusters.
+    """
+    low, high = term.clusters[0], term.clusters[-1]
+    values = honest_effects(term) or (low.effects[0].estimate, high.effects[0].estimate)
+    number, texts = term_number(c, term), []
+    named = [describe_cluster(term, cluster) for cluster in (low, high)]
+    is_short = [name.is_complete and name.is_one for name in named]
+    for i, (cluster, value) in enumerate(zip((low, high), values, strict=True)):
+        is_larger = 2 * len(cluster.members) > len(term.groups)
+        is_rest = term.n_clusters == 2 and not is_short[i] and (is_short[1 - i] or is_larger)
+        name = f"the other {len(cluster.members):,}" if is_rest else named[i].text
+        texts.append(f"{number(value)} for {name}")
+    is_low_first = adverse == "low" if adverse or term.n_clusters > 2 else len(low.members) < len(high.members)
+    if not is_low_first:
+        texts.reverse()
+    more = f" ({term.n_clusters} clusters of levels)" if term.n_clusters > 2 else ""
+    return f"By {' × '.join(term.groups.attributes)}: {'; '.join(texts)}{more}."
+
+
+def term_number(c: Clustering, term: Clustering) -> Callable[[float], str]:
+    """How effects of a term of a result are written: with a sign where those of the result have one."""
+    effects = [cluster.effects[0] for cluster in term.clusters]
+    ends = [end for effect in effects for end in (effect.lower, effect.upper)]
+    return c.number_format([effect.se for effect in effects], ends, 0)
+
+
 def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Cluster, adverse: Adverse | None) -> str:
     """How far two clusters are apart; it begins with those who are worse off, if that is known."""
     pair = (low, high)
@@ -207,6 +253,12 @@ def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Clust
         for i, (name, other) in enumerate(zip(names, names[::-1], strict=True)):
             if other.is_complete and other.is_one and not (name.is_complete and name.is_one):
                 texts[i] = f"the other {formats.count(len(pair[i].members))} groups" + (sizes[i] if pair[i].n else "")
+    elif len(c.groups.attributes) > 1:  # a part of a list of combinations says nothing about the rest
+        for i, (name, end) in enumerate(zip(names, ("lowest", "highest"), strict=True)):
+            if not (name.is_complete or name.is_one):
+                groups = formats.amount(len(pair[i].members), "group")
+                size = "" if pair[i].n is None else f", {_size(c, pair[i])}"
+                texts[i] = f"the {end} cluster ({groups}{size})"
     # The distance that the data chose is exaggerated: where there is one effect, that of the groups named is shown.
     honest = honest_effects(c) if len(c.effect_names) == 1 else None
     ends = honest or (low.effects[part].estimate, high.effects[part].estimate)
@@ -254,7 +306,7 @@ def describe_cluster(c: Clustering, cluster: Cluster) -> GroupText:
     """A cluster in few words: all its groups where that is short, a rule that mostly fits, else the largest of them."""
     places = np.flatnonzero(c.labels == cluster.number)
     room = _CONDITION if len(c.groups.attributes) > 1 else _NAMES
-    named = name_groups(c.population, places, room)
+    named = name_groups(c.population, places, room, c.attributes)
     if named.is_complete and len(named.text) <= room:
         return named
     rule = c.rules[cluster.number - 1] if c.has_rules else None
@@ -419,6 +471,8 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
         yield Note("intervals", "Effects are those of the held-out data, which did not choose the clusters.")
     elif c.tolerance > 0:
         yield Note("intervals", "Intervals are descriptive: the same data chose the clusters.")
+    elif c.additive:
+        yield Note("intervals", "Intervals assume that the numbers of clusters are right.")
     else:
         yield Note("intervals", f"Intervals assume that {c.n_clusters} is the right number of clusters.")
     honest = honest_effects(c) if len(c.effect_names) == 1 else None
@@ -426,13 +480,13 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
     if honest is not None and honest[1] - honest[0] < _CLOSE * widest:
         text = "The sentence compares mean shrunken estimates, which exaggerate less than the effects in the table."
         yield Note("contrast", text)
-    if c.is_continuum:
+    if c.is_continuum and not c.additive:
         yield Note("continuum", "The effects look like a continuum; read the clusters as a summary.", "warning")
 
 
 def membership_notes(c: Clustering, alpha: float) -> Iterator[Note]:
     """Which groups could belong to another cluster than the one they are shown in, at the level 1 − α."""
-    c = c.by_attributes
+    attributes, c = c.attributes, c.by_attributes
     if not c.rejected or c.clusters[0].pooled.possible is None:
         return
     uncertain = np.flatnonzero(~c.certain_at(alpha))
@@ -441,8 +495,8 @@ def membership_notes(c: Clustering, alpha: float) -> Iterator[Note]:
         yield Note("membership", text, fields={"uncertain": 0})
         return
     room = _LISTED if len(c.groups.attributes) == 1 else 2 * _LISTED
-    names = name_groups(c.population, uncertain, room).text  # the largest first: a decision is about them
-    of_all = f"{formats.count(uncertain.size)} of {formats.count(len(c.groups))} {plural(c.groups.attributes)}"
+    names = name_groups(c.population, uncertain, room, attributes).text  # the largest first: a decision is about them
+    of_all = f"{formats.count(uncertain.size)} of {formats.count(len(c.groups))} {formats.plural(attributes)}"
     yield Note("membership", f"Uncertain membership ({of_all}): {names}.", fields={"uncertain": int(uncertain.size)})
 
 
@@ -481,32 +535,63 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
         return
     for finer, coarser in nested_attributes(c.groups):
         yield Note("nested attributes", f"{finer} is nested in {coarser}.", fields={"finer": finer, "coarser": coarser})
-    if not c.rejected:
-        return
-    for text in explained_texts(c.explained()):
+    nested = {name for name, _ in nested_attributes(c.groups)}
+    for text in explained_texts(c.explained(), nested) if c.rejected else ():
         yield Note("explained", text)
-    if c.judged.along is None and "margins" not in c.judged.facts:
-        yield Note("margins", "Single attributes were not tested: the groups were compared as unordered combinations.")
+    yield from _untested_notes(c)
+    if c.additive:
+        text = (
+            "Effects by attribute add up; each is at the average mix of the other attributes. Crossed, the levels form "
+            f"{c.n_clusters} clusters of {formats.count(len(c.by_attributes.groups))} combinations (in Markdown, JSON "
+            "and the page)."
+        )
+        yield Note("additive", text, fields={"terms": [list(term.groups.attributes) for term in c.additive]})
 
 
-def explained_texts(rows: Sequence[Explained]) -> list[str]:
-    """What the attributes account for, in one sentence for each effect."""
+def _untested_notes(c: Clustering) -> Iterator[Note]:
+    """That single attributes were not tested, why, and what would test them."""
+    if c.judged.along is not None or "margins" in c.judged.facts or len(c.groups) < 2:
+        return
+    reason, remedy = "margins off", ""
+    if len(c.effect_names) > 1:
+        reason, remedy = "several effects", " Cluster each effect by itself to test them."
+    elif c.tolerance > 0:
+        reason, remedy = "tolerance", " Leave out the tolerance to test them."
+    elif isinstance(c.groups, Similarity):
+        reason, remedy = "counts", " Give rows (fl.rate, fl.mean), or fl.Estimates with standard errors, to test them."
+    elif c.guarantee.name != "calibrated" or not c.judged.facts["scan"]:
+        reason, remedy = "error control", " The default error control tests them."
+    text = "Single attributes were not tested: the groups were compared as unordered combinations."
+    yield Note("margins", f"{text}{remedy}", fields={"reason": reason})
+
+
+def explained_texts(rows: Sequence[Explained], finer: Set[str] = frozenset()) -> list[str]:
+    """What the attributes account for, in one sentence for each effect.
+
+    Args:
+        rows: The shares.
+        finer: Attributes that are nested in others, of which only what they add is said.
+    """
     texts = []
     for part in dict.fromkeys(row.part for row in rows):
-        ranked = sorted((row for row in rows if row.part == part), key=lambda row: -row.share)
-        named = [f"{row.attribute} {_share_and_p(row)}" for row in ranked if row.attribute != COMBINATIONS]
-        named += [
-            f"combinations {_share_and_p(row)}"
-            for row in ranked
-            if row.attribute == COMBINATIONS and row.share >= _WORTH_NAMING
-        ]
+        shares = {row: row.share_beside if row.attribute in finer else row.share for row in rows if row.part == part}
+        shares = {
+            row: share for row, share in shares.items() if row.attribute != COMBINATIONS or share >= _WORTH_NAMING
+        }
+        # What is nested follows what it is nested in, in the order of the attributes.
+        ranked = sorted(
+            shares,
+            key=lambda row: (row.attribute == COMBINATIONS, row.attribute in finer, -shares[row] * (not finer)),
+        )
+        named = []
+        for row in ranked:
+            name = "combinations" if row.attribute == COMBINATIONS else row.attribute
+            adds = "adds " if row.attribute in finer else ""
+            named.append(f"{name} {adds}{shares[row]:.0%} ({formats.p_is(math.log(row.pvalue))})")
         of_part = f" in {part}" if part else ""
-        texts.append(f"Share of the variation between groups{of_part}: {', '.join(named)}.")
+        overlap = " Shares overlap: attributes go together." if sum(shares.values()) > _OVERLAP else ""
+        texts.append(f"Share of the variation between groups{of_part}: {', '.join(named)}.{overlap}")
     return texts
-
-
-def _share_and_p(row: Explained) -> str:
-    return f"{row.share:.0%} ({formats.p_is(math.log(row.pvalue))})"
 
 
 # ----------------------------------------------------------------------------------------------------------- excluded
@@ -776,8 +861,12 @@ def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
     opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
     opening += overall_lines(c)
-    closing = [note.text for note in c.notes if note.code not in (RATIO, OVERALL, NEXT)]
-    return Document(opening, [_cluster_table(c, complete=complete)], closing)
+    skipped = {RATIO, OVERALL, NEXT, *(_ABOUT_CELLS if c.additive and not complete else ())}
+    closing = [note.text for note in c.notes if note.code not in skipped]
+    tables = [_term_table(c, complete=complete)] if c.additive else []
+    if complete or not tables:
+        tables.append(_cluster_table(c, complete=complete))
+    return Document(opening, tables, closing)
 
 
 def overall_lines(c: Clustering) -> list[str]:
@@ -824,12 +913,33 @@ def effect_headers(c: Clustering) -> list[str]:
     return [header for name in c.effect_names for header in (name, interval_name(c))]
 
 
+def _term_table(c: Clustering, *, complete: bool) -> TextTable:
+    """The levels of each term whose effects add up; levels that are not shown to differ together."""
+    pairs = [(term, cluster) for term in c.additive for cluster in term.clusters]
+    bars = [] if complete else _bars([cluster.effects[0] for _, cluster in pairs])
+    has_sizes = c.groups.n is not None
+    header = ["by", *effect_headers(c), *([""] if bars else []), *(["n"] if has_sizes else []), "levels"]
+    rows = []
+    for i, (term, cluster) in enumerate(pairs):
+        name = " × ".join(term.groups.attributes)
+        is_repeated = i > 0 and pairs[i - 1][0] is term and not complete
+        number, effect = term_number(c, term), cluster.effects[0]
+        interval = f"{number(effect.lower)} … {number(effect.upper)}"
+        row = ["" if is_repeated else name, number(effect.estimate), interval, *bars[i : i + 1]]
+        row += [formats.count(cluster.n or 0)] if has_sizes else []
+        rows.append([*row, members(term, cluster.number - 1, 10**9 if complete else _LISTED)])
+    right = set(range(1, len(header) - 1)) - ({3} if bars else set())
+    return TextTable(header, rows, right)
+
+
 def _cluster_table(c: Clustering, *, complete: bool = False) -> TextTable:
     """The table of clusters; `complete` is without bars but with all clusters and members."""
     shown = list(range(len(c.clusters)))
     if len(shown) > _ROWS and not complete:
         shown = [*shown[: _ROWS // 2], *shown[-_ROWS // 2 :]]
-    bars = _bars(c) if not complete and len(c.effect_names) == 1 else None
+    bars = None
+    if not complete and len(c.effect_names) == 1:
+        bars = _bars([cluster.effects[0] for cluster in c.clusters])
     header = [
         "cluster",
         *effect_headers(c),
@@ -860,12 +970,11 @@ def rule_or_members(c: Clustering, i: int, room: int) -> str:
 
 def members(c: Clustering, i: int, room: int) -> str:
     """The largest groups of a cluster, in about so many characters."""
-    return name_groups(c.population, np.flatnonzero(c.labels == i + 1), room).text
+    return name_groups(c.population, np.flatnonzero(c.labels == i + 1), room, c.attributes).text
 
 
-def _bars(c: Clustering) -> list[str]:
-    """Intervals of the clusters as small drawings on one scale."""
-    effects = [cluster.effects[0] for cluster in c.clusters]
+def _bars(effects: Sequence[Effect]) -> list[str]:
+    """Intervals as small drawings on one scale."""
     ends = [end for effect in effects for end in (effect.lower, effect.upper)]
     return [formats.bar(e.lower, e.estimate, e.upper, (min(ends), max(ends))) for e in effects]
 
@@ -880,7 +989,8 @@ def _described(
     room = 10**9 if complete else max(_LINE - used, 30)
     for row, i in zip(rows, shown, strict=True):
         if "rule" in columns:
-            row.append(str(c.rules[i]) if complete else rule_or_members(c, i, room))
+            is_long = len(c.rules[i]) > _LONGEST_RULE
+            row.append(str(c.rules[i]) if complete else (members if is_long else rule_or_members)(c, i, room))
         if "members" in columns:
             row.append(
                 formats.members(c.clusters[i].members, naming(c.groups.attributes), room)
@@ -907,7 +1017,7 @@ class GroupText(NamedTuple):
     is_one: bool = True
 
 
-def name_groups(population: Population, places: IntArray, room: int) -> GroupText:
+def name_groups(population: Population, places: IntArray, room: int, attributes: Sequence[str] = ()) -> GroupText:
     """Groups by name, the largest first, in about so many characters; those that are not named are counted.
 
     Groups of several attributes are named by them, and groups that share values together: ``race Black, sex men, age
@@ -917,6 +1027,7 @@ def name_groups(population: Population, places: IntArray, room: int) -> GroupTex
         population: All groups.
         places: Which of them.
         room: How long the text may become; one name is always there.
+        attributes: Those by which the groups can be named; all by default.
     """
     ordered = places if population.sizes is None else places[np.argsort(-population.sizes[places], kind="stable")]
     if len(population.keys) > _SEARCHED or (isinstance(population.keys, Names) and not _is_range(population, places)):
@@ -925,7 +1036,9 @@ def name_groups(population: Population, places: IntArray, room: int) -> GroupTex
             [keys[i] for i in ordered.tolist()], naming([column.name for column in population.columns]), room
         )
         return GroupText(names, named == ordered.size)
-    return _name_together(population, ordered, room)
+    by_name = zip(population.attributes, population.columns, strict=True)
+    columns = [column for name, column in by_name if not attributes or name in attributes]
+    return _name_together(population, columns, ordered, room)
 
 
 def _is_range(population: Population, places: IntArray) -> bool:
@@ -936,7 +1049,7 @@ def _is_range(population: Population, places: IntArray) -> bool:
     return column.is_ordered and len(column.runs(inside)) <= 2 and len(places) > 1
 
 
-def _name_together(population: Population, places: IntArray, room: int) -> GroupText:
+def _name_together(population: Population, columns: Sequence[Attribute], places: IntArray, room: int) -> GroupText:
     """Boxes around the largest groups that are left, until the room is used."""
     left = np.zeros(len(population.keys), dtype=bool)
     left[places] = True
@@ -945,11 +1058,11 @@ def _name_together(population: Population, places: IntArray, room: int) -> Group
     for place in places.tolist():
         if not left[place]:
             continue
-        box, inside = _around(population, place, left)
-        words = _words(population, box)
+        box, inside = _around(columns, population.sizes, place, left)
+        words = _words(columns, box, left.size)
         if not texts and len(words) > room:  # one group by its name rather than a part of a long list
             inside = np.arange(left.size) == place
-            words = _words(population, [np.arange(len(c.values)) == c.codes[place] for c in population.columns])
+            words = _words(columns, [np.arange(len(c.values)) == c.codes[place] for c in columns], left.size)
         rest = int(left.sum() - inside.sum())
         if texts and used + len(words) + (len(f"; … +{rest}") if rest else 0) > room:
             return GroupText(f"{'; '.join(texts)}; … +{formats.count(left.sum())}", False, False)
@@ -959,19 +1072,20 @@ def _name_together(population: Population, places: IntArray, room: int) -> Group
     return GroupText("; ".join(texts), True, len(texts) == 1)
 
 
-def _words(population: Population, box: Sequence[BoolArray]) -> str:
-    """The conditions of a box."""
-    named = zip(population.columns, box, strict=True)
+def _words(columns: Sequence[Attribute], box: Sequence[BoolArray], groups: int) -> str:
+    """The conditions of a box among so many groups."""
+    named = zip(columns, box, strict=True)
     texts = [column.words(allowed) for column, allowed in named if not allowed.all()]
-    return ", ".join(texts) or f"all {formats.count(len(population.keys))} groups"
+    return ", ".join(texts) or f"all {formats.count(groups)} groups"
 
 
-def _around(population: Population, place: int, left: BoolArray) -> tuple[Box, BoolArray]:
+def _around(
+    columns: Sequence[Attribute], weight: FloatArray | None, place: int, left: BoolArray
+) -> tuple[Box, BoolArray]:
     """A box around one group that holds no others than those that are left, as many people as it can; and these.
 
     One attribute at a time, all values are added with which it still holds only such groups.
     """
-    columns, weight = population.columns, population.sizes
     box = [np.arange(len(column.values)) == column.codes[place] for column in columns]
     while True:
         best, gained, wider = -1, 0.0, box[0]

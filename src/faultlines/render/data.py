@@ -14,7 +14,14 @@ from faultlines.metrics.names import plain_recipe
 from faultlines.render.clustering import decide
 from faultlines.results.clusters import overall_pvalues
 from faultlines.results.protocol import probability
-from faultlines.results.tables import missing_data, named_attributes, path_of, plain_attributes, plain_by
+from faultlines.results.tables import (
+    missing_data,
+    named_attributes,
+    path_of,
+    plain_attributes,
+    plain_by,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +62,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "spread": None if c.spread is None else asdict(c.spread),
         "attributes_needed": list(c.attributes),
         "explained": [asdict(row) for row in c.explained()],
+        "additive": [_additive_term(term) for term in c.additive],
         "groups": c.to_dicts("groups"),
         "excluded": [
             {"group": name_of(left.label), "reason": str(left.reason), "n": left.n, "estimate": left.estimate}
@@ -78,6 +86,26 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         **capped_values(c),
         **({} if c.readout is None or c.readout.distinct is None else {"distinct_units": c.readout.distinct}),
         "path": path_of(c.judged.path_at(c.alpha).log_pvalues.tolist(), c.claims.log_pvalues.tolist()),
+    }
+
+
+def _additive_term(c: Clustering) -> dict[str, Any]:
+    """The levels of one term of effects that add up, with intervals at the level 1 − α."""
+    lower, upper = c.estimates.interval_ends(c.alpha)
+    ends = (c.estimates.shown, lower, upper)
+    return {
+        "attributes": list(c.groups.attributes),
+        "pvalue": c.pvalue,
+        "levels": [
+            {"level": name_of(label), "n": n, "estimate": estimate, "lower": low, "upper": high, "cluster": cluster}
+            for label, n, estimate, low, high, cluster in zip(
+                c.group_labels,
+                [None] * len(c.groups) if c.groups.n is None else map(whole_number, c.groups.n.tolist()),
+                *(end[:, 0].tolist() for end in ends),
+                c.labels.tolist(),
+                strict=True,
+            )
+        ],
     }
 
 

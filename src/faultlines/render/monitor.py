@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
-from faultlines.render.clustering import OVERALL, dropped_notes, plural
+from faultlines.render.clustering import OVERALL, dropped_notes
 from faultlines.render.geometry import LAYERS, Axis, Picture
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import NEXT, Note
@@ -58,12 +58,12 @@ def _headline(result: MonitorResult) -> str:
     if not result.looks:
         return "No look yet" + (": too few groups can be compared so far." if result.waiting else ".")
     count = formats.count(sum(map(len, result.clusters)))
-    groups = f"{count} {plural(result.attributes)}"
+    groups = f"{count} {formats.plural(result.attributes)}"
     of_metric = "" if result.metric == "effect" else f" in {result.metric}"
     basis = f"{formats.p_is(math.log(result.pvalue))} so far, α = {result.alpha:g}"
     where = f"look {result.looks[-1].number}" + (f" of {result.planned}" if result.planned else "")
     if result.verdict == "differ":
-        differs = f"The {result.metric} differs between {plural(result.attributes)} ({basis})"
+        differs = f"The {result.metric} differs between {formats.plural(result.attributes)} ({basis})"
         return f"{differs}, reported at {where}: {result.n_clusters} clusters of {count}."
     if result.verdict == "ended":
         return f"No difference found{of_metric} between {groups} ({basis}); {where} was the last."
@@ -102,6 +102,9 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     if result.groups:
         yield _intervals_note(result)
     yield Note("assumption", _ASSUMPTIONS[result.dependence])
+    if len(result.attributes) > 1:
+        text = "Single attributes are not tested at looks: groups are compared as unordered combinations. Monitor an"
+        yield Note("margins", f"{text} attribute by itself to test it.", fields={"attributes": list(result.attributes)})
 
 
 def next_step(result: MonitorResult) -> Note | None:

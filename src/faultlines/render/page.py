@@ -40,6 +40,7 @@ from faultlines.render.clustering import (
     ratio_notes,
     rule_or_members,
     standings,
+    term_number,
 )
 from faultlines.render.data import measured_columns
 from faultlines.render.geometry import PALETTE, Frame
@@ -432,20 +433,22 @@ def _along_attributes(c: Clustering) -> dict[str, Any] | None:
         return None
     columns = result.population.columns
     places = [c.groups.attributes.index(name) for name in names]
-    plot = _level_plot(c, places)
-    drawn = pictures(result, "groups") if plot is None and result is not c else ()  # of several effects
+    terms = _term_plots(c)
+    plot = None if terms else _level_plot(c, places)
+    drawn = pictures(result, "groups") if plot is None and result is not c and not terms else ()  # of several effects
     heat = _heat_map(result, places)
     levels = between_levels(c)
     return {
         "names": list(names),
         "interval": f"{formats.level(c.alpha)} interval",
+        "terms": terms,
         "plot": plot,
         "svg": Markup(svg(drawn[0])) if len(drawn) == 1 else "",
         "on_phone": _phone_plots(result) if len(drawn) == 1 else [],
         "caption": f"{levels[:1].upper()}{levels[1:]}: {caption(result, 'groups')}",
         "heat": heat,
         "levels": []
-        if plot or heat
+        if plot or heat or terms
         else [
             {"name": name, "filters": [_filter([(place, value)]) for value in column.values]}
             for name, place, column in zip(names, places, columns, strict=True)
@@ -460,13 +463,29 @@ def _level_plot(c: Clustering, places: Sequence[int]) -> dict[str, Any] | None:
     if result is c or len(result.number_formats) != 1:
         return None
     plot = plot_rows(level_values(c, {}), c.overall.effects[0].estimate, c.number_formats[0])
-    if plot is None:
-        return None
+    return None if plot is None else _filtered(plot, places) | {"counted": c.counted}
+
+
+def _term_plots(c: Clustering) -> list[dict[str, Any]]:
+    """A row for every level of each term whose effects add up, all terms on one scale."""
+    values = [level_values(term, {}) for term in c.additive]
+    beside, plots = [value for levels in values for value in levels], []
+    for term, levels in zip(c.additive, values, strict=True):
+        plot = plot_rows(levels, c.overall.effects[0].estimate, term_number(c, term), beside=beside)
+        if plot is not None:
+            names = term.groups.attributes
+            filtered = _filtered(plot, [c.groups.attributes.index(name) for name in names])
+            plots.append(filtered | {"counted": c.counted, "name": " × ".join(names)})
+    return plots
+
+
+def _filtered(plot: dict[str, Any], places: Sequence[int]) -> dict[str, Any]:
+    """A plot of levels with what a click on each of them shows."""
     for row in plot["rows"]:
         label = row.pop("label")
         parts = label if len(places) > 1 else (label,)
         row["filter"] = _filter(list(zip(places, parts, strict=True)))
-    return plot | {"counted": c.counted}
+    return plot
 
 
 def _phone_plots(c: Clustering, order: IntArray | None = None) -> list[dict[str, Any]]:

@@ -435,7 +435,12 @@ def group_values(c: Clustering, estimates: Estimates, part: int) -> list[LevelVa
 
 
 def plot_rows(
-    values: Sequence[LevelValue], overall: float, number: Any, total: int | None = None
+    values: Sequence[LevelValue],
+    overall: float,
+    number: Any,
+    total: int | None = None,
+    *,
+    beside: Sequence[LevelValue] = (),
 ) -> dict[str, Any] | None:
     """Points and intervals as places in per cent of the width.
 
@@ -444,6 +449,7 @@ def plot_rows(
         overall: The value of all together.
         number: How values are written.
         total: How many groups there are, where `values` has only those at either end.
+        beside: Groups of other plots that are drawn on the same scale.
     """
     if not values:
         return None
@@ -451,10 +457,11 @@ def plot_rows(
     if len(shown) > _PLOT_ROWS:
         shown = [*shown[: _PLOT_ROWS // 2], *shown[-_PLOT_ROWS // 2 :]]
     # A few wide intervals must not press all points together: they run out of the picture.
-    points = [value.estimate for value in shown]
+    drawn = [*shown, *beside]
+    points = [value.estimate for value in drawn]
     spread = max(max(points) - min(points), 1e-12)
-    low = max(min(value.lower for value in shown), min(points) - spread)
-    high = min(max(value.upper for value in shown), max(points) + spread)
+    low = max(min(value.lower for value in drawn), min(points) - spread)
+    high = min(max(value.upper for value in drawn), max(points) + spread)
     low, high = min(low, overall), max(high, overall)
 
     def place(value: float) -> float:

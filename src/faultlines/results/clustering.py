@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import BoolArray, Estimates, Excluded, IntArray
     from faultlines.estimates.labels import Key, Label
     from faultlines.estimates.reasons import DropCode
-    from faultlines.guarantees.base import Guarantee, GuaranteedPath
+    from faultlines.guarantees.base import Guarantee, GuaranteedPath, MarginLevels
     from faultlines.metrics.readout import Readout
     from faultlines.metrics.warnings import PValueFloor
     from faultlines.render.chart import Chart, Charts
@@ -275,16 +275,37 @@ class Clustering(TabularResult):
     def by_attributes(self) -> Clustering:
         """The same result with the levels of `attributes` as groups; the result itself where those are its groups."""
         levels = self.judged.levels_at(self.alpha) if self.rejected else None
-        if levels is None:
-            return self
-        facts = self.judged.facts
+        return self if levels is None else self._of_levels(levels)
+
+    @cached_property
+    def additive(self) -> tuple[Clustering, ...]:
+        """One result for each of `attributes` where their effects add up: its levels, the others at their average mix.
+
+        Attributes that matter in combination are one term together. Nothing where one attribute is enough, or where
+        no additive model is.
+
+        Example:
+            >>> import faultlines as fl
+            >>> labels = [(country, device) for country in ("DE", "FR", "IN") for device in ("app", "web")]
+            >>> both = fl.Estimates([0.0, 1.0, 0.1, 1.2, 5.0, 6.1], [0.1] * 6, labels, attributes=["country", "device"])
+            >>> for term in fl.cluster(both).additive:
+            ...     print(term.groups.attributes, [round(cluster.estimate, 1) for cluster in term.clusters])
+            ('country',) [0.6, 5.6]
+            ('device',) [1.7, 2.8]
+        """
+        if not self.rejected or self.judged.along is None:
+            return ()
+        terms = tuple(self._of_levels(levels) for levels in self.judged.along.terms_at(self.alpha))
+        return terms if all(term.rejected for term in terms) else ()
+
+    def _of_levels(self, levels: MarginLevels) -> Clustering:
+        """A result with the levels of some attributes as groups."""
         path = replace(
             self.judged,
             path=levels.path,
             hierarchy=levels.hierarchy,
             reported=levels.comparison,
             explored=levels.comparison,
-            facts=facts,
             along=None,
         )
         return Clustering.of(path, self.guarantee, self.alpha, self.refine, adjustment=self.adjustment)

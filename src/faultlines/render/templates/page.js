@@ -157,6 +157,7 @@
       shown = now;
       slider.value = now;
       find("exploring").hidden = now === data.now;
+      find("along")?.classList.toggle("stale", now !== data.now);
       const level = data.levels[now];
       const partition = data.partitions[level.partition];
       const labels = unrolled(partition.labels);
