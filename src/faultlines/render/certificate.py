@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
-from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
+from faultlines.metrics.warnings import SampleRatio
+from faultlines.render.clustering import RATIO, dropped_notes, excluded_notes, warning_notes
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
@@ -227,6 +228,7 @@ def notes(result: Certificate) -> tuple[Note, ...]:
 
 
 def _notes(result: Certificate) -> Iterator[Note]:
+    yield from _ratio_notes(result)
     if result.reference_value is not None and isinstance(result.against, str):
         values = result.reference_value if result.parts else (result.reference_value,)
         yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
@@ -254,10 +256,15 @@ def _notes(result: Certificate) -> Iterator[Note]:
             )
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
-    yield from warning_notes(result.warnings)
+    yield from warning_notes(warning for warning in result.warnings if not isinstance(warning, SampleRatio))
     yield from _missing_notes(result)
     yield from dropped_notes(result.dropped, result.missing_values)
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
+
+
+def _ratio_notes(result: Certificate) -> Iterator[Note]:
+    """A sample ratio mismatch: it stands before the verdict."""
+    yield from warning_notes(warning for warning in result.warnings if isinstance(warning, SampleRatio))
 
 
 def next_step(result: Certificate) -> Note | None:
@@ -344,7 +351,9 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
 
 def document(result: Certificate, *, complete: bool = False) -> Document:
     """The parts of a certificate as text; `complete` is with all groups."""
-    return Document([headline(result)], [group_table(result, complete=complete)], [note.text for note in notes(result)])
+    opening = [*(f"Warning: {note.text}" for note in _ratio_notes(result)), headline(result)]
+    closing = [note.text for note in notes(result) if note.code != RATIO]
+    return Document(opening, [group_table(result, complete=complete)], closing)
 
 
 def group_table(result: Certificate, *, complete: bool = False) -> TextTable:

@@ -53,9 +53,10 @@ def next_step(result: SampleRatios) -> Note | None:
     if result.verdict == "not testable":
         return None
     if result.verdict == "mismatch":
-        more = '[*by, "browser"]'
-        command = "--by browser (or another attribute that may hold the cause)"
-        return next_note("narrow the cause with another attribute:", f"fl.srm(rows, {more}, variant=…)", command)
+        call = "fl.srm(rows, [*by, other], variant=…)"
+        return next_note(
+            "narrow the cause with another attribute, such as a day or an app version:", call, "--by COLUMN"
+        )
     call, command = "fl.cluster(rows, by, fl.lift(…))", "faultlines experiment FILES … --metric lift:COLUMN"
     return next_note("compare the effects between groups with", call, command)
 
