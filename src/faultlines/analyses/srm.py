@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def srm(
     )
     clusterings: list[Clustering] = []
     if ratio is not None and ratio.log_pvalue <= np.log(alpha) and len(keys) > 1:
-        clusterings = _cluster_shares(counts, arms, keys, attributes, least, alpha, seed)
+        clusterings = _cluster_shares(counts, arms, keys, attributes, counted, least, alpha, seed)
     dropped_rows = {why: count for why, count in dropped.items() if count}
     return SampleRatios(ratio, alpha, table, tuple(clusterings), dropped_rows, counted)
 
@@ -170,6 +171,7 @@ def _cluster_shares(
     arms: Sequence[Hashable],
     keys: Sequence[Key],
     attributes: Attributes,
+    counted: str,
     least: float,
     alpha: float,
     seed: int,
@@ -190,10 +192,11 @@ def _cluster_shares(
             scale=shares.scale,
             aggregated=shares.aggregated,
             needs_covariance=False,
-            size_unit=shares.size_unit,
+            size_unit=counted,
         )
         mean = (counts[:, place] / sizes)[:, None, None]
         moments = Moments(sizes[:, None, None], mean, np.zeros((sizes.size, 1, 1, 1)))
         measured = measurements([Grouped(keys, moments, {})], names, metric, least, attributes)[0]
-        results.append(cluster(measured.estimates, alpha=alpha, seed=seed))
+        found = cluster(measured.estimates, alpha=alpha, seed=seed)
+        results.append(replace(found, readout=measured.readout).cut(alpha))
     return holm(results, alpha) if len(results) > 1 else results

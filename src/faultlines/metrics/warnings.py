@@ -231,6 +231,7 @@ class SampleRatio:
         arms: The arms that were compared, the control first.
         counts: Units of each of them in all groups.
         shares: Their planned shares; None where none were given.
+        counts_there: Units of each of them where the worst deviation is.
     """
 
     log_pvalue: float
@@ -244,6 +245,7 @@ class SampleRatio:
     arms: tuple[Hashable, ...]
     counts: tuple[float, ...]
     shares: tuple[float, ...] | None = None
+    counts_there: tuple[float, ...] = ()
 
     @property
     def pvalue(self) -> float:
@@ -268,6 +270,7 @@ class SampleRatio:
             "n": self.n,
             "unit": self.unit,
             "arms": {str(arm): count for arm, count in zip(self.arms, self.counts, strict=True)},
+            "arms_there": {str(arm): count for arm, count in zip(self.arms, self.counts_there, strict=True)},
         }
 
 
@@ -369,7 +372,9 @@ def compare_arms(
         return None
     log_p, chosen, worst = min(candidates, key=lambda candidate: candidate[0])
     where: tuple[tuple[str, Hashable], ...] = ()
+    there = total
     if chosen is not None:
+        there = counts[chosen.codes == worst.level].sum(axis=0)
         key = keys[int(np.flatnonzero(chosen.codes == worst.level)[0])]
         where = tuple((attributes[a], key[a]) for a in chosen.attributes)
     return SampleRatio(
@@ -384,6 +389,7 @@ def compare_arms(
         tuple(arms),
         tuple(total.tolist()),
         None if shares is None else tuple(expected.tolist()),
+        tuple(there.tolist()),
     )
 
 

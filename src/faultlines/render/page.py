@@ -593,7 +593,7 @@ def _cells(c: Clustering, cluster: Cluster) -> list[str]:
     cells = [*effect_cells(c, cluster), *observed_cells(c, cluster)]
     cells += [formats.count(len(cluster.members)), f"{len(cluster.members) / len(c.groups):.1%}"]
     if cluster.n is not None and c.groups.n is not None:
-        cells += [formats.count(cluster.n), f"{cluster.n / float(np.sum(c.groups.n)):.1%}"]
+        cells += [formats.count(cluster.n), f"{cluster.n / (c.overall.n or 1):.1%}"]
     return cells
 
 
