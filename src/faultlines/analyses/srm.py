@@ -133,8 +133,7 @@ def _count_arms(
     except InputError as error:
         if error.parameter != "unit" or error.code != "invalid data":
             raise
-        remedy = "A unit must be in one variant and group: leave such units out, or group by what cannot change."
-        raise error.changed(remedy=remedy) from error
+        raise _units_in_several(data, variant, unit, error) from error
     grouped = scan.grouped[0][0]
     sizes = grouped.moments.n[:, 0, 0]
     places: dict[Any, int] = {}
@@ -154,6 +153,18 @@ def _count_arms(
         raise InputError.empty("data", "has no rows with a variant", "Give at least one row for each variant.")
     own = Names([key[0] for key in keys]) if len(attributes) == 1 else keys
     return own, [list(columns)[i] for i in order], counts, dict(grouped.dropped)
+
+
+def _units_in_several(data: object, variant: str, unit: str | None, error: InputError) -> InputError:
+    """The error of units in several groups; where they are in several variants as well, of these."""
+    source = Input(variant, "class", positive="0", per_unit=True, parameter="variant", may_lack=True)
+    counted = Metric("units", {"x": source}, value_variables, of_population, unit=unit, needs_covariance=False)
+    try:
+        read(data, checked_by(variant), [counted], None)
+    except InputError:
+        remedy = "They have had several: find out why, and leave them out of all variants."
+        return InputError.invalid_data("unit", "has values that are in more than one variant", remedy, unit)
+    return error.changed(remedy="A unit must be in one group: leave such units out, or group by what cannot change.")
 
 
 def _find_arms(arms: Sequence[Hashable], planned: Sequence[tuple[Hashable, float]], variant: str) -> list[int]:
