@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
-from faultlines.metrics.warnings import SampleRatio
-from faultlines.render.clustering import RATIO, dropped_notes, excluded_notes, warning_notes
+from faultlines.render.clustering import RATIO, dropped_notes, excluded_notes, mismatch_notes, other_notes
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
@@ -228,7 +227,7 @@ def notes(result: Certificate) -> tuple[Note, ...]:
 
 
 def _notes(result: Certificate) -> Iterator[Note]:
-    yield from _ratio_notes(result)
+    yield from mismatch_notes(result.warnings)
     if result.reference_value is not None and isinstance(result.against, str):
         values = result.reference_value if result.parts else (result.reference_value,)
         yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
@@ -256,15 +255,10 @@ def _notes(result: Certificate) -> Iterator[Note]:
             )
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
-    yield from warning_notes(warning for warning in result.warnings if not isinstance(warning, SampleRatio))
+    yield from other_notes(result.warnings)
     yield from _missing_notes(result)
     yield from dropped_notes(result.dropped, result.missing_values)
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
-
-
-def _ratio_notes(result: Certificate) -> Iterator[Note]:
-    """A sample ratio mismatch: it stands before the verdict."""
-    yield from warning_notes(warning for warning in result.warnings if isinstance(warning, SampleRatio))
 
 
 def next_step(result: Certificate) -> Note | None:
@@ -351,7 +345,7 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
 
 def document(result: Certificate, *, complete: bool = False) -> Document:
     """The parts of a certificate as text; `complete` is with all groups."""
-    opening = [*(f"Warning: {note.text}" for note in _ratio_notes(result)), headline(result)]
+    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), headline(result)]
     closing = [note.text for note in notes(result) if note.code != RATIO]
     return Document(opening, [group_table(result, complete=complete)], closing)
 

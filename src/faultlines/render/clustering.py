@@ -380,13 +380,23 @@ def _method_notes(c: Clustering) -> Iterator[Note]:
 def data_notes(c: Clustering) -> Iterator[Note]:
     """Warnings about the rows, but for sample ratios, which stand first."""
     if c.readout is not None:
-        yield from warning_notes(warning for warning in c.readout.warnings if not isinstance(warning, SampleRatio))
+        yield from other_notes(c.readout.warnings)
 
 
 def ratio_notes(c: Clustering) -> Iterator[Note]:
     """A sample ratio mismatch: effects cannot be trusted before its cause is known."""
     if c.readout is not None:
-        yield from warning_notes(warning for warning in c.readout.warnings if isinstance(warning, SampleRatio))
+        yield from mismatch_notes(c.readout.warnings)
+
+
+def mismatch_notes(warnings: Iterable[Note | SampleRatio | RowWarning]) -> Iterator[Note]:
+    """Of what was noticed in rows, a sample ratio mismatch: it stands before the headline."""
+    yield from warning_notes(warning for warning in warnings if isinstance(warning, SampleRatio))
+
+
+def other_notes(warnings: Iterable[Note | SampleRatio | RowWarning]) -> Iterator[Note]:
+    """Of what was noticed in rows, all but a sample ratio mismatch."""
+    yield from warning_notes(warning for warning in warnings if not isinstance(warning, SampleRatio))
 
 
 def warning_notes(warnings: Iterable[Note | SampleRatio | RowWarning]) -> Iterator[Note]:

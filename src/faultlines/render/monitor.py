@@ -99,6 +99,12 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     for code, count in result.ignored.items():
         yield Note("ignored", f"{formats.count(count)} {_IGNORED[code]}.", "warning", {"code": code, "groups": count})
     yield from dropped_notes(result.dropped)  # type: ignore[arg-type]
+    if result.dependence is not None and len(result.attributes) > 1:
+        text = (
+            "Combinations of the attributes are compared, not each attribute by itself: for a difference along one of "
+            "them, monitor it alone, with a state of its own."
+        )
+        yield Note("combinations", text)
     if result.groups:
         yield _intervals_note(result)
     yield Note("assumption", _ASSUMPTIONS[result.dependence])
