@@ -191,6 +191,11 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
     if grouped.capped is None:
         return
     of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
+    fields = {"column": grouped.capped.column, "at": grouped.capped.at}
+    if not count.any():
+        text = f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: nothing was above."
+        yield RowWarning("capped", text, fields)
+        return
     arms = ("control", "treatment") if metric.arms else ("all",)
     of_arms = [
         f"{formats.share(count[:, i].sum() / max(of_all[:, i].sum(), 1), 2)} of {arm}" for i, arm in enumerate(arms)
@@ -202,7 +207,7 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
         f"{metric.size_unit} were above, most in {name_of(labels_of(grouped.keys)[worst])} "
         f"({formats.share(shares[worst], 2)})."
     )
-    yield RowWarning("capped", text, {"column": grouped.capped.column, "at": grouped.capped.at})
+    yield RowWarning("capped", text, fields)
 
 
 # ------------------------------------------------------------------------------------------------------- sample ratios
