@@ -268,6 +268,51 @@ def experiment_rows(seed: int | np.random.Generator = 0) -> dict[str, npt.NDArra
     return {"user": user, "country": country[user], "device": device[user], "arm": arm[user], "spend": spend}
 
 
+def launch_rows(seed: int | np.random.Generator = 0, *, users: int = 24_000) -> dict[str, npt.NDArray[Any]]:
+    """Sessions of a shop in the two weeks of a launch, in arm A (half of the users), B (30%) or C (20%).
+
+    Three things are planted. C breaks the checkout for Safari in DE: sessions convert at 0.3 of the usual rate. B
+    raises conversion by 30% among new users. And 30% of the users of B in PL are not logged. New users have no spend
+    from before; a user has one to three sessions on the day of the first visit.
+
+    Args:
+        seed: Of the rows; or a generator.
+        users: How many are assigned.
+
+    Returns:
+        Columns by name: ``user``, ``day`` (1 to 14), ``country``, ``browser``, ``type``, ``arm``, ``before``,
+        ``converted`` and ``revenue``, with one entry per session.
+
+    Raises:
+        InputError: If `users` is not a whole number, 1 or more.
+
+    Example:
+        >>> import faultlines as fl, pandas as pd
+        >>> sessions = pd.DataFrame(fl.simulate.launch_rows())
+        >>> fl.srm(sessions, ["country", "browser"], variant="arm", unit="user").where
+        {'country': 'PL'}
+    """
+    users, rng = _count("users", users), _generator(seed)
+    country = rng.choice(["AT", "DE", "ES", "FR", "IT", "NL", "PL", "SE"], users)
+    browser = rng.choice(["Chrome", "Firefox", "Safari"], users, p=[0.5, 0.2, 0.3])
+    kind, arm = (
+        rng.choice(["new", "returning"], users, p=[0.4, 0.6]),
+        rng.choice(["A", "B", "C"], users, p=[0.5, 0.3, 0.2]),
+    )
+    before = np.where(kind == "new", np.nan, np.round(rng.lognormal(2.0, 0.8, users), 2))
+    rate = np.full(users, 0.2)
+    rate[(arm == "C") & (browser == "Safari") & (country == "DE")] *= 0.3
+    rate[(arm == "B") & (kind == "new")] *= 1.3
+    is_logged = ~((arm == "B") & (country == "PL") & (rng.random(users) < 0.3))
+    user = np.repeat(np.flatnonzero(is_logged), rng.integers(1, 4, int(is_logged.sum())))
+    day = rng.integers(1, 15, users)
+    converted = (rng.random(user.size) < rate[user]).astype(np.int64)
+    spend = np.where(kind == "new", 8.0, np.nan_to_num(before)) * rng.lognormal(0.5, 0.6, users)
+    columns = {"day": day, "country": country, "browser": browser, "type": kind, "arm": arm, "before": before}
+    sessions: dict[str, npt.NDArray[Any]] = {"user": user} | {name: column[user] for name, column in columns.items()}
+    return sessions | {"converted": converted, "revenue": np.round(converted * spend[user], 2)}
+
+
 def model_rows(seed: int | np.random.Generator = 0) -> dict[str, npt.NDArray[Any]]:
     """Rows of a scored model: 12,000 cases by gender and age, with their outcome, prediction and score.
 

@@ -226,11 +226,25 @@ def test_a_gap_below_zero_is_about_groups_that_are_lower() -> None:
 
 def test_baseline_and_unequal_arms_are_the_standard_errors_they_should_be() -> None:
     sizes, rate = np.array([1000.0, 2000.0, 4000.0]), 0.1
-    planned = fl.power(sizes, baseline=rate, shares={"A": 9, "B": 1}, gap=0.05, runs=300)
+    planned = fl.power(sizes, baseline=rate, shares={"A": 9, "B": 1}, runs=300)
     by_hand = np.sqrt(rate * (1 - rate) * (1 / (0.9 * sizes) + 1 / (0.1 * sizes)))
-    assert planned.minimum_detectable == fl.power(by_hand, gap=0.05, runs=300).minimum_detectable
+    assert planned.minimum_detectable == fl.power(by_hand, runs=300).minimum_detectable
     even = fl.power(sizes, spread=2.0, runs=300)
     assert even.minimum_detectable == fl.power(2 * 2.0 / np.sqrt(sizes), runs=300).minimum_detectable
+    # With a gap, the treated of the groups that differ (two of three) have the variance of another rate.
+    for direction, sign in (("lower", -1), ("higher", 1)):
+        treated = (rate * (1 - rate) + 2 * (rate + sign * 0.05) * (1 - rate - sign * 0.05)) / 3
+        errors = np.sqrt(rate * (1 - rate) / (0.9 * sizes) + treated / (0.1 * sizes))
+        expected = fl.power(errors, gap=sign * 0.05, runs=300)
+        found = fl.power(sizes, baseline=rate, shares={"A": 9, "B": 1}, gap=0.05, runs=300)
+        row = next(row for row in found.directions if row.direction == direction)
+        assert row.minimum_detectable == pytest.approx(expected.minimum_detectable, rel=1e-9)
+
+
+def test_a_gap_beyond_the_rates_there_are() -> None:
+    with refused("out of range: gap"):
+        fl.power([1000] * 4, baseline=0.05, gap=-0.06, runs=50)
+    assert [row.direction for row in fl.power([1000] * 4, baseline=0.05, gap=0.06, runs=50).directions] == ["higher"]
 
 
 @pytest.mark.parametrize(("gap", "arms"), [(0.01, 2), (-0.02, 1), (0.02, 1)])

@@ -182,6 +182,89 @@ def test_few_units_for_many_groups_are_allowed_for_or_refused() -> None:
 def test_one_group_that_is_left_of_those_that_share_data_is_measured() -> None:
     rng = np.random.default_rng(6)
     frame = pd.DataFrame({"g": "x", "arm": ["A"] * 50 + ["B"] * 50 + ["C"] * 3, "y": rng.gamma(1, 1, 103)})
-    result = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
-    assert result.n_clusters == 1
-    assert len(result.excluded) == 1
+    found = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
+    assert found.n_clusters == 1
+    assert len(found.excluded) == 1
+
+
+def launch(seed: int = 0) -> pd.DataFrame:
+    """Users of two countries in three arms, one row each."""
+    rng = np.random.default_rng(seed)
+    arm, country = rng.choice(["A", "B", "C"], 900, p=[0.6, 0.2, 0.2]), rng.choice(["DE", "FR", "IT"], 900)
+    return pd.DataFrame({"user": np.arange(900), "arm": arm, "country": country, "y": rng.random(900) < 0.3})
+
+
+def test_arms_in_which_nothing_happened_are_not_determined_by_the_control_they_share() -> None:
+    frame = launch()
+    frame.loc[(frame.country == "DE") & (frame.arm != "A"), "y"] = False
+    metric = fl.difference("y", variant="arm", control="A", treatment="*")
+    estimates = fl.measure(frame.astype({"y": int}), "country", metric).estimates
+    first, second = (estimates.labels.index(("DE", arm)) for arm in "BC")
+    covariance = estimates.covariance
+    assert covariance is not None
+    correlation = covariance / np.outer(estimates.se, estimates.se)
+    assert np.linalg.eigvalsh(correlation).min() > 0.1
+    assert 0.05 < correlation[first, second] < 0.9
+    # Groups in which something happened keep the covariance of their own rows.
+    others = fl.measure(frame[frame.country != "DE"].astype({"y": int}), "country", metric).estimates
+    assert others.covariance is not None
+    shared = others.covariance / np.outer(others.se, others.se)
+    places = [estimates.labels.index(label) for label in others.labels]
+    assert np.allclose(correlation[np.ix_(places, places)], shared, atol=1e-9)
+
+
+def test_clusters_count_a_shared_control_once() -> None:
+    frame = launch()
+    y = frame.y + 5.0 * ((frame.arm == "B") & (frame.country != "DE"))
+    c = fl.cluster(
+        frame.assign(y=y), by="country", metric=fl.difference("y", variant="arm", control="A", treatment="*")
+    )
+    assert c.overall.n == len(frame)
+    for cluster in c.clusters:
+        countries = {country for country, _ in cluster.members}
+        control = frame[(frame.arm == "A") & frame.country.isin(countries)]
+        treated = sum(len(frame[(frame.country == k) & (frame.arm == arm)]) for k, arm in cluster.members)
+        assert cluster.n == len(control) + treated
+    note = next(note for note in c.notes if note.code == "shared data")
+    assert note.fields["distinct"] == len(frame) < note.fields["sum"]
+
+
+def test_clusters_count_users_of_two_devices_once() -> None:
+    rng = np.random.default_rng(3)
+    frame = launch().loc[np.repeat(np.arange(900), 2)]
+    frame["device"] = rng.choice(["app", "web"], len(frame))
+    frame["y"] = frame.y + 4.0 * ((frame.arm == "B") & (frame.country == "IT"))
+    metric = fl.difference("y", variant="arm", control="A", treatment="B", unit="user", overlap="covariance")
+    c = fl.cluster(frame, by=["country", "device"], metric=metric)
+    used = frame[frame.arm != "C"]
+    assert c.attributes == ("country",)
+    assert c.overall.n == used.user.nunique()
+    for cluster in c.clusters:
+        assert cluster.n == used[used.country.isin({country for country, _ in cluster.members})].user.nunique()
+
+
+def test_roles_that_cannot_go_together_are_refused() -> None:
+    frame = launch().astype({"y": int})
+    arms = {"variant": "arm", "control": "A", "treatment": "B"}
+    with refused("conflict: by"):
+        fl.cluster(frame, by=["country", "arm"], metric=fl.difference("y", **arms))
+    with refused("conflict: by"):
+        fl.cluster(frame, by="user", metric=fl.difference("y", **arms, unit="user"))
+    with refused("conflict: covariate"):
+        fl.difference("y", **arms, covariate="y")
+    with refused("unsupported: aggregate"):
+        fl.difference("y", **arms, unit="user", aggregate="first")
+
+
+def test_users_in_two_arms_are_counted_apart_from_users_in_two_groups() -> None:
+    frame = launch().astype({"y": int})
+    metric = fl.difference("y", variant="arm", control="A", treatment="B", unit="user")
+    both = pd.concat([frame, frame[frame.arm == "A"].head(7).assign(arm="B")])
+    with pytest.raises(fl.InputError) as in_arms:
+        fl.cluster(both, by="country", metric=metric)
+    moved = pd.concat([frame, frame[frame.arm == "A"].head(5).assign(country="SE")])
+    with pytest.raises(fl.InputError) as in_groups:
+        fl.cluster(moved, by="country", metric=metric)
+    assert (in_arms.value.code, in_groups.value.code) == ("invalid data", "invalid data")
+    assert in_arms.value.problem.startswith("7 ")
+    assert in_groups.value.problem.startswith("5 ")

@@ -261,6 +261,50 @@ def test_intervals_cover_at_all_of_100_looks(groups: int) -> None:
         assert all(within(share, runs) for share in shares.values()), how
 
 
+@pytest.mark.parametrize("dependence", ["independent", "any"])
+def test_overall_p_is_valid_at_all_looks(dependence: str) -> None:
+    """4,000 runs each without any effect: the p of the overall effect is ever at most α, over 100 looks."""
+    runs, looks = 4000, 100
+    for planned, even in ((True, True), (False, True), (True, False)):
+        rng = np.random.default_rng([planned, even])
+        size = 5000.0 * information(looks, even=even, seed=3)
+        total, before, smallest = np.zeros(runs), 0.0, np.zeros(runs)
+        for number, n in enumerate(size.tolist(), start=1):
+            total += math.sqrt(n - before) * rng.standard_normal(runs)
+            before = n
+            first = size[0] / size[-1] if planned else None
+            rule = AnytimeRule(0.05, dependence, number, looks if planned else None, first)  # type: ignore[arg-type]
+            log_p = rule.log_pvalue(total / math.sqrt(n), np.full(runs, n / size[0]), None)
+            smallest = np.minimum(smallest, log_p)
+        how = f"{dependence}, {'planned' if planned else 'no plan'}, {'even' if even else 'uneven'}"
+        shares = {alpha: float(np.mean(smallest <= math.log(alpha))) for alpha in (0.01, 0.05, 0.2)}
+        keep("overall p ever significant", how, **{f"at {alpha}": share for alpha, share in shares.items()}, runs=runs)
+        assert all(within(share, runs, alpha) for alpha, share in shares.items()), how
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.1])
+def test_overall_p_from_rows(effect: float) -> None:
+    """200 runs each, 3 groups, 5 looks, skewed values: what `fl.Monitor` says without an effect, and with one."""
+    runs, looks, daily = 200, 5, 200
+    columns = fl.aggregated("n", sum="total", sum_squares="squares")
+    metric = fl.difference(columns, variant="arm", control="A")
+    smallest = np.ones(runs)
+    for run in range(runs):
+        values = np.random.default_rng([run, 7]).lognormal(0.0, 0.7, (3, 2, daily * looks))
+        values[:, 1] += effect
+        monitor = fl.Monitor(looks=looks, draws=100, seed=run)
+        for look in range(1, looks + 1):
+            part = values[:, :, : daily * look]
+            table = {"g": np.repeat(list("abc"), 2), "arm": ["A", "B"] * 3, "n": np.full(6, daily * look)}
+            sums = {"total": part.sum(axis=2).ravel(), "squares": (part**2).sum(axis=2).ravel()}
+            seen = monitor.update(pd.DataFrame(table | sums), "g", metric)
+            if seen.look is not None and seen.look.number == look:
+                smallest[run] = min(smallest[run], seen.look.arm_effects[0].pvalue)
+    share = float(np.mean(smallest <= 0.05))
+    keep("overall p from rows", f"effect {effect:g}", share=share, runs=runs)
+    assert within(share, runs) if not effect else share > 0.5
+
+
 SPARSE = {
     "rate of 2%": ("rate", 0.02, 40),
     "rate of 10%": ("rate", 0.1, 40),

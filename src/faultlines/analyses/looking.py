@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from faultlines.analyses.groups import By, Groups
     from faultlines.estimates.estimates import IntArray
+    from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import Reason
     from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.boundaries import AnytimeRule
@@ -49,6 +50,7 @@ class LookRows:
         by_treatment: Treatment → all its rows and those of the control as one group; None where groups share units.
         odds: Of a 0/1 outcome, the odds of every group that it is 1.
         counted: What sizes of groups count.
+        readout: The moments behind the estimates, where groups share units or a control.
     """
 
     small: tuple[SmallGroup, ...] = ()
@@ -60,6 +62,21 @@ class LookRows:
     by_treatment: Mapping[str, LookData | None] = field(default_factory=dict)
     odds: FloatArray | None = None
     counted: str = ""
+    readout: Readout | None = None
+
+    def count_units(self, labels: Sequence[Label], clusters: Sequence[Sequence[Label]]) -> list[float | None]:
+        """Units of clusters, each counted once; None where sizes of groups add up, or it cannot be known.
+
+        Args:
+            labels: The groups of the look, in the order of its estimates.
+            clusters: The groups of each cluster.
+        """
+        number = {key_of(label): i for i, cluster in enumerate(clusters) for label in cluster}
+        of_groups = np.array([number.get(key_of(label), len(clusters)) for label in labels], dtype=np.int64)
+        if self.readout is None or len(number) > np.count_nonzero(of_groups < len(clusters)):
+            return [None] * len(clusters)
+        sizes = self.readout.cluster_sizes(of_groups, int(of_groups.max()) + 1)
+        return [None] * len(clusters) if sizes is None else sizes.tolist()[: len(clusters)]
 
     def count_reasons(self) -> dict[Reason, int]:
         """Why groups cannot be compared yet, and how many."""
@@ -110,6 +127,7 @@ def measure_look(
         by_treatment=_by_treatment(readout),
         odds=_odds_of_rates(estimates) if estimates.scales[0].is_share else _odds_of_outcome(readout),
         counted=counted_in(groups.comparison, readout),
+        readout=readout if readout.distinct is not None else None,
     )
 
 

@@ -561,6 +561,10 @@ class Monitor:
         )
         clusters = self._find_clusters(look_data, labels, joint_test, look) if look.adjusted <= self.alpha else ()
         effects = self._cluster_effects(clusters, labels, look_data, current, groups, rule)
+        effects = tuple(
+            effect if units is None else replace(effect, n=units)
+            for effect, units in zip(effects, rows.count_units(current.labels, clusters), strict=True)
+        )
         self._subject, self._labels, self._groups, self._ignored = subject, labels, groups, ignored
         self.draws, self.dependence, self._history, self._clusters = draws, dependence, history, clusters
         self._data, self._looks = [*self._data, look_data], [*self._looks, look]
@@ -595,8 +599,8 @@ class Monitor:
         if pooled is None:
             shown = replace(look_data, theta=_given(look_data, current))
             pooled = pool_look(shown, np.arange(look_data.groups.size))
-            if look_data.covariance is not None:  # groups share users, who must not count twice
-                pooled = replace(pooled, n=np.array([sum(rows.arms.values())]) if rows.arms else pooled.n)
+            if rows.readout is not None and rows.readout.distinct is not None:
+                pooled = replace(pooled, n=np.array([rows.readout.distinct]))
         growth = follow([*self._overall, pooled], rule.dependence).growth
         reach = rule.reach(np.zeros(1), growth, pooled.dof)
         return pooled, _effect_of(pooled, current, float(reach[0]))

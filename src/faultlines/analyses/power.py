@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -135,8 +136,9 @@ def power(
     pattern, planned = _pattern(split, estimates) if along is None else _pattern_along(along, split, estimates)
     trial = Trial(groups, pattern, control, alpha, tolerance, seed, margins=checks.flag("margins", margins))
     steps = sum(1 if scale.is_straight else 2 for scale in estimates.scales)
+    worth = partial(spread_of_arms.units_worth, share=1 - planned[0] / sum(planned))
     with progress("simulating experiments", steps * (_HALVINGS + 8) * runs) as advance:
-        pairs = [_detectable(trial, part, gap, runs, target, advance) for part in range(estimates.dims)]
+        pairs = [_detectable(trial, part, gap, runs, target, worth, advance) for part in range(estimates.dims)]
         needed = _units_needed(trial, gap, pairs, runs, target, advance)
     directions = tuple(row for pair in pairs for row in pair)
     return Power(
@@ -210,11 +212,17 @@ def _units_needed(
 
 
 def _detectable(
-    trial: Trial, part: int, gap: float | None, runs: int, target: float, advance: Callable[[int], None]
+    trial: Trial,
+    part: int,
+    gap: float | None,
+    runs: int,
+    target: float,
+    worth: Callable[[float], float | None],
+    advance: Callable[[int], None],
 ) -> list[DetectableDifference]:
-    """What can be detected of one effect, lower and higher."""
-    # On a straight scale a drop is a rise seen in a mirror.
-    straight = trial.estimates.scales[part].is_straight
+    """What can be detected of one effect, lower and higher; `worth` is how far a gap changes what units are worth."""
+    # On a straight scale a drop is a rise seen in a mirror, unless the variance changes with the gap.
+    straight = trial.estimates.scales[part].is_straight and (gap is None or worth(gap) == 1)
     name = trial.estimates.parts[part] if trial.estimates.parts else ""
     rows = []
     directions: list[Direction] = ["higher"] if straight else ["lower", "higher"]
@@ -223,8 +231,12 @@ def _detectable(
         directions = ["lower"]
     for direction in directions:
         sign = _SIGNS[direction]
-        detected, recovered = (None, None) if gap is None else trial.run(part, sign * abs(gap), runs, advance)
-        smallest = smallest_gap(trial, part, runs, target, upwards=sign > 0, advance=advance)
+        factor = 1.0 if gap is None else worth(sign * abs(gap))
+        if factor is None:
+            continue  # no rate can fall or rise so far
+        planned = trial if factor == 1 else trial.resized(factor)
+        detected, recovered = (None, None) if gap is None else planned.run(part, sign * abs(gap), runs, advance)
+        smallest = smallest_gap(planned, part, runs, target, upwards=sign > 0, advance=advance)
         if smallest is None:
             raise InputError.out_of_range(
                 "target",
@@ -233,6 +245,9 @@ def _detectable(
                 target,
             )
         rows.append(DetectableDifference(direction, detected, recovered, smallest, name))
+    if not rows:
+        problem = "takes the rate below 0 or above 1"
+        raise InputError.out_of_range("gap", problem, "0.01 is one point.", gap)
     return [replace(rows[0], direction="lower"), *rows] if straight and not is_drop else rows
 
 
@@ -261,11 +276,35 @@ class _Spread(NamedTuple):
         factor: The factor; None where standard errors are given.
         rate: The rate, for a plain rate of one arm.
         parameter: What was given, for errors.
+        baseline: The rate of the control, for a rate in two arms.
+        treated: The share of units in the treatment, of two arms.
     """
 
     factor: float | None
     rate: float | None = None
     parameter: str = "spread"
+    baseline: float | None = None
+    treated: float = 0.5
+
+    def units_worth(self, gap: float, share: float) -> float | None:
+        """By how much a gap changes what units are worth: the variance of a rate is another where the rate is.
+
+        Args:
+            gap: The difference of the groups that differ, with its sign.
+            share: Their share of all groups.
+
+        Returns:
+            The variance that was planned as a multiple of that with the gap, 1 where it is none of a rate; None for
+            rates below 0 or above 1.
+        """
+        if self.baseline is None:
+            return 1.0
+        usual, other = (rate * (1 - rate) for rate in (self.baseline, self.baseline + gap))
+        if other <= 0:
+            return None
+        treated = (1 - share) * usual + share * other
+        parts = (1 - self.treated, self.treated)
+        return (usual / parts[0] + usual / parts[1]) / (usual / parts[0] + treated / parts[1])
 
     @classmethod
     def checked(
@@ -310,7 +349,7 @@ class _Spread(NamedTuple):
                 raise InputError.conflict("shares", "means nothing without arms", "Leave it out, or plan two arms.")
             return cls(size, rate, parameter)
         parts = np.array([0.5, 0.5] if shares is None else _two_shares(shares))
-        return cls(size * float(np.sqrt(np.sum(1 / parts))), None, parameter)
+        return cls(size * float(np.sqrt(np.sum(1 / parts))), None, parameter, rate, float(parts[1]))
 
 
 def _two_shares(shares: Any) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def srm(
     )
     clusterings: list[Clustering] = []
     if ratio is not None and ratio.log_pvalue <= np.log(alpha) and len(keys) > 1:
-        clusterings = _cluster_shares(counts, arms, keys, attributes, least, alpha, seed)
+        clusterings = _cluster_shares(counts, arms, keys, attributes, counted, least, alpha, seed)
     dropped_rows = {why: count for why, count in dropped.items() if count}
     return SampleRatios(ratio, alpha, table, tuple(clusterings), dropped_rows, counted)
 
@@ -132,8 +133,7 @@ def _count_arms(
     except InputError as error:
         if error.parameter != "unit" or error.code != "invalid data":
             raise
-        remedy = "A unit must be in one variant and group: leave such units out, or group by what cannot change."
-        raise error.changed(remedy=remedy) from error
+        raise _units_in_several(data, variant, unit, error) from error
     grouped = scan.grouped[0][0]
     sizes = grouped.moments.n[:, 0, 0]
     places: dict[Any, int] = {}
@@ -155,6 +155,18 @@ def _count_arms(
     return own, [list(columns)[i] for i in order], counts, dict(grouped.dropped)
 
 
+def _units_in_several(data: object, variant: str, unit: str | None, error: InputError) -> InputError:
+    """The error of units in several groups; where they are in several variants as well, of these."""
+    source = Input(variant, "class", positive="0", per_unit=True, parameter="variant", may_lack=True)
+    counted = Metric("units", {"x": source}, value_variables, of_population, unit=unit, needs_covariance=False)
+    try:
+        read(data, checked_by(variant), [counted], None)
+    except InputError:
+        remedy = "They have had several: find out why, and leave them out of all variants."
+        return InputError.invalid_data("unit", "has values that are in more than one variant", remedy, unit)
+    return error.changed(remedy="A unit must be in one group: leave such units out, or group by what cannot change.")
+
+
 def _find_arms(arms: Sequence[Hashable], planned: Sequence[tuple[Hashable, float]], variant: str) -> list[int]:
     places = match([(part_of(arm),) for arm, _ in planned], [(arm,) for arm in arms], "shares")
     for place, (arm, _) in zip(places, planned, strict=True):
@@ -170,6 +182,7 @@ def _cluster_shares(
     arms: Sequence[Hashable],
     keys: Sequence[Key],
     attributes: Attributes,
+    counted: str,
     least: float,
     alpha: float,
     seed: int,
@@ -190,10 +203,11 @@ def _cluster_shares(
             scale=shares.scale,
             aggregated=shares.aggregated,
             needs_covariance=False,
-            size_unit=shares.size_unit,
+            size_unit=counted,
         )
         mean = (counts[:, place] / sizes)[:, None, None]
         moments = Moments(sizes[:, None, None], mean, np.zeros((sizes.size, 1, 1, 1)))
         measured = measurements([Grouped(keys, moments, {})], names, metric, least, attributes)[0]
-        results.append(cluster(measured.estimates, alpha=alpha, seed=seed))
+        found = cluster(measured.estimates, alpha=alpha, seed=seed)
+        results.append(replace(found, readout=measured.readout).cut(alpha))
     return holm(results, alpha) if len(results) > 1 else results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import typer
@@ -212,6 +212,7 @@ class Certificates:
         if self.gap is None:
             return []
         from faultlines.analyses.certify import certify, check_shared_direction
+        from faultlines.metrics.warnings import SampleRatio
 
         check_shared_direction(self.adverse, [c.estimates for c in results])
         certificates: list[Certificate | None] = []
@@ -237,7 +238,9 @@ class Certificates:
                     unknown=self.unknown,
                     seed=seed,
                 )
-                certificates.append(certificate)
+                # The result beside it says a sample ratio mismatch already.
+                told = tuple(warning for warning in certificate.warnings if not isinstance(warning, SampleRatio))
+                certificates.append(replace(certificate, warnings=told))
         return certificates
 
 

@@ -100,8 +100,11 @@ class Targets:
             for item, certificate in zip(data, certificates, strict=False):
                 item["certificate"] = None if certificate is None else certificate.to_dict()
             if len(data) > 1:
+                from faultlines.render.clustering import RATIO
                 from faultlines.render.collection import metrics_data
 
+                for item in data:  # said once, before the metrics
+                    item["notes"] = [note for note in item["notes"] if note["code"] != RATIO]
                 self.write_json(dumped({**metrics_data(results), "metrics": data}))
             else:
                 self.write_json(dumped(data[0]))

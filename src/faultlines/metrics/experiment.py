@@ -419,6 +419,10 @@ class _Options:
         self.cap = checked_cap(cap)
         if aggregate is not None and unit is None:
             raise InputError.missing("aggregate", "is about rows of units", "Name the unit.", aggregate)
+        if aggregate == "first":
+            query = f"select * from 'FILE' qualify row_number() over (partition by \"{unit}\" order by TIME) = 1"
+            remedy = f"Keep the first row of each {unit} by a query (fl.sql, --sql): {query}."
+            raise InputError.unsupported("aggregate", "needs an order of rows", remedy, aggregate)
         self.aggregate = choice("aggregate", aggregate or "sum", AGGREGATES)
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):
             if column is not None:
@@ -468,6 +472,9 @@ class _Options:
         if isinstance(numer, Aggregated):
             check_denominator(numer, None, ratio=False)
             return self._of_table(name, estimate, numer, scale)
+        if self.covariate is not None and self.covariate in (numer, denom):
+            remedy = "Name a column that was measured before the experiment."
+            raise InputError.conflict("covariate", "is the column that is measured", remedy, self.covariate)
         inputs = self._inputs(numer, denom)
         return Metric(
             f"{name} of {self._estimand(numer, denom)}",

@@ -24,6 +24,8 @@ from faultlines.rows.request import Input, Moments, Resampling, Together
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
     from faultlines.metrics.base import FloatArray
     from faultlines.rows.request import Columns, Grouped
 
@@ -346,16 +348,49 @@ def correlation(metric: Metric, moments: Moments, common: Together, places: Floa
         raise InputError.unsupported(
             "groups", problem, f"Use coarser groups, at most {_MOST:,}, or one treatment at a time."
         )
-    slopes = _slopes_of_together(metric, moments) / np.maximum(moments.n, 1)
-    moved = np.einsum("pi,pij,pj->p", slopes[common.first, common.arm], common.cross, slopes[common.second, common.arm])
+    moved = _covariances_of_pairs(metric, moments, common)
+    own = common.first == common.second
+    flat = np.zeros(moments.n.shape[:2], dtype=bool)
+    flat[common.first[own], common.arm[own]] = ~(moved[own] > 0)
+    flat &= np.isin(np.arange(len(flat)), places)[:, None]
+    if flat.any():
+        moved = _covariances_of_pairs(metric, *_with_common_variance(moments, common, flat, places))
     covariance = np.zeros((len(moments.n), len(moments.n)))
-    np.add.at(covariance, (common.first, common.second), np.nan_to_num(moved))
+    np.add.at(covariance, (common.first, common.second), moved)
     chosen = covariance[np.ix_(places, places)]
     spread = np.sqrt(np.diagonal(chosen))
     scaled = chosen / np.where(spread > 0, spread, 1.0)[:, None] / np.where(spread > 0, spread, 1.0)
     scaled = (scaled + scaled.T) / 2
     np.fill_diagonal(scaled, 1.0)
-    return Shared(np.asarray(scaled), _units(common, np.nan_to_num(moved), places))
+    return Shared(np.asarray(scaled), _units(common, moved, places))
+
+
+def _covariances_of_pairs(metric: Metric, moments: Moments, common: Together) -> FloatArray:
+    """What each pair's common data add to the covariance of its two estimates, (P,)."""
+    slopes = _slopes_of_together(metric, moments) / np.maximum(moments.n, 1)
+    first, second = slopes[common.first, common.arm], slopes[common.second, common.arm]
+    return np.asarray(np.nan_to_num(np.einsum("pi,pij,pj->p", first, common.cross, second)))
+
+
+def _with_common_variance(
+    moments: Moments, common: Together, flat: npt.NDArray[np.bool_], places: FloatArray
+) -> tuple[Moments, Together]:
+    """The same where arms whose values are all equal have the variance of this arm in all groups.
+
+    At an early look nobody in a small treatment arm may have converted. By its own rows its mean has no error, and two
+    treatments would be determined by the control they share; their standard errors come from all groups, too.
+    """
+    size = np.maximum(moments.n[..., 0] - 1, 0.0)
+    size = np.where(np.isin(np.arange(len(size)), places)[:, None] & ~flat, size, 0.0)
+    pooled = (
+        np.einsum("ka,kaij->aij", size, np.nan_to_num(moments.cov)) / np.maximum(size.sum(axis=0), 1.0)[:, None, None]
+    )
+    cov = np.where(flat[..., None, None], pooled[None], moments.cov)
+    both = flat[common.first, common.arm] & flat[common.second, common.arm]
+    cross = np.where(
+        both[:, None, None], np.maximum(common.n - 1, 0.0)[:, None, None] * pooled[common.arm], common.cross
+    )
+    return moments._replace(cov=cov), common._replace(cross=cross)
 
 
 def _units(common: Together, moved: FloatArray, places: FloatArray) -> float:

@@ -201,7 +201,8 @@ def measurements(
     ratios = [sample_ratio(metric, part, names) for part in parts]
     shaped = [_shaped(apart(part, metric), metric) for part in parts]
     parts = [part for part, _ in shaped]
-    if metric.arms is not None and metric.arms.several:
+    several = metric.arms is not None and metric.arms.several
+    if metric.arms is not None and several:
         names = (*names, metric.arms.column)
     measured = [_measured(part.moments, metric, least) for part in parts]
     keys = parts[0].keys
@@ -247,7 +248,9 @@ def measurements(
             sample_ratio=ratio,
             distinct=_distinct(grouped, metric, places),
             arms=() if metric.arms is None else (part_of(metric.arms.control), *grouped.treatments),
-            treatment=places % len(grouped.treatments) if metric.arms is not None and metric.arms.several else None,
+            treatment=places % len(grouped.treatments) if several else None,
+            cell=places // len(grouped.treatments) if several else None,
+            common=_common_units(grouped, places) if metric.overlap != "error" else None,
         )
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
@@ -327,12 +330,15 @@ def _sharing(
     off_diagonal = np.abs(shared.correlation[np.triu_indices(errors.size, 1)])
     what = "a control" if metric.overlap == "error" else metric.size_unit
     distinct, total = _distinct(grouped, metric, places), float(np.sum(grouped.moments.n[places, :, 0]))
-    counts = ""
-    if distinct is not None:
-        counts = f" There are {formats.count(round(distinct))} different {metric.size_unit} in all; sizes of groups "
-        counts += f"add up to {formats.count(round(total))}."
     text = f"Groups share {what}; the correlation of two estimates, up to {off_diagonal.max():.2g}, is allowed for."
-    warning = RowWarning("shared data", text, {"correlation": float(off_diagonal.max())})
+    fields = {"correlation": float(off_diagonal.max())}
+    if distinct is not None:
+        text += (
+            f" There are {formats.count(round(distinct))} different {metric.size_unit}; sizes of groups add up to "
+            f"{formats.count(round(total))}."
+        )
+        fields |= {"distinct": float(distinct), "sum": total}
+    warning = RowWarning("shared data", text, fields)
     return with_covariance, (warning,)
 
 
@@ -345,6 +351,16 @@ def _distinct(grouped: Grouped, metric: Metric, places: Any) -> float | None:
     sizes, of_group = grouped.moments.n[places, :, 0], places // max(len(grouped.treatments), 1)
     first = np.unique(of_group, return_index=True)[1]  # all treatments of a group have the same control
     return float(sizes[first, 0].sum() + sizes[:, 1].sum())
+
+
+def _common_units(grouped: Grouped, places: Any) -> FloatArray | None:
+    """Units that pairs of groups have in common, in all arms; None where that was not counted."""
+    pairs = grouped.together
+    if pairs is None:
+        return None
+    units = np.zeros((len(grouped.moments.n), len(grouped.moments.n)))
+    np.add.at(units, (pairs.first, pairs.second), pairs.n)
+    return np.asarray(units[np.ix_(places, places)])
 
 
 def _excluded(

@@ -40,6 +40,8 @@ class Readout:
         distinct: Rows (units) behind all groups, each counted once; None where no groups share any.
         arms: The arms that were compared, the control first; none where nothing is.
         treatment: Which of several treatments each group has, from 0 on, (K,); None where there is one.
+        cell: With several treatments, which group of the rows each belongs to, (K,): one control for each.
+        common: Units that pairs of groups have in common, (K, K); None where units are in one group each.
     """
 
     metric: Metric
@@ -53,11 +55,41 @@ class Readout:
     distinct: float | None = None
     arms: tuple[Hashable, ...] = ()
     treatment: IntArray | None = None
+    cell: IntArray | None = None
+    common: FloatArray | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
         """Rows (units) of every arm, (K, arms); None where nothing is compared."""
         return self.moments.n[:, :, 0] if self.metric.arms else None
+
+    def cluster_sizes(self, clusters: IntArray, count: int) -> FloatArray | None:
+        """Rows (units) of every cluster, each counted once; None where that is the sum, or cannot be known.
+
+        A control that several treatments share counts once. Of units in several groups it is known how many each pair
+        has in common, and how many there are in all: clusters are counted where no unit is in three groups.
+
+        Args:
+            clusters: The cluster of each group, from 0 on.
+            count: How many there are.
+        """
+        if self.distinct is None:
+            return None
+        if count == 1:
+            return np.array([self.distinct])
+        n = self.moments.n[:, :, 0]
+        if self.common is not None:
+            in_pairs = (self.common.sum() - np.trace(self.common)) / 2
+            if self.treatment is not None or not np.isclose(n.sum() - in_pairs, self.distinct, rtol=1e-9):
+                return None
+            inside = np.where(clusters[:, None] == clusters, self.common, 0.0)
+            return np.asarray(
+                np.bincount(clusters, n.sum(axis=1) - (inside.sum(axis=1) - np.diagonal(inside)) / 2, count)
+            )
+        if self.cell is None:
+            return None
+        first = np.unique(np.stack([clusters, self.cell]), axis=1, return_index=True)[1]
+        return np.asarray(np.bincount(clusters, n[:, 1], count) + np.bincount(clusters[first], n[first, 0], count))
 
     def own_noise(self) -> OwnNoise | None:
         """The noise of each estimate by its own rows, where no law of it is known."""
@@ -71,7 +103,8 @@ class Readout:
         places = np.flatnonzero(keep)
         by_arm, mass = (None if array is None else array[places] for array in (self.by_arm, self.mass))
         capped = None if self.capped is None else self.capped._replace(above=self.capped.above[places])
-        treatment = None if self.treatment is None else self.treatment[places]
+        treatment, cell = (None if part is None else part[places] for part in (self.treatment, self.cell))
+        common = None if self.common is None else self.common[np.ix_(places, places)]
         return replace(
             self,
             moments=self.moments.of_groups(places),
@@ -79,6 +112,9 @@ class Readout:
             mass=mass,
             capped=capped,
             treatment=treatment,
+            cell=cell,
+            common=common,
+            distinct=self.distinct if places.size == len(self.moments.n) else None,
         )
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:

@@ -191,6 +191,11 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
     if grouped.capped is None:
         return
     of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
+    fields = {"column": grouped.capped.column, "at": grouped.capped.at}
+    if not count.any():
+        text = f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: nothing was above."
+        yield RowWarning("capped", text, fields)
+        return
     arms = ("control", "treatment") if metric.arms else ("all",)
     of_arms = [
         f"{formats.share(count[:, i].sum() / max(of_all[:, i].sum(), 1), 2)} of {arm}" for i, arm in enumerate(arms)
@@ -202,7 +207,7 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
         f"{metric.size_unit} were above, most in {name_of(labels_of(grouped.keys)[worst])} "
         f"({formats.share(shares[worst], 2)})."
     )
-    yield RowWarning("capped", text, {"column": grouped.capped.column, "at": grouped.capped.at})
+    yield RowWarning("capped", text, fields)
 
 
 # ------------------------------------------------------------------------------------------------------- sample ratios
@@ -231,6 +236,7 @@ class SampleRatio:
         arms: The arms that were compared, the control first.
         counts: Units of each of them in all groups.
         shares: Their planned shares; None where none were given.
+        counts_there: Units of each of them where the worst deviation is.
     """
 
     log_pvalue: float
@@ -244,6 +250,7 @@ class SampleRatio:
     arms: tuple[Hashable, ...]
     counts: tuple[float, ...]
     shares: tuple[float, ...] | None = None
+    counts_there: tuple[float, ...] = ()
 
     @property
     def pvalue(self) -> float:
@@ -268,6 +275,7 @@ class SampleRatio:
             "n": self.n,
             "unit": self.unit,
             "arms": {str(arm): count for arm, count in zip(self.arms, self.counts, strict=True)},
+            "arms_there": {str(arm): count for arm, count in zip(self.arms, self.counts_there, strict=True)},
         }
 
 
@@ -369,7 +377,9 @@ def compare_arms(
         return None
     log_p, chosen, worst = min(candidates, key=lambda candidate: candidate[0])
     where: tuple[tuple[str, Hashable], ...] = ()
+    there = total
     if chosen is not None:
+        there = counts[chosen.codes == worst.level].sum(axis=0)
         key = keys[int(np.flatnonzero(chosen.codes == worst.level)[0])]
         where = tuple((attributes[a], key[a]) for a in chosen.attributes)
     return SampleRatio(
@@ -384,6 +394,7 @@ def compare_arms(
         tuple(arms),
         tuple(total.tolist()),
         None if shares is None else tuple(expected.tolist()),
+        tuple(there.tolist()),
     )
 
 

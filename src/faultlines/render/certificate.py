@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
-from faultlines.render.clustering import dropped_notes, excluded_notes, warning_notes
+from faultlines.render.clustering import RATIO, dropped_notes, excluded_notes, mismatch_notes, other_notes
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
@@ -227,6 +227,7 @@ def notes(result: Certificate) -> tuple[Note, ...]:
 
 
 def _notes(result: Certificate) -> Iterator[Note]:
+    yield from mismatch_notes(result.warnings)
     if result.reference_value is not None and isinstance(result.against, str):
         values = result.reference_value if result.parts else (result.reference_value,)
         yield Note("reference", f"{_reference_text(result, values)}.", fields={"value": result.reference_value})
@@ -254,7 +255,7 @@ def _notes(result: Certificate) -> Iterator[Note]:
             )
     if result.by_precision and result.against == OVERALL:
         yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
-    yield from warning_notes(result.warnings)
+    yield from other_notes(result.warnings)
     yield from _missing_notes(result)
     yield from dropped_notes(result.dropped, result.missing_values)
     yield from excluded_notes(result.comparison, result.excluded, result.counted)
@@ -344,7 +345,9 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
 
 def document(result: Certificate, *, complete: bool = False) -> Document:
     """The parts of a certificate as text; `complete` is with all groups."""
-    return Document([headline(result)], [group_table(result, complete=complete)], [note.text for note in notes(result)])
+    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), headline(result)]
+    closing = [note.text for note in notes(result) if note.code != RATIO]
+    return Document(opening, [group_table(result, complete=complete)], closing)
 
 
 def group_table(result: Certificate, *, complete: bool = False) -> TextTable:

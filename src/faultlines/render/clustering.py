@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from faultlines.results.power import DetectionLimit
     from faultlines.results.rules import Attribute, Box, Population
     from faultlines.results.tables import ExcludedShare
-    from faultlines.rows.request import MissingRows
+    from faultlines.rows.keys import Bins
+    from faultlines.rows.request import Arms, MissingRows
 
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
@@ -332,11 +334,10 @@ def next_step(c: Clustering) -> Note | None:
     """What to do about the clusters, or about having found none; nothing with a single group."""
     if c.verdict == "not testable":
         return None
-    by = " ".join(f"--by {name}" for name in c.groups.attributes)
-    if any(True for _ in ratio_notes(c)):
-        arms = "variant=…, shares=…"
-        command = f"faultlines srm FILES {by} --variant COLUMN --shares A=50,B=50"
-        return next_note("find the cause of the sample ratio mismatch with", f"fl.srm(rows, by, {arms})", command)
+    arms = None if c.readout is None else c.readout.metric.arms
+    if c.readout is not None and arms is not None and any(True for _ in ratio_notes(c)):
+        return _next_of_mismatch(arms, c.readout.metric.unit, c.by)
+    by = " ".join(f"--by {quote(name)}" for name in c.groups.attributes)
     if c.rejected:
         data = "new_estimates" if c.readout is None else "new_rows"
         columns = f" {by} --estimate COLUMN --se COLUMN" if c.readout is None else ""
@@ -347,6 +348,31 @@ def next_step(c: Clustering) -> Note | None:
     return next_note(
         "choose a gap that would be acceptable and certify it with", "fl.certify(c, gap=…)", "--certify GAP"
     )
+
+
+def _next_of_mismatch(arms: Arms, unit: str | None, by: Sequence[str | Bins]) -> Note:
+    """Where to look for the cause of a sample ratio mismatch: the call and the command that cluster the shares."""
+    names = [attribute if isinstance(attribute, str) else attribute.column for attribute in by]
+    call = f"fl.srm(rows, {names[0]!r}" if len(names) == 1 else f"fl.srm(rows, {names!r}"
+    call += f", variant={arms.column!r}"
+    command = f"faultlines srm FILES {' '.join(f'--by {quote(_option_of(attribute))}' for attribute in by)}"
+    command += f" --variant {quote(arms.column)}"
+    if unit is not None:
+        call, command = f"{call}, unit={unit!r}", f"{command} --unit {quote(unit)}"
+    if arms.shares is not None:
+        shares = {str(arm): share for arm, share in arms.shares}
+        call += f", shares={shares!r}"
+        command += f" --shares {quote(','.join(f'{arm}={share:g}' for arm, share in shares.items()))}"
+    return next_note("find the cause of the sample ratio mismatch with", f"{call})", command)
+
+
+def _option_of(attribute: str | Bins) -> str:
+    """An attribute as it is typed after --by."""
+    if isinstance(attribute, str):
+        return attribute
+    if attribute.quantiles is not None:
+        return f"{attribute.column}:q{attribute.quantiles}"
+    return attribute.column if attribute.width is None else f"{attribute.column}:{attribute.width:g}"
 
 
 def quick_notes(c: Clustering) -> tuple[Note, ...]:
@@ -406,13 +432,23 @@ def _method_notes(c: Clustering) -> Iterator[Note]:
 def data_notes(c: Clustering) -> Iterator[Note]:
     """Warnings about the rows, but for sample ratios, which stand first."""
     if c.readout is not None:
-        yield from warning_notes(warning for warning in c.readout.warnings if not isinstance(warning, SampleRatio))
+        yield from other_notes(c.readout.warnings)
 
 
 def ratio_notes(c: Clustering) -> Iterator[Note]:
     """A sample ratio mismatch: effects cannot be trusted before its cause is known."""
     if c.readout is not None:
-        yield from warning_notes(warning for warning in c.readout.warnings if isinstance(warning, SampleRatio))
+        yield from mismatch_notes(c.readout.warnings)
+
+
+def mismatch_notes(warnings: Iterable[Note | SampleRatio | RowWarning]) -> Iterator[Note]:
+    """Of what was noticed in rows, a sample ratio mismatch: it stands before the headline."""
+    yield from warning_notes(warning for warning in warnings if isinstance(warning, SampleRatio))
+
+
+def other_notes(warnings: Iterable[Note | SampleRatio | RowWarning]) -> Iterator[Note]:
+    """Of what was noticed in rows, all but a sample ratio mismatch."""
+    yield from warning_notes(warning for warning in warnings if not isinstance(warning, SampleRatio))
 
 
 def warning_notes(warnings: Iterable[Note | SampleRatio | RowWarning]) -> Iterator[Note]:

@@ -202,6 +202,7 @@ def metrics_data(results: Sequence[Clustering]) -> dict[str, Any]:
         "correction": "holm",
         "alpha": results[0].alpha,
         "sample_ratio": None if worst is None else worst.to_dict(),
+        "notes": [] if worst is None or not worst.is_mismatch else [clustering.sample_ratio_note(worst).to_dict()],
         "overview": [
             {
                 "metric": c.groups.metric,

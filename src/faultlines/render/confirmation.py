@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from faultlines import formats
 from faultlines.estimates.labels import naming
-from faultlines.render.clustering import dropped_notes, warning_notes
+from faultlines.render.clustering import RATIO, dropped_notes, mismatch_notes, other_notes
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
@@ -47,6 +47,7 @@ def notes(result: Confirmation) -> tuple[Note, ...]:
 
 
 def _notes(result: Confirmation) -> Iterator[Note]:
+    yield from mismatch_notes(result.warnings)
     for pair in result.pairs:
         fields = {"first": pair.first, "second": pair.second, "verdict": pair.verdict}
         yield Note("pair", formats.printable(_pair_text(result, pair)), fields=fields)
@@ -55,7 +56,7 @@ def _notes(result: Confirmation) -> Iterator[Note]:
             p = formats.p_is(cluster.log_pvalue_equal)
             text = f"The groups of cluster {cluster.number} differ from each other ({p}): its effect is an average."
             yield Note("differences within", text, fields={"cluster": cluster.number})
-    yield from warning_notes(result.warnings)
+    yield from other_notes(result.warnings)
     yield from dropped_notes(result.dropped, result.missing_values)
     if result.new:
         names = formats.members(result.new, naming(result.estimates.attributes), _LISTED)
@@ -114,7 +115,8 @@ def _percent(share: float) -> str:
 def document(result: Confirmation, *, complete: bool = False) -> Document:
     """The parts of a confirmation as text; `complete` is with all members."""
     table = _cluster_table(result, 10**9 if complete else _MEMBERS)
-    return Document([headline(result)], [table], [note.text for note in notes(result)])
+    opening = [*(f"Warning: {note.text}" for note in mismatch_notes(result.warnings)), headline(result)]
+    return Document(opening, [table], [note.text for note in notes(result) if note.code != RATIO])
 
 
 def _cluster_table(result: Confirmation, room: int) -> TextTable:

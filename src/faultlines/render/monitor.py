@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
-from faultlines.render.clustering import OVERALL, dropped_notes
+from faultlines.render.clustering import OVERALL, RATIO, dropped_notes, plural
 from faultlines.render.geometry import LAYERS, Axis, Picture
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import NEXT, Note
@@ -99,6 +99,12 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     for code, count in result.ignored.items():
         yield Note("ignored", f"{formats.count(count)} {_IGNORED[code]}.", "warning", {"code": code, "groups": count})
     yield from dropped_notes(result.dropped)  # type: ignore[arg-type]
+    if result.dependence is not None and len(result.attributes) > 1:
+        text = (
+            "Combinations of the attributes are compared, not each attribute by itself: for a difference along one of "
+            "them, monitor it alone, with a state of its own."
+        )
+        yield Note("combinations", text)
     if result.groups:
         yield _intervals_note(result)
     yield Note("assumption", _ASSUMPTIONS[result.dependence])
@@ -108,7 +114,10 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
 
 
 def next_step(result: MonitorResult) -> Note | None:
-    """Look again while it goes on; read the clusters, or what is ruled out, when it has ended."""
+    """Find the cause of a sample ratio mismatch; else look again, and read what it found when it has ended."""
+    if any(note.code == RATIO for note in result.warnings):
+        call, command = "fl.srm(rows, by, variant=…)", "faultlines srm FILES --by COLUMN --variant COLUMN"
+        return next_note("find the cause of the sample ratio mismatch with", call, command)
     if result.verdict == "differ":
         call = "fl.cluster(rows, by, metric)"
         return next_note("read the clusters and their members with", call, "faultlines experiment FILES …")
@@ -201,8 +210,9 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
         tables.append(
             TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
         )
-    opening = [headline(result), *(note.text for note in overall_notes(result))]
-    return Document(opening, tables, [note.text for note in notes(result) if note.code != OVERALL])
+    opening = [f"Warning: {note.text}" for note in result.warnings if note.code == RATIO]
+    opening += [headline(result), *(note.text for note in overall_notes(result))]
+    return Document(opening, tables, [note.text for note in notes(result) if note.code not in (RATIO, OVERALL)])
 
 
 def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bool) -> TextTable:
@@ -331,8 +341,11 @@ def monitor_page(result: MonitorResult, *, title: str | None = None, command: st
         head=title or "",
         verdict=result.headline,
         subject=f"{result.metric} by {' × '.join(result.attributes)}",
+        mismatches=[note.text for note in result.notes if note.code == RATIO],
         notes=[
-            {"text": note.text, "warning": note.severity == "warning"} for note in result.notes if note.code != NEXT
+            {"text": note.text, "warning": note.severity == "warning"}
+            for note in result.notes
+            if note.code not in (NEXT, RATIO)
         ],
         next=step_lines(result, command),
         pictures=[

@@ -17,7 +17,6 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -612,7 +611,7 @@ def _cells(c: Clustering, cluster: Cluster) -> list[str]:
     cells = [*effect_cells(c, cluster), *observed_cells(c, cluster)]
     cells += [formats.count(len(cluster.members)), f"{len(cluster.members) / len(c.groups):.1%}"]
     if cluster.n is not None and c.groups.n is not None:
-        cells += [formats.count(cluster.n), f"{cluster.n / float(np.sum(c.groups.n)):.1%}"]
+        cells += [formats.count(cluster.n), f"{cluster.n / (c.overall.n or 1):.1%}"]
     return cells
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
+from faultlines.render.clustering import describe_place, dropped_notes, sample_ratio_note
 from faultlines.render.clustering import document as clustering_document
-from faultlines.render.clustering import dropped_notes, sample_ratio_note
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
@@ -53,15 +53,32 @@ def next_step(result: SampleRatios) -> Note | None:
     if result.verdict == "not testable":
         return None
     if result.verdict == "mismatch":
-        more = '[*by, "browser"]'
-        command = "--by browser (or another attribute that may hold the cause)"
-        return next_note("narrow the cause with another attribute:", f"fl.srm(rows, {more}, variant=…)", command)
+        call = "fl.srm(rows, [*by, other], variant=…)"
+        return next_note(
+            "narrow the cause with another attribute, such as a day or an app version:", call, "--by COLUMN"
+        )
     call, command = "fl.cluster(rows, by, fl.lift(…))", "faultlines experiment FILES … --metric lift:COLUMN"
     return next_note("compare the effects between groups with", call, command)
 
 
 def document(result: SampleRatios, *, complete: bool = False) -> Document:
     """The parts of a test of sample ratios as text: the arms, then the clusters of shares."""
+    opening, tables = [headline(result)], [_arm_table(result)]
+    closing: list[str] = []
+    for clustering in result.clusterings:
+        if not clustering.rejected:
+            continue
+        parts = clustering_document(clustering, complete=complete)
+        opening += parts.opening
+        for table in parts.tables:  # one for each arm: the column says of which
+            header = [clustering.groups.metric if name == "effect" else name for name in table.header]
+            tables.append(table._replace(header=header))
+    closing += [note.text for note in notes(result)]
+    return Document(opening, tables, closing)
+
+
+def _arm_table(result: SampleRatios) -> TextTable:
+    """The arms with their units and shares; for a mismatch in one place, those of that place beside them."""
     planned = any(arm.expected is not None for arm in result.arms)
     header = ["arm", result.unit, "share", *(["planned"] if planned else [])]
     rows = [
@@ -69,13 +86,8 @@ def document(result: SampleRatios, *, complete: bool = False) -> Document:
         + ([] if arm.expected is None else [formats.share(arm.expected, 2)])
         for arm in result.arms
     ]
-    opening, tables = [headline(result)], [TextTable(header, rows, set(range(1, len(header))))]
-    closing: list[str] = []
-    for clustering in result.clusterings:
-        if not clustering.rejected:
-            continue
-        parts = clustering_document(clustering, complete=complete)
-        opening += parts.opening
-        tables += parts.tables
-    closing += [note.text for note in notes(result)]
-    return Document(opening, tables, closing)
+    if result.verdict == "mismatch" and result.ratio is not None and result.ratio.where:
+        header += [f"{result.unit} in {describe_place(result.ratio.where)}", "share there"]
+        for row, units in zip(rows, result.ratio.counts_there, strict=True):
+            row += [formats.count(units), formats.share(units / result.ratio.n, 2)]
+    return TextTable(header, rows, set(range(1, len(header))))

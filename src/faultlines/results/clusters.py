@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import IntArray
     from faultlines.estimates.labels import Label
+    from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.base import MarginLevels
     from faultlines.metrics.readout import Readout
     from faultlines.results.effects import Effect
@@ -32,7 +33,8 @@ class Cluster:
 
     Attributes:
         members: Labels of its groups, by rising estimate.
-        n: Total size, when the sizes of the groups are known.
+        n: Total size, when the sizes of the groups are known. Units that its groups share count once, where that can be
+            known: see the note "shared data".
         number: Its number, from 1 on.
         partition: The clusters it is one of, which its rule tells it from.
         pooled: What is known of the effects of these clusters.
@@ -208,6 +210,12 @@ def numbered(groups: Comparison, labels: IntArray) -> IntArray:
     return np.asarray(rank[labels - 1])
 
 
+def _sizes(n: FloatArray, clusters: IntArray, count: int, readout: Readout | None) -> FloatArray:
+    """The sizes of clusters; units that their groups share count once where that can be known."""
+    distinct = None if readout is None else readout.cluster_sizes(clusters, count)
+    return np.bincount(clusters, n, count) if distinct is None else distinct
+
+
 def clusters_of(
     groups: Comparison,
     labels: IntArray,
@@ -239,7 +247,7 @@ def clusters_of(
         order = np.argsort(groups.estimates.values[:, 0], kind="stable")
     order = order[np.argsort(labels[order], kind="stable")]
     ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
-    sizes = None if groups.n is None else np.bincount(labels - 1, groups.n, count).tolist()
+    sizes = None if groups.n is None else _sizes(groups.n, labels - 1, count, readout).tolist()
     names, ordered = labels_of(groups.keys), order.tolist()
     partition = Partition(population or Population(groups.keys, groups.attributes, groups.n), labels)
     pooled = ClusterEffects(groups, labels - 1, alpha, readout, fixed, all_people, levels)

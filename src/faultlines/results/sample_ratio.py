@@ -113,4 +113,4 @@ class SampleRatios(Result):
         }
 
 
-_WORST = ("where", "arm", "share", "expected", "planned", "n")
+_WORST = ("where", "arm", "share", "expected", "planned", "n", "arms_there")

@@ -648,11 +648,12 @@ class Query:
             used = usable.filter(nw.col(f"ok{number}") > 0)
             if request.arms:
                 used = used.filter(nw.col("arm").is_in(list(places.place_arms(table, request.arms, rows).values)))
-            places_of = nw.len() if request.overlap == "error" or not self.variant else nw.col("arm").n_unique()
-            several = used.group_by(*unit).agg(places_of.alias("places")).filter(nw.col("places") > 1)
-            count = int(to_floats(fetch(several.select(nw.len().alias("n")))["n"])[0])
-            if count:
-                raise units_in_several_error(self.unit, count, request)
+            arms_of = nw.col("arm" if self.variant else "unit").n_unique()
+            each = used.group_by(*unit).agg(nw.len().alias("places"), arms_of.alias("arms"))
+            counted = fetch(each.select(*((nw.col(name) > 1).sum().alias(name) for name in ("places", "arms"))))
+            anywhere, in_arms = (int(np.nan_to_num(to_floats(counted[name])[0])) for name in ("places", "arms"))
+            if in_arms or (anywhere and request.overlap == "error"):
+                raise units_in_several_error(self.unit, anywhere, request, in_arms)
 
     def _count_distinct(
         self, k: int, units: nw.LazyFrame[Any], table: Mapping[str, Column], parts: list[Grouped]
@@ -699,17 +700,25 @@ def _sum_names(k: int, request: Request) -> dict[str, str]:
     return {name: _sum_name(k, name) for name in request.sums(Expressions(roles))}
 
 
-def units_in_several_error(unit: str | None, count: int, request: Request) -> InputError:
-    """The error of units in more than one place."""
-    if request.ranking is not None or request.resampling is not None:
+def units_in_several_error(unit: str | None, count: int, request: Request, in_arms: int = 0) -> InputError:
+    """The error of units in more than one place.
+
+    Args:
+        unit: The column of units.
+        count: Units in more than one variant or group.
+        request: What was asked for.
+        in_arms: Those of them that are in more than one variant, which no option allows for.
+    """
+    if in_arms:
+        count, problem = in_arms, "variant"
+        remedy = "They have had several: find out why, and leave them out of all variants."
+    elif request.ranking is not None or request.resampling is not None:
         problem, remedy = "group", "A unit must be in one: leave such units out, or group by what cannot change."
-    elif request.overlap != "error":
-        problem, remedy = "variant", "Leave such units out: they have had both."
     else:
-        problem = "variant or group" if request.arms else "group"
+        problem = "group"
         remedy = (
-            "A unit must be in one of each: leave such units out, group by what cannot change, or allow for units in "
-            "several groups with {overlap}."
+            "A unit must be in one: leave such units out, group by what cannot change, or allow for units in several "
+            "groups with {overlap}."
         )
     return InputError.invalid_data(
         "unit",

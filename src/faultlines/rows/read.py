@@ -71,6 +71,8 @@ def read(
     Raises:
         InputError: If the rows cannot be read or do not hold what is asked.
     """
+    for request in requests:
+        _check_roles(attribute_names(by), request)
     with scan(data, list_uses(by, requests, split)) as rows, working("reading rows"):
         keys = Keys(rows, by, separate=separate)
         grouped, resolved = _group(rows, keys, requests, split), keys.resolve()
@@ -81,6 +83,16 @@ def read(
             if repeated is not None and _takes_rows_as_independent(request):
                 grouped[place] = [replace(part, repeated=repeated) for part in grouped[place]]
     return Read(grouped, resolved)
+
+
+def _check_roles(attributes: Sequence[str], request: Request) -> None:
+    """Refuse groups that hold one variant, or one unit, each."""
+    if request.arms is not None and request.arms.column in attributes:
+        remedy = "Leave it out: variants are compared within every group."
+        raise InputError.conflict("by", "names the column of variants", remedy, request.arms.column)
+    if request.unit is not None and request.unit in attributes:
+        remedy = "Leave it out: every unit would be a group of its own."
+        raise InputError.conflict("by", "names the column of units", remedy, request.unit)
 
 
 def _takes_rows_as_independent(request: Request) -> bool:
