@@ -377,7 +377,9 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert list(found) == ["selection rate by race"]
     assert found.skipped == {"selection rate by one": "fewer than two groups can be compared"}
     (note,) = [note for note in found.notes if note.code == "not compared"]
-    assert note.fields == {"comparison": "selection rate by one"}
+    assert note.fields == {"comparison": "selection rate by one", "error": "no groups"}
+    assert found.skipped_codes == {"selection rate by one": "no groups"}
+    assert list(found.certify(gap=0.5).values())[-1] is None
     few = np.where(np.arange(SIZE) < 4, "x", "y")
     rare = audit(
         np.where(few == "x", 1, TRUTH), metrics=["fpr", "selection_rate"], sensitive_features={"few": few}, min_size=2
@@ -386,6 +388,22 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert list(rare.skipped) == ["false positive rate by few"]
     with refused("no groups: sensitive_features"):
         audit(sensitive_features=np.arange(SIZE).astype(str))
+
+
+@pytest.mark.parametrize("controls", [None, {"place": PLACE}])
+def test_a_metric_that_the_rows_do_not_allow_does_not_end_the_audit(controls: Any) -> None:
+    options: dict[str, Any] = {"score": 10 * SCORE, "threshold": 5, "control_features": controls}
+    found = audit(predicted=None, metrics=["log_loss", "recall", "auc"], **options)
+    alone = audit(predicted=None, metrics=["recall", "auc"], **options)
+    assert figures(found) == figures(alone)
+    assert found.skipped_codes == {"log loss": "invalid data"}
+    (note,) = [note for note in found.notes if note.code == "not compared"]
+    assert note.fields == {"comparison": "log loss", "error": "invalid data"}
+    assert found.certify(gap=0.3)["log loss"] is None
+    with refused("invalid data: score"):
+        audit(predicted=None, metrics=["log_loss", "brier_score"], **options)
+    with refused("column not found: sensitive_features"):
+        fl.audit("y", "y", data=PEOPLE.assign(y=TRUTH), sensitive_features=["sex", "nope"], metrics=RATES)
 
 
 def test_what_was_left_out_is_in_every_output() -> None:

@@ -112,7 +112,8 @@ def audit(
         every group; `report` writes one page.
 
     Raises:
-        InputError: If arrays do not belong together, a metric is not known, or nothing can be compared.
+        InputError: If arrays do not belong together, a metric is not known, or nothing can be compared. A metric that
+            the rows do not allow, such as a log loss of scores above 1, is not compared, and a note says why.
 
     Example:
         >>> import faultlines as fl, pandas as pd
@@ -152,11 +153,12 @@ def audit(
         checks.alpha(alpha),
         checks.seed(seed),
     )
-    alone: dict[Attributes, Measured] = {(feature,): plan.measure((feature,)) for feature in features}
+    plan, alone, unusable = _measure_features(plan, features)
     # A feature with one level makes no groups: crossed with others it would repeat theirs.
     varying = tuple(feature for feature in features if _varies(alone[feature,]))
     crossed = {by: plan.measure(by) for by in _crossings(varying, intersections)}
     comparisons, skipped = _compare(plan, alone, crossed)
+    skipped += unusable
     names = unique_names([*(comparison.name for comparison in comparisons), *(name for name, _ in skipped)])
     corrected = adjust_for_number([comparison.result for comparison in comparisons], plan.alpha, correction)
     return Audit(
@@ -164,12 +166,18 @@ def audit(
             replace(comparison, name=name, result=result)
             for comparison, name, result in zip(comparisons, names, corrected, strict=False)
         ),
-        {name: error.problem for name, (_, error) in zip(names[len(corrected) :], skipped, strict=True)},
+        {name: _reason(error) for name, (_, error) in zip(names[len(corrected) :], skipped, strict=True)},
         plan.alpha,
         tuple(_table(plan, alone | crossed)),
         correction,
         cut,
+        {name: error.code for name, (_, error) in zip(names[len(corrected) :], skipped, strict=True)},
     )
+
+
+def _reason(error: InputError) -> str:
+    """Why something was not compared."""
+    return error.problem if isinstance(error, NoGroupsError) else str(error).rstrip(".")
 
 
 # ------------------------------------------------------------------------------------------------------ what is given
@@ -318,6 +326,16 @@ class _Plan(NamedTuple):
             measured[(), name] = groups
         return measured
 
+    def errors_by_metric(self, by: Attributes) -> dict[str, InputError]:
+        """The metrics that cannot be measured in these rows, each with its error."""
+        errors: dict[str, InputError] = {}
+        for name, metric in self.metrics.items():
+            try:
+                self._replace(metrics={name: metric}).measure(by)
+            except InputError as error:
+                errors[name] = error
+        return errors
+
     def _measure_all(self, by: Attributes, metrics: Sequence[Metric]) -> list[Groups | NoGroupsError]:
         """All metrics in one scan; one by one where some metric has no group that can be used."""
         options: dict[str, Any] = {"min_size": self.min_size, "tolerance": self.tolerance}
@@ -369,6 +387,28 @@ class _Plan(NamedTuple):
         return values
 
 
+def _measure_features(
+    plan: _Plan, features: Attributes
+) -> tuple[_Plan, dict[Attributes, Measured], list[tuple[str, InputError]]]:
+    """Every metric by each feature alone, without metrics that the rows do not allow, such as scores above 1 in a loss.
+
+    Returns:
+        The plan without such metrics, what was measured, and the error of each such metric.
+
+    Raises:
+        InputError: If no metric is left, or the error is not that of single metrics.
+    """
+    try:
+        return plan, {(feature,): plan.measure((feature,)) for feature in features}, []
+    except InputError:
+        errors = plan.errors_by_metric(features[:1])
+        usable = {name: metric for name, metric in plan.metrics.items() if name not in errors}
+        if not errors or not usable:
+            raise
+    plan = plan._replace(metrics=usable)
+    return plan, {(feature,): plan.measure((feature,)) for feature in features}, list(errors.items())
+
+
 def _varies(measured: Measured) -> bool:
     """Whether a feature has two levels or more, in whatever stratum."""
     return any(
@@ -386,7 +426,7 @@ def _covers_features(result: Clustering) -> bool:
 
 def _compare(
     plan: _Plan, alone: Mapping[Attributes, Measured], crossed: Mapping[Attributes, Measured]
-) -> tuple[list[AuditedComparison], list[tuple[str, NoGroupsError]]]:
+) -> tuple[list[AuditedComparison], list[tuple[str, InputError]]]:
     """The comparisons, and those that cannot be made.
 
     A metric whose crossing does not test single features, because it has several effects or another error control,
@@ -423,10 +463,10 @@ class _Testable(NamedTuple):
 
 def _judge(
     plan: _Plan, measured: Mapping[Attributes, Measured]
-) -> tuple[list[AuditedComparison], list[tuple[str, NoGroupsError]]]:
+) -> tuple[list[AuditedComparison], list[tuple[str, InputError]]]:
     """Compare groups that were measured by some features."""
     testable: list[_Testable] = []
-    skipped: list[tuple[str, NoGroupsError]] = []
+    skipped: list[tuple[str, InputError]] = []
     for by, groups_of in measured.items():
         names = attribute_names(by)
         for (stratum, metric), groups in groups_of.items():

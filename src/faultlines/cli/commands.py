@@ -504,12 +504,14 @@ def audit(
         signed_off = {
             name: None if certificate is None else certificate.to_dict()
             for name, certificate in zip(result.names, certificates, strict=False)
-        }
+        } | dict.fromkeys(result.skipped)
         targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": signed_off} if certificates else {})))
     targets.write_csv(lambda: result.columns("groups"))
     if targets.report is not None:
         result.report(targets.report, title=title, command=outputs.command_line())
-    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+    end_with_verdicts(
+        results, certificates, fail_on_split=fail_on_split, missing=wanted.missing, skipped=result.skipped
+    )
 
 
 # What the library calls its parameters, and the options they are given by.
