@@ -695,7 +695,7 @@ def monitor(
 @_command(
     "faultlines impact-ratio hires.csv --by sex --by race --selected hired",
     "faultlines impact-ratio scored.parquet --by race --score score \\\n      --csv ratios.csv --report ratios.html",
-    "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown bounds --fail-below",
+    "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown exclude --fail-below",
     name="impact-ratio",
     common="by selected score least unknown fail_below csv report",
 )
