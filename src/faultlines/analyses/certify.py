@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
     from faultlines.analyses.contrasts import Interval, OneEffect
     from faultlines.analyses.groups import By
+    from faultlines.analyses.missing import Reference
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.labels import Label, Margin
     from faultlines.estimates.scales import FloatArray
@@ -528,7 +529,7 @@ def _widen(
 def _shift(contrast: _Contrast, part: int, question: _Question, shifts: PossibleShifts, shown: FloatArray) -> _Contrast:
     """The same where missing values could move effects that are not rates."""
     against, adverse = question.against, question.adverse[part]
-    reference: int | Literal["overall", "any group"] | None = "overall" if against == OVERALL else "any group"
+    reference: Reference = "overall" if against == OVERALL else "any group"
     if isinstance(against, float | Place):
         reference = None if isinstance(against, float) else against.place
     if isinstance(against, str) and against in DIRECTIONS:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from faultlines.metrics.readout import Readout
     from faultlines.results.clustering import Adverse
 
+    Reference = int | Literal["overall", "any group"] | None
+
 _AT_ONCE = 2**20  # pairs that are compared in one go
 _NO_ROWS = 1e-9  # trials that stand for none
 
@@ -183,13 +185,7 @@ class PossibleShifts(NamedTuple):
     up_overall: FloatArray
     complete: bool
 
-    def widen(
-        self,
-        distance: FloatArray,
-        part: int,
-        adverse: Adverse | None,
-        reference: int | Literal["overall", "any group"] | None,
-    ) -> FloatArray:
+    def widen(self, distance: FloatArray, part: int, adverse: Adverse | None, reference: Reference) -> FloatArray:
         """Distances of an effect of all groups, with what missing values can add to each.
 
         Args:

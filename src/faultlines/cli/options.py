@@ -669,8 +669,8 @@ class Impact(RowSource):
         str,
         _option(
             DATA,
-            "Applicants with a missing attribute are counted apart and may belong to any category (bounds), are counted "
-            "apart and change nothing (exclude), or are a category of their own (category).",
+            "Applicants with a missing attribute are counted apart and may belong to any category (bounds), are counted"
+            " apart and change nothing (exclude), or are a category of their own (category).",
             metavar="HOW",
         ),
     ] = "bounds"

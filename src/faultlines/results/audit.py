@@ -139,7 +139,7 @@ class Audit(Collection):
 
     Attributes:
         comparisons: The comparisons, one for each metric (and stratum), in the order of the metrics.
-        skipped: Names of those that could not be made, with the reason; a metric that the rows do not allow by its name.
+        skipped: Names of those that could not be made, with the reason; a metric that rows do not allow by its name.
         alpha: The accepted probability of any false positive among them.
         groups: Every metric in every level of each feature and every combination of levels.
         correction: ``"holm"``, or ``"bh"`` for the share of false positives among the findings.
