@@ -32,7 +32,7 @@ from faultlines.analyses.contrasts import (
     farthest,
     natural_errors,
 )
-from faultlines.analyses.groups import Groups, groups_from
+from faultlines.analyses.groups import Groups, groups_from, with_value_in_all_rows
 from faultlines.analyses.missing import (
     PossibleRates,
     PossibleShifts,
@@ -223,7 +223,8 @@ def _groups(data: object, by: By | None, metric: Metric | None, min_size: float 
         if by is not None or metric is not None or min_size is not None:
             raise InputError.conflict("by, metric, min_size", "go with rows, but a result was given", "Leave them out.")
         return Groups(data.groups, (), data.excluded, data.dropped, data.by, data.readout)
-    return groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
+    groups = groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
+    return groups if metric is None else with_value_in_all_rows(groups, data, metric)
 
 
 def checked_adverse(adverse: Any) -> None:
@@ -798,7 +799,15 @@ def _certificate(
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,
         averaged=not all(traits.averages for traits in _traits(estimates)),
+        in_all_rows=_in_all_rows(groups.readout),
     )
+
+
+def _in_all_rows(readout: Readout | None) -> Any:
+    """The metric in all rows at once, where that is not the mean of the groups' values."""
+    if readout is None or readout.in_all_rows is None:
+        return None
+    return plain(readout.in_all_rows.tolist())
 
 
 def _named(against: Place | float | str, labels: Sequence[Label]) -> str | float:

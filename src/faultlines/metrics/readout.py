@@ -40,6 +40,8 @@ class Readout:
         distinct: Rows (units) behind all groups, each counted once; None where no groups share any.
         arms: The arms that were compared, the control first; none where nothing is.
         treatment: Which of several treatments each group has, from 0 on, (K,); None where there is one.
+        in_all_rows: Each effect in all rows at once, (d,), where that is not the mean of the groups' effects: an area
+            under the curve compares rows of different groups, too. None where it is the mean, or was not measured.
     """
 
     metric: Metric
@@ -53,6 +55,7 @@ class Readout:
     distinct: float | None = None
     arms: tuple[Hashable, ...] = ()
     treatment: IntArray | None = None
+    in_all_rows: FloatArray | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:
