@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 import faultlines as fl
 from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, halls_reach, ratio
@@ -697,7 +698,16 @@ def test_the_overall_of_a_ranking_is_that_within_groups() -> None:
     certificate = fl.certify(frame, "g", fl.auc("y", "s"), gap=0.5)
     within = [group.estimate for group in certificate.groups]
     assert min(within) <= certificate.reference_value <= max(within)
-    assert "overall of groups" in {note.code for note in certificate.notes}
+    (note,) = [note for note in certificate.notes if note.code == "overall of groups"]
+    area = pytest.approx(roc_auc_score(frame.y, frame.s))
+    assert certificate.in_all_rows == note.fields["in_all_rows"][0] == area
+    assert certificate.to_dict()["in_all_rows"] == area
+    clusters = fl.cluster(frame, "g", fl.auc("y", "s"))
+    assert clusters.in_all_rows == (area,)
+    assert clusters.to_dict()["in_all_rows"] == fl.certify(clusters, gap=0.5).in_all_rows == area
+    assert clusters.overall.observed == pytest.approx(certificate.reference_value)
+    assert "overall of groups" in {note.code for note in clusters.notes}
+    assert fl.cluster(frame, "g", fl.rate("y")).in_all_rows is None
     own = fl.certify(frame, "g", fl.auc("y", "s"), gap=0.5, against=0.6)
     assert own.groups[0].distance == pytest.approx(within[0] - 0.6)
     assert "overall of groups" not in {note.code for note in own.notes}

@@ -135,6 +135,7 @@ def test_unknown_applicants_can_overturn_a_pass() -> None:
     frame.loc[rng.random(8000) < 0.25, "g"] = None
     verdicts = [fl.impact_ratios(frame, "g", selected="hired", unknown=how).verdict for how in ("exclude", "bounds")]
     assert verdicts == ["passed", "inconclusive"]
+    assert fl.impact_ratios(frame, "g", selected="hired").verdict == "inconclusive"
 
 
 def test_missing_outcomes_can_overturn_a_pass_too() -> None:
@@ -145,6 +146,27 @@ def test_missing_outcomes_can_overturn_a_pass_too() -> None:
     assert (bounds.verdict, ignore.verdict) == ("inconclusive", "passed")
     assert bounds.missing_rows == frame.hired.isna().sum()
     assert "missing outcomes" in [note.code for note in ignore.notes]
+
+
+@pytest.mark.parametrize("missing", ["bounds", "ignore"])
+def test_a_category_of_which_no_outcome_is_known_does_not_pass(missing: Any) -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"g": rng.choice(["a", "b", "c"], 9000), "hired": (rng.random(9000) < 0.5).astype(float)})
+    frame.loc[frame.g == "c", "hired"] = np.nan
+    found = fl.impact_ratios(frame, "g", selected="hired", missing=missing)
+    assert (found.verdict, found.tables[0].certifiable) == ("inconclusive", 0.0)
+    assert {one.status for one in found.tables[0].categories} == {"inconclusive"}
+
+
+def test_a_table_of_which_no_category_is_large_enough_does_not_pass() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"g": rng.choice(["a", "b"], 9000), "zip": rng.integers(0, 500, 9000).astype(str), "one": "x"})
+    frame["hired"] = (rng.random(9000) < 0.5).astype(int)
+    assert fl.impact_ratios(frame, "g", selected="hired").verdict == "passed"
+    assert fl.impact_ratios(frame, ["g", "one"], selected="hired").verdict == "passed"
+    found = fl.impact_ratios(frame, ["g", "zip"], selected="hired")
+    assert [table.verdict for table in found.tables] == ["passed", "not testable", "not testable"]
+    assert found.verdict == "inconclusive"
 
 
 @pytest.mark.parametrize("engine", [engine for engine in ENGINES if "spark" not in engine])

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.analyses.groups import groups_from
+from faultlines.analyses.missing import possible_shifts
 from faultlines.rows.possible import count_possible
 
 RATES = {
@@ -141,6 +143,105 @@ def test_a_mean_passes_only_where_few_rows_lack_a_value() -> None:
     assert (many.verdict, many.missing) == ("inconclusive", "share")
     assert "missing share" in [note.code for note in many.notes]
     assert fl.certify(rows, "g", fl.mean("x"), gap=0.5, missing="ignore").verdict == "passed"
+
+
+# ------------------------------------------------------------------------------- metrics that are bounded, but no rates
+
+
+def f1(rows: pd.DataFrame) -> float:
+    return float(2 * (rows.t * rows.p).sum() / (rows.t.sum() + rows.p.sum()))
+
+
+def balanced(rows: pd.DataFrame) -> float:
+    return float(rows.p[rows.t == 1].mean() + (1 - rows.p[rows.t == 0]).mean()) / 2
+
+
+def area(rows: pd.DataFrame, score: str = "p") -> float:
+    above = rows[score][rows.t == 1].to_numpy()[:, None] - rows[score][rows.t == 0].to_numpy()
+    return float((np.sign(above) / 2 + 0.5).mean())
+
+
+SHIFTED: dict[str, tuple[fl.Metric, Any]] = {
+    "f1": (fl.f1("t", "p"), f1),
+    "balanced accuracy": (fl.balanced_accuracy("t", "p"), balanced),
+    "auc": (fl.auc("t", "p"), area),
+    "change of tpr": (
+        fl.paired(fl.true_positive_rate("t", "q"), fl.true_positive_rate("t", "p")),
+        lambda rows: float((rows.p - rows.q)[rows.t == 1].mean()),
+    ),
+    "change of precision": (
+        fl.paired(fl.precision("t", "q"), fl.precision("t", "p")),
+        lambda rows: float(rows.t[rows.p == 1].mean() - rows.t[rows.q == 1].mean()),
+    ),
+    "change of auc": (fl.paired(fl.auc("t", "q"), fl.auc("t", "p")), lambda rows: area(rows) - area(rows, "q")),
+}
+
+
+@pytest.mark.parametrize("name", SHIFTED)
+@pytest.mark.parametrize("common", [0.5, 0.15])
+def test_no_way_to_fill_in_moves_a_metric_farther_than_its_bounds(name: str, common: float) -> None:
+    metric, value = SHIFTED[name]
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rows = pd.DataFrame({"g": rng.choice(["a", "b"], 400), "t": (rng.random(400) < common).astype(float)})
+        for column in ("p", "q"):
+            rows[column] = np.where(rng.random(400) < 0.25, 1 - rows.t, rows.t)
+        lost = rng.choice(400, 40, replace=False)
+        holes = rows.copy()
+        holes.loc[lost, ["t", "p", "q"]] = np.nan
+        shifts = possible_shifts(groups_from(holes, "g", [metric])[0])
+        assert shifts is not None
+        assert shifts.complete
+        fills = [np.array(fill, dtype=float)[None].repeat(40, 0) for fill in itertools.product((0, 1), repeat=3)]
+        fills += [rng.integers(0, 2, (40, 3)).astype(float) for _ in range(20)]
+        at_hand = holes.dropna()
+        for i, group in enumerate(("a", "b")):
+            here = value(at_hand[at_hand.g == group])
+            for fill in fills:
+                full = holes.copy()
+                full.loc[lost, ["t", "p", "q"]] = fill
+                moved = value(full[full.g == group]) - here
+                assert -shifts.down[i, 0] - 1e-9 <= moved <= shifts.up[i, 0] + 1e-9
+
+
+def failing_rows(metric: str, seed: int) -> pd.DataFrame:
+    """A quarter of the rows, group D, is served worse; nine in ten rows that show it lack a prediction."""
+    rng = np.random.default_rng(seed)
+    g, t = rng.choice(list("ABCD"), 4000), (rng.random(4000) < 0.5).astype(float)
+    q = (rng.random(4000) < np.where(t == 1, 0.7, 0.3)).astype(float)
+    missed = (g == "D") & (t == 1) & (q == 1) & (rng.random(4000) < 0.2)
+    p = np.where(missed, 0.0, q)
+    if metric == "f1":
+        missed = (g == "D") & (t == 1) & (rng.random(4000) < 0.3)
+        p = np.where(missed, 0.0, q)
+    hidden = missed & (p == 0) & (rng.random(4000) < 0.9)
+    return pd.DataFrame({"g": g, "t": t, "p": np.where(hidden, np.nan, p), "q": q})
+
+
+@pytest.mark.parametrize(("metric", "gap"), [("f1", 0.08), ("change of tpr", 0.05)])
+def test_predictions_that_are_missing_where_a_group_is_served_worse_do_not_pass(metric: str, gap: float) -> None:
+    for seed in range(5):
+        rows = failing_rows(metric, seed)
+        asked: dict[str, Any] = {"gap": gap} | ({} if metric == "f1" else {"against": 0})
+        found = fl.certify(rows, "g", SHIFTED[metric][0], **asked)
+        assert (found.verdict, found.missing) == ("inconclusive", "bounds")
+        assert found.certifiable > found.certifiable_ignoring
+        clusters = fl.cluster(rows, "g", SHIFTED[metric][0])
+        assert fl.certify(clusters, **asked).certifiable == pytest.approx(found.certifiable)
+    assert fl.certify(rows, "g", SHIFTED[metric][0], **asked, missing="ignore").verdict == "passed"
+    ratios = fl.certify(rows, "g", fl.f1("t", "p"), gap=0.3, ratio=True)
+    assert (ratios.verdict, ratios.certifiable) == ("inconclusive", 0.0)
+
+
+def test_a_wide_gap_passes_in_spite_of_few_missing_values() -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"g": rng.choice(["a", "b"], 8000), "t": (rng.random(8000) < 0.5).astype(float)})
+    rows["p"] = np.where(rng.random(8000) < 0.2, 1 - rows.t, rows.t)
+    rows.loc[rng.choice(8000, 40, replace=False), "p"] = np.nan
+    for metric in (fl.f1("t", "p"), fl.balanced_accuracy("t", "p"), fl.auc("t", "p")):
+        found = fl.certify(rows, "g", metric, gap=0.1)
+        assert (found.verdict, found.missing) == ("passed", "bounds")
+        assert found.certifiable > found.certifiable_ignoring
 
 
 # ------------------------------------------------------------------------------------------------- unknown attributes

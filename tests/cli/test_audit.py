@@ -142,3 +142,19 @@ def test_margins_are_certified_as_in_the_library(warm: Warm, rows: Path) -> None
     assert len(written["groups"]) == 2 + 3 + 6
     alone = warm("model", rows, *words.replace("--certify 0.3 ", "").split())
     assert (alone.returncode, "--certify-margins" in alone.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("asked", [["--fail-on-split"], ["--certify", "0.5"]])
+def test_a_gate_does_not_pass_over_a_metric_that_could_not_be_compared(
+    warm: Warm, rows: Path, asked: list[str]
+) -> None:
+    table = pd.read_csv(rows)
+    table.assign(score=10 * table.score).to_csv(rows, index=False)
+    where = ["audit", rows, "--by", "sex", "--y-true", "hired", "--score", "score", "--threshold", "5"]
+    passed = warm(*where, "--metric", "tpr", *asked)
+    assert passed.returncode == 0, passed.stderr
+    skipped = warm(*where, "--metric", "tpr", "--metric", "brier_score", *asked)
+    assert skipped.returncode == 3
+    assert is_one_line(skipped.stderr)
+    ungated = warm(*where, "--metric", "tpr", "--metric", "brier_score")
+    assert ungated.returncode == 0

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import faultlines as fl
@@ -41,14 +42,20 @@ def people() -> pd.DataFrame:
     )
 
 
-def ways_in(people: pd.DataFrame) -> dict[str, Any]:
+def ways_in(people: pd.DataFrame, folder: Path | None = None) -> dict[str, Any]:
     ordered = people.assign(size=pd.Categorical(people["size"], SIZES, ordered=True))
     in_polars = pl.from_pandas(people).with_columns(pl.col("size").cast(pl.Enum(SIZES)))
     connection = duckdb.connect()
     connection.register("people", people)
     connection.execute(f"CREATE TYPE sizes AS ENUM ({', '.join(map(repr, SIZES))})")
     arrow = pa.Table.from_pandas(ordered)
-    return {
+    files = {}
+    if folder is not None:
+        files = {f"parquet of {name}": folder / f"{name}.parquet" for name in ("pandas", "polars", "pyarrow")}
+        ordered.to_parquet(files["parquet of pandas"], row_group_size=500)
+        in_polars.write_parquet(files["parquet of polars"])
+        pq.write_table(arrow.replace_schema_metadata(None), files["parquet of pyarrow"])
+    return files | {
         "pandas": ordered,
         "polars": in_polars,
         "polars lazy": in_polars.lazy(),
@@ -57,9 +64,12 @@ def ways_in(people: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("way", ["pandas", "polars", "polars lazy", "pyarrow", "duckdb"])
-def test_ordered_categories_keep_their_order(way: str, people: pd.DataFrame) -> None:
-    data = ways_in(people)[way]
+IN_MEMORY = ["pandas", "polars", "polars lazy", "pyarrow", "duckdb"]
+
+
+@pytest.mark.parametrize("way", [*IN_MEMORY, "parquet of pandas", "parquet of polars", "parquet of pyarrow"])
+def test_ordered_categories_keep_their_order(way: str, people: pd.DataFrame, tmp_path: Path) -> None:
+    data = ways_in(people, tmp_path)[way]
     c = fl.cluster(data, "size", fl.rate("y"), guarantee=fl.Calibrated(draws=200))
     assert list(c.estimates.labels) == SIZES
     assert c.rules == ("size XS or XL", "size S to L")
@@ -67,6 +77,22 @@ def test_ordered_categories_keep_their_order(way: str, people: pd.DataFrame) -> 
     assert json.loads(c.to_json())["groups"][1]["size"] == "S"
     assert pickle.loads(pickle.dumps(c)).rules == c.rules
     assert fl.certify(c, gap=0.5, against="S").against == "S"
+
+
+def test_files_that_do_not_agree_have_no_order(people: pd.DataFrame, tmp_path: Path) -> None:
+    for name, levels in (("a", SIZES), ("b", SIZES[::-1])):
+        ordered = people.assign(size=pd.Categorical(people["size"], levels, ordered=True))
+        ordered.to_parquet(tmp_path / f"{name}.parquet")
+    assert list(fl.measure(tmp_path / "b.parquet", "size", fl.rate("y")).estimates.labels) == SIZES[::-1]
+    assert list(fl.measure(tmp_path / "?.parquet", "size", fl.rate("y")).estimates.labels) == sorted(SIZES)
+
+
+def test_estimates_in_parquet_keep_the_order(tmp_path: Path) -> None:
+    table = pd.DataFrame({"size": pd.Categorical(SIZES, SIZES, ordered=True), "effect": 0.1, "se": 0.1})
+    table.to_parquet(tmp_path / "estimates.parquet")
+    labels = fl.Estimates.from_frame(tmp_path / "estimates.parquet", "size", "effect", "se").labels
+    assert list(labels) == SIZES
+    assert [getattr(label, "place", None) for label in labels] == list(range(len(SIZES)))
 
 
 def test_ordered_categories_with_gaps_and_levels_that_do_not_occur(people: pd.DataFrame) -> None:

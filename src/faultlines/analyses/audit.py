@@ -17,7 +17,7 @@ from faultlines.estimates.labels import MISSING, labels_of, margins_of
 from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.guarantees.margins import attribute_codes
 from faultlines.metrics.measure import measurements
-from faultlines.metrics.names import metrics_of
+from faultlines.metrics.names import metrics_of, traits_of
 from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature, feature_names, stratum_text
 from faultlines.results.clustering import Clustering, adjust_for_number
 from faultlines.results.collection import Collection, unique_names
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from faultlines.rows.request import Grouped
 
     Attributes = tuple[str | Bins, ...]
+    Overall = dict[tuple[Stratum, str], Estimates]
     Measured = dict[tuple[Stratum, str], Groups | NoGroupsError]
 
 
@@ -112,7 +113,8 @@ def audit(
         every group; `report` writes one page.
 
     Raises:
-        InputError: If arrays do not belong together, a metric is not known, or nothing can be compared.
+        InputError: If arrays do not belong together, a metric is not known, or nothing can be compared. A metric that
+            the rows do not allow, such as a log loss of scores above 1, is not compared, and a note says why.
 
     Example:
         >>> import faultlines as fl, pandas as pd
@@ -152,11 +154,13 @@ def audit(
         checks.alpha(alpha),
         checks.seed(seed),
     )
-    alone: dict[Attributes, Measured] = {(feature,): plan.measure((feature,)) for feature in features}
+    plan, alone, unusable = _measure_features(plan, features)
     # A feature with one level makes no groups: crossed with others it would repeat theirs.
     varying = tuple(feature for feature in features if _varies(alone[feature,]))
     crossed = {by: plan.measure(by) for by in _crossings(varying, intersections)}
-    comparisons, skipped = _compare(plan, alone, crossed)
+    overall = plan.overall()
+    comparisons, skipped = _compare(plan, alone, crossed, overall)
+    skipped += unusable
     names = unique_names([*(comparison.name for comparison in comparisons), *(name for name, _ in skipped)])
     corrected = adjust_for_number([comparison.result for comparison in comparisons], plan.alpha, correction)
     return Audit(
@@ -164,12 +168,18 @@ def audit(
             replace(comparison, name=name, result=result)
             for comparison, name, result in zip(comparisons, names, corrected, strict=False)
         ),
-        {name: error.problem for name, (_, error) in zip(names[len(corrected) :], skipped, strict=True)},
+        {name: _reason(error) for name, (_, error) in zip(names[len(corrected) :], skipped, strict=True)},
         plan.alpha,
-        tuple(_table(plan, alone | crossed)),
+        tuple(_table(plan, alone | crossed, overall)),
         correction,
         cut,
+        {name: error.code for name, (_, error) in zip(names[len(corrected) :], skipped, strict=True)},
     )
+
+
+def _reason(error: InputError) -> str:
+    """Why something was not compared."""
+    return error.problem if isinstance(error, NoGroupsError) else str(error).rstrip(".")
 
 
 # ------------------------------------------------------------------------------------------------------ what is given
@@ -318,6 +328,16 @@ class _Plan(NamedTuple):
             measured[(), name] = groups
         return measured
 
+    def errors_by_metric(self, by: Attributes) -> dict[str, InputError]:
+        """The metrics that cannot be measured in these rows, each with its error."""
+        errors: dict[str, InputError] = {}
+        for name, metric in self.metrics.items():
+            try:
+                self._replace(metrics={name: metric}).measure(by)
+            except InputError as error:
+                errors[name] = error
+        return errors
+
     def _measure_all(self, by: Attributes, metrics: Sequence[Metric]) -> list[Groups | NoGroupsError]:
         """All metrics in one scan; one by one where some metric has no group that can be used."""
         options: dict[str, Any] = {"min_size": self.min_size, "tolerance": self.tolerance}
@@ -357,7 +377,7 @@ class _Plan(NamedTuple):
                 values = [None if value == MISSING else value for value in key]
                 yield tuple(zip(controls, values, strict=True)), name, part, scan.by[len(controls) :]
 
-    def overall(self) -> dict[tuple[Stratum, str], Estimates]:
+    def overall(self) -> Overall:
         """Every metric in all rows of every stratum."""
         values = {}
         for stratum, name, part, resolved in self.strata(()):
@@ -367,6 +387,28 @@ class _Plan(NamedTuple):
                 continue
             values[stratum, name] = one.estimates
         return values
+
+
+def _measure_features(
+    plan: _Plan, features: Attributes
+) -> tuple[_Plan, dict[Attributes, Measured], list[tuple[str, InputError]]]:
+    """Every metric by each feature alone, without metrics that the rows do not allow, such as scores above 1 in a loss.
+
+    Returns:
+        The plan without such metrics, what was measured, and the error of each such metric.
+
+    Raises:
+        InputError: If no metric is left, or the error is not that of single metrics.
+    """
+    try:
+        return plan, {(feature,): plan.measure((feature,)) for feature in features}, []
+    except InputError:
+        errors = plan.errors_by_metric(features[:1])
+        usable = {name: metric for name, metric in plan.metrics.items() if name not in errors}
+        if not errors or not usable:
+            raise
+    plan = plan._replace(metrics=usable)
+    return plan, {(feature,): plan.measure((feature,)) for feature in features}, list(errors.items())
 
 
 def _varies(measured: Measured) -> bool:
@@ -385,19 +427,19 @@ def _covers_features(result: Clustering) -> bool:
 
 
 def _compare(
-    plan: _Plan, alone: Mapping[Attributes, Measured], crossed: Mapping[Attributes, Measured]
-) -> tuple[list[AuditedComparison], list[tuple[str, NoGroupsError]]]:
+    plan: _Plan, alone: Mapping[Attributes, Measured], crossed: Mapping[Attributes, Measured], overall: Overall
+) -> tuple[list[AuditedComparison], list[tuple[str, InputError]]]:
     """The comparisons, and those that cannot be made.
 
     A metric whose crossing does not test single features, because it has several effects or another error control,
     compares these on their own as well.
     """
-    comparisons, skipped = _judge(plan, crossed)
+    comparisons, skipped = _judge(plan, crossed, overall)
     covered = {(one.stratum, one.metric): _covers_features(one.result) for one in comparisons}
     for by, measured in alone.items():
         is_crossed = any(set(by) <= set(several) for several in crossed)
         left = {place: groups for place, groups in measured.items() if not (is_crossed and covered.get(place))}
-        more, without = _judge(plan, {by: left})
+        more, without = _judge(plan, {by: left}, overall)
         comparisons += more
         skipped += without
     if not comparisons:
@@ -422,11 +464,11 @@ class _Testable(NamedTuple):
 
 
 def _judge(
-    plan: _Plan, measured: Mapping[Attributes, Measured]
-) -> tuple[list[AuditedComparison], list[tuple[str, NoGroupsError]]]:
+    plan: _Plan, measured: Mapping[Attributes, Measured], overall: Overall
+) -> tuple[list[AuditedComparison], list[tuple[str, InputError]]]:
     """Compare groups that were measured by some features."""
     testable: list[_Testable] = []
-    skipped: list[tuple[str, NoGroupsError]] = []
+    skipped: list[tuple[str, InputError]] = []
     for by, groups_of in measured.items():
         names = attribute_names(by)
         for (stratum, metric), groups in groups_of.items():
@@ -442,11 +484,22 @@ def _judge(
                 testable.append(_Testable(name, metric, names, stratum, groups))
     comparisons = []
     for of, path in zip(testable, _paths(plan, testable), strict=True):
-        told = of.groups.reported(path)
+        told = _with_overall(of, overall).reported(path)
         settings = (plan.guarantee, plan.alpha, True)
         result = Clustering.of(path, *settings, told.excluded, told.dropped, told.by, told.readout)
         comparisons.append(AuditedComparison(of.name, of.metric, of.by, of.stratum, result))
     return comparisons, skipped
+
+
+def _with_overall(of: _Testable, overall: Overall) -> Groups:
+    """The groups with the metric in all rows, where that is not the mean of the groups' values."""
+    groups, value = of.groups, overall.get((of.stratum, of.metric))
+    estimates = groups.comparison.estimates
+    if groups.readout is None or estimates is None or value is None:
+        return groups
+    if all(traits.averages for traits in traits_of(estimates.recipe)):
+        return groups
+    return groups.with_readout(replace(groups.readout, in_all_rows=value.shown[0]))
 
 
 def _paths(plan: _Plan, testable: Sequence[_Testable]) -> list[GuaranteedPath]:
@@ -465,9 +518,8 @@ def _paths(plan: _Plan, testable: Sequence[_Testable]) -> list[GuaranteedPath]:
 # ------------------------------------------------------------------------------------------------ metrics by group
 
 
-def _table(plan: _Plan, measured: Mapping[Attributes, Measured]) -> Iterator[AuditedGroup]:
+def _table(plan: _Plan, measured: Mapping[Attributes, Measured], overall: Overall) -> Iterator[AuditedGroup]:
     """Every metric in every level of a feature and every combination of levels, beside its value in all rows."""
-    overall = plan.overall()
     for place in dict.fromkeys(place for groups_of in measured.values() for place in groups_of):
         of_all = overall.get(place)
         for by, groups_of in measured.items():

@@ -32,15 +32,17 @@ from faultlines.analyses.contrasts import (
     farthest,
     natural_errors,
 )
-from faultlines.analyses.groups import Groups, groups_from
+from faultlines.analyses.groups import Groups, groups_from, with_value_in_all_rows
 from faultlines.analyses.missing import (
     PossibleRates,
+    PossibleShifts,
     farthest_from_groups,
     farthest_from_overall,
     farthest_from_value,
     is_boundable,
     possible_by_group,
     possible_rates,
+    possible_shifts,
     unknown_counts,
     unknown_keys,
 )
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
     from faultlines.analyses.contrasts import Interval, OneEffect
     from faultlines.analyses.groups import By
+    from faultlines.analyses.missing import Reference
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.labels import Label, Margin
     from faultlines.estimates.scales import FloatArray
@@ -129,10 +132,11 @@ def certify(
             Margins of rows are measured anew, one scan for each.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
         min_size: As for `fl.cluster`.
-        missing: ``"bounds"``: it passes only if it would whatever the missing values are. Of rates (true positive
-            rates and the like too) that is computed; other metrics do not pass where more than 5% of all rows, or more
-            than 20% of a group and at least five, lack a value. ``"ignore"``: rows with missing values are taken to be
-            like the others, and the result says so.
+        missing: ``"bounds"``: it passes only if it would whatever the missing values are. That is computed for rates
+            (true positive rates and the like too), and for other metrics that have a lowest and a highest value (F1,
+            AUC, the change of a rate). Means and the like do not pass where more than 5% of all rows, or more than
+            20% of a group and at least five, lack a value. ``"ignore"``: rows with missing values are taken to be like
+            the others, and the result says so.
         unknown: What becomes of rows with a missing attribute. ``"bounds"``: they may belong to any group that has
             their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
             are a group of their own. ``"exclude"``: they are excluded, and counted.
@@ -201,7 +205,7 @@ def _certify(
     _check_question(question, estimates)
     tails = _tails(estimates, question, share, alpha if level is None else level, seed)
     contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
-    widened = [_widen(c, i, question, absent.rates, tails.within) for i, c in enumerate(contrasts)]
+    widened = [_widen(c, i, question, absent, tails.within, estimates.shown[:, i]) for i, c in enumerate(contrasts)]
     reference = [question.reference_value(effect) for effect in effects]
     critical = float(-ndtri(tails.beyond))
     absent = absent._replace(certifiable=_certifiable(question, contrasts))
@@ -219,7 +223,8 @@ def _groups(data: object, by: By | None, metric: Metric | None, min_size: float 
         if by is not None or metric is not None or min_size is not None:
             raise InputError.conflict("by, metric, min_size", "go with rows, but a result was given", "Leave them out.")
         return Groups(data.groups, (), data.excluded, data.dropped, data.by, data.readout)
-    return groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
+    groups = groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
+    return groups if metric is None else with_value_in_all_rows(groups, data, metric)
 
 
 def checked_adverse(adverse: Any) -> None:
@@ -449,6 +454,7 @@ class _Absent(NamedTuple):
         unknown: What was done about unknown attributes.
         rates: What rates could be, where that matters.
         blocks: Whether too much is missing for any pass.
+        shifts: How far other effects could move.
         certifiable: The gap that could be certified if nothing were missing.
     """
 
@@ -456,6 +462,7 @@ class _Absent(NamedTuple):
     unknown: UnknownChoice | None
     rates: PossibleRates | None
     blocks: bool
+    shifts: PossibleShifts | None = None
     certifiable: Any = None
 
 
@@ -501,17 +508,38 @@ def _treat_missing(
         return groups, _Absent("ignore" if lacking else "none", treated, possible, False)
     possible = possible_rates(groups, rows, metric, outside, lacking=lacking)
     if possible is None:
-        return groups, _Absent("share", treated, None, counts is not None and counts.is_large)
+        shifts = possible_shifts(groups) if lacking else None
+        if shifts is not None and shifts.complete:
+            return groups, _Absent("bounds", treated, None, False, shifts)
+        return groups, _Absent("share", treated, None, counts is not None and counts.is_large, shifts)
     return groups, _Absent("bounds" if lacking else "none", treated, possible, False)
 
 
-def _widen(contrast: _Contrast, part: int, question: _Question, rates: PossibleRates | None, tail: float) -> _Contrast:
+def _widen(
+    contrast: _Contrast, part: int, question: _Question, absent: _Absent, tail: float, shown: FloatArray
+) -> _Contrast:
     """The same where missing values and unknown attributes could be anything."""
+    rates = absent.rates
     if rates is None:
-        return contrast
+        return contrast if absent.shifts is None else _shift(contrast, part, question, absent.shifts, shown)
     alone, together = (_farthest_possible(question, rates, part, level) for level in (question.alpha, tail))
     within = contrast.within & (together <= question.limit(part))
     return contrast._replace(bound=np.maximum(contrast.bound, alone), within=within)
+
+
+def _shift(contrast: _Contrast, part: int, question: _Question, shifts: PossibleShifts, shown: FloatArray) -> _Contrast:
+    """The same where missing values could move effects that are not rates."""
+    against, adverse = question.against, question.adverse[part]
+    reference: Reference = "overall" if against == OVERALL else "any group"
+    if isinstance(against, float | Place):
+        reference = None if isinstance(against, float) else against.place
+    if isinstance(against, str) and against in DIRECTIONS:
+        adverse = DIRECTIONS[against]
+    if question.ratio and shifts.down[:, part].any():  # of ratios only that they could be anything
+        far = np.full(contrast.far.shape, np.inf)
+        return contrast._replace(bound=far, far=far, within=np.zeros(far.shape, dtype=bool))
+    bound, far = (shifts.widen(ends, part, adverse, reference) for ends in (contrast.bound, contrast.far))
+    return contrast._replace(bound=bound, far=far, within=far <= question.limit(part))
 
 
 def _farthest_possible(question: _Question, rates: PossibleRates, part: int, tail: float) -> FloatArray:
@@ -637,6 +665,7 @@ class _Contrast(NamedTuple):
 
     interval: Interval
     bound: FloatArray
+    far: FloatArray
     within: BoolArray
     beyond: BoolArray
     other: IntArray | None
@@ -692,7 +721,7 @@ class _Question(NamedTuple):
         else:
             interval, apart = self._against(effect, part, tails.beyond)
             bound = self._against(effect, part, self.alpha)[1].far
-        return _Contrast(interval, bound, apart.far <= limit, apart.near > limit, other)
+        return _Contrast(interval, bound, apart.far, apart.far <= limit, apart.near > limit, other)
 
     def _against(self, effect: OneEffect, part: int, tail: float) -> tuple[Interval, Distances]:
         if isinstance(self.against, float):
@@ -770,7 +799,15 @@ def _certificate(
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,
         averaged=not all(traits.averages for traits in _traits(estimates)),
+        in_all_rows=_in_all_rows(groups.readout),
     )
+
+
+def _in_all_rows(readout: Readout | None) -> Any:
+    """The metric in all rows at once, where that is not the mean of the groups' values."""
+    if readout is None or readout.in_all_rows is None:
+        return None
+    return plain(readout.in_all_rows.tolist())
 
 
 def _named(against: Place | float | str, labels: Sequence[Label]) -> str | float:

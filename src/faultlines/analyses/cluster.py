@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import checks
-from faultlines.analyses.groups import groups_from
+from faultlines.analyses.groups import groups_from, with_value_in_all_rows
 from faultlines.errors import InputError
 from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.results.clustering import Clustering, adjust_for_number
@@ -98,6 +98,10 @@ def cluster_metrics(
     measured = groups_from(
         data, by, metrics, min_size=min_size, tolerance=tolerance, guarantee=control, seed=seed, moderated=True
     )
+    if metrics:
+        measured = [
+            with_value_in_all_rows(groups, data, metric) for groups, metric in zip(measured, metrics, strict=True)
+        ]
     return [_cluster_groups(groups, control, alpha, refine, seed, margins=margins) for groups in measured]
 
 

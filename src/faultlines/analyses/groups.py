@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,8 +13,10 @@ from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of
 from faultlines.estimates.reasons import Reason, ReasonCode
-from faultlines.metrics.measure import Split, measure_all
+from faultlines.metrics.measure import Split, measure_all, measurements
+from faultlines.metrics.names import told_apart, traits_of
 from faultlines.metrics.variances import moderate_estimates
+from faultlines.rows.read import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,6 +52,16 @@ class Groups(NamedTuple):
     by: tuple[str | Bins, ...]
     readout: Readout | None = None
     part_measurements: tuple[Measurement, ...] = ()
+
+    def with_readout(self, readout: Readout) -> Groups:
+        """The same with more that is known about the rows, in all parts of them."""
+        parts = tuple(
+            part
+            if part.readout is None
+            else part._replace(readout=replace(part.readout, in_all_rows=readout.in_all_rows))
+            for part in self.part_measurements
+        )
+        return self._replace(readout=readout, part_measurements=parts)
 
     def reported(self, judged: GuaranteedPath) -> Groups:
         """The same with what was excluded from, and what is known about, the part of the data that is reported."""
@@ -97,6 +110,18 @@ def groups_from(
     data = moderate_estimates(data) if moderated and isinstance(data, Estimates) else data
     comparison, excluded = _exclude_small(as_comparison(data, tolerance), 0 if min_size is None else min_size)
     return [Groups(comparison, (), excluded, {}, comparison.attributes)]
+
+
+def with_value_in_all_rows(groups: Groups, data: object, metric: Metric) -> Groups:
+    """The same, with the metric in all rows at once where that is not the mean of the groups' values: another scan."""
+    known = traits_of(told_apart(metric))
+    if groups.readout is None or all(traits.averages for traits in known):
+        return groups
+    try:
+        measured = measurements(read(data, (), [metric], None).grouped[0], ("group",), metric, 1, ())[0]
+    except NoGroupsError:
+        return groups
+    return groups.with_readout(replace(groups.readout, in_all_rows=measured.estimates.shown[0]))
 
 
 def is_rows(data: object) -> bool:

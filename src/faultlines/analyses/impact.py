@@ -16,7 +16,7 @@ from faultlines import checks
 from faultlines.analyses.certify import checked_missing
 from faultlines.analyses.contrasts import at_most_below_best, compare_with_best, effects_of
 from faultlines.analyses.missing import farthest_from_groups, rates_of_counts, unknown_keys
-from faultlines.core.counts import binomial
+from faultlines.core.counts import rate_estimates
 from faultlines.errors import InputError
 from faultlines.metrics.forms import rate_of
 from faultlines.metrics.population import rate
@@ -49,7 +49,7 @@ def impact_ratios(
     positive: Hashable = None,
     least: float = 0.8,
     min_share: float = 0.02,
-    unknown: UnknownChoice = "exclude",
+    unknown: UnknownChoice = "bounds",
     missing: MissingChoice = "bounds",
     alpha: float = 0.05,
     seed: int = 0,
@@ -70,9 +70,9 @@ def impact_ratios(
         positive: The label that counts as selected.
         least: The ratio that categories are compared with: 0.8 is the four-fifths rule.
         min_share: Categories with a smaller share of all rows are shown, but have no ratio and are no reference.
-        unknown: What becomes of rows with a missing attribute. ``"exclude"``: they are counted apart. ``"category"``:
-            they are a category of their own. ``"bounds"``: they may belong to any category, and nothing passes that
-            they could overturn.
+        unknown: What becomes of rows with a missing attribute. ``"bounds"``: they are counted apart, may belong to any
+            category, and nothing passes that they could overturn. ``"exclude"``: they are counted apart and change
+            nothing. ``"category"``: they are a category of their own.
         missing: What becomes of rows with a missing outcome. ``"bounds"``: nothing passes that they could overturn.
             ``"ignore"``: they are taken to be like the others.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
@@ -228,16 +228,18 @@ def _table(cells: _Cells, names: Sequence[str], settings: _Settings, tables: int
     unknown = unknown_keys(cells.keys) & (settings.unknown != "category")
     rows = cells.applicants + cells.missing
     share = rows / max(rows.sum(), 1.0)
-    used = np.flatnonzero(~unknown & (share >= settings.min_share) & (cells.applicants > 0))
+    large = ~unknown & (share >= settings.min_share)
+    used = np.flatnonzero(large & (cells.applicants > 0))
+    blank = large & (cells.applicants == 0)  # of which no outcome is known, so that the rate can be anything
     if used.size > _MOST:
         problem = f"makes {used.size:,} categories to be compared"
         raise InputError.unsupported("by", problem, "Use fewer levels, or a larger min_share.", list(names))
     compared = _compare(cells, used, unknown, settings, tables) if used.size > 1 else None
-    status = np.where(unknown, "unknown", "too small").astype(object)
+    status = np.where(unknown, "unknown", np.where(blank, "inconclusive", "too small")).astype(object)
     verdict: ImpactVerdict = "not testable"
     if compared is not None:
-        certain = bool(compared.bound.min() >= settings.least)
-        within = certain | (compared.lower >= settings.least)
+        certain = bool(compared.bound.min() >= settings.least) and not blank.any()
+        within = (certain | (compared.lower >= settings.least)) & (not blank.any())
         if compared.together is not None and not certain:
             within &= compared.together >= settings.least
         own = np.where(compared.upper < settings.least, "failed", np.where(within, "passed", "inconclusive"))
@@ -252,7 +254,7 @@ def _table(cells: _Cells, names: Sequence[str], settings: _Settings, tables: int
         tuple(names),
         categories,
         None if compared is None else _label(cells.keys[used[compared.highest]]),
-        None if compared is None else float(compared.bound.min()),
+        None if compared is None else 0.0 if blank.any() else float(compared.bound.min()),
         verdict,
     )
 
@@ -261,10 +263,8 @@ def _compare(
     cells: _Cells, used: npt.NDArray[np.int64], unknown: npt.NDArray[np.bool_], settings: _Settings, tables: int
 ) -> _Compared:
     """Ratios to the highest category, with simultaneous intervals and bounds, and what missing rows could make."""
-    estimates = binomial(
-        cells.selected[used], cells.applicants[used], [_label(cells.keys[i]) for i in used.tolist()]
-    ).estimates
-    assert estimates is not None  # noqa: S101
+    counted = np.column_stack([cells.selected[used], cells.applicants[used]])
+    estimates = rate_estimates(counted, [_label(cells.keys[i]) for i in used.tolist()])
     (found,) = compare_with_best(estimates, settings.alpha / tables, settings.seed, highest=True, as_ratio=True)
     (effect,) = effects_of(estimates, np.full((used.size, 1), 1 / used.size))
     far = at_most_below_best(effect, settings.alpha, highest=True, as_ratio=True)

@@ -1,21 +1,24 @@
-"""How far groups could be apart if missing values could be anything: bounds for rates, which hold at 1 − α.
+"""How far groups could be apart if missing values could be anything: bounds which hold at 1 − α.
 
 What a group's rate could be at most, and at least, are shares of its rows as the rate itself is (`rows.possible`), so
 each has an interval of its own. A group is farthest from what it is compared with where its missing values are all of
 one kind, and those of the other all of the other. If the bound of that distance is within a gap, then so is the bound
-of the distance that the values would have shown.
+of the distance that the values would have shown. Other metrics that have a lowest and a highest value, such as F1, AUC
+or the change of a rate, are bounded by how far rows that lack a value can move them (`PossibleShifts`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from faultlines.analyses.contrasts import Side, difference, ratio
+from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import MISSING
 from faultlines.estimates.scales import ANSCOMBE, Anscombe
+from faultlines.metrics.names import Traits, traits_of
 from faultlines.results.effects import of_others
 from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible
 
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Key
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
+    from faultlines.metrics.readout import Readout
     from faultlines.results.clustering import Adverse
+
+    Reference = int | Literal["overall", "any group"] | None
 
 _AT_ONCE = 2**20  # pairs that are compared in one go
 _NO_ROWS = 1e-9  # trials that stand for none
@@ -108,7 +114,20 @@ def unknown_counts(
     if data is not None and metric is not None and can_be_filled(metric):
         counts = count_possible(data, groups.by, metric)
         return counts.of(np.flatnonzero(unknown_keys(counts.keys)))
-    return counts_without_rows(groups).of(np.flatnonzero(is_unknown))
+    estimates, readout = measured_rows(groups)
+    return counts_without_rows(estimates, readout).of(np.flatnonzero(is_unknown))
+
+
+def measured_rows(groups: Groups) -> tuple[Estimates, Readout]:
+    """Estimates of rows, and what was measured in them.
+
+    Raises:
+        InputError: If the groups are not of rows.
+    """
+    estimates, readout = groups.comparison.estimates, groups.readout
+    if estimates is None or readout is None:
+        raise InputError.unsupported("data", "holds no rows, of which some could be missing", "Give the rows.")
+    return estimates, readout
 
 
 def possible_by_group(rates: PossibleRates) -> tuple[tuple[Any, Any], ...]:
@@ -136,11 +155,11 @@ def possible_rates(
     if weight is not None and weight.column in readout.missing.by_column:
         return None
     if not lacking:
-        counts = counts_without_rows(groups, lacking=False)
+        counts = counts_without_rows(estimates, readout, lacking=False)
     elif data is not None and metric is not None and can_be_filled(metric):
         counts = _of_groups(count_possible(data, groups.by, metric), estimates.keys)
     elif weight is None:
-        counts = counts_without_rows(groups)
+        counts = counts_without_rows(estimates, readout)
     else:
         return None
     trials = estimates.scales[0].mass(estimates.errors)  # of rows that were used, each as good as an independent one
@@ -149,22 +168,89 @@ def possible_rates(
     return rates_of_counts(counts, unknown, design)
 
 
+class PossibleShifts(NamedTuple):
+    """How far missing values can move the effect of every group, (K, d), and the overall, (d,).
+
+    Attributes:
+        down: How far below the effect at hand that of complete rows can be.
+        up: How far above.
+        down_overall: The same of the overall.
+        up_overall: The same of the overall.
+        complete: Whether that holds for all effects; otherwise some can be anything, or lost rows have weights.
+    """
+
+    down: FloatArray
+    up: FloatArray
+    down_overall: FloatArray
+    up_overall: FloatArray
+    complete: bool
+
+    def widen(self, distance: FloatArray, part: int, adverse: Adverse | None, reference: Reference) -> FloatArray:
+        """Distances of an effect of all groups, with what missing values can add to each.
+
+        Args:
+            distance: How far each group is from what it is compared with.
+            part: The effect.
+            adverse: The harmful direction; None: either.
+            reference: A group by its place, ``"overall"``, ``"any group"``; None: a fixed value.
+        """
+        down, up = self.down[:, part], self.up[:, part]
+        if reference == "overall":
+            falls, rises = self.down_overall[part], self.up_overall[part]
+        elif reference == "any group":
+            falls, rises = down.max(), up.max()
+        else:
+            falls, rises = (0.0, 0.0) if reference is None else (down[reference], up[reference])
+        added = {"low": down + rises, "high": up + falls, None: np.maximum(down + rises, up + falls)}
+        return np.asarray(distance + added[adverse])
+
+
+def possible_shifts(groups: Groups) -> PossibleShifts | None:
+    """How far rows that lack a value can move effects that have a lowest and a highest value; None without rows.
+
+    A mean of values between l and h, v in n rows, is (n v + m l) / (n + m) at least with m more rows. Of what is no
+    mean (F1, balanced accuracy, AUC), m rows change at most the share 2m / (n + 2m), with n the rows of the smaller
+    class: of F1 one row adds up to two to numerator and denominator, of AUC it adds the share 1 / (n + 1) of all pairs.
+    """
+    estimates, readout = groups.comparison.estimates, groups.readout
+    if estimates is None or readout is None or readout.missing is None:
+        return None
+    lost = np.array([group.dropped for group in readout.missing.of(estimates.keys)])
+    rows = readout.moments.n.min(axis=(1, 2))
+    traits = traits_of(estimates.recipe)
+    traits = traits if len(traits) == estimates.dims else (Traits(),) * estimates.dims
+    down, up = np.zeros((2, *estimates.shown.shape))
+    down_overall, up_overall = np.zeros((2, estimates.dims))
+    share = rows / rows.sum()
+    replaced = lost.sum() / (rows.sum() + lost.sum())  # of all rows
+    for part, known in enumerate(traits):
+        if not np.isfinite(known.span):
+            continue
+        value = estimates.shown[:, part]
+        low = 0.0 if known.span <= 1 else -known.span / 2
+        moved = lost / (rows + lost) if known.averages else 2 * lost / (rows + 2 * lost)
+        down[:, part], up[:, part] = moved * (value - low), moved * (low + known.span - value)
+        down_overall[part], up_overall[part] = (
+            share @ shift + known.span * replaced for shift in (down[:, part], up[:, part])
+        )
+    complete = "w" not in readout.metric.inputs and all(np.isfinite(known.span) for known in traits)
+    return PossibleShifts(down, up, down_overall, up_overall, complete)
+
+
 def _of_groups(counts: PossibleCounts, keys: Sequence[Key]) -> PossibleCounts:
     """The counts of some groups, in their order."""
     place = {tuple(key): i for i, key in enumerate(counts.keys)}
     return counts.of(np.array([place[tuple(key)] for key in keys], dtype=np.int64))
 
 
-def counts_without_rows(groups: Groups, *, lacking: bool = True) -> PossibleCounts:
+def counts_without_rows(estimates: Estimates, readout: Readout, *, lacking: bool = True) -> PossibleCounts:
     """Rows by what they can be, where only their number is known: each that lacks a value can be anything.
 
     Args:
-        groups: The groups.
+        estimates: Rates of the groups.
+        readout: What was measured in their rows.
         lacking: Whether rows that lack a value count.
     """
-    estimates, readout = groups.comparison.estimates, groups.readout
-    assert estimates is not None  # noqa: S101
-    assert readout is not None  # noqa: S101
     trials = estimates.scales[0].mass(estimates.errors)
     trials = trials if readout.mass is None else readout.mass.reshape(trials.shape)
     ones = estimates.shown * trials

@@ -504,12 +504,14 @@ def audit(
         signed_off = {
             name: None if certificate is None else certificate.to_dict()
             for name, certificate in zip(result.names, certificates, strict=False)
-        }
+        } | dict.fromkeys(result.skipped)
         targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": signed_off} if certificates else {})))
     targets.write_csv(lambda: result.columns("groups"))
     if targets.report is not None:
         result.report(targets.report, title=title, command=outputs.command_line())
-    end_with_verdicts(results, certificates, fail_on_split=fail_on_split)
+    end_with_verdicts(
+        results, certificates, fail_on_split=fail_on_split, missing=wanted.missing, skipped=result.skipped
+    )
 
 
 # What the library calls its parameters, and the options they are given by.
@@ -693,7 +695,7 @@ def monitor(
 @_command(
     "faultlines impact-ratio hires.csv --by sex --by race --selected hired",
     "faultlines impact-ratio scored.parquet --by race --score score \\\n      --csv ratios.csv --report ratios.html",
-    "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown bounds --fail-below",
+    "faultlines impact-ratio hires.csv --by race --selected hired \\\n      --unknown exclude --fail-below",
     name="impact-ratio",
     common="by selected score least unknown fail_below csv report",
 )

@@ -16,7 +16,7 @@ from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.labels import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from faultlines.analyses.groups import By
     from faultlines.cli import options as opt
@@ -52,6 +52,7 @@ def end_with_verdicts(
     *,
     fail_on_split: bool,
     missing: str = "bounds",
+    skipped: Mapping[str, str] | None = None,
 ) -> None:
     """End with the exit code of the gates that were asked for: 1 when one says no, 3 when one is inconclusive.
 
@@ -60,6 +61,7 @@ def end_with_verdicts(
         certificates: One for each, if they were asked for; none for a result that has only one group.
         fail_on_split: Whether clusters must not differ.
         missing: ``"bounds"``: a large share of rows that lack a value is inconclusive; ``"ignore"``: it is not.
+        skipped: What could not be compared, with the reason: inconclusive where a gate was asked for.
     """
     several = max(len(results), len(certificates)) > 1
     gated = [c for c in results if fail_on_split or (certificates and c.verdict == "not testable")]
@@ -72,6 +74,9 @@ def end_with_verdicts(
         for one in signed
         if one.verdict == "inconclusive"
     ]
+    if fail_on_split or certificates:
+        reasons += [(name, [f"not compared ({reason})."]) for name, reason in (skipped or {}).items()]
+        several = several or bool(skipped)
     texts = [f"{metric}: {text}" if several else text for metric, of_metric in reasons for text in of_metric]
     if texts:
         _end_inconclusive(texts)

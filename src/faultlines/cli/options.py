@@ -669,11 +669,11 @@ class Impact(RowSource):
         str,
         _option(
             DATA,
-            "Applicants with a missing attribute are counted apart (exclude), are a category of their own (category) "
-            "or may belong to any (bounds).",
+            "Applicants with a missing attribute are counted apart and may belong to any category (bounds), are counted"
+            " apart and change nothing (exclude), or are a category of their own (category).",
             metavar="HOW",
         ),
-    ] = "exclude"
+    ] = "bounds"
     missing: Annotated[
         str,
         _option(

@@ -70,7 +70,7 @@ def binomial(
         log=True,
         null=partial(_one_draw, BINOMIAL),
         divide=_divided_successes,
-        estimate=_rates,
+        estimate=rate_estimates,
         n=table[:, 1],
         attributes=attributes,
         metric=metric,
@@ -148,9 +148,10 @@ def _counts(
     return np.column_stack([counted, of]), keys
 
 
-def _rates(s: FloatArray) -> Estimates:
+def rate_estimates(s: FloatArray, labels: Sequence[Label] | None = None) -> Estimates:
+    """Rates on Anscombe's scale, of successes and trials, (K, 2)."""
     theta, se = ANSCOMBE.forward(s[:, 0], s[:, 1]), 1 / np.sqrt(4 * s[:, 1] + 2)
-    return Estimates(theta, se, n=s[:, 1], scale=ANSCOMBE, natural=s[:, 0] / s[:, 1])
+    return Estimates(theta, se, labels, n=s[:, 1], scale=ANSCOMBE, natural=s[:, 0] / s[:, 1])
 
 
 def _event_rates(s: FloatArray) -> Estimates:

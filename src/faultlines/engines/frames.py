@@ -403,7 +403,9 @@ def _scan_files(files: Sequence[Path], uses: Sequence[ColumnUse]) -> Iterator[Ro
                 columns = [use.column for use in uses]
                 keys = {use.column: use.parameter for use in uses if use.kind == "key"}
                 relation, names = readers.scan_parquet(connection, files, columns, keys, check)
-                yield replace(_select_uses(_lazy(relation), uses, names, is_stored=True), present=tuple(present))
+                rows = _select_uses(_lazy(relation), uses, names, is_stored=True)
+                orders = {rows.keys[column]: levels for column, levels in readers.read_orders(files, keys).items()}
+                yield replace(rows, present=tuple(present), orders=orders)
             else:
                 yield replace(_scan_csv(connection, files, uses, check), present=tuple(present))
         except duckdb.Error as error:
@@ -481,7 +483,8 @@ def _read_file(path: Path, keys: Mapping[str, str], numbers: Mapping[str, str]) 
         is_time = name in rows.times
         columns[column] = [None if v is None else format_time(v) for v in values] if is_time else values
     arrays = {parameter: _to_numbers(parameter, column, columns[column]) for parameter, column in numbers.items()}
-    return Table([columns[column] for column in keys.values()], arrays, [()] * len(keys))
+    orders = [rows.orders.get(rows.keys[column], ()) for column in keys.values()]
+    return Table([columns[column] for column in keys.values()], arrays, orders)
 
 
 def to_plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import zlib
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ from faultlines.engines import duckdb as duck
 from faultlines.errors import Argument, InputError, first_line, shorten, shorten_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
     from typing import TextIO
 
     import duckdb
@@ -517,6 +518,36 @@ def scan_parquet(
                 )
         queries.append(query)
     return engine.sql(" UNION ALL ".join(queries)), names
+
+
+def read_orders(files: Sequence[Path], columns: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Levels in their order, of columns that parquet files know to be ordered categories of text.
+
+    Such files have the schema of Arrow beside their own (pandas, Polars and PyArrow write it), and every row group has
+    all levels. There is no order where the first and the last file differ, or where PyArrow is not installed.
+    """
+    try:
+        parquet = import_module("pyarrow.parquet")
+    except ImportError:
+        return {}
+    first, last = (_read_file_orders(parquet, path, columns) for path in (files[0], files[-1]))
+    return {column: levels for column, levels in first.items() if last.get(column) == levels}
+
+
+def _read_file_orders(parquet: Any, path: Path, columns: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Levels of the ordered categories of one file, by its first row group."""
+    orders = {}
+    with parquet.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        for column in columns if file.num_row_groups else ():
+            place = schema.get_field_index(column)  # -1 where two columns have the name
+            if place < 0 or not getattr(schema.field(place).type, "ordered", False):
+                continue
+            values = file.read_row_group(0, columns=[column]).column(column)
+            levels = values.chunk(0).dictionary.to_pylist() if values.num_chunks else []
+            if levels and all(isinstance(level, str) for level in levels):
+                orders[column] = tuple(levels)
+    return orders
 
 
 def _write_parquet_query(

@@ -194,6 +194,12 @@ def _every_time(
     return tuple(usable)
 
 
+def _is_unchanged(metric: Metric, reasons: Mapping[Reason, int]) -> bool:
+    """Whether the two models of a paired metric do not differ in any row."""
+    is_paired = metric.recipe is not None and metric.recipe.name == "paired"
+    return is_paired and {reason.code for reason in reasons} == {ReasonCode.ZERO_VARIANCE}
+
+
 def measurements(
     parts: Sequence[Grouped], names: tuple[str, ...], metric: Metric, least: float, by: tuple[str | Bins, ...]
 ) -> tuple[Measurement, ...]:
@@ -221,6 +227,9 @@ def measurements(
         remedy, settings = remedy_without_groups(reasons.tolist(), sizes, metric.min_size)
         problem = f"none of {formats.amount(len(keys), 'group')} can be used: {shown}"
         how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
+        if _is_unchanged(metric, counts):
+            problem = "the two models rank or predict all rows of every group alike: the change is zero in each"
+            remedy = "Check that the two columns are those of different models. If they are, there is nothing to test."
         raise NoGroupsError("by", problem, remedy, value=list(names), **how)
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))

@@ -42,6 +42,8 @@ class Readout:
         treatment: Which of several treatments each group has, from 0 on, (K,); None where there is one.
         cell: With several treatments, which group of the rows each belongs to, (K,): one control for each.
         common: Units that pairs of groups have in common, (K, K); None where units are in one group each.
+        in_all_rows: Each effect in all rows at once, (d,), where that is not the mean of the groups' effects: an area
+            under the curve compares rows of different groups, too. None where it is the mean, or was not measured.
     """
 
     metric: Metric
@@ -57,6 +59,7 @@ class Readout:
     treatment: IntArray | None = None
     cell: IntArray | None = None
     common: FloatArray | None = None
+    in_all_rows: FloatArray | None = None
 
     @property
     def arm_sizes(self) -> FloatArray | None:

@@ -154,7 +154,8 @@ def _exclusion_notes(result: Audit) -> Iterator[Note]:
 def _skipped_notes(result: Audit) -> Iterator[Note]:
     for name, reason in result.skipped.items():
         text = formats.printable(f"Not compared: {name} ({reason}).")
-        yield Note("not compared", text, "warning", {"comparison": name})
+        code = result.skipped_codes.get(name)
+        yield Note("not compared", text, "warning", {"comparison": name, "error": None if code is None else str(code)})
 
 
 # ------------------------------------------------------------------------------------------------------------ as text

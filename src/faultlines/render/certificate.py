@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.clustering import RATIO, dropped_notes, excluded_notes, mismatch_notes, other_notes
@@ -239,12 +241,7 @@ def _notes(result: Certificate) -> Iterator[Note]:
         "method",
         "The overall verdict is an intersection–union test at level α; per-group intervals are simultaneous.",
     )
-    if result.averaged and result.against == OVERALL:
-        yield Note(
-            "overall of groups",
-            f"The overall is the mean of the values within groups, not the {result.metric} of all rows. "
-            "To compare with that, give its value as against.",
-        )
+    yield from _average_notes(result)
     for i, (gap, certifiable) in enumerate(zip(_gaps(result), _certifiables(result), strict=True)):
         if _is_wide(result, i, gap, certifiable):
             yield Note(
@@ -318,8 +315,25 @@ def _is_wide(result: Certificate, i: int, gap: float, certifiable: float) -> boo
     return not result.ratio and gap >= 1 > certifiable and all(abs(value) < 1 for value in values)
 
 
-def _reference_text(result: Certificate, values: Sequence[float]) -> str:
-    """The value that groups are compared with: ``Overall selection rate: 24.9%``."""
+def _average_notes(result: Certificate) -> Iterator[Note]:
+    """That groups are compared with the mean of their values, where the value in all rows is another one."""
+    if not result.averaged or result.against != OVERALL:
+        return
+    mean = result.reference_value if result.parts else (result.reference_value,)
+    total = result.in_all_rows if result.parts or result.in_all_rows is None else (result.in_all_rows,)
+    if total is not None and np.allclose(mean, total, rtol=1e-9):
+        return
+    text = "The overall, with which groups are compared, is the mean of the values within groups"
+    if total is None:
+        text += f", not the {result.metric} of all rows. To compare with that, give its value as against."
+    else:
+        of_all = ", ".join(_value_texts(result, total))
+        text += f". The {result.metric} in all rows is {of_all}; to compare with that, give it as against."
+    yield Note("overall of groups", formats.printable(text), fields={"mean": mean, "in_all_rows": total})
+
+
+def _value_texts(result: Certificate, values: Sequence[float]) -> list[str]:
+    """A value of each effect as text, with its name where there are several."""
     estimates = result.comparison.estimates
     texts = []
     for i, value in enumerate(values):
@@ -330,6 +344,12 @@ def _reference_text(result: Certificate, values: Sequence[float]) -> str:
             [error for error in errors if error > 0] or [1.0], [value], value < 0, result.percent[i]
         )
         texts.append(f"{result.parts[i]} {number(value)}" if result.parts else number(value))
+    return texts
+
+
+def _reference_text(result: Certificate, values: Sequence[float]) -> str:
+    """The value that groups are compared with: ``Overall selection rate: 24.9%``."""
+    texts = _value_texts(result, values)
     name = f"Overall {result.metric}" if result.against == OVERALL else f"{result.against} (reference)"
     if isinstance(result.against, str) and result.against in DIRECTIONS:
         name = f"{result.against.capitalize()} {result.metric} in these data"

@@ -326,7 +326,13 @@ def notes(c: Clustering) -> tuple[Note, ...]:
     """What a reader must know beside the table, in the order in which it is read."""
     about_groups: list[Note] = []
     if c.groups.estimates is not None:
-        about_groups = [*attribute_notes(c), *interval_notes(c), *membership_notes(c, c.alpha), *detection_notes(c)]
+        about_groups = [
+            *average_notes(c),
+            *attribute_notes(c),
+            *interval_notes(c),
+            *membership_notes(c, c.alpha),
+            *detection_notes(c),
+        ]
     return (*ratio_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
 
 
@@ -487,6 +493,22 @@ def overall_notes(c: Clustering) -> Iterator[Note]:
         text = f"{name_of(arm.treatment)} against {name_of(arm.control)}{where}: {'; '.join(texts)}."
         fields = {"treatment": str(arm.treatment), "control": str(arm.control), "pvalue": plain(arm.pvalues)}
         yield Note(OVERALL, formats.printable(text), fields=fields)
+
+
+def average_notes(c: Clustering) -> Iterator[Note]:
+    """That the overall is the mean of the groups' values, where the value in all rows is another one."""
+    mean = tuple(effect.estimate for effect in c.overall.effects)
+    total = c.in_all_rows
+    if total is None or np.allclose(mean, total, rtol=1e-9):
+        return
+    texts = []
+    for i, (name, effect, value) in enumerate(zip(_metric_names(c), c.overall.effects, total, strict=True)):
+        number = c.number_format([effect.se], [effect.estimate, value], i)
+        texts.append(
+            f"The {name} in all rows is {number(value)}. The overall here, {number(effect.estimate)}, is the mean of "
+            "the values within groups."
+        )
+    yield Note("overall of groups", formats.printable(" ".join(texts)), fields={"mean": mean, "in_all_rows": total})
 
 
 def _metric_names(c: Clustering) -> tuple[str, ...]:

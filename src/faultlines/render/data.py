@@ -76,6 +76,7 @@ def clustering_data(c: Clustering) -> dict[str, Any]:
         "notes": [note.to_dict() for note in c.notes],
         "sample_ratio": None if c.readout is None or (ratio := c.readout.sample_ratio) is None else ratio.to_dict(),
         "overall": overall_effect(c),
+        "in_all_rows": None if c.in_all_rows is None else plain(list(c.in_all_rows)),
         "detection_limits": [limit.to_dict(c.group_labels) for limit in c.detection_limits],
         "columns": measured_columns(c),
         "recipe": None if c.readout is None else plain_recipe(c.readout.metric),

@@ -35,9 +35,12 @@ def _passed(result: ImpactRatios) -> str:
     ratios = [table.certifiable for table in result.tables if table.certifiable is not None]
     least = rounded_like(min(ratios), result.least, up=False)
     names = ", ".join(table.name for table in result.tables if table.verdict == "passed")
+    passed = [table for table in result.tables if table.verdict == "passed"]
+    small = any(one.status == "too small" for table in passed for one in table.categories)
+    large = f" with at least {100 * result.min_share:.3g}% of all rows" if small else ""
     return (
-        f"Every category by {names} has at least {result.least:g} × the highest {result.kind} ({_level(result)} "
-        f"confidence). Certifiable: ratio {least}."
+        f"Every category by {names}{large} has at least {result.least:g} × the highest {result.kind} "
+        f"({_level(result)} confidence). Certifiable: ratio {least}."
     )
 
 
@@ -59,7 +62,7 @@ def _failed(result: ImpactRatios) -> str:
 
 
 def _inconclusive(result: ImpactRatios) -> str:
-    names = ", ".join(table.name for table in result.tables if table.verdict == "inconclusive")
+    names = ", ".join(table.name for table in result.tables if table.verdict != "passed" and table.is_divided)
     ratios = [table.certifiable for table in result.tables if table.certifiable is not None]
     least = rounded_like(min(ratios), result.least, up=False)
     return (
@@ -114,11 +117,13 @@ def next_step(result: ImpactRatios) -> Note | None:
         call = f"fl.cluster(rows, {by}, fl.selection_rate({result.column!r}))"
         command = f"faultlines model FILES … --metric selection_rate --y-pred {result.column}"
         return next_note("see which groups differ together with", call, command) if result.median is None else None
-    if result.verdict == "not testable":
+    if any(table.verdict == "not testable" and table.is_divided for table in result.tables):
         smaller = result.min_share / 2
         purpose = "compare smaller categories with"
         return next_note(purpose, f"min_share={smaller:g}", f"--min-share {smaller:g}") if smaller else None
-    least = min(table.certifiable for table in result.tables if table.certifiable is not None)
+    least = min((table.certifiable for table in result.tables if table.certifiable is not None), default=0.0)
+    if not least:  # a category of which no outcome is known
+        return None
     ratio = rounded_like(least, result.least, up=False)
     return next_note(
         "collect more applicants, or ask for what the data show with", f"least={ratio}", f"--least {ratio}"

@@ -29,6 +29,7 @@ from faultlines.render.certificate import group_table as group_rows
 from faultlines.render.clustering import adverse_sides as sides_of
 from faultlines.render.clustering import (
     attribute_notes,
+    average_notes,
     between_levels,
     contrast,
     decide,
@@ -141,7 +142,15 @@ def _about_rules(c: Clustering) -> str:
 
 # Notes of a certificate that are not said elsewhere on the page.
 _CERTIFICATE_NOTES = frozenset(
-    {"reference", "method", "missing bounds", "missing share", "missing ignored", "unknown attributes"}
+    {
+        "reference",
+        "overall of groups",
+        "method",
+        "missing bounds",
+        "missing share",
+        "missing ignored",
+        "unknown attributes",
+    }
 )
 TABS = 20  # results with a part of their own on one page
 _LISTED = 5_000  # groups up to which all are listed
@@ -410,6 +419,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "explained": c.explained(),
         "explained_p": [formats.pvalue(math.log(row.pvalue)) for row in c.explained()],
         "explained_words": [note.text for note in attribute_notes(c)],
+        "averages": [note.text for note in average_notes(c)],
         "excluded": [_left_out(c, left) for left in c.excluded[:_LISTED]],
         "left_out": [
             (row.attribute, row.value, formats.count(row.n), formats.share(row.share, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
+    from faultlines.errors import ErrorCode
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import Reason
     from faultlines.estimates.scales import FloatArray
@@ -138,11 +139,12 @@ class Audit(Collection):
 
     Attributes:
         comparisons: The comparisons, one for each metric (and stratum), in the order of the metrics.
-        skipped: Names of those that could not be made, with the reason.
+        skipped: Names of those that could not be made, with the reason; a metric that rows do not allow by its name.
         alpha: The accepted probability of any false positive among them.
         groups: Every metric in every level of each feature and every combination of levels.
         correction: ``"holm"``, or ``"bh"`` for the share of false positives among the findings.
         cut: Numeric features that were cut into ranges.
+        skipped_codes: Names of those that could not be made, with the code of the error.
 
     Example:
         >>> import faultlines as fl
@@ -167,6 +169,7 @@ class Audit(Collection):
     groups: tuple[AuditedGroup, ...] = ()
     correction: Correction = "holm"
     cut: tuple[CutFeature, ...] = ()
+    skipped_codes: Mapping[str, ErrorCode] = field(default_factory=dict)
 
     @property
     def noun(self) -> str:  # type: ignore[override]
@@ -288,6 +291,7 @@ class Audit(Collection):
             "groups": dicts_of(self.columns("groups")),
             "cut": [{"feature": c.feature, "values": c.values, "ranges": c.ranges} for c in self.cut],
             "skipped": dict(self.skipped),
+            "skipped_codes": {name: str(code) for name, code in self.skipped_codes.items()},
             "results": {comparison.name: comparison.result.to_dict() for comparison in self.comparisons},
         }
 
@@ -300,7 +304,7 @@ class Audit(Collection):
         adverse: Adverse | Literal["auto"] | None = "auto",
         missing: MissingChoice = "bounds",
         seed: int = 0,
-    ) -> dict[str, Certificate]:
+    ) -> dict[str, Certificate | None]:
         """Can it be signed off that no group is farther than a gap away, in every comparison?
 
         The probability of any wrong certificate among them is α: each is made at α over their number (Bonferroni).
@@ -315,7 +319,8 @@ class Audit(Collection):
             seed: Of the draws behind the simultaneous intervals.
 
         Returns:
-            The certificate of each comparison, by its name.
+            The certificate of each comparison, by its name; None for what could not be compared (`skipped`), of which
+            nothing can be signed off.
 
         Raises:
             InputError: If something given cannot be used for some metric.
@@ -333,7 +338,10 @@ class Audit(Collection):
         options: dict[str, Any] = {"gap": gap, "against": against, "ratio": ratio, "adverse": adverse, "seed": seed}
         options["missing"] = missing
         alpha = self.alpha / len(self)
-        return {one.name: certify(one.result, alpha=alpha, **options) for one in self.comparisons}
+        certificates: dict[str, Certificate | None] = {
+            one.name: certify(one.result, alpha=alpha, **options) for one in self.comparisons
+        }
+        return certificates | dict.fromkeys(self.skipped)
 
     def report(
         self,

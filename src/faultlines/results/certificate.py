@@ -107,6 +107,8 @@ class Certificate(TabularResult):
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
         averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
             ranking compares people of different groups, too.
+        in_all_rows: The metric in all rows at once, where `averaged` says that this is another value; None elsewhere,
+            and where no rows were given.
         margins: The margins that were certified, if that was asked: "sex", "race", "sex × race". The label of a level
             has "any" for the attributes that its margin does not have.
         percent: Which of the effects people read in percent.
@@ -154,6 +156,7 @@ class Certificate(TabularResult):
     certifiable_ignoring: Any = None
     possible: tuple[tuple[Any, Any], ...] | None = None
     averaged: bool = False
+    in_all_rows: Any = None
     margins: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -263,6 +266,7 @@ class Certificate(TabularResult):
             "farthest": _finite(_name(self.farthest, several=bool(self.parts))),
             "against": self.against,
             "reference_value": _finite(self.reference_value),
+            "in_all_rows": _finite(self.in_all_rows),
             "ratio": self.ratio,
             "adverse": list(self.adverse) if self.parts else self.adverse,
             "alpha": self.alpha,

@@ -360,6 +360,16 @@ class Clustering(TabularResult):
         single = np.ones_like(self.labels)
         return clusters_of(self.groups, single, self.alpha, self.population, self.readout, all_people=True)[1][0]
 
+    @property
+    def in_all_rows(self) -> tuple[float, ...] | None:
+        """Each effect in all rows at once, where that is not the mean of the groups' effects that `overall` is.
+
+        An area under the curve of all rows compares rows of different groups, too. None where both are the same, and
+        where no rows were given.
+        """
+        value = None if self.readout is None else self.readout.in_all_rows
+        return None if value is None else tuple(value.tolist())
+
     @cached_property
     def arm_effects(self) -> tuple[ArmEffect, ...]:
         """Of an experiment from rows: what each treatment did in all groups together, with its p; else nothing."""

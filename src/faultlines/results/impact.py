@@ -103,6 +103,11 @@ class ImpactTable:
         return tuple(category for category in self.categories if category.status not in ("too small", "unknown"))
 
     @property
+    def is_divided(self) -> bool:
+        """Whether there are two known categories or more, compared or not."""
+        return sum(category.status != "unknown" for category in self.categories) > 1
+
+    @property
     def unknown(self) -> int:
         """Applicants whose category is unknown, where these are counted apart."""
         return sum(category.applicants for category in self.categories if category.status == "unknown")
@@ -157,12 +162,13 @@ class ImpactRatios(TabularResult):
 
     @property
     def verdict(self) -> ImpactVerdict:
-        """That of all tables: failed where one is, passed where all are that can be compared."""
-        verdicts = {table.verdict for table in self.tables} - {"not testable"}
-        for verdict in ("failed", "inconclusive", "passed"):
-            if verdict in verdicts:
-                return verdict
-        return "not testable"
+        """That of all tables: failed where one is, passed where every table with two categories or more is."""
+        verdicts = {table.verdict for table in self.tables if table.verdict != "not testable" or table.is_divided}
+        if verdicts == {"passed"}:
+            return "passed"
+        if "failed" in verdicts:
+            return "failed"
+        return "inconclusive" if verdicts - {"not testable"} else "not testable"
 
     def columns(self, rows: Rows) -> Columns:
         """One row for each category of each table.
