@@ -253,7 +253,7 @@ def test_parts_are_what_replacing_one_at_a_time_gives(scale: Any) -> None:
     spreads = np.array([1.0, 2.0, 3.0, 0.5])
     for b, part in enumerate(estimates.replaced_parts(values, spreads)):
         alone = estimates.replaced(values[b], spread=float(spreads[b]))
-        assert part.keys == alone.keys
+        assert part.labels == alone.labels
         assert (part.metric, part.scale, part.attributes) == (alone.metric, alone.scale, alone.attributes)
         for name in ("theta", "se", "natural", "own", "n"):
             np.testing.assert_array_equal(getattr(part, name), getattr(alone, name))
