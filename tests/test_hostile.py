@@ -126,6 +126,13 @@ def test_frames_and_pages_take_half_characters(tmp_path: Path) -> None:
         assert (tmp_path / "x.html").stat().st_size > 0
 
 
+def test_an_attribute_may_be_called_cluster() -> None:
+    e = fl.Estimates([0.0, 9.0], [0.5] * 2, ["a", "b"], attributes=["cluster"])
+    assert fl.certify(e, gap=1).to_pandas()["cluster"].to_list() == ["a", "b"]
+    c = fl.cluster(e, guarantee=FEW)
+    assert (c.to_pandas()["cluster"].to_list(), c.to_pandas()["cluster_"].to_list()) == ([1, 2], ["a", "b"])
+
+
 def test_json_has_half_characters_as_they_are() -> None:
     e = fl.Estimates([0.0, 9.0, 9.2, 0.1], [0.5] * 4, HALVES)
     c = fl.cluster(e, guarantee=FEW)

@@ -230,9 +230,12 @@ class TabularResult(Result):
             >>> c.to_pandas("clusters")["estimate"].round(2).to_list()
             [0.05, 5.0]
         """
-        frame: pd.DataFrame = _frame_library("pandas").DataFrame(self._frame_columns(rows))
+        columns = self._frame_columns(rows)
+        frame: pd.DataFrame = _frame_library("pandas").DataFrame(columns)
         by_group = (self.row_kinds[0] if rows is None else rows) == "groups"
-        return frame.astype({"cluster": "Int64"}) if "cluster" in frame and by_group else frame
+        # Where a result has no clusters, an attribute may have that name.
+        is_number = all(value is None or isinstance(value, int) for value in columns.get("cluster", ["none"]))
+        return frame.astype({"cluster": "Int64"}) if is_number and by_group else frame
 
     def to_polars(self, rows: Rows | None = None) -> pl.DataFrame:
         """The same rows as a Polars frame.

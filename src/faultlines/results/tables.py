@@ -188,7 +188,7 @@ def path_of(log_pvalues: Sequence[float], adjusted: Sequence[float]) -> list[dic
 def one_type(values: list[Any]) -> list[Any]:
     """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
     kinds = {type(value) for value in values}
-    if kinds == {str} or kinds == {float} or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
+    if kinds in ({str}, {float}) or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
         return values
     return [str(value) for value in values]
 
