@@ -109,7 +109,7 @@ def half_named() -> Iterator[Any]:
     e = fl.Estimates([0.0, 9.0, 9.2, 0.1], [0.5] * 4, HALVES, attributes=["x\ud800"], metric="m\udfff")
     c = fl.cluster(e, guarantee=FEW)
     yield c
-    yield fl.cluster_many({"\ud800": e, "\udfff": e}, guarantee=FEW)
+    yield fl.cluster_many(dict.fromkeys(HALVES, e), guarantee=FEW)
     yield fl.certify(e, gap=1)
     yield fl.certify(e, gap=1, against="all pairs")
     yield fl.confirm(c, e)
@@ -218,6 +218,17 @@ def test_spark_has_a_dialect() -> None:
 def test_an_audit_needs_a_feature(none: Any) -> None:
     with refused("empty: sensitive_features"):
         fl.audit([0, 1] * 20, [0, 1] * 20, sensitive_features=none)
+
+
+def test_an_audit_needs_rows() -> None:
+    with refused("empty: sensitive_features"):
+        fl.audit([], [], sensitive_features={"g": []}, control_features={"c": []})
+
+
+def test_an_error_shortens_names() -> None:
+    with pytest.raises(fl.InputError) as caught:
+        fl.audit([0, 1] * 4, [0, 1] * 4, sensitive_features={"x" * 3000: ["a", "b"] * 4}, control_features=["c"] * 8)
+    assert len(str(caught.value)) < 900
 
 
 def test_covariances_of_mixed_scales() -> None:

@@ -79,9 +79,7 @@ def spec(picture: Picture, theme: Theme) -> dict[str, Any]:
             by_align.setdefault(row.get("align", style.look.get("align", "")), []).append(row)  # of one size each
         for align, rows in by_align.items():
             layers.append(_layer(name, style, rows, align, channels, theme))
-    drawn: dict[str, Any] = formats.printable_data(
-        {"width": picture.width, "height": picture.height, "layer": layers}
-    )
+    drawn: dict[str, Any] = formats.printable_data({"width": picture.width, "height": picture.height, "layer": layers})
     return drawn
 
 
