@@ -58,7 +58,7 @@ def results(name: str) -> Iterator[tuple[str, Any]]:
     people = {f"f{name}": rng.choice([name, "u", "v"], 300), "g": ["one"] * 300}
     yield "audit", fl.audit(truth, truth ^ (rng.random(300) < 0.3), sensitive_features=people)
     monitor = fl.Monitor(looks=2, draws=200)
-    yield "monitor", monitor.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, [name, "b", "c"]))
+    yield "monitor", monitor.update(fl.Estimates([0.0, 0.1, 9.0], [0.5] * 3, [name, "b", "c"], metric=f"m{name}"))
 
 
 def steering(words: str) -> list[str]:
@@ -85,9 +85,13 @@ def test_a_note_is_one_line() -> None:
     assert Note("x", "a\nb\u202ec").text == "a�b�c"
 
 
+# At these vl-convert ends the process.
+UNDRAWN = ("\0", "\ufffe", "\uffff")
+
+
 def test_pages_hold_no_controls(tmp_path: Path) -> None:
     """Neither in the markup nor in the data block, from which the script writes names of effects."""
-    turned = "".join(TURNED)
+    turned = "".join((*TURNED, *UNDRAWN))
     for kind, result in results(f"a{turned}b"):
         if not hasattr(result, "report"):
             continue
@@ -96,6 +100,47 @@ def test_pages_hold_no_controls(tmp_path: Path) -> None:
         assert not steering(page), kind
         for block in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
             assert not steering("".join(_strings(json.loads(block)))), kind
+
+
+HALVES = ["a\ud800", "a?", "a\udfff", "d"]  # of characters: no frame takes them, JSON has an escape for them
+
+
+def half_named() -> Iterator[Any]:
+    """Results of groups whose names hold halves of characters."""
+    e = fl.Estimates([0.0, 9.0, 9.2, 0.1], [0.5] * 4, HALVES, attributes=["x\ud800"], metric="m\udfff")
+    c = fl.cluster(e, guarantee=FEW)
+    yield c
+    yield fl.cluster_many(dict.fromkeys(HALVES, e), guarantee=FEW)
+    yield fl.certify(e, gap=1)
+    yield fl.certify(e, gap=1, against="all pairs")
+    yield fl.confirm(c, e)
+    yield fl.Monitor(looks=2, draws=200).update(e)
+
+
+def test_frames_and_pages_take_half_characters(tmp_path: Path) -> None:
+    for result in half_named():
+        for rows in result.row_kinds:
+            height = len(result.to_dicts(rows))
+            frames = [result.to_pandas(rows), result.to_polars(rows), result.to_arrow(rows)]
+            assert [len(frame) for frame in frames] == [height] * 3
+        result.report(tmp_path / "x.html")
+        assert (tmp_path / "x.html").stat().st_size > 0
+
+
+def test_an_attribute_may_be_called_cluster() -> None:
+    e = fl.Estimates([0.0, 9.0], [0.5] * 2, ["a", "b"], attributes=["cluster"])
+    assert fl.certify(e, gap=1).to_pandas()["cluster"].to_list() == ["a", "b"]
+    c = fl.cluster(e, guarantee=FEW)
+    assert (c.to_pandas()["cluster"].to_list(), c.to_pandas()["cluster_"].to_list()) == ([1, 2], ["a", "b"])
+
+
+def test_json_has_half_characters_as_they_are() -> None:
+    e = fl.Estimates([0.0, 9.0, 9.2, 0.1], [0.5] * 4, HALVES)
+    c = fl.cluster(e, guarantee=FEW)
+    assert [row["group"] for row in json.loads(c.to_json())["groups"]] == HALVES
+    again = fl.confirm(c.to_json().encode().decode(), e)
+    assert (again.verdict, again.missing) == ("confirmed", ())
+    assert again.to_json() == fl.confirm(c, e).to_json()
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -174,6 +219,17 @@ def test_spark_has_a_dialect() -> None:
 def test_an_audit_needs_a_feature(none: Any) -> None:
     with refused("empty: sensitive_features"):
         fl.audit([0, 1] * 20, [0, 1] * 20, sensitive_features=none)
+
+
+def test_an_audit_needs_rows() -> None:
+    with refused("empty: sensitive_features"):
+        fl.audit([], [], sensitive_features={"g": []}, control_features={"c": []})
+
+
+def test_an_error_shortens_names() -> None:
+    with pytest.raises(fl.InputError) as caught:
+        fl.audit([0, 1] * 4, [0, 1] * 4, sensitive_features={"x" * 3000: ["a", "b"] * 4}, control_features=["c"] * 8)
+    assert len(str(caught.value)) < 900
 
 
 def test_covariances_of_mixed_scales() -> None:

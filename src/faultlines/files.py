@@ -24,10 +24,10 @@ def target(what: str, path: str | PathLike[str], endings: Iterable[str] = ()) ->
         endings: What its name may end in; anything by default.
     """
     try:
-        target_path = Path(path).expanduser()
+        target_path = expand(path)
         if "\0" in str(target_path):
             raise TypeError
-    except (TypeError, RuntimeError) as error:
+    except TypeError as error:
         raise InputError.wrong_type(what, "is not a path", "Use for example 'out.html'.", path) from error
     shown = Argument(what, target_path)
     allowed = list(endings)
@@ -45,6 +45,25 @@ def target(what: str, path: str | PathLike[str], endings: Iterable[str] = ()) ->
     except OSError as error:  # a name too long, a folder that may not be entered
         raise unwritable(shown, error) from error
     return target_path
+
+
+def expand(path: str | PathLike[str]) -> Path:
+    """A path with ``~`` as the home folder; ``./~`` is a folder of that name."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # Path("./~/x") would lose its dot before
+
+
+def read(path: str | PathLike[str]) -> str:
+    """The text of a file; a device such as /dev/zero, which never ends, is none.
+
+    Raises:
+        OSError: If it cannot be read.
+        TypeError: If it is no path.
+        ValueError: If it is not UTF-8.
+    """
+    file = expand(path)
+    if file.is_char_device() or file.is_block_device():
+        raise OSError(errno.ENODEV, "a device")
+    return file.read_text(encoding="utf-8")
 
 
 def write(what: str, path: Path, content: str | bytes) -> None:

@@ -12,6 +12,8 @@ from scipy import stats
 
 import faultlines as fl
 from faultlines import simulate
+from faultlines.analyses.power import Trial
+from faultlines.core.normal import compare_effects
 from faultlines.estimates.scales import ANSCOMBE
 from tests.refused import refused
 
@@ -293,3 +295,19 @@ def test_plans_that_do_not_fit_are_refused(options: dict[str, Any], parameter: s
     with pytest.raises(fl.InputError) as refused:
         fl.power(crossed(), runs=20, **options)
     assert refused.value.parameter == parameter
+
+
+@pytest.mark.parametrize("gap", [0.5, 6.0, 40.0])
+def test_a_power_that_is_certain_follows_no_more_experiments(gap: float) -> None:
+    trial = Trial(
+        compare_effects(fl.Estimates(np.zeros(6), np.linspace(0.5, 1.5, 6)), 0.0),
+        lambda _: np.repeat([0.0, 1.0], 3),
+        fl.Folds(),
+        0.05,
+        0.0,
+        0,
+    )
+    steps: list[int] = []
+    reached = trial.reaches(0, gap, 60, 0.8, steps.append)
+    assert reached == (trial.estimate_power(0, gap, 60, lambda _: None) >= 0.8)
+    assert sum(steps) < 60

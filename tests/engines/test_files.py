@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import ibis
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import faultlines as fl
@@ -165,6 +167,14 @@ def test_a_relation_is_shared_by_threads() -> None:
         with ThreadPoolExecutor(6) as pool:
             calls = [pool.submit(fl.measure, relation, "g", fl.mean("x")) for _ in range(24)]
             assert all(call.result().estimates.theta.tolist() == pytest.approx(expected) for call in calls)
+
+
+def test_an_ibis_table_is_shared_by_threads() -> None:
+    table = ibis.memtable(pa.Table.from_pandas(ROWS, preserve_index=False))
+    expected = fl.measure(ROWS, "g", fl.mean("x")).estimates.theta.tolist()
+    with ThreadPoolExecutor(6) as pool:
+        calls = [pool.submit(fl.measure, table, "g", fl.mean("x")) for _ in range(24)]
+        assert all(call.result().estimates.theta.tolist() == pytest.approx(expected) for call in calls)
 
 
 def test_many_files_are_opened_by_few_queries(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.estimates.labels import level_name, named_by
+from faultlines.estimates.scales import ANSCOMBE, IDENTITY, LOG_RATIO
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -243,3 +244,19 @@ def test_a_level_that_is_missing_is_named_with_its_attribute() -> None:
     groups = fl.Estimates([0.48, 0.52, 0.70], [0.016] * 3, ["female", "male", "unknown"], attributes=["sex"])
     assert "sex unknown" in fl.certify(groups, gap=0.05).headline
     assert "sex unknown" in str(fl.cluster(groups))
+
+
+@pytest.mark.parametrize("scale", [IDENTITY, LOG_RATIO, ANSCOMBE])
+def test_parts_are_what_replacing_one_at_a_time_gives(scale: Any) -> None:
+    estimates = fl.Estimates([0.3, 0.4, 0.5], [0.1, 0.2, 0.1], ["a", "b", "c"], [5, 6, 7], scale=scale, metric="m")
+    values = np.random.default_rng(0).normal(0.5, 0.1, size=(4, 3, 1))
+    spreads = np.array([1.0, 2.0, 3.0, 0.5])
+    for b, part in enumerate(estimates.replaced_parts(values, spreads)):
+        alone = estimates.replaced(values[b], spread=float(spreads[b]))
+        assert part.labels == alone.labels
+        assert (part.metric, part.scale, part.attributes) == (alone.metric, alone.scale, alone.attributes)
+        for name in ("theta", "se", "natural", "own", "n"):
+            np.testing.assert_array_equal(getattr(part, name), getattr(alone, name))
+    values[2, 1] = np.nan
+    with refused("invalid data: theta"):
+        estimates.replaced_parts(values, spreads)

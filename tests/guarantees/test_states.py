@@ -231,3 +231,26 @@ def test_labels_that_are_no_valid_text_survive(tmp_path: Path) -> None:
     assert [group.label for group in again.result.groups] == labels
     assert again.update(look(2, labels)) == monitor.update(look(2, labels))
     assert json.loads(again.result.to_json())["clusters"] == [labels]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="has no such devices")  # noqa: PTH110
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null"])
+def test_a_device_that_never_ends_is_no_file(device: str) -> None:
+    with pytest.raises(fl.InputError) as of_load:
+        fl.Monitor.load(device)
+    with pytest.raises(fl.InputError) as of_confirm:
+        fl.confirm(device, look(1))
+    assert {of_load.value.code, of_confirm.value.code} == {"unreadable file"}
+
+
+def test_a_tilde_is_the_home_folder_to_read_as_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for folder in ("home", "~"):
+        (tmp_path / folder).mkdir()
+    monitor = begun()
+    monitor.save("~/state.json")
+    fl.Monitor(looks=3).save("./~/state.json")
+    assert (tmp_path / "~" / "state.json").exists()
+    assert fl.Monitor.load("~/state.json").to_json() == monitor.to_json()
+    assert fl.Monitor.load("./~/state.json").looks == 3

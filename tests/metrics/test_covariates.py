@@ -105,3 +105,23 @@ def test_clusters_are_read_as_one_group_would_be() -> None:
     assert result.n_clusters == 1
     together = fl.measure(rows.assign(g=1), "g", metric).estimates
     assert result.clusters[0].observed == pytest.approx(together.theta[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("offset", [1e15, 1e16, 1e17])
+def test_a_covariate_that_lost_its_digits_explains_nothing(offset: float) -> None:
+    """About 1e16 the mean of a covariate is off by so much that it moved effects by four standard errors."""
+    rng = np.random.default_rng(3)
+    away = rng.normal(0, 3, 240)
+    rows = {
+        "g": np.arange(240) % 3,
+        "v": rng.choice(["A", "B"], 240),
+        "x": rng.normal(size=240) + away,
+        "z": away + offset,
+    }
+    frame = pd.DataFrame(rows)
+    plain = fl.measure(frame, "g", fl.difference("x", variant="v", control="A")).estimates
+    adjusted = fl.measure(frame, "g", fl.difference("x", variant="v", control="A", covariate="z")).estimates
+    np.testing.assert_allclose(adjusted.theta, plain.theta, rtol=1e-9)
+    about_zero = frame.assign(z=away)
+    known = fl.measure(about_zero, "g", fl.difference("x", variant="v", control="A", covariate="z")).estimates
+    assert known.se.max() < 0.5 * adjusted.se.min()

@@ -12,7 +12,7 @@ from faultlines.analyses.groups import Groups, groups_from
 from faultlines.analyses.many import judge_all, part_of_stratum
 from faultlines.core.normal import as_comparison
 from faultlines.engines.arrays import build_table, read_column, read_columns
-from faultlines.errors import InputError, NoGroupsError
+from faultlines.errors import InputError, NoGroupsError, shorten_text
 from faultlines.estimates.labels import MISSING, labels_of, margins_of
 from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.guarantees.margins import attribute_codes
@@ -442,8 +442,10 @@ def _compare(
         more, without = _judge(plan, {by: left}, overall)
         comparisons += more
         skipped += without
+    if not comparisons and not skipped:
+        raise InputError.empty("sensitive_features", "have no rows", "Give at least one row.")
     if not comparisons:
-        reasons = "; ".join(f"{name}: {error.problem}" for name, error in skipped[:3])
+        reasons = "; ".join(f"{shorten_text(name)}: {error.problem}" for name, error in skipped[:3])
         problem = f"nothing can be compared ({reasons})"
         raise skipped[0][1].changed(
             parameter="sensitive_features", value=None, place="", problem=problem, form="clause"

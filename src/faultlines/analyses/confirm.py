@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines import checks
+from faultlines import checks, files
 from faultlines.analyses.groups import groups_from, is_rows
 from faultlines.core.normal import compare_one_effect
 from faultlines.core.spread import compare_correlated_means, compare_means, compare_pooled, log_pvalue_equal
@@ -146,10 +145,10 @@ def _load(clusters: object) -> tuple[Argument, Mapping[str, Any]]:
 
 def _read(path: str | PathLike[str], parameter: Argument) -> str:
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
+        return files.read(path)
     except UnicodeDecodeError as error:
         raise InputError.unreadable_file(parameter, "is not text", _REMEDY) from error
-    except (OSError, ValueError, RuntimeError) as error:  # a null byte, a home that is not there
+    except (OSError, ValueError) as error:  # a null byte, a folder that is not there
         why = getattr(error, "strerror", None) or first_line(error)
         raise InputError.unreadable_file(
             parameter, f"cannot be read ({why})", "Give the path of what --json wrote."

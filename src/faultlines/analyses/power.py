@@ -554,6 +554,17 @@ class Trial:
             sizes.append(size)
         return max(sizes)
 
+    def reaches(self, part: int, gap: float, runs: int, target: float, advance: Callable[[int], None]) -> bool:
+        """Whether the power is the target or more."""
+        if self.detects is not None:
+            return self.estimate_power(part, gap, runs, advance) >= target
+        detected = 0
+        for number, labels in enumerate(self._clusterings(part, gap, runs, advance), start=1):
+            detected += labels is not None
+            if detected / runs >= target or (detected + runs - number) / runs < target:  # the others change nothing
+                break
+        return detected / runs >= target
+
     def estimate_power(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> float:
         """Share of experiments in which the split of one effect is detected."""
         if self.detects is None:
@@ -576,7 +587,19 @@ class Trial:
 
     def _followed(self, part: int, gap: float, runs: int, advance: Callable[[int], None]) -> tuple[float, float]:
         """The same, every experiment followed to its clusters."""
-        detected = recovered = number = 0
+        levels = [row for plan in self._plans(runs) for row in plan.levels]
+        detected = recovered = 0
+        for true_levels, labels in zip(levels, self._clusterings(part, gap, runs, advance), strict=True):
+            if labels is not None:
+                detected += 1
+                recovered += _same_partition(labels, np.unique(true_levels, return_inverse=True)[1])
+        return detected / runs, recovered / runs
+
+    def _clusterings(
+        self, part: int, gap: float, runs: int, advance: Callable[[int], None]
+    ) -> Iterator[IntArray | None]:
+        """The clusters of every experiment; None when nothing is claimed."""
+        number = 0
         cov, errors, between = self.estimates.effect_covariance, self.estimates.errors, self.estimates.covariance
         for all_levels, noise, all_seen in self._plans(runs):
             effects = self._effects(part, gap * all_levels, noise)
@@ -587,13 +610,9 @@ class Trial:
                 )
                 if between is not None:
                     errors_of = {"covariance": between * seen * seen.T}
-                labels = self._clustered(self.estimates.replaced(effects[i], **errors_of), number)
-                if labels is not None:
-                    detected += 1
-                    recovered += _same_partition(labels, np.unique(levels, return_inverse=True)[1])
+                yield self._clustered(self.estimates.replaced(effects[i], **errors_of), number)
                 number += 1
                 advance(1)
-        return detected / runs, recovered / runs
 
     def _plans(self, runs: int) -> Iterable[_SimulatedRuns]:
         """Some experiments at a time; every time the same, so that few are drawn only once for all gaps."""
@@ -710,7 +729,7 @@ def smallest_gap(
     estimates, scale = trial.estimates, trial.estimates.scales[part]
 
     def reaches(size: float) -> bool:
-        return trial.estimate_power(part, size if upwards else -size, runs, advance) >= target
+        return trial.reaches(part, size if upwards else -size, runs, target, advance)
 
     natural = estimates.readable_errors(estimates.given, estimates.errors)[:, part]
     most = scale.largest_gap(upwards)

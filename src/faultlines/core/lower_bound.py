@@ -398,7 +398,7 @@ class _Intervals:
         """Costs of groups start … end − 1, where `start` is not before the first that is possible."""
         mass = self.mass[end] - self.mass[start]
         moment = self.moment[end] - self.moment[start]
-        mean = moment / mass
+        mean = moment / np.where(mass > 0, mass, 1.0)  # groups whose weight is lost in the sum cost nothing
         level = self.exponent[end - start]
         other = end - (1 << level)
         low = np.maximum(self.lows[level, start], self.lows[level, other])

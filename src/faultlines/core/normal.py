@@ -353,8 +353,12 @@ class Line(EstimatesComparison):
         low, high = order[:-1], order[1:]
         beyond, gap = self._beyond_centred(theta[low], theta[high]), theta[high] - theta[low]
         freedom, variance = self._with_freedom(clusters, variance)
+        ratios = gap**2 / (variance[low] + variance[high])
+        if freedom is None and self.distance == 0:  # p falls with the ratio: that of the nearest pair is enough
+            nearest = int(np.argmin(ratios))
+            return Pair(int(low[nearest]), int(high[nearest]), float(log_chi_square_1_tail(ratios[nearest])))
         log_p = log_p_two_sided(beyond, variance[low], variance[high], freedom, low, high)
-        nearest = int(np.lexsort((gap**2 / (variance[low] + variance[high]), -log_p))[0])
+        nearest = int(np.lexsort((ratios, -log_p))[0])
         pair = Pair(int(low[nearest]), int(high[nearest]), float(log_p[nearest]))
         return pair if freedom is None else self._farther(pair, order, theta, variance, freedom)
 
@@ -515,14 +519,12 @@ def thin_estimates(estimates: Estimates, shares: Sequence[float], rng: np.random
     else:
         noise = np.einsum("kij,bkj->bki", np.linalg.cholesky(estimates.effect_covariance), normal)
     common = np.tensordot(root, noise, axes=1)
+    values, spreads = estimates.values + noise / root[:, None, None] - common, 1 / root
+    if estimates.own_dof is None:
+        return estimates.replaced_parts(values, spreads)
     # What was estimated one by one is known less well from a part of the data.
-    freedom = [
-        {} if estimates.own_dof is None else {"dof": np.maximum(q**2 * (estimates.own_dof + 1) - 1, 1)} for q in root
-    ]
-    return [
-        estimates.replaced(estimates.values + noise[b] / root[b] - common, spread=1 / root[b], **freedom[b])
-        for b in range(len(root))
-    ]
+    freedom = [np.maximum(q**2 * (estimates.own_dof + 1) - 1, 1) for q in root]
+    return [estimates.replaced(values[b], spread=spreads[b], dof=freedom[b]) for b in range(len(root))]
 
 
 def _root(covariance: FloatArray, order: IntArray) -> FloatArray:

@@ -163,7 +163,7 @@ def describe_error(error: BaseException) -> str:
 # -------------------------------------------------------------------------------------------------------- the engine
 
 
-_SHARED = threading.RLock()
+SHARED = threading.RLock()  # held while a query runs on a connection of the user
 
 
 class DuckDB(Engine):
@@ -269,9 +269,9 @@ class DuckDB(Engine):
         """DuckDB answers an interrupt by an error of its own."""
         return interruptible()
 
-    def exclusive(self) -> AbstractContextManager[Any]:
+    def exclusive(self, native: Any) -> AbstractContextManager[Any]:
         """One call at a time: a connection refuses a second one, and a cursor of it does not see registered frames."""
-        return _SHARED
+        return SHARED
 
     def is_out_of_memory(self, error: Exception) -> bool:
         """By DuckDB's error or Python's."""

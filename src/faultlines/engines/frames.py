@@ -281,7 +281,7 @@ def report_errors(
     try:
         with engine.interruptible():
             if isinstance(frame, nw.LazyFrame):
-                with engine.exclusive():
+                with engine.exclusive(frame.to_native()):
                     yield
             else:
                 yield

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from faultlines.engines.duckdb import SHARED
 from faultlines.engines.protocol import HASH_DIGITS, PREFIX, TIME_FORMAT, VALUE, Engine
 from faultlines.errors import InputError, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import narwhals as nw
 
@@ -78,6 +80,15 @@ class Ibis(Engine):
     def number_rows(self, native: Any, name: str) -> Any:
         """In whatever order the database has them."""
         return native.mutate(**{name: import_module("ibis").row_number() + 1})
+
+    def exclusive(self, native: Any) -> AbstractContextManager[Any]:
+        """One call at a time on DuckDB, where tables in memory are too; other databases answer several at once."""
+        from ibis.common.exceptions import IbisError
+
+        try:
+            return SHARED if native.get_backend().name == "duckdb" else nullcontext()
+        except IbisError:  # a table that is not connected
+            return nullcontext()
 
     def to_sql(self, native: Any, dialect: str | None) -> str | None:
         """In any dialect that Ibis writes."""

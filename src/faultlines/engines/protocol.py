@@ -119,7 +119,7 @@ class Engine(ABC):
         """Turn what the engine raises on an interrupt into `KeyboardInterrupt`."""
         return nullcontext()
 
-    def exclusive(self) -> AbstractContextManager[Any]:
+    def exclusive(self, native: Any) -> AbstractContextManager[Any]:
         """Wait for other threads where the connection of a user's frame serves one call at a time."""
         return nullcontext()
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines.engines import duckdb as duck
 from faultlines.errors import Argument, InputError, first_line, shorten, shorten_text
+from faultlines.files import expand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -103,7 +104,7 @@ def _check_name(path: Path, name: Argument) -> None:
 
 def expand_path(path: str | Path) -> Path:
     """A path with ``~`` as the home folder, expanded once: none that begins with ``~`` is left for DuckDB to expand."""
-    expanded = Path(os.path.expanduser(path))  # noqa: PTH111  # Path("./~/x") would lose its dot before
+    expanded = expand(path)
     return expanded.absolute() if str(expanded).startswith("~") else expanded
 
 

@@ -517,6 +517,44 @@ class Estimates:
         spread_out["covariance"] = None if self.covariance is None else self.covariance * spread**2
         return self.changed(theta=values, compared=None, natural=self.readable(values), **(spread_out | changes))
 
+    def replaced_parts(self, values: FloatArray, spreads: FloatArray) -> list[Estimates]:
+        """Several other estimates of the same groups, as `replaced` makes one; checked together.
+
+        Args:
+            values: The other estimates, (parts, K, d), on the scale that is compared on.
+            spreads: How many times as large standard errors are in each part.
+
+        Returns:
+            The estimates of each part.
+
+        Example:
+            >>> import faultlines as fl, numpy as np
+            >>> lifts = fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"])
+            >>> [part.se.tolist() for part in lifts.replaced_parts(np.zeros((2, 2, 1)), np.array([1.0, 2.0]))]
+            [[0.01, 0.01], [0.02, 0.02]]
+        """
+        if self.dof is not None or self.covariance is not None or self.effect_covariance is not None:
+            return [self.replaced(part, spread=float(spread)) for part, spread in zip(values, spreads, strict=True)]
+        errors, shown = self.errors * spreads[:, None, None], self.readable(values)
+        for b in np.flatnonzero(~np.isfinite(values + shown).all(axis=(1, 2))).tolist():
+            self.replaced(values[b], spread=float(spreads[b]))  # says what is wrong
+        stacked, stacked_errors = (array.reshape(-1, self.dims) for array in (values, errors))
+        check_range(stacked, self.errors * spreads.min())
+        check_readable(self.scale, stacked, stacked_errors)
+        return [
+            self._copied(values=values[b], given=values[b], shown=shown[b], errors=errors[b], own=errors[b])
+            for b in range(len(spreads))
+        ]
+
+    def _copied(self, **arrays: FloatArray) -> Estimates:
+        """The same with other arrays, which are not checked."""
+        copied = object.__new__(Estimates)
+        for array in arrays.values():
+            array.setflags(write=False)
+        for field in self.__slots__:
+            object.__setattr__(copied, field, arrays[field] if field in arrays else getattr(self, field))
+        return copied
+
     def changed(self, **changes: Any) -> Estimates:
         """The same with some arguments of the constructor changed; standard errors follow from covariances.
 

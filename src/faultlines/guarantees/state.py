@@ -36,7 +36,7 @@ def write_state(path: str | PathLike[str], state: str) -> None:
 def read_state(path: str | PathLike[str]) -> str:
     """The state in a file."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return files.read(path)
     except (OSError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise InputError.unreadable_file(

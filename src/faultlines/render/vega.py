@@ -66,7 +66,7 @@ def config(theme: Theme, *, background: bool = True) -> dict[str, Any]:
 
 
 def spec(picture: Picture, theme: Theme) -> dict[str, Any]:
-    """A picture in Vega-Lite's terms."""
+    """A picture in Vega-Lite's terms, without control characters, at which vl-convert ends the process."""
     # Rows run down the page, values up.
     channels = {
         "x": {"field": "x", "type": "quantitative", **_scaled(picture.x)},
@@ -79,7 +79,8 @@ def spec(picture: Picture, theme: Theme) -> dict[str, Any]:
             by_align.setdefault(row.get("align", style.look.get("align", "")), []).append(row)  # of one size each
         for align, rows in by_align.items():
             layers.append(_layer(name, style, rows, align, channels, theme))
-    return {"width": picture.width, "height": picture.height, "layer": layers}
+    drawn: dict[str, Any] = formats.printable_data({"width": picture.width, "height": picture.height, "layer": layers})
+    return drawn
 
 
 # Vega looks a title up in an object, and finds what every object of JavaScript has; a space behind it is not drawn.

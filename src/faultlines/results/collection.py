@@ -114,7 +114,8 @@ class Collection(TabularResult):
     @property
     def rejected(self) -> tuple[str, ...]:
         """The results in which clusters differ, the surest first."""
-        return tuple(self.names[i] for i in self._surest_first() if self.log_pvalues_adj[i] < np.log(self.alpha))
+        names, log_p = self.names, self.log_pvalues_adj  # each is formed of all results
+        return tuple(names[i] for i in self._surest_first() if log_p[i] < np.log(self.alpha))
 
     def _surest_first(self) -> list[int]:
         places: list[int] = np.argsort(self.log_pvalues, kind="stable").tolist()

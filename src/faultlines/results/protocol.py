@@ -182,6 +182,16 @@ class TabularResult(Result):
         checks.choice("rows", kind, self.row_kinds, f"Use {' or '.join(map(repr, self.row_kinds))}.")
         return self.columns(kind)
 
+    def _frame_columns(self, rows: Rows | None) -> Columns:
+        """The same as frames take it: half characters (lone surrogates) are made visible."""
+        encoded: Columns = {}
+        for name, values in self._columns(rows).items():
+            plain = _encodable(name)
+            while plain in encoded:
+                plain += "_"
+            encoded[plain] = _encodable(values)
+        return encoded
+
     def to_dicts(self, rows: Rows | None = None) -> list[dict[str, Any]]:
         """One dictionary per row: by default per group; of several results, per result.
 
@@ -220,9 +230,12 @@ class TabularResult(Result):
             >>> c.to_pandas("clusters")["estimate"].round(2).to_list()
             [0.05, 5.0]
         """
-        frame: pd.DataFrame = _frame_library("pandas").DataFrame(self._columns(rows))
+        columns = self._frame_columns(rows)
+        frame: pd.DataFrame = _frame_library("pandas").DataFrame(columns)
         by_group = (self.row_kinds[0] if rows is None else rows) == "groups"
-        return frame.astype({"cluster": "Int64"}) if "cluster" in frame and by_group else frame
+        # Where a result has no clusters, an attribute may have that name.
+        is_number = all(value is None or isinstance(value, int) for value in columns.get("cluster", ["none"]))
+        return frame.astype({"cluster": "Int64"}) if is_number and by_group else frame
 
     def to_polars(self, rows: Rows | None = None) -> pl.DataFrame:
         """The same rows as a Polars frame.
@@ -242,7 +255,7 @@ class TabularResult(Result):
             >>> c.to_polars()["cluster"].to_list()
             [1, 1, 2]
         """
-        frame: pl.DataFrame = _frame_library("polars").DataFrame(self._columns(rows), strict=False)
+        frame: pl.DataFrame = _frame_library("polars").DataFrame(self._frame_columns(rows), strict=False)
         return frame
 
     def to_arrow(self, rows: Rows | None = None) -> pa.Table:
@@ -263,7 +276,7 @@ class TabularResult(Result):
             >>> c.to_arrow()["cluster"].to_pylist()
             [1, 1, 2]
         """
-        table: pa.Table = _frame_library("pyarrow").table(self._columns(rows))
+        table: pa.Table = _frame_library("pyarrow").table(self._frame_columns(rows))
         return table
 
 
@@ -274,6 +287,15 @@ def _frame_library(name: str) -> Any:
     except ImportError as error:
         method = f"to_{'arrow' if name == 'pyarrow' else name}()"
         raise InputError.not_installed(method, f"needs {name}", f"Run: pip install {name}") from error
+
+
+def _encodable(value: Any) -> Any:
+    """Text, or all text in a list, that can be encoded; other values as they are."""
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode()
+    return value
 
 
 def probability(log_p: float) -> float:

@@ -148,7 +148,7 @@ def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], taken: Set
 def _not_taken(attributes: Sequence[str], taken: Set[str]) -> list[str]:
     named: list[str] = []
     for attribute in attributes:
-        column = _encodable(attribute)
+        column = attribute
         while column in taken or column in named:
             column += "_"
         named.append(column)
@@ -188,16 +188,9 @@ def path_of(log_pvalues: Sequence[float], adjusted: Sequence[float]) -> list[dic
 def one_type(values: list[Any]) -> list[Any]:
     """A column as frames want it: all text, or all numbers of one kind that fits their integers."""
     kinds = {type(value) for value in values}
-    if kinds == {str}:
-        return [_encodable(value) for value in values]
-    if kinds == {float} or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
+    if kinds in ({str}, {float}) or (kinds == {int} and all(abs(value) < 2**63 for value in values)):
         return values
     return [str(value) for value in values]
-
-
-def _encodable(words: str) -> str:
-    """Text with half characters, which no frame takes, made visible."""
-    return words if words.isascii() else words.encode("utf-8", "replace").decode()
 
 
 def whole_number(size: float | None) -> float | int | None:
