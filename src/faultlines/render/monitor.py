@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
-from faultlines.render.clustering import OVERALL, RATIO, dropped_notes, plural
+from faultlines.render.clustering import OVERALL, RATIO, dropped_notes
 from faultlines.render.geometry import LAYERS, Axis, Picture
 from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import NEXT, Note
