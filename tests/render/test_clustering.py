@@ -21,10 +21,10 @@ from faultlines.render.clustering import (
     contrast,
     decide,
     describe_cluster,
-    name_groups,
     outlier_group,
     standings,
 )
+from faultlines.render.text import name_groups
 from faultlines.results.rules import Population
 from tests.refused import refused
 

@@ -1,4 +1,4 @@
-"""Results as text: for the terminal, as Markdown and for a notebook."""
+"""Results as text: for the terminal, as Markdown and for a notebook; and groups in few words."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import html
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 from faultlines import checks, formats
+from faultlines.estimates.labels import Names, naming
 from faultlines.results.clustering import Clustering
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faultlines.estimates.estimates import BoolArray, IntArray
+    from faultlines.estimates.scales import FloatArray
     from faultlines.results.protocol import Result
+    from faultlines.results.rules import Attribute, Box, Population
 
 Spelling = Literal["python", "command", "omit"]
 
@@ -97,3 +105,116 @@ def to_html(result: Result) -> str:
     tables = "".join(formats.html_table(*table) for table in parts.tables)
     closing = "".join(f"<p>{html.escape(formats.printable(text))}</p>" for text in parts.closing)
     return f"<div>{opening}{picture}{tables}{closing}</div>"
+
+
+# ------------------------------------------------------------------------------------------------------ groups in words
+
+
+_SEARCHED = 20_000  # groups of several attributes up to which those that go together are named together
+
+
+class GroupText(NamedTuple):
+    """Groups in words.
+
+    Attributes:
+        text: The words.
+        is_complete: Whether all of the groups are named.
+        is_one: Whether it is one condition or list of names, and not several with semicolons between them.
+    """
+
+    text: str
+    is_complete: bool
+    is_one: bool = True
+
+
+def name_groups(population: Population, places: IntArray, room: int, attributes: Sequence[str] = ()) -> GroupText:
+    """Groups by name, the largest first, in about so many characters; those that are not named are counted.
+
+    Groups of several attributes are named by them, and groups that share values together: ``race Black, sex men, age
+    40–49 or 60+; race Other, sex women, age 20–29; … +5``. Groups that were left out are not spoken of.
+
+    Args:
+        population: All groups.
+        places: Which of them.
+        room: How long the text may become; one name is always there.
+        attributes: Those by which the groups can be named; all by default.
+    """
+    ordered = places if population.sizes is None else places[np.argsort(-population.sizes[places], kind="stable")]
+    if len(population.keys) > _SEARCHED or (isinstance(population.keys, Names) and not _is_range(population, places)):
+        keys = population.keys
+        names, named = formats.list_members(
+            [keys[i] for i in ordered.tolist()], naming([column.name for column in population.columns]), room
+        )
+        return GroupText(names, named == ordered.size)
+    by_name = zip(population.attributes, population.columns, strict=True)
+    columns = [column for name, column in by_name if not attributes or name in attributes]
+    return _name_together(population, columns, ordered, room)
+
+
+def _is_range(population: Population, places: IntArray) -> bool:
+    """Whether groups by one attribute read as one or two ranges of it."""
+    column = population.columns[0]
+    inside = np.zeros(len(column.values), dtype=bool)
+    inside[column.codes[places]] = True
+    return column.is_ordered and len(column.runs(inside)) <= 2 and len(places) > 1
+
+
+def _name_together(population: Population, columns: Sequence[Attribute], places: IntArray, room: int) -> GroupText:
+    """Boxes around the largest groups that are left, until the room is used."""
+    left = np.zeros(len(population.keys), dtype=bool)
+    left[places] = True
+    texts: list[str] = []
+    used = 0
+    for place in places.tolist():
+        if not left[place]:
+            continue
+        box, inside = _around(columns, population.sizes, place, left)
+        words = _words(columns, box, left.size)
+        if not texts and len(words) > room:  # one group by its name rather than a part of a long list
+            inside = np.arange(left.size) == place
+            words = _words(columns, [np.arange(len(c.values)) == c.codes[place] for c in columns], left.size)
+        rest = int(left.sum() - inside.sum())
+        if texts and used + len(words) + (len(f"; … +{rest}") if rest else 0) > room:
+            return GroupText(f"{'; '.join(texts)}; … +{formats.count(left.sum())}", False, False)
+        texts.append(words)
+        used += len(words) + 2
+        left &= ~inside
+    return GroupText("; ".join(texts), True, len(texts) == 1)
+
+
+def _words(columns: Sequence[Attribute], box: Sequence[BoolArray], groups: int) -> str:
+    """The conditions of a box among so many groups."""
+    named = zip(columns, box, strict=True)
+    texts = [column.words(allowed) for column, allowed in named if not allowed.all()]
+    return ", ".join(texts) or f"all {formats.count(groups)} groups"
+
+
+def _around(
+    columns: Sequence[Attribute], weight: FloatArray | None, place: int, left: BoolArray
+) -> tuple[Box, BoolArray]:
+    """A box around one group that holds no others than those that are left, as many people as it can; and these.
+
+    One attribute at a time, all values are added with which it still holds only such groups.
+    """
+    box = [np.arange(len(column.values)) == column.codes[place] for column in columns]
+    while True:
+        best, gained, wider = -1, 0.0, box[0]
+        for i, column in enumerate(columns):
+            elsewhere = np.ones(left.size, dtype=bool)
+            for j, other in enumerate(columns):
+                if j != i:
+                    elsewhere &= box[j][other.codes]
+            count = len(column.values)
+            wrong = np.bincount(column.codes[elsewhere & ~left], minlength=count) > 0
+            right = elsewhere & left
+            free = (np.bincount(column.codes[right], minlength=count) > 0) & ~wrong & ~box[i]
+            added = right & free[column.codes]
+            gain = float(added.sum() if weight is None else weight[added].sum() + added.sum() * 1e-9)
+            if gain > gained:
+                best, gained, wider = i, gain, box[i] | free
+        if best < 0:
+            inside = np.ones(left.size, dtype=bool)
+            for allowed, column in zip(box, columns, strict=True):
+                inside &= allowed[column.codes]
+            return tuple(box), inside
+        box[best] = wider
