@@ -228,7 +228,7 @@ def measurements(
         problem = f"none of {formats.amount(len(keys), 'group')} can be used: {shown}"
         how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
         if _is_unchanged(metric, counts):
-            problem = "the two models rank or predict all rows of every group alike: the change is zero in each"
+            problem = "the two models rank or predict all rows of every group in the same way: no change in any"
             remedy = "Check that the two columns are those of different models. If they are, there is nothing to test."
         raise NoGroupsError("by", problem, remedy, value=list(names), **how)
     places = np.flatnonzero(keep)

@@ -213,7 +213,7 @@ def numbered(groups: Comparison, labels: IntArray) -> IntArray:
 def _sizes(n: FloatArray, clusters: IntArray, count: int, readout: Readout | None) -> FloatArray:
     """The sizes of clusters; units that their groups share count once where that can be known."""
     distinct = None if readout is None else readout.cluster_sizes(clusters, count)
-    return np.bincount(clusters, n, count) if distinct is None else distinct
+    return np.bincount(clusters, n, count).astype(np.float64) if distinct is None else distinct
 
 
 def clusters_of(
