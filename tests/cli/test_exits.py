@@ -124,6 +124,7 @@ ODD = """if True:
 @pytest.mark.parametrize("options", [(), ("--alpha", "9"), ("--json", "-")])
 def test_streams_that_are_none_or_can_only_write(warm: Warm, table: Path, odd: str, options: tuple[str, ...]) -> None:
     words, script = ["estimates", str(table), *BY, *options], ODD.format(odd=odd)
+    done: subprocess.CompletedProcess[str]
     if options:
         done = warm(*words, script=script)
     else:  # in a cold process too, whose end flushes what is left

@@ -182,9 +182,9 @@ def test_few_units_for_many_groups_are_allowed_for_or_refused() -> None:
 def test_one_group_that_is_left_of_those_that_share_data_is_measured() -> None:
     rng = np.random.default_rng(6)
     frame = pd.DataFrame({"g": "x", "arm": ["A"] * 50 + ["B"] * 50 + ["C"] * 3, "y": rng.gamma(1, 1, 103)})
-    found = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
-    assert found.n_clusters == 1
-    assert len(found.excluded) == 1
+    result = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
+    assert result.n_clusters == 1
+    assert len(result.excluded) == 1
 
 
 def launch(seed: int = 0) -> pd.DataFrame:
