@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,16 +13,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).parent
-# Spark, wheel, site and browser, then what takes long by itself.
+# What takes a core more than six seconds, longest first; Spark and the browsers wait as well.
 FIRST = [
-    "rows",
+    "render/test_page.py",
     "test_wheel.py",
     "test_site.py",
-    "render",
+    "cli/test_exits.py",
     "test_docs.py",
     "test_abuse.py",
-    "cli",
-    "guarantees",
+    "rows/test_measure.py",
+    "analyses/test_audit.py",
+    "cli/test_commands.py",
+    "rows/test_roles.py",
+    "cli/test_outputs.py",
+    "rows/test_engines.py",
+    "metrics/test_metrics.py",
+    "rows/test_several.py",
+    "metrics/test_known_laws.py",
+    "metrics/test_readout.py",
+    "test_hostile.py",
+    "engines/test_files.py",
+    "rows/test_units.py",
+    "analyses/test_many.py",
+    "render/test_chart.py",
+    "render/test_membership.py",
+    "analyses/test_self_check.py",
+    "analyses/test_power.py",
     "test_paper.py",
 ]
 
@@ -33,13 +49,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: place(item.path))
+    items.sort(key=lambda item: (not needs_spark(item.nodeid), place(item.path)))
 
 
 def place(path: Path) -> int:
     """Where a file of tests stands."""
-    name = path.relative_to(HERE).parts[0] if HERE in path.parents else ""
+    name = path.relative_to(HERE).as_posix() if HERE in path.parents else ""
     return FIRST.index(name) if name in FIRST else len(FIRST)
+
+
+def needs_spark(nodeid: str) -> bool:
+    """Whether a test runs on Spark, by its parameter."""
+    return "[spark" in nodeid or "-spark" in nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file at a time, but all tests on Spark together: it starts in one process alone."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class SparkTogether(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if needs_spark(nodeid) else str(super()._split_scope(nodeid))
+
+    return SparkTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -134,7 +134,9 @@ def audits() -> Iterator[str]:
     yield fl.audit(rows.label, rows.guess, sensitive_features=rows[["country", "arm"]].assign(one=1)).to_json()
     numbers = rows[["country"]].assign(age=range(len(rows)))
     cut = fl.audit(rows.label, rows.guess, sensitive_features=numbers, metrics="fpr", correction="bh")
-    signed = {name: one.to_dict() for name, one in cut.certify(gap=0.5).items() if one is not None}
+    signed = {
+        name: certificate.to_dict() for name, certificate in cut.certify(gap=0.5).items() if certificate is not None
+    }
     yield json.dumps(json.loads(cut.to_json()) | {"certificates": signed})  # as the command line writes it
 
 

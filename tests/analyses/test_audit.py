@@ -41,8 +41,8 @@ def audit(truth: Any = TRUTH, predicted: Any = PREDICTED, **options: Any) -> Aud
     return fl.audit(truth, predicted, **options)
 
 
-def certificates(found: Audit, **asked: Any) -> list[Certificate]:
-    return [one for one in found.certify(**asked).values() if one is not None]
+def certificates(result: Audit, **asked: Any) -> list[Certificate]:
+    return [certificate for certificate in result.certify(**asked).values() if certificate is not None]
 
 
 def informedness(truth: Any, predicted: Any) -> float:
@@ -378,13 +378,13 @@ def test_the_card_of_a_large_audit_is_short() -> None:
 
 
 def test_what_cannot_be_compared_is_said() -> None:
-    found = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="selection_rate")
-    assert list(found) == ["selection rate by race"]
-    assert found.skipped == {"selection rate by one": "fewer than two groups can be compared"}
-    (note,) = [note for note in found.notes if note.code == "not compared"]
+    result = audit(sensitive_features={"race": PEOPLE.race, "one": ["x"] * SIZE}, metrics="selection_rate")
+    assert list(result) == ["selection rate by race"]
+    assert result.skipped == {"selection rate by one": "fewer than two groups can be compared"}
+    (note,) = [note for note in result.notes if note.code == "not compared"]
     assert note.fields == {"comparison": "selection rate by one", "error": "no groups"}
-    assert found.skipped_codes == {"selection rate by one": "no groups"}
-    assert list(found.certify(gap=0.5).values())[-1] is None
+    assert result.skipped_codes == {"selection rate by one": "no groups"}
+    assert list(result.certify(gap=0.5).values())[-1] is None
     few = np.where(np.arange(SIZE) < 4, "x", "y")
     rare = audit(
         np.where(few == "x", 1, TRUTH), metrics=["fpr", "selection_rate"], sensitive_features={"few": few}, min_size=2
@@ -398,13 +398,13 @@ def test_what_cannot_be_compared_is_said() -> None:
 @pytest.mark.parametrize("controls", [None, {"place": PLACE}])
 def test_a_metric_that_the_rows_do_not_allow_does_not_end_the_audit(controls: Any) -> None:
     options: dict[str, Any] = {"score": 10 * SCORE, "threshold": 5, "control_features": controls}
-    found = audit(predicted=None, metrics=["log_loss", "recall", "auc"], **options)
+    result = audit(predicted=None, metrics=["log_loss", "recall", "auc"], **options)
     alone = audit(predicted=None, metrics=["recall", "auc"], **options)
-    assert figures(found) == figures(alone)
-    assert found.skipped_codes == {"log loss": "invalid data"}
-    (note,) = [note for note in found.notes if note.code == "not compared"]
+    assert figures(result) == figures(alone)
+    assert result.skipped_codes == {"log loss": "invalid data"}
+    (note,) = [note for note in result.notes if note.code == "not compared"]
     assert note.fields == {"comparison": "log loss", "error": "invalid data"}
-    assert found.certify(gap=0.3)["log loss"] is None
+    assert result.certify(gap=0.3)["log loss"] is None
     with refused("invalid data: score"):
         audit(predicted=None, metrics=["log_loss", "brier_score"], **options)
     with refused("column not found: sensitive_features"):
@@ -625,22 +625,24 @@ def test_ranges_of_pandas_are_in_the_order_of_their_numbers() -> None:
 
 
 def test_certificates_of_an_audit() -> None:
-    found = audit(metrics=["recall", "selection_rate"])
-    assert list(found.certify(gap=0.4)) == list(found.names)
-    for name, one in zip(found.names, certificates(found, gap=0.4), strict=True):
-        assert one.verdict == "passed"
-        assert one.certifiable == pytest.approx(fl.certify(found[name], gap=0.4, alpha=0.025).certifiable)
-    assert {one.verdict for one in certificates(found, gap=0.02)} == {"failed"}
+    result = audit(metrics=["recall", "selection_rate"])
+    assert list(result.certify(gap=0.4)) == list(result.names)
+    for name, certificate in zip(result.names, certificates(result, gap=0.4), strict=True):
+        assert certificate.verdict == "passed"
+        assert certificate.certifiable == pytest.approx(fl.certify(result[name], gap=0.4, alpha=0.025).certifiable)
+    assert {certificate.verdict for certificate in certificates(result, gap=0.02)} == {"failed"}
 
 
 def test_one_direction_is_not_applied_to_metrics_that_harm_in_different_ones() -> None:
-    found = audit(metrics=["tpr", "fpr"])
-    assert [one.adverse for one in certificates(found, gap=0.1)] == ["low", "high"]
+    result = audit(metrics=["tpr", "fpr"])
+    assert [certificate.adverse for certificate in certificates(result, gap=0.1)] == ["low", "high"]
     for side in ("low", "high"):
         with refused("conflict: adverse"):
-            found.certify(gap=0.1, adverse=side)
-    assert len(found.certify(gap=0.1, adverse=None)) == 2
-    assert [one.adverse for one in certificates(audit(metrics=["tpr"]), gap=0.1, adverse="high")] == ["high"]
+            result.certify(gap=0.1, adverse=side)
+    assert len(result.certify(gap=0.1, adverse=None)) == 2
+    assert [certificate.adverse for certificate in certificates(audit(metrics=["tpr"]), gap=0.1, adverse="high")] == [
+        "high"
+    ]
 
 
 def test_correction_for_the_share_of_false_findings() -> None:

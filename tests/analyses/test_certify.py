@@ -699,7 +699,7 @@ def test_the_overall_of_a_ranking_is_that_within_groups() -> None:
     within = [group.estimate for group in certificate.groups]
     assert min(within) <= certificate.reference_value <= max(within)
     (note,) = [note for note in certificate.notes if note.code == "overall of groups"]
-    area = pytest.approx(roc_auc_score(frame.y, frame.s))
+    area: Any = pytest.approx(roc_auc_score(frame.y, frame.s))
     assert certificate.in_all_rows == note.fields["in_all_rows"][0] == area
     assert certificate.to_dict()["in_all_rows"] == area
     clusters = fl.cluster(frame, "g", fl.auc("y", "s"))

@@ -153,9 +153,9 @@ def test_a_category_of_which_no_outcome_is_known_does_not_pass(missing: Any) -> 
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"g": rng.choice(["a", "b", "c"], 9000), "hired": (rng.random(9000) < 0.5).astype(float)})
     frame.loc[frame.g == "c", "hired"] = np.nan
-    found = fl.impact_ratios(frame, "g", selected="hired", missing=missing)
-    assert (found.verdict, found.tables[0].certifiable) == ("inconclusive", 0.0)
-    assert {one.status for one in found.tables[0].categories} == {"inconclusive"}
+    ratios = fl.impact_ratios(frame, "g", selected="hired", missing=missing)
+    assert (ratios.verdict, ratios.tables[0].certifiable) == ("inconclusive", 0.0)
+    assert {category.status for category in ratios.tables[0].categories} == {"inconclusive"}
 
 
 def test_a_table_of_which_no_category_is_large_enough_does_not_pass() -> None:
@@ -164,9 +164,9 @@ def test_a_table_of_which_no_category_is_large_enough_does_not_pass() -> None:
     frame["hired"] = (rng.random(9000) < 0.5).astype(int)
     assert fl.impact_ratios(frame, "g", selected="hired").verdict == "passed"
     assert fl.impact_ratios(frame, ["g", "one"], selected="hired").verdict == "passed"
-    found = fl.impact_ratios(frame, ["g", "zip"], selected="hired")
-    assert [table.verdict for table in found.tables] == ["passed", "not testable", "not testable"]
-    assert found.verdict == "inconclusive"
+    ratios = fl.impact_ratios(frame, ["g", "zip"], selected="hired")
+    assert [table.verdict for table in ratios.tables] == ["passed", "not testable", "not testable"]
+    assert ratios.verdict == "inconclusive"
 
 
 @pytest.mark.parametrize("engine", [engine for engine in ENGINES if "spark" not in engine])

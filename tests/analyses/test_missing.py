@@ -223,11 +223,11 @@ def test_predictions_that_are_missing_where_a_group_is_served_worse_do_not_pass(
     for seed in range(5):
         rows = failing_rows(metric, seed)
         asked: dict[str, Any] = {"gap": gap} | ({} if metric == "f1" else {"against": 0})
-        found = fl.certify(rows, "g", SHIFTED[metric][0], **asked)
-        assert (found.verdict, found.missing) == ("inconclusive", "bounds")
-        assert found.certifiable > found.certifiable_ignoring
+        certificate = fl.certify(rows, "g", SHIFTED[metric][0], **asked)
+        assert (certificate.verdict, certificate.missing) == ("inconclusive", "bounds")
+        assert certificate.certifiable > certificate.certifiable_ignoring
         clusters = fl.cluster(rows, "g", SHIFTED[metric][0])
-        assert fl.certify(clusters, **asked).certifiable == pytest.approx(found.certifiable)
+        assert fl.certify(clusters, **asked).certifiable == pytest.approx(certificate.certifiable)
     assert fl.certify(rows, "g", SHIFTED[metric][0], **asked, missing="ignore").verdict == "passed"
     ratios = fl.certify(rows, "g", fl.f1("t", "p"), gap=0.3, ratio=True)
     assert (ratios.verdict, ratios.certifiable) == ("inconclusive", 0.0)
@@ -239,9 +239,9 @@ def test_a_wide_gap_passes_in_spite_of_few_missing_values() -> None:
     rows["p"] = np.where(rng.random(8000) < 0.2, 1 - rows.t, rows.t)
     rows.loc[rng.choice(8000, 40, replace=False), "p"] = np.nan
     for metric in (fl.f1("t", "p"), fl.balanced_accuracy("t", "p"), fl.auc("t", "p")):
-        found = fl.certify(rows, "g", metric, gap=0.1)
-        assert (found.verdict, found.missing) == ("passed", "bounds")
-        assert found.certifiable > found.certifiable_ignoring
+        certificate = fl.certify(rows, "g", metric, gap=0.1)
+        assert (certificate.verdict, certificate.missing) == ("passed", "bounds")
+        assert certificate.certifiable > certificate.certifiable_ignoring
 
 
 # ------------------------------------------------------------------------------------------------- unknown attributes

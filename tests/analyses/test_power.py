@@ -238,8 +238,8 @@ def test_baseline_and_unequal_arms_are_the_standard_errors_they_should_be() -> N
         treated = (rate * (1 - rate) + 2 * (rate + sign * 0.05) * (1 - rate - sign * 0.05)) / 3
         errors = np.sqrt(rate * (1 - rate) / (0.9 * sizes) + treated / (0.1 * sizes))
         expected = fl.power(errors, gap=sign * 0.05, runs=300)
-        found = fl.power(sizes, baseline=rate, shares={"A": 9, "B": 1}, gap=0.05, runs=300)
-        row = next(row for row in found.directions if row.direction == direction)
+        power = fl.power(sizes, baseline=rate, shares={"A": 9, "B": 1}, gap=0.05, runs=300)
+        row = next(row for row in power.directions if row.direction == direction)
         assert row.minimum_detectable == pytest.approx(expected.minimum_detectable, rel=1e-9)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.cli.running import BY, COMMAND, Ended, Warm, is_one_line, read_screen
+from tests.cli.running import BY, COMMAND, Warm, is_one_line, read_screen
 
 SPOILT = """if True:
     import sys
@@ -124,7 +124,7 @@ ODD = """if True:
 @pytest.mark.parametrize("options", [(), ("--alpha", "9"), ("--json", "-")])
 def test_streams_that_are_none_or_can_only_write(warm: Warm, table: Path, odd: str, options: tuple[str, ...]) -> None:
     words, script = ["estimates", str(table), *BY, *options], ODD.format(odd=odd)
-    done: Ended | subprocess.CompletedProcess[str]
+    done: subprocess.CompletedProcess[str]
     if options:
         done = warm(*words, script=script)
     else:  # in a cold process too, whose end flushes what is left

@@ -217,8 +217,8 @@ def test_an_additive_model_is_rejected_by_all_it_leaves_or_by_one_cell() -> None
     assert log_p(mean + noise + 5.0 * (columns[1] == 1) * (columns[0] < 10)) < np.log(1e-6)
     alone = mean + noise + 7.0 * ((columns[0] == 4) & (columns[1] == 2))
     assert log_p(alone) < np.log(1e-4) < log_p(alone, 4.0)
-    whole = compare(WeightedCells.of(alone, everyone), columns, [np.arange(60)])
-    assert log_p(alone) < whole.log_p
+    all_cells = compare(WeightedCells.of(alone, everyone), columns, [np.arange(60)])
+    assert log_p(alone) < all_cells.log_p
 
 
 def test_an_additive_model_needs_levels_that_cells_connect() -> None:

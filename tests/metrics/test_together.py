@@ -182,9 +182,9 @@ def test_few_units_for_many_groups_are_allowed_for_or_refused() -> None:
 def test_one_group_that_is_left_of_those_that_share_data_is_measured() -> None:
     rng = np.random.default_rng(6)
     frame = pd.DataFrame({"g": "x", "arm": ["A"] * 50 + ["B"] * 50 + ["C"] * 3, "y": rng.gamma(1, 1, 103)})
-    found = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
-    assert found.n_clusters == 1
-    assert len(found.excluded) == 1
+    result = fl.cluster(frame, "g", fl.difference("y", variant="arm", control="A", treatment="*"))
+    assert result.n_clusters == 1
+    assert len(result.excluded) == 1
 
 
 def launch(seed: int = 0) -> pd.DataFrame:
@@ -221,9 +221,10 @@ def test_clusters_count_a_shared_control_once() -> None:
     )
     assert c.overall.n == len(frame)
     for cluster in c.clusters:
-        countries = {country for country, _ in cluster.members}
+        members: Any = cluster.members
+        countries = {country for country, _ in members}
         control = frame[(frame.arm == "A") & frame.country.isin(countries)]
-        treated = sum(len(frame[(frame.country == k) & (frame.arm == arm)]) for k, arm in cluster.members)
+        treated = sum(len(frame[(frame.country == k) & (frame.arm == arm)]) for k, arm in members)
         assert cluster.n == len(control) + treated
     note = next(note for note in c.notes if note.code == "shared data")
     assert note.fields["distinct"] == len(frame) < note.fields["sum"]
@@ -240,12 +241,13 @@ def test_clusters_count_users_of_two_devices_once() -> None:
     assert c.attributes == ("country",)
     assert c.overall.n == used.user.nunique()
     for cluster in c.clusters:
-        assert cluster.n == used[used.country.isin({country for country, _ in cluster.members})].user.nunique()
+        members: Any = cluster.members
+        assert cluster.n == used[used.country.isin({country for country, _ in members})].user.nunique()
 
 
 def test_roles_that_cannot_go_together_are_refused() -> None:
     frame = launch().astype({"y": int})
-    arms = {"variant": "arm", "control": "A", "treatment": "B"}
+    arms: dict[str, Any] = {"variant": "arm", "control": "A", "treatment": "B"}
     with refused("conflict: by"):
         fl.cluster(frame, by=["country", "arm"], metric=fl.difference("y", **arms))
     with refused("conflict: by"):

@@ -321,7 +321,7 @@ def test_without_the_extra_the_remedy_is_named(
     demo: Clustering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("faultlines.checks.find_spec", lambda name: None)
-    calls: dict[str, Callable[[], object]] = {"plot()": demo.plot, "report()": lambda: demo.report(tmp_path / "x.html")}
+    calls: dict[str, Callable[[], Any]] = {"plot()": demo.plot, "report()": lambda: demo.report(tmp_path / "x.html")}
     for parameter, call in calls.items():
         with refused(f"not installed: {parameter}") as caught:
             call()
@@ -342,8 +342,7 @@ def test_notebooks_show_verdict_picture_and_clusters(demo: Clustering) -> None:
 
 @pytest.mark.parametrize("kind", ["demo", "cells", "plane", "hostile"])
 def test_the_slider_cuts_as_at_does(kind: str, demo: Clustering, opened: Any) -> None:
-    results: dict[str, Callable[[], Clustering]] = {"cells": cells, "plane": plane, "hostile": hostile}
-    c = demo if kind == "demo" else results[kind]()
+    c = demo if kind == "demo" else {"cells": cells, "plane": plane, "hostile": hostile}[kind]()
     page = opened(c)
     levels = json.loads(page.page.locator('[data-is="data"]').text_content())["levels"]
     names = [formats.printable(name_of(label)) for label in c.estimates.labels]

@@ -184,12 +184,12 @@ def test_attributes_that_matter_in_combination_are_one_term() -> None:
 
 @pytest.mark.parametrize("kind", ["dof", "covariance", "covariance and dof", "holm"])
 def test_effects_that_add_up_follow_standard_errors_and_corrections(kind: str) -> None:
-    given = cells(2 * ADDITIVE)
+    estimates = cells(2 * ADDITIVE)
     options: dict[str, Any] = {"dof": 9.0} if kind == "dof" else {}
     if kind.startswith("covariance"):
-        options = {"se": None, "covariance": np.diag(given.se**2) + 0.2}
+        options = {"se": None, "covariance": np.diag(estimates.se**2) + 0.2}
         options |= {"covariance_dof": 900.0} if "dof" in kind else {}
-    c = fl.cluster(given.changed(**options))
+    c = fl.cluster(estimates.changed(**options))
     if kind == "holm":
         c = fl.holm([c, fl.cluster(cells(np.zeros(len(KEYS))))], 0.05)[0]
     assert [term.groups.attributes for term in c.additive] == [("country",), ("type",)]
@@ -209,17 +209,17 @@ def test_nested_attributes_are_named_by_the_finest_that_is_needed() -> None:
 def test_what_keeps_attributes_from_being_tested_is_said() -> None:
     labels = [(a, b) for a in "abc" for b in "de"]
     both = fl.Estimates([[0.0, 1.0]] * 6, [[0.1, 0.1]] * 6, labels)
-    one = fl.Estimates([0.0] * 6, [0.1] * 6, labels)
+    estimates = fl.Estimates([0.0] * 6, [0.1] * 6, labels)
     cases = {
         "several effects": fl.cluster(both),
-        "tolerance": fl.cluster(one, tolerance=0.1),
+        "tolerance": fl.cluster(estimates, tolerance=0.1),
         "counts": fl.cluster(fl.binomial([5] * 6, 10, labels)),
-        "error control": fl.cluster(one, guarantee="bonferroni"),
-        "margins off": fl.cluster(one, margins=False),
+        "error control": fl.cluster(estimates, guarantee="bonferroni"),
+        "margins off": fl.cluster(estimates, margins=False),
     }
     for reason, c in cases.items():
         assert [note.fields["reason"] for note in c.notes if note.code == "margins"] == [reason]
-    assert "margins" not in {note.code for note in fl.cluster(one).notes}
+    assert "margins" not in {note.code for note in fl.cluster(estimates).notes}
 
 
 def test_an_attribute_with_a_single_level_is_in_no_term() -> None:
@@ -237,9 +237,9 @@ def test_an_attribute_with_a_single_level_is_in_no_term() -> None:
 def test_shares_are_in_the_headline_where_clusters_are_many() -> None:
     c = fl.cluster(cells(3.0 * (KEYS[:, 1] == 1) + 4.0 * (KEYS[:, 0] % 4) * (KEYS[:, 2] == 0)))
     assert c.additive == () or any(len(term.groups.attributes) > 1 for term in c.additive)
-    whole = fl.cluster(cells(4.0 * (KEYS[:, 0] % 4) * (KEYS[:, 2] == 0)))
-    assert whole.additive == ()
-    assert whole.n_clusters > 3
-    shares = {row.attribute: row.share for row in whole.explained()}
-    assert f"{shares['type']:.0%}" in whole.headline
-    assert f"{shares['(combinations)']:.0%}" in whole.headline
+    result = fl.cluster(cells(4.0 * (KEYS[:, 0] % 4) * (KEYS[:, 2] == 0)))
+    assert result.additive == ()
+    assert result.n_clusters > 3
+    shares = {row.attribute: row.share for row in result.explained()}
+    assert f"{shares['type']:.0%}" in result.headline
+    assert f"{shares['(combinations)']:.0%}" in result.headline

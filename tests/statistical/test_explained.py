@@ -84,6 +84,6 @@ def test_combinations_are_rarely_named_where_effects_add_up(shape: str, dof: flo
         freedom = None if dof is None else np.full(size, dof)
         fit = fit_additive(WeightedCells.of(mean + se * rng.normal(size=size), estimated, freedom), codes, se**-2)
         rejected += fit is not None and fit.log_p <= np.log(ALPHA)
-    known = "known se" if dof is None else f"{dof:g} degrees of freedom"
-    record_figure("explained", f"additive model rejected; {shape}; {known}", rejected / RUNS, RUNS)
+    precision = "known se" if dof is None else f"{dof:g} degrees of freedom"
+    record_figure("explained", f"additive model rejected; {shape}; {precision}", rejected / RUNS, RUNS)
     assert rejected / RUNS <= level_bound(ALPHA, RUNS)
