@@ -494,6 +494,8 @@ def test_a_threshold_of_probabilities_is_questioned_for_scores_that_are_none(eng
         with refused("mismatch: score"):
             fl.measure(percent, by="g", metric=make(score="s", threshold=0.5))
         same = fl.measure(percent, by="g", metric=make(score="s", threshold=50))
+        with refused("mismatch: score"):  # which predicts 0 everywhere, so that any gap would be certified
+            fl.certify(engine(rows), "g", make(score="s", threshold=50), gap=0.02)
         odds = fl.measure(engine(rows | {"s": 4 * share - 1.5}), by="g", metric=make(score="s", threshold=0.5))
         assert np.array_equal(same.estimates.natural, expected)
         assert np.array_equal(odds.estimates.natural, expected)  # log odds may be anything

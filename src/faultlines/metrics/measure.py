@@ -228,8 +228,9 @@ def measurements(
         problem = f"none of {formats.amount(len(keys), 'group')} can be used: {shown}"
         how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
         if _is_unchanged(metric, counts):
-            problem = "the two models rank or predict all rows of every group in the same way: no change in any"
+            problem = "has the same ranks or predictions of both models in all rows: every change is zero"
             remedy = "Check that the two columns are those of different models. If they are, there is nothing to test."
+            raise NoGroupsError("metric", problem, remedy, value=metric.name, reasons=counts)
         raise NoGroupsError("by", problem, remedy, value=list(names), **how)
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))

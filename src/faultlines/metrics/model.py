@@ -114,7 +114,8 @@ def prediction(
     remedy, example = "Use for example {threshold}.", {"threshold": 0.5}
     least = number("threshold", threshold, "must be a number", remedy, settings=example)
     # A score from 0 to 100 with a threshold of 0.5 predicts 1 nearly everywhere, and no group differs.
-    kind: Kind = "score" if 0 < least < 1 else "number"
+    # Probabilities with a threshold of 50 predict 0 everywhere, and no group differs either.
+    kind: Kind = "score" if 0 < least < 1 else "points" if least > 1 else "number"
     return {"s": Input(checked_column("score", score), kind, parameter="score")}
 
 

@@ -426,9 +426,15 @@ def _section(
         ],
         "between": max(len(c.clusters) - _PRINTED_CLUSTERS, 0),
         "header": clustering.effect_headers(c),
-        "plot": plot_rows(groups, c.overall.effects[0].estimate, number_format) if number_format is not None else None,
+        "plot": plot_rows(groups, _value_in_all_rows(c), number_format) if number_format is not None else None,
+        "averages": [note.text for note in clustering.average_notes(c)],
         "excluded": _excluded(c),
     }
+
+
+def _value_in_all_rows(c: Clustering) -> float:
+    """The first effect in all rows."""
+    return c.overall.effects[0].estimate if c.in_all_rows is None else c.in_all_rows[0]
 
 
 def _excluded(c: Clustering) -> list[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ROWS = 40  # groups in a table of text output
 _LISTED = 56  # characters of a list of groups
-_NAME = 30  # characters of a group in a table
+_NAME = 72  # characters of a group in a table
 _DIGITS = 17  # significant digits of a double: no two of them read the same
 _ORDER: dict[Status, int] = {"beyond": 0, "inconclusive": 1, "within": 2}
 

@@ -94,10 +94,10 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
         remedy = to_numbers(some_values(rows, column) if dtype == nw.String else [], "Name a numeric column.")
         raise InputError.wrong_type(shown, f"is not numeric ({dtype})", remedy)
     value = finite(column, dtype)
-    if source.kind == "score":
-        return CleanInput(
-            value, {"below": nw.when(value < 0).then(value), "above": nw.when(value > _FAR_ABOVE).then(value)}
-        )
+    if source.kind in {"score", "points"}:
+        above, beyond = value > _FAR_ABOVE, (value < 0) | (value > 1)
+        tests = {"below": value < 0, "above": above} if source.kind == "score" else {"beyond": beyond}
+        return CleanInput(value, {name: nw.when(test).then(value) for name, test in tests.items()})
     odd = {
         "number": None,
         "any": None,
@@ -170,6 +170,9 @@ def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, li
         problem = f"goes up to {top:g}, but the threshold is a probability"
         remedy = "Give both in the same units, or name a column of predictions: {y_pred}."
         raise InputError.mismatch(shown, problem, remedy, settings={"y_pred": "…"})
+    if "beyond" in values and not values["beyond"] and usable > 0:
+        problem, remedy = "lies between 0 and 1, but the threshold is above 1", "Give both in the same units."
+        raise InputError.mismatch(shown, problem, remedy)
     if "seen" in values and not values["seen"] and usable > 0 and not source.may_lack:
         raise InputError.not_found(
             "positive",

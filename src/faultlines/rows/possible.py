@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     By = str | Bins | Sequence[str | Bins]
 
-_FILLS = {"binary": (0.0, 1.0), "class": (0.0, 1.0), "number": (-1e300, 1e300), "score": (-1e300, 1e300)}
+_FILLS = {"binary": (0.0, 1.0), "class": (0.0, 1.0)} | dict.fromkeys(("number", "score", "points"), (-1e300, 1e300))
 # A missing number is a score below or above any threshold.
 _MOST_INPUTS = 4  # whose values are all tried together
 _COUNTS = ("one", "only_one", "zero", "only_zero", "certain", "any")

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     FloatArray = npt.NDArray[np.float64]
     IntArray = npt.NDArray[np.int64]
 
-Kind = Literal["number", "binary", "probability", "score", "weight", "amount", "class", "label", "any", "rows"]
+Kind = Literal[
+    "number", "binary", "probability", "score", "points", "weight", "amount", "class", "label", "any", "rows"
+]
 AGGREGATES = ("sum", "mean", "any")
 EVERY = "*"  # all variants beside the control
 LARGE_SHARE, LARGE_SHARE_OF_GROUP, FEWEST_DROPPED = 0.05, 0.2, 5  # see MissingRows.is_large
@@ -117,9 +119,10 @@ class Input:
         column: The column.
         kind: ``"number"``, ``"binary"`` (0/1, booleans, or two labels of which `positive` counts), ``"probability"``
             (in [0, 1]), ``"score"`` (compared with a probability: in [0, 1], or log odds, of which some are negative),
-            ``"weight"`` and ``"amount"`` (not negative), ``"class"`` (labels of which `positive` counts and all others
-            do not), ``"label"`` (whole numbers or text, to be compared with another such column), ``"any"`` (numbers or
-            text) or ``"rows"`` (no column: 1 in every row, so that its sum counts them).
+            ``"points"`` (compared with a number above 1: not all in [0, 1]), ``"weight"`` and ``"amount"`` (not
+            negative), ``"class"`` (labels of which `positive` counts and all others do not), ``"label"`` (whole numbers
+            or text, to be compared with another such column), ``"any"`` (numbers or text) or ``"rows"`` (no column: 1
+            in every row, so that its sum counts them).
         positive: The label that counts as 1 in a binary column.
         per_unit: Whether it describes the randomised unit, as a covariate or a weight does: where rows are summed to
             units, it is averaged over the rows of a unit instead.
