@@ -366,7 +366,7 @@ def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Exclud
                     "against", problem, "Name another group, or give {min_size}.", against, settings={"min_size": ...}
                 )
         remedy = did_you_mean(against, [*_NAMED, *names])
-        problem = f"is no group, nor one of {', '.join(map(repr, _NAMED))}"
+        problem = f"is neither a group nor one of {', '.join(map(repr, _NAMED))}"
         raise InputError.not_found("against", problem, remedy, against)
     return Place(place)
 

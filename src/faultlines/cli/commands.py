@@ -121,17 +121,23 @@ def _command(
 def _report_options(command: Callable[..., None]) -> Callable[..., None]:
     """The same command, whose errors name parameters and settings as its options are typed."""
     parameters = inspect.signature(command).parameters
-    options = [name for name, parameter in parameters.items() if not opt.is_argument(parameter.annotation)]
+    options = {
+        name: opt.placeholder(parameter.annotation)
+        for name, parameter in parameters.items()
+        if not opt.is_argument(parameter.annotation)
+    }
+    holder = "metric" if "metric" in options else "selected"  # the option that names the measured columns
+    roles = dict.fromkeys(("value", "numer", "denom"), holder)
 
     @wraps(command)
     def reporting(**values: Any) -> None:
         try:
             command(**values)
         except streams.Inconclusive as stop:
-            streams.tell(f"inconclusive: {stop.error.for_command(options)}")
+            streams.tell(f"inconclusive: {stop.error.for_command(options, roles)}")
             raise typer.Exit(streams.CANNOT_TELL) from stop
         except InputError as error:
-            raise error.for_command(options) from error
+            raise error.for_command(options, roles) from error
 
     return reporting
 

@@ -858,6 +858,12 @@ def is_argument(annotation: Any) -> bool:
     return any(isinstance(item, type(typer.Argument())) for item in getattr(annotation, "__metadata__", ()))
 
 
+def placeholder(annotation: Any) -> str:
+    """What stands for a value of an option in help and messages: ``COLUMN``."""
+    named = [getattr(item, "metavar", None) for item in getattr(annotation, "__metadata__", ())]
+    return next(filter(None, named), "VALUE")
+
+
 @contextmanager
 def name_options(options: Mapping[str, str]) -> Iterator[None]:
     """Let errors about parameters of the library name the options that were given for them."""
@@ -914,7 +920,7 @@ class Command(TyperCommand):
             if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
                 problem = f"is given {count} times, and takes one value"
                 raise InputError.duplicate(parameter.name, problem, "Leave all but one of them out.").for_command(
-                    [parameter.name]
+                    {parameter.name: "VALUE"}
                 )
         return super().parse_args(ctx, args)
 

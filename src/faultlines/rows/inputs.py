@@ -201,11 +201,11 @@ def _odd_value_error(shown: Argument, source: Input, parameter: str, values: set
     if parameter.startswith("y_pred") and any(0 < float(v) < 1 for v in values):
         remedy = "If these are probabilities, name the column as score, with a threshold: {score}, {threshold}."
         return InputError.invalid_data(
-            shown, f"holds {value:g}, which is no predicted class", remedy, settings={"score": "…", "threshold": 0.5}
+            shown, f"holds {value:g}, which is not a class", remedy, settings={"score": "…", "threshold": 0.5}
         )
     if source.kind == "label":
         return InputError.invalid_data(
-            shown, f"holds {value:g}, which is no class", "Give classes as whole numbers or text."
+            shown, f"holds {value:g}, which is not a class", "Give classes as whole numbers or text."
         )
     remedy = "Code it 0/1, or say which value counts: {positive}."
     return InputError.invalid_data(shown, f"holds {value:g}, not only 0 and 1", remedy, settings={"positive": "…"})
