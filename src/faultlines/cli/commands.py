@@ -132,7 +132,8 @@ def _report_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def reporting(**values: Any) -> None:
         try:
-            command(**values)
+            with outputs.typed_options(values):
+                command(**values)
         except streams.Inconclusive as stop:
             streams.tell(f"inconclusive: {stop.error.for_command(options, roles)}")
             raise typer.Exit(streams.CANNOT_TELL) from stop
@@ -266,7 +267,7 @@ def _cluster_groups(
     with gate(fail_on_split or wanted.asked):
         result = cluster(groups, guarantee=guarantee, **settings)
         certificates = wanted.run([result], claim.alpha, claim.seed)
-    spelling: Spelling = "omit" if certificates else "command"
+    spelling: Spelling = "omit" if certificates else outputs.complete_command
     targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates)]))
     targets.write([result], claim.alpha, (), certificates)
     end_with_verdicts([result], certificates, fail_on_split=fail_on_split)
@@ -504,7 +505,7 @@ def audit(
         )
     results = [comparison.result for comparison in result.comparisons]
     certificates = wanted.run(results, claim.alpha, claim.seed)
-    spelling: Spelling = "omit" if certificates else "command"
+    spelling: Spelling = "omit" if certificates else outputs.complete_command
     targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates)]))
     if json is not None:
         signed_off = {
@@ -557,7 +558,7 @@ def _cluster_rows(
         results = holm(results, claim.alpha)
     measured = [MeasuredRows(data, by, metric, rows.min_size) for metric in metrics]
     certificates = wanted.run(results, claim.alpha, claim.seed, measured)
-    spelling: Spelling = "omit" if certificates else "command"
+    spelling: Spelling = "omit" if certificates else outputs.complete_command
     text = to_text(results[0], spelling=spelling) if len(results) == 1 else metrics_text(results, spelling)
     targets.say("\n\n".join([text, *wanted.texts(certificates)]))
     checks_of_rows = self_checks.run(data, by, settings)

@@ -23,7 +23,7 @@ from faultlines.guarantees.margins import nested_attributes
 from faultlines.metrics.names import traits_of
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
-from faultlines.render.text import Document, GroupText, TextTable, name_groups, next_note
+from faultlines.render.text import SAME_COMMAND, Document, GroupText, TextTable, name_groups, next_note
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
@@ -341,16 +341,17 @@ def next_step(c: Clustering) -> Note | None:
     arms = None if c.readout is None else c.readout.metric.arms
     if c.readout is not None and arms is not None and any(True for _ in ratio_notes(c)):
         return _next_of_mismatch(arms, c.readout.metric.unit, c.by)
-    by = " ".join(f"--by {quote(name)}" for name in c.groups.attributes)
     if c.rejected:
         data = "new_estimates" if c.readout is None else "new_rows"
-        columns = f" {by} --estimate COLUMN --se COLUMN" if c.readout is None else ""
-        command = f"faultlines confirm result.json NEW.csv{columns} (--json writes result.json)"
+        columns = " --by COLUMN --estimate COLUMN --se COLUMN [--n COLUMN] [--dof COLUMN]" if c.readout is None else ""
+        command = f"faultlines confirm CLUSTERS.json NEW.csv{columns}"
         return next_note("confirm the clusters on new data with", f"fl.confirm(c, {data})", command)
     if c.groups.estimates is None:
         return next_note("see what would be detected with", "fl.power(c)", "faultlines power --help")
     return next_note(
-        "choose a gap that would be acceptable and certify it with", "fl.certify(c, gap=…)", "--certify GAP"
+        "choose a gap that would be acceptable and certify it with",
+        "fl.certify(c, gap=GAP)",
+        f"{SAME_COMMAND} with --certify GAP",
     )
 
 

@@ -11,7 +11,7 @@ from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
 from faultlines.render.clustering import OVERALL, RATIO, dropped_notes
 from faultlines.render.geometry import LAYERS, Axis, Picture
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
@@ -120,12 +120,13 @@ def next_step(result: MonitorResult) -> Note | None:
         return next_note("find the cause of the sample ratio mismatch with", call, command)
     if result.verdict == "differ":
         call = "fl.cluster(rows, by, metric)"
-        return next_note("read the clusters and their members with", call, "faultlines experiment FILES …")
+        return next_note("read the clusters and their members with", call, f"{SAME_COMMAND} with --report monitor.html")
     if result.verdict == "ended":
-        call = "fl.certify(rows, by, metric, gap=…)"
-        return next_note("certify a gap that would be acceptable with", call, "faultlines experiment … --certify GAP")
+        call = "fl.certify(rows, by, metric, gap=GAP)"
+        rows = "FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE [--unit COLUMN] --certify GAP"
+        return next_note("certify a gap that would be acceptable with", call, f"faultlines experiment {rows}")
     call = "monitor.update(all_rows, by, metric)"
-    return next_note("when there are new data, look again with", call, "the same command")
+    return next_note("when there are new data, look again with", call, SAME_COMMAND)
 
 
 def overall_notes(result: MonitorResult) -> Iterator[Note]:
