@@ -103,7 +103,7 @@ def test_long_lists_are_counted_and_all_groups_need_no_rule() -> None:
 
 
 def test_a_rule_is_text_that_knows_its_fit() -> None:
-    description = Rule("age 45–64", 0.92, 0.857, "people")
+    description = Rule("age 45–64", 0.92, 0.857, "units")
     assert description == "age 45–64 (matches 92% of its people, covers 86%)"
     assert description.fits
     assert not description.exact

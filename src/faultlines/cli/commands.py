@@ -171,7 +171,7 @@ def demo(
     report: opt.Report = Path("faultlines-demo.html"),
     plot: opt.Plot = None,
 ) -> None:
-    """Run on a made-up experiment over 40 countries. Three clusters are planted in it."""
+    """Run on a simulated experiment in 40 countries with three known clusters."""
     from faultlines import checks
     from faultlines.analyses.cluster import cluster
     from faultlines.render.text import to_text
@@ -601,7 +601,7 @@ def srm(
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
-    """Are users shared out between the variants as planned? If not, where does the mismatch come from?"""
+    """Are users divided between the variants as planned? If not, where does the mismatch come from?"""
     from faultlines.analyses.srm import srm as test_ratios
     from faultlines.cli.gate import end_with_ratios
 

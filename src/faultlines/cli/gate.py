@@ -115,7 +115,7 @@ def end_with_ratios(result: SampleRatios) -> None:
 
 
 def end_with_impact_ratios(result: ImpactRatios) -> None:
-    """End with the gate's exit code: 1 when a category is below the limit, 3 when that cannot be told."""
+    """End with the gate's exit code: 1 when a category is below the limit, 3 when the data cannot show it."""
     if result.verdict == "failed":
         raise typer.Exit(SPLIT)
     if result.verdict != "passed":

@@ -87,7 +87,7 @@ def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
 
 
 def fresh_metric(given: MeasuredOptions) -> Metric | str | None:
-    """What to measure in fresh rows: a metric of an experiment or of a model; that of before, or its name alone."""
+    """What to measure in new rows: a metric of an experiment or of a model; that of before, or its name alone."""
     options = asdict(given)
     word = options.pop("metric")
     named = {name: value for name, value in options.items() if value is not None}

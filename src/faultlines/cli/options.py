@@ -236,7 +236,7 @@ class Fresh(RowSource):
             help="The clusters: what --json wrote.", metavar="CLUSTERS", rich_help_panel=DATA, readable=False
         ),
     ]
-    files: Annotated[list[str] | None, _file(f"Fresh data: {_FILES}")] = None
+    files: Annotated[list[str] | None, _file(f"New data: {_FILES}")] = None
     sql: Sql = None
     by: Annotated[list[str] | None, _column(DATA, "Attribute, as for experiment and model. Default: as before.")] = None
     estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
@@ -248,7 +248,7 @@ class Fresh(RowSource):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredOptions:
-    """How fresh rows are measured, where that is not as before: options of experiments and of models."""
+    """How new rows are measured, where that is not as before: options of experiments and of models."""
 
     metric: Annotated[
         str | None,
@@ -429,7 +429,7 @@ Alpha = Annotated[float, _number(GUARANTEE, "Probability of a false positive tha
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """What is claimed, and how surely."""
+    """Significance level, error control and seed."""
 
     alpha: Alpha = 0.05
     guarantee: Annotated[
@@ -535,14 +535,14 @@ class Monitoring:
 # ------------------------------------------------------------------------------ gate and output
 
 FailOnClaim = Annotated[
-    bool, _option(GATE, "Exit 1 once clusters are claimed, at this look or before.", "--fail-on-split")
+    bool, _option(GATE, "Exit 1 once a difference is reported, at this look or before.", "--fail-on-split")
 ]
 
 FailUnlessConfirmed = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when the clusters are not confirmed; exit 3 when the fresh data are too few to tell.",
+        "Exit 1 when the clusters are not confirmed; exit 3 when the new data are too few.",
         "--fail-unless-confirmed",
     ),
 ]
@@ -630,7 +630,7 @@ class Certify:
         _option(
             GATE,
             "harm: exit 1 when some group's own effect is shown to be harmful, whatever the others gain; exit 0 when "
-            "none loses more than --certify GAP (0 by default); exit 3 when neither can be told.",
+            "none loses more than --certify GAP (0 by default); exit 3 when the data show neither.",
             "--fail-on",
             metavar="harm",
         ),
@@ -688,7 +688,7 @@ class Impact(RowSource):
         bool,
         _option(
             GATE,
-            "Exit 1 when a category is below --least times the highest; exit 3 when that cannot be told.",
+            "Exit 1 when a category is below --least times the highest; exit 3 when the data cannot show it.",
             "--fail-below",
         ),
     ] = False

@@ -324,9 +324,9 @@ _READING = (
 _READING_BH = "Of the findings, {alpha} are false on average (Benjamini and Hochberg)."
 _NOTES = {"cut feature", "not compared", "dropped rows"}  # codes of notes at the head; groups are with their finding
 _NOT_TO_CONCLUDE = (
-    "That groups without a finding are equal: a difference may be too small to be seen in these data. Certificates say "
+    "That groups without a finding are equal: a difference may be too small to be detected. Certificates say "
     "what can be ruled out.",
-    "That a feature is the cause. It says where the difference is, not why.",
+    "That a feature is the cause. The feature says where the difference is, not why.",
     "That a difference is unfair, or its absence fair: that depends on what the model decides.",
 )
 

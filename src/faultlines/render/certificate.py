@@ -271,6 +271,10 @@ def next_step(result: Certificate) -> Note | None:
         call = f'fl.certify(rows, by, metric, gap={_asked(result)}, missing="ignore")'
         ignore = (call, f"{SAME_COMMAND} with --missing ignore")
         return next_note("collect the missing values or, if they are missing at random, use", *ignore)
+    if result.excluded and not result.inconclusive:
+        call = f"fl.certify(rows, by, metric, gap={_asked(result)}, min_size=MIN_SIZE)"
+        purpose = "use coarser groups, or include smaller ones with"
+        return next_note(purpose, call, f"{SAME_COMMAND} with --min-size NUMBER")
     if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
         return None
     gap = _certifiable_number(result)

@@ -95,12 +95,12 @@ def _headline(c: Clustering) -> str:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
             rest = _nothing_added([*others, "further combinations" if crossed else "combinations"])
-            return f"The {groups.metric} differs{beyond} {terms} ({basis}).{rest}"
+            return f"{subject_differs(groups.metric)}{beyond} {terms} ({basis}).{rest}"
         rest = _nothing_added(others)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
-            return f"The {groups.metric} differs{beyond} between {between} ({basis}).{rest}"
+            return f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}).{rest}"
         return (
-            f"The {groups.metric} differs{beyond} between {between} ({basis}). "
+            f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}). "
             f"Best description: {c.n_clusters} clusters.{rest}{_accounts(c)}"
         )
     between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
@@ -133,6 +133,12 @@ def _nothing_added(names: Sequence[str]) -> str:
     text = formats.listed(names)
     singular = len(names) == 1 and not names[0].endswith("combinations")
     return f" {text[0].upper()}{text[1:]} {'adds' if singular else 'add'} nothing detectable."
+
+
+def subject_differs(metric: str) -> str:
+    """A metric as the subject of a headline: ``The lift differs``, ``The equalized odds differ``."""
+    is_plural = metric.endswith(" odds") or " and " in metric
+    return f"The {metric} {'differ' if is_plural else 'differs'}"
 
 
 def between_levels(c: Clustering) -> str:
@@ -535,7 +541,7 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
     honest = honest_effects(c) if len(c.effect_names) == 1 else None
     widest = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
     if honest is not None and honest[1] - honest[0] < _CLOSE * widest:
-        text = "The sentence compares mean shrunken estimates, which exaggerate less than the effects in the table."
+        text = "The sentence above compares mean shrunken estimates, which exaggerate less than the table does."
         yield Note("contrast", text)
     if c.is_continuum and not c.additive:
         yield Note("continuum", "The effects look like a continuum; read the clusters as a summary.", "warning")
@@ -574,7 +580,7 @@ def _detection_texts(c: Clustering, part: int, limit: DetectionLimit) -> Iterato
         f"({formats.level(limit.alpha)} confidence; widest: {name}).",
     )
     if not limit.simulated:
-        yield "minimum detectable", f"Minimum detectable difference{of_effect}: not simulated here; fl.power does it."
+        yield "minimum detectable", f"Minimum detectable difference{of_effect}: not simulated here; use fl.power."
         return
     texts = []
     for size, share in ((limit.half_of_groups, "half the groups differ"), (limit.one_group, "one does")):
@@ -737,7 +743,9 @@ def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[
             continue
         names = formats.members([row.value for row in rows], str, _LISTED)
         count = formats.count(sum(row.n for row in rows))
-        text = f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing of them."
+        text = (
+            f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing about them."
+        )
         fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
         yield Note("excluded levels", formats.printable(text), "warning", fields)
 

@@ -59,7 +59,9 @@ def next_step(result: Collection) -> Note | None:
         call = "fl.power(data)"
         return next_note("see which differences would have been detected with", call, "faultlines power --help")
     name = repr(result.rejected[0])
-    return next_note(f"read the clusters of {name} with", f"result[{name}]", f"{SAME_COMMAND} with --report out.html")
+    return next_note(
+        f"read the clusters of {name} with", f"print(result[{name}])", f"{SAME_COMMAND} with --report out.html"
+    )
 
 
 def _experiment_notes(result: Experiments) -> Iterator[Note]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LISTED = 56  # characters of a list of categories
 _ROWS = 60  # categories in a table of text output
-_WORDS = {"too small": "too small to compare", "unknown": "counted apart"}
+_WORDS = {"too small": "too small to compare", "unknown": "counted separately"}
 
 
 def headline(result: ImpactRatios) -> str:
@@ -146,7 +146,7 @@ def _small_notes(result: ImpactRatios) -> Iterator[Note]:
 
 def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
     how = {
-        "exclude": "counted apart, in no category",
+        "exclude": "counted separately, in no category",
         "category": "a category of their own",
         "bounds": "they could belong to any category",
     }[result.unknown]

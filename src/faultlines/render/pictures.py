@@ -234,7 +234,7 @@ def ridges(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> Pict
         around = {"y": row + 0.08, "y2": row + 0.92, "cluster": cluster}
         layers["bands"].append({"x": max(low, axis.low), "x2": min(high, axis.high), **around})
         layers["means"].append({"x": mean, "x2": mean, **around})
-        count = f"{formats.count(inside.size)} groups" + (f", {formats.count(unsure)} unsure" if unsure else "")
+        count = f"{formats.count(inside.size)} groups" + (f", {formats.count(unsure)} uncertain" if unsure else "")
         lines = [f"cluster {cluster}: {number(mean)}{standing[cluster - 1]}", count]
         layers["sides"] += [
             {
