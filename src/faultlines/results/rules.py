@@ -460,7 +460,7 @@ class Rule(str):
     """The rule as text; it also knows how well it fits.
 
     "matches 92% of its units, covers 85%" says: of the units the rule describes, 92% are in the cluster; of the
-    people in the cluster, the rule describes 85%. Groups are counted instead where their sizes are not known. Where
+    units in the cluster, the rule describes 85%. Groups are counted instead where their sizes are not known. Where
     either would be less than half, there is no rule: the text is "no short rule", and the fit is what was reached.
 
     Args:
