@@ -1,4 +1,4 @@
-"""What is found in one part of real rows, seen again in the other: do claims replicate, and what predicts best?"""
+"""What is found in one part of real rows, seen again in the other: do findings replicate, and what predicts best?"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class TableOptions:
     se: Annotated[str, _column(DATA, "Column of standard errors.")]
     n: Annotated[str | None, _column(DATA, _N)] = None
     dof: Annotated[str | None, _column(DATA, "Column of degrees of freedom of the standard errors.")] = None
-    min_size: Annotated[float | None, _number(DATA, "Leave out groups smaller than this (needs --n).")] = None
+    min_size: Annotated[float | None, _number(DATA, "Exclude groups smaller than this (needs --n).")] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -333,7 +333,7 @@ class ExperimentOptions(RowSource):
     n: Annotated[str | None, _column(DATA, "For a table or aggregates: column of group sizes.")] = None
     dof: Annotated[str | None, _column(DATA, "For a table: column of degrees of freedom.")] = None
     min_size: Annotated[
-        float | None, _number(DATA, "Leave out groups smaller than this. Default of rows: 10; rates 5.")
+        float | None, _number(DATA, "Exclude groups smaller than this. Default of rows: 10; rates 5.")
     ] = None
 
 
@@ -579,7 +579,7 @@ Missing = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Certify:
-    """What may be signed off."""
+    """What is certified."""
 
     certify: Annotated[
         float | None,

@@ -1,6 +1,6 @@
 """What a reader must know about the rows behind a result: few events, one dominating group, sample ratios.
 
-Counts of arms are compared in every margin of the groups (by country; by country × browser; the cells), level by level
+Counts of arms are compared in every margin of the groups (by country; by country × browser; the cells), every level
 and as a whole, so that a loss in one country shows where groups are crossed with browsers too. Expected shares are
 those that were planned; where none are given, those of all other levels, and only heterogeneity is tested.
 """

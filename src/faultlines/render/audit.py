@@ -1,4 +1,4 @@
-"""Every sentence about an audit: what was found, whom it affects, and the table of every metric in every group."""
+"""Every sentence about an audit: what was found, in which groups, and the table of all metrics and groups."""
 
 from __future__ import annotations
 

@@ -787,7 +787,7 @@ class Decision:
         clusters: The clusters by rising effect; of many, the outermost.
         between: How many clusters between them are not described.
         evidence: How sure that is.
-        uncertain: What is uncertain: groups that could be in another cluster, and excluded groups.
+        uncertain: What is uncertain: groups of uncertain membership, and excluded groups.
     """
 
     lead: str
@@ -816,7 +816,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     Args:
         c: The result.
         adverse: For each effect, the harmful direction.
-        level: α at which groups could be in another cluster; by default that of the result.
+        level: α of uncertain membership; by default that of the result.
     """
     level = c.alpha if level is None else level
     standing = standings(c, adverse)

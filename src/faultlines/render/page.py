@@ -1,4 +1,4 @@
-"""One page to hand over: verdict, picture, clusters at every level, tree, what was left out, how it was computed.
+"""One page to hand over: verdict, picture, clusters at every level, tree, what was excluded, how it was computed.
 
 The page is plain data first, read from summaries, and rendered then. It is one file without any address in it: it opens
 from disk, prints, reads without JavaScript, and is the same to the byte for the same result. With JavaScript a slider
@@ -172,8 +172,8 @@ class Part(NamedTuple):
         name: What it is called.
         levels: Its summaries at the levels of the slider, from the strictest.
         now: Which of them is the result itself.
-        skipped: How many levels were left out.
-        self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
+        skipped: How many levels are not shown.
+        self_check: How often a difference is reported in its rows where nothing differs, if that was asked.
         certificate: Whether all groups are within a gap, if that was asked.
         confirmed: What became of its clusters on fresh data, if there were some.
         adverse: For each effect, on which side people are worse off, if that was said.
@@ -577,7 +577,7 @@ def _clusters(c: Clustering, table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _left_out(c: Clustering, left: Excluded) -> tuple[str, str, str]:
-    """A group that was left out: its name, why, and what is known of it."""
+    """An excluded group: its name, why, and what is known of it."""
     told = ""
     if left.events is not None and left.n is not None:
         told = f"{formats.count(left.events)} of {formats.count(left.n)}"

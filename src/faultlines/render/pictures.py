@@ -136,7 +136,7 @@ def rows(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> Pictur
 def _draw_groups(
     layers: dict[str, list[Row]], c: Clustering, frame: Frame, effect: _Effect, part: int, step: float
 ) -> None:
-    """Every group as a row: its point, hollow where it could be in another cluster, its interval and its name."""
+    """Every group as a row: its point, hollow where its membership is uncertain, its interval and its name."""
     axis, number, names = effect.axis, c.number_formats[part], GroupNames(c, frame)
     ends = (effect.values, effect.lower, effect.upper, effect.labels, effect.sure)
     for place, (value, low, high, cluster, sure) in enumerate(zip(*(end.tolist() for end in ends), strict=True)):
@@ -266,7 +266,7 @@ _LEAVES = 60  # of a tree that is drawn from the top
 def _tree_gaps(c: Clustering) -> BoolArray:
     """Where the tree is cut: into as many branches as there are clusters, if each branch then is mostly one of them.
 
-    Clusters need not be branches: groups at the borders were moved, and a lone group can stand anywhere.
+    Clusters need not be branches: groups at the borders were moved, and an outlier group can stand anywhere.
     """
     tree, count = c.judged.hierarchy, len(c.clusters)
     cut = tree.merge_rank() >= len(tree) - count

@@ -81,7 +81,7 @@ def group_table(c: Clustering, order: IntArray, *, whole: bool, several: bool) -
 def believed_columns(c: Clustering, level: float, order: IntArray) -> list[tuple[str, list[str]]]:
     """What follows the cut, as text: membership, and the shrunken effects with their intervals at a level.
 
-    A page keeps the level of its claim for what it says of groups, whichever cut is looked at.
+    A page keeps the level of its result for what it says of groups, whichever cut is looked at.
     """
     pooled = c.clusters[0].pooled.at(level)
     posterior, estimates = pooled.posterior, c.groups.estimates
