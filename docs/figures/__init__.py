@@ -13,7 +13,8 @@ date and a hash of the code that was measured. A name has parts: "table; row; co
 
 The second is a table of all figures whose name begins so. Its rows and columns keep the order in which they stand on
 the page, new ones come last, and its first header is the page's own, as is that of a single column without a name. A
-range is from the smallest to the largest of all figures whose names match, where * stands for anything. A test compares pages with figures.
+range is from the smallest to the largest of all figures whose names match, where * stands for anything. A test compares
+pages with figures.
 
 Environment: FAULTLINES_FIGURES, the folder to write to. Runs with fewer repetitions (FAULTLINES_SHARE) write to
 build/figures, so that they never replace what a full run measured.

@@ -129,8 +129,8 @@ class Holdout(GuaranteeDefaults):
 
     On the held-out part, "all pairs of clusters differ" is tested for m = 2, 3, … clusters in that order, each at full
     α, until one fails; the adjusted p of a level is the largest up to it. The order is fixed beforehand, so the
-    probability of any false rejection is α. This is done for several random splits: p is ten times the 10% quantile of theirs,
-    which is valid however they depend on each other, and depends far less on the seed.
+    probability of any false rejection is α. This is done for several random splits: p is ten times the 10% quantile of
+    theirs, which is valid however they depend on each other, and depends far less on the seed.
 
     The partition, its estimates and its intervals are those of one split: of the half with middling p, the one whose
     clusters agree best with those of all splits. Its estimates come from its held-out part, which did not choose the
