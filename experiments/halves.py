@@ -307,7 +307,7 @@ def best_rival(case: Numbers) -> str:
 
 def tables(numbers: Numbers) -> dict[str, str]:
     cases = numbers["cases"]
-    header = ["", "groups", "splits", "splits with clusters", "pairs of neighbours", "confirmed", "reversed"]
+    header = ["", "groups", "splits", "splits with clusters", "pairs of neighbors", "confirmed", "reversed"]
     header += ["came back of levels, %", "of plain means, %"]
     for name in ("Holm", "uncorrected"):
         header += [f"{name}: groups flagged per split", "confirmed", "reversed", "came back, %"]

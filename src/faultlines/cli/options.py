@@ -148,7 +148,7 @@ Shares = Annotated[
 
 
 Variant = Annotated[str, _column(METRIC, "Column of variants.")]
-Unit = Annotated[str | None, _column(METRIC, "Column of the randomised unit: units are counted, not rows.")]
+Unit = Annotated[str | None, _column(METRIC, "Column of the randomized unit: units are counted, not rows.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +158,7 @@ class ArmOptions:
     variant: Variant
     control: Annotated[str, _option(METRIC, "Its value for the control.", metavar="VALUE")]
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
+    unit: Annotated[str | None, _column(METRIC, "Column of the randomized unit; its rows are summed.")] = None
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
@@ -257,7 +257,7 @@ class MeasuredOptions:
     variant: Annotated[str | None, _column(METRIC, "Column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit.")] = None
+    unit: Annotated[str | None, _column(METRIC, "Column of the randomized unit.")] = None
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     shares: Shares = None

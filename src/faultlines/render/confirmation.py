@@ -28,7 +28,7 @@ def headline(result: Confirmation) -> str:
     metric += f" by more than {result.tolerance:g}" if result.tolerance else ""
     basis = f"{formats.p_is(result.log_pvalue)}, α = {result.alpha:g}"
     confirmed = sum(pair.verdict == "confirmed" for pair in result.pairs)
-    share = f"{confirmed} of {len(result.pairs)} differences between neighbouring clusters"
+    share = f"{confirmed} of {len(result.pairs)} differences between neighboring clusters"
     if result.verdict == "confirmed":
         text = f"Confirmed: the {len(result.clusters)} clusters differ again{metric} on new data ({basis})."
     elif result.verdict == "not confirmed" and len(result.pairs) > 1:

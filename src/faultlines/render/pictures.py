@@ -129,7 +129,7 @@ def rows(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> Pictur
         if words and (y - free) * step >= 12:
             layers["sides"].append({"x": columns[0], "y": y, "text": words, "cluster": 0})
             free = y
-    about = f"{groups} groups by {effect.title}, coloured by cluster, with {formats.level(frame.level)} intervals"
+    about = f"{groups} groups by {effect.title}, colored by cluster, with {formats.level(frame.level)} intervals"
     return Picture(about, WIDTH, height, effect.axis, Axis("", 0.0, float(groups), False), layers)
 
 
