@@ -53,8 +53,8 @@ def warnings(
     if grouped.repeated is not None:
         column, each = grouped.repeated
         text = (
-            f"Rows are taken as independent, but {column} has {each:.1f} rows per value. If rows of one {column} "
-            f"depend on each other, name it as unit."
+            f"Rows are taken as independent, but {column} repeats in the first rows. If rows of one {column} depend on "
+            "each other, name it as unit."
         )
         yield RowWarning("no unit", text, {"column": column, "rows_each": each})
     elif metric.arms is not None and metric.aggregated is None and metric.unit is None:

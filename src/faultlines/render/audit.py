@@ -298,10 +298,10 @@ def group_tables(result: Audit, *, complete: bool = False) -> list[TextTable]:
         rows = [[_OVERALL, "", table.overall, "", ""]]
         rows += [[*row[1:]] for row in (*table.levels[:most_levels], *cells)]
         left = len(table.levels) + len(table.cells) - len(rows) + 1
-        rows += [[f'… +{left:,} in .to_dicts("groups")', "", "", "", ""]] if left > 0 else []
+        rows += [[f'… +{left:,} in .to_dicts("groups"), --csv', "", "", "", ""]] if left > 0 else []
         tables.append(TextTable(header, rows, {1, 2, 3, 4}))
     if (left := len(described) - len(tables)) > 0:
-        tables.append(TextTable([f'… {left:,} more metrics or strata in .to_dicts("groups")'], [], set()))
+        tables.append(TextTable([f'… {left:,} more metrics or strata in .to_dicts("groups"), --csv'], [], set()))
     return tables
 
 
