@@ -177,7 +177,8 @@ def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, li
         raise InputError.not_found(
             "positive",
             f"is in no row of {shorten(source.column)}",
-            f"There are: {_show_examples(rows, source_column(rows, source))}. Truth and predictions need the same labels.",
+            f"There are: {_show_examples(rows, source_column(rows, source))}. "
+            "Truth and predictions need the same labels.",
             source.positive,
         )
     if len(values.get("other", ())) > 1:
