@@ -123,7 +123,7 @@ def measure(run: Run) -> Numbers:
 
 
 def of_kind(results: Sequence[dict[str, Any]]) -> Numbers:
-    """Over the sets of one kind: how often and when each way of looking claims, and what is left at the end."""
+    """Over the sets of one kind: how often and when each way of looking reports, and what is left at the end."""
     numbers: Numbers = {ONE: {"share": float(np.mean([result["last"] for result in results]))}}
     for method in METHODS:
         claims = [result["found"][method] for result in results if result["found"][method] is not None]

@@ -87,7 +87,7 @@ def one_split(task: Task) -> dict[str, Any]:
 
 
 def claims(result: Clustering, after: fl.Estimates) -> dict[str, Any]:
-    """Whether clusters are claimed, and what of their differences is there in other rows."""
+    """Whether clusters are reported, and what of their differences is there in other rows."""
     numbers = {
         "claimed": result.rejected,
         "pairs": 0,

@@ -212,7 +212,7 @@ def levels(numbers: Numbers) -> dict[tuple[str, str], Numbers]:
 
 
 def comparisons(numbers: Numbers) -> list[Numbers]:
-    """Claims and Rand index against ours wherever something differs, p adjusted for all of them by Holm."""
+    """Reported differences and Rand index against ours wherever something differs, p adjusted by Holm."""
     rows = [
         {"what": what, "lead": row[f"{what}_lead"], "lead_error": row[f"{what}_lead_error"], **row}
         for row in numbers["rows"]

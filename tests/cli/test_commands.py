@@ -59,7 +59,7 @@ def test_options_reach_the_library(warm: Warm, table: Path) -> None:
     expected = fl.cluster(estimates, guarantee=draws, refine=False, min_size=20_000)
     assert without_next(done.stdout) == to_text(expected, spelling="omit")
     bonferroni = warm("estimates", table, *BY, "--n", "users", "--guarantee", "bonferroni")
-    assert without_next(bonferroni.stdout) == to_text(fl.cluster(estimates, guarantee='bonferroni'), spelling="omit")
+    assert without_next(bonferroni.stdout) == to_text(fl.cluster(estimates, guarantee="bonferroni"), spelling="omit")
 
 
 def test_the_gate_trips_only_on_a_split(warm: Warm, table: Path, tmp_path: Path) -> None:

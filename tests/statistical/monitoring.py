@@ -76,7 +76,9 @@ def _facts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
     parts = [cell["share"] / cell["one"] for name, cell in usual.items() if f", {most} looks," in name]
     facts = {"kept": f"{most} looks detect {min(parts):.0%} to {max(parts):.0%}"}
     if "users that come back" in studies:
-        facts["returning.error"] = f"{100 * _error(studies['users that come back']['days, reserve']['runs']):.1f} points"
+        facts["returning.error"] = (
+            f"{100 * _error(studies['users that come back']['days, reserve']['runs']):.1f} points"
+        )
     if (folds := studies.get("power of the robust form", {}).get("rule folds")) is not None:
         facts["folds"] = f"{folds['share']:.0%} where one look detects {folds['one']:.0%}"
     return facts
