@@ -598,7 +598,7 @@ class Trial:
     def _clusterings(
         self, part: int, gap: float, runs: int, advance: Callable[[int], None]
     ) -> Iterator[IntArray | None]:
-        """The clusters of every experiment; None when nothing is claimed."""
+        """The clusters of every experiment; None where no difference is reported."""
         number = 0
         cov, errors, between = self.estimates.effect_covariance, self.estimates.errors, self.estimates.covariance
         for all_levels, noise, all_seen in self._plans(runs):

@@ -320,7 +320,7 @@ class Audit(Collection):
 
         Returns:
             The certificate of each comparison, by its name; None for what could not be compared (`skipped`), of which
-            nothing can be signed off.
+            nothing can be certified.
 
         Raises:
             InputError: If something given cannot be used for some metric.
