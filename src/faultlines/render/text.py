@@ -137,7 +137,7 @@ def name_groups(population: Population, places: IntArray, room: int, attributes:
     """Groups by name, the largest first, in about so many characters; those that are not named are counted.
 
     Groups of several attributes are named by them, and groups that share values together: ``race Black, sex men, age
-    40–49 or 60+; race Other, sex women, age 20–29; … +5``. Groups that were left out are not spoken of.
+    40–49 or 60+; race Other, sex women, age 20–29; … +5``. Excluded groups are not named.
 
     Args:
         population: All groups.
