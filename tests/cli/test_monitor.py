@@ -136,7 +136,7 @@ def test_data_in_the_place_of_the_state_are_told_apart(warm: Warm, shop: Path) -
         done = warm("monitor", state, shop, "--by", "country", *LIFT, cwd=here)
         assert (done.returncode, done.stdout) == (2, "")
         assert is_one_line(done.stderr)
-        assert done.stderr.startswith(f"faultlines: error: state='{state}' ")
+        assert done.stderr.startswith(f"faultlines: error: state '{state}' ")
         assert done.refused == "unreadable file: state"
     done = warm("monitor", "s.json", shop, "--by", "country", "--metric", "mean:revenue", cwd=here)
     assert done.refused == "unsupported: metric"

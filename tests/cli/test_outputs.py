@@ -241,11 +241,11 @@ def limited() -> list[str]:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("estimates", "closed/t.csv", *BY), "file='closed/t.csv' cannot be read (Permission denied)"),
-        (("estimates", "secret.csv", *BY), "file='secret.csv' cannot be read (Permission denied)"),
-        (("model", "closed/t.csv", *RATES), "file='closed/t.csv' cannot be read (Permission denied)"),
-        (("model", "secret.csv", *RATES), "file='secret.csv' cannot be read (Permission denied)"),
-        (("model", "closed/*.csv", *RATES), "file='closed/*.csv' "),
+        (("estimates", "closed/t.csv", *BY), "file 'closed/t.csv' cannot be read (Permission denied)"),
+        (("estimates", "secret.csv", *BY), "file 'secret.csv' cannot be read (Permission denied)"),
+        (("model", "closed/t.csv", *RATES), "file 'closed/t.csv' cannot be read (Permission denied)"),
+        (("model", "secret.csv", *RATES), "file 'secret.csv' cannot be read (Permission denied)"),
+        (("model", "closed/*.csv", *RATES), "file 'closed/*.csv' "),
         (("estimates", "lifts.csv", *BY, "--json", "closed/out.json"), "--json 'closed/out.json' cannot be written"),
         (
             ("estimates", "lifts.csv", *BY, "--json", "old.json"),

@@ -171,7 +171,7 @@ def demo(
     report: opt.Report = Path("faultlines-demo.html"),
     plot: opt.Plot = None,
 ) -> None:
-    """Run on a simulated experiment in 40 countries with three known clusters."""
+    """Run on a simulated experiment in 40 countries."""
     from faultlines import checks
     from faultlines.analyses.cluster import cluster
     from faultlines.render.text import to_text
