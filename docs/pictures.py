@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def plane() -> Clustering:
-    """True and false positive rates of a made-up model in 24 countries."""
+    """True and false positive rates of a simulated model in 24 countries."""
     rng = np.random.default_rng(1)
     kind = np.repeat([0, 1, 2], [10, 8, 6])
     size = 400
@@ -67,6 +67,13 @@ def audit() -> dict[str, Any]:
     return {"audit": names["picture"], "audit-dark": names["results"][0].plot(theme="dark")}
 
 
+def narrowed(chart: Any) -> Any:
+    """A picture for a telephone: as wide as its screen, without the title, which is in the text beside it."""
+    narrow = chart.properties(width=180)
+    narrow.title = ""
+    return narrow
+
+
 def widened(svg: str, left: int = 16, right: int = 24) -> str:
     """A picture with room at its sides: letters are wider on machines without Helvetica or Arial."""
     head, mark, rest = svg.partition("<g ")
@@ -81,6 +88,8 @@ def main(folder: Path) -> None:
     charts = {
         "demo": demo.plot(),
         "demo-dark": demo.plot(theme="dark"),
+        "demo-phone": narrowed(demo.plot()),
+        "demo-phone-dark": narrowed(demo.plot(theme="dark")),
         "tree": demo.plot(kind="tree"),
         "plane": plane().plot(),
         "thousands": thousands.plot(),

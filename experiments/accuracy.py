@@ -143,12 +143,12 @@ def wins(numbers: Numbers, method: str) -> tuple[list[Numbers], list[Numbers]]:
 
 
 def false_claims(numbers: Numbers, method: str) -> float:
-    """The largest share of data sets with claims where nothing differs, over the kinds of standard errors."""
+    """The largest share of data sets with a false positive, over the kinds of standard errors."""
     return max(float(row["detected"]) for row in numbers["rows"] if row["method"] == method and row["apart"] == 0)
 
 
 def holds(numbers: Numbers, method: str) -> bool:
-    """Whether a method's false claims are compatible with α, for all methods and kinds together (Bonferroni)."""
+    """Whether a method's false positives are compatible with α, for all methods and kinds together (Bonferroni)."""
     nothing = [row for row in numbers["rows"] if row["apart"] == 0]
     return all(
         bdtrc(round(row["detected"] * row["runs"]) - 1, row["runs"], ALPHA) * len(nothing) > ALPHA
@@ -213,7 +213,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
         ),
         "-detection": markdown(
             [
-                f"share with claims, {of_runs(numbers['data_sets'])} in each kind",
+                f"share with a reported difference, {of_runs(numbers['data_sets'])} in each kind",
                 *seen,
                 f"{most_apart}, K = 21",
                 f"{most_apart}, K = 102",
@@ -246,7 +246,7 @@ def before(numbers: Numbers) -> str:
 
 
 def against_ours(numbers: Numbers) -> str:
-    """Who is ahead of ours and behind it, and who may claim what he claims."""
+    """Who is ahead of ours and behind it, and who controls the error rate."""
     rows = []
     for method in METHODS:
         if method == "calibrated":
@@ -260,7 +260,7 @@ def against_ours(numbers: Numbers) -> str:
         rows.append([method, f"{kinds} of {runs}", claims, str(len(ahead)), str(len(behind)), most])
     header = [
         f"against calibrated, p < {ALPHA:g} after Holm over {len(comparisons(numbers))} comparisons",
-        *("kinds of data sets", "claims where nothing differs, at most", "ahead", "behind", "largest lead"),
+        *("kinds of data sets", "false positives, at most", "ahead", "behind", "largest lead"),
     ]
     return markdown(header, rows)
 

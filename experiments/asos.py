@@ -1,4 +1,4 @@
-"""ASOS's experiments, looked at every second day: false claims over time, and do early decisions last?
+"""ASOS's experiments, looked at every second day: false positives over time, and do early decisions last?
 
 An experiment is a group, its lift the effect: the question is whether experiments of one metric differ in what they do.
 """
@@ -38,8 +38,8 @@ ONE = "one look after four weeks"
 REAL = "as they were"
 # How a group's estimate moves where nothing differs: by what the next look adds to it.
 ALIKE = {
-    "precision": "alike, each look adds independent precision",
-    "totals": "alike, each look adds an independent amount to the totals",
+    "precision": "equal, each look adds independent precision",
+    "totals": "equal, each look adds an independent amount to the totals",
 }
 
 
@@ -65,7 +65,7 @@ def estimates(paths: Paths, look: int) -> fl.Estimates:
 
 
 def one_set(task: tuple[int, int, str]) -> dict[str, Any]:
-    """When each way of looking claims clusters in one set of experiments, and what is left of it at the end."""
+    """When each way of looking reports clusters in one set of experiments, and what is left of it at the end."""
     metric, seed, how = task
     paths = chosen(metric, seed)
     if how != REAL:
@@ -87,7 +87,7 @@ def one_set(task: tuple[int, int, str]) -> dict[str, Any]:
 def monitored(
     names: Sequence[str], looks: Sequence[fl.Estimates], dependence: Any, seed: int
 ) -> tuple[int, list[int]] | None:
-    """The look at which a monitor claims clusters, and the cluster of each group."""
+    """The look at which a monitor reports clusters, and the cluster of each group."""
     monitor = fl.Monitor(looks=len(looks), draws=DRAWS, seed=seed, alpha=ALPHA, dependence=dependence)
     for i, look in enumerate(looks):
         now = monitor.update(look)
@@ -123,7 +123,7 @@ def measure(run: Run) -> Numbers:
 
 
 def of_kind(results: Sequence[dict[str, Any]]) -> Numbers:
-    """Over the sets of one kind: how often and when each way of looking claims, and what is left at the end."""
+    """Over the sets of one kind: how often and when each way of looking reports, and what is left at the end."""
     numbers: Numbers = {ONE: {"share": float(np.mean([result["last"] for result in results]))}}
     for method in METHODS:
         claims = [result["found"][method] for result in results if result["found"][method] is not None]
@@ -148,8 +148,8 @@ def tables(numbers: Numbers) -> dict[str, str]:
         upheld = "–" if real["upheld"] is None else f"{real['upheld']:.3f} of {real['early']}"
         agreement = "–" if real["agreement"] is None else f"{real['agreement']:.2f}"
         rows.append([method.replace("fl.Monitor, ", "`fl.Monitor`, "), *cells, f"{real['day']:.1f}", upheld, agreement])
-    header = [f"share of {sets} sets with a claim", REAL, *ALIKE.values(), "mean day of a claim"]
-    return {"": markdown([*header, "early claims upheld at the end", "agreement of clusters"], rows)}
+    header = [f"share of {sets} sets with a reported difference", REAL, *ALIKE.values(), "mean day of a report"]
+    return {"": markdown([*header, "early reports upheld at the end", "agreement of clusters"], rows)}
 
 
 def facts(numbers: Numbers) -> dict[str, str]:
@@ -169,7 +169,7 @@ def facts(numbers: Numbers) -> dict[str, str]:
 
 
 def figure(numbers: Numbers) -> Any:
-    """Claims by day, where nothing differs and in the experiments as they were."""
+    """Reported differences by day, where nothing differs and in the experiments as they were."""
     panels = []
     colours = ["#56B4E9", "#0072B2", "#009E73", "#D55E00"]
     for how, title in {"totals": "nothing differs", REAL: "the experiments as they were"}.items():
@@ -180,7 +180,7 @@ def figure(numbers: Numbers) -> Any:
         ]
         lines = chart(rows, title).mark_line(point=True).encode(
             x=alt.X("day:Q", title="day"),
-            y=alt.Y("share:Q", title="sets with a claim by then"),
+            y=alt.Y("share:Q", title="sets with a reported difference by then"),
             color=alt.Color("method:N", scale=alt.Scale(domain=list(METHODS), range=colours), title=None),
         )  # fmt: skip
         level = chart([{"alpha": ALPHA}]).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y="alpha:Q")

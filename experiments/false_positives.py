@@ -1,4 +1,4 @@
-"""The paper's third figure: false claims in A/A experiments along α, and the one it lacks: along K."""
+"""The paper's third figure: false positives in A/A experiments along α, and the one it lacks: along K."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Nulls(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The p of every experiment by each guarantee, what the mixtures make of it, and who of the rivals claims."""
+    """The p of every experiment by each guarantee, what the mixtures make of it, and which rivals reject."""
 
     pvalues: dict[str, FloatArray]
     mixtures: dict[baselines.Criterion, list[Fit]]
@@ -182,7 +182,7 @@ def rate(numbers: Numbers, profile: str, method: str, alpha: float) -> float:
 
 
 def error(row: Numbers) -> float:
-    """The standard error of a share, with one claim more and one less than seen, so that it is never zero."""
+    """The standard error of a share, with one event more and one less than seen, so that it is never zero."""
     claims, runs = row["rate"] * row["runs"] + 1, row["runs"] + 2
     return float((claims / runs * (1 - claims / runs) / runs) ** 0.5)
 
@@ -219,13 +219,13 @@ def tables(numbers: Numbers) -> dict[str, str]:
     return {
         "": markdown(
             [
-                f"share with claims, {of_runs(numbers['experiments'], 'A/A experiments')}",
+                f"share with a reported difference, {of_runs(numbers['experiments'], 'A/A experiments')}",
                 *(f"α = {alpha:g}" for alpha in shown),
             ],
             rows,
         ),
-        "-mixture": markdown([f"whatever α, {of_runs(numbers['experiments'], 'A/A experiments')}", "claims"], fixed),
-        "-rivals": markdown(["share with claims at α = 0.05, ± one standard error", *PROFILES.values()], others),
+        "-mixture": markdown([f"whatever α, {of_runs(numbers['experiments'], 'A/A experiments')}", "reported"], fixed),
+        "-rivals": markdown(["false positives at α = 0.05, ± one standard error", *PROFILES.values()], others),
         "-groups": markdown(
             [f"α = 0.05, {of_runs(numbers['runs_along_groups'])}", *(f"K = {k}" for k in sizes)], along
         ),
@@ -234,7 +234,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
 
 def facts(numbers: Numbers) -> dict[str, str]:
     def crossing(profile: str) -> str:
-        """The largest α up to which the literal rule claims more than α."""
+        """The largest α up to which the literal rule rejects more than α."""
         above = [alpha for alpha in LEVELS if rate(numbers, profile, "literal", alpha) > alpha]
         return f"{max(above, default=0):g}"
 
@@ -285,7 +285,7 @@ def figure(numbers: Numbers) -> Any:
             .mark_line(point=alt.OverlayMarkDef(size=25))
             .encode(
                 x=alt.X(**logarithmic("alpha", "α", ticks[1:])),
-                y=alt.Y(**logarithmic("rate", "share with claims", ticks)),
+                y=alt.Y(**logarithmic("rate", "share with a reported difference", ticks)),
                 **by_method(METHODS),
             )
         )
@@ -305,7 +305,7 @@ def figure(numbers: Numbers) -> Any:
             .mark_line(point=alt.OverlayMarkDef(size=25))
             .encode(
                 x=alt.X(**logarithmic("groups", "number of groups K", SIZES)),
-                y=share_axis("rate", "share with claims, α = 0.05"),
+                y=share_axis("rate", "false positives, α = 0.05"),
                 **by_method(METHODS),
             )
         )

@@ -1,4 +1,4 @@
-"""What is found in one part of real rows, seen again in the other: do claims replicate, and what predicts best?"""
+"""What is found in one part of real rows, seen again in the other: do findings replicate, and what predicts best?"""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def one_split(task: Task) -> dict[str, Any]:
 
 
 def claims(result: Clustering, after: fl.Estimates) -> dict[str, Any]:
-    """Whether clusters are claimed, and what of their differences is there in other rows."""
+    """Whether clusters are reported, and what of their differences is there in other rows."""
     numbers = {
         "claimed": result.rejected,
         "pairs": 0,
@@ -307,7 +307,7 @@ def best_rival(case: Numbers) -> str:
 
 def tables(numbers: Numbers) -> dict[str, str]:
     cases = numbers["cases"]
-    header = ["", "groups", "splits", "splits with clusters", "pairs of neighbours", "confirmed", "reversed"]
+    header = ["", "groups", "splits", "splits with clusters", "pairs of neighbors", "confirmed", "reversed"]
     header += ["came back of levels, %", "of plain means, %"]
     for name in ("Holm", "uncorrected"):
         header += [f"{name}: groups flagged per split", "confirmed", "reversed", "came back, %"]

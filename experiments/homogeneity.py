@@ -79,7 +79,7 @@ class Task(NamedTuple):
 
 
 def judged(estimates: list[fl.Estimates], guarantee: fl.Calibrated) -> FloatArray:
-    """p of "all groups are alike" in each data set."""
+    """p of "all groups are equal" in each data set."""
     named = [(f"{i}", groups) for i, groups in enumerate(estimates)]
     log_p = [
         fl.cluster_many(dict(named[start : start + BATCH]), guarantee=guarantee, seed=start).log_pvalues

@@ -1,4 +1,4 @@
-"""Real rows in which nothing differs any more, for their groups or their arms were drawn anew: are clusters claimed?"""
+"""Real rows in which nothing differs any more, as their groups or arms were drawn anew: are clusters reported?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cases() -> list[Case]:
 
 
 def shuffled(task: tuple[int, int]) -> Numbers:
-    """How often clusters are claimed of one case."""
+    """How often clusters are reported in one case."""
     number, runs = task
     case = cases()[number]
     rows = case.rows()
@@ -63,7 +63,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
         low, high = ends(case["claims"], case["runs"])
         share = case["claims"] / case["runs"]
         rows.append([name, case["drawn"], str(case["runs"]), f"{share:.3f}", f"{low:.3f} … {high:.3f}"])
-    return {"": markdown(["", "drawn anew", "times", "false claims", "95% interval"], rows)}
+    return {"": markdown(["", "drawn anew", "times", "false positives", "95% interval"], rows)}
 
 
 def facts(numbers: Numbers) -> dict[str, str]:
@@ -86,7 +86,7 @@ def figure(numbers: Numbers) -> Any:
     for name, case in numbers["cases"].items():
         low, high = ends(case["claims"], case["runs"])
         rows.append({"case": name, "share": case["claims"] / case["runs"], "low": low, "high": high})
-    base = chart(rows, "share of relabelled data sets with a claim, 95% intervals; dashed: α").encode(
+    base = chart(rows, "share of relabelled data sets with a false positive, 95% intervals; dashed: α").encode(
         y=alt.Y("case:N", title=None, sort=list(numbers["cases"]), axis=alt.Axis(labelLimit=400))
     )
     level = chart([{"alpha": ALPHA}]).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="alpha:Q")

@@ -201,7 +201,7 @@ def compared(own: list[Score], ours: list[Score]) -> Numbers:
 
 
 def levels(numbers: Numbers) -> dict[tuple[str, str], Numbers]:
-    """By kind and method: false claims, and whether they are compatible with α, all kinds and methods considered."""
+    """By kind and method: false positives, and whether they are compatible with α, all kinds and methods considered."""
     nothing = [row for row in numbers["rows"] if not row["differs"]]
 
     def holds(row: Numbers) -> bool:
@@ -212,7 +212,7 @@ def levels(numbers: Numbers) -> dict[tuple[str, str], Numbers]:
 
 
 def comparisons(numbers: Numbers) -> list[Numbers]:
-    """Claims and Rand index against ours wherever something differs, p adjusted for all of them by Holm."""
+    """Reported differences and Rand index against ours wherever something differs, p adjusted by Holm."""
     rows = [
         {"what": what, "lead": row[f"{what}_lead"], "lead_error": row[f"{what}_lead_error"], **row}
         for row in numbers["rows"]
@@ -248,12 +248,12 @@ def tables(numbers: Numbers) -> dict[str, str]:
         ]
         for method in METHODS
     ]
-    nothing = f"claims where nothing differs, {of_runs(numbers['runs_of_nothing'])}"
+    nothing = f"false positives, {of_runs(numbers['runs_of_nothing'])}"
     losses = [
         [
             row["method"],
             f"{row['kind']}, {row['differs']}",
-            "claims" if row["what"] == "claims" else "Rand index",
+            "detected" if row["what"] == "claims" else "Rand index",
             f"{row[row['what']]:.2f}",
             f"{row[row['what']] - row['lead']:.2f}",
             f"{row['lead']:.2f} ± {row['lead_error']:.2f}",
@@ -279,7 +279,7 @@ def tables(numbers: Numbers) -> dict[str, str]:
 
 
 def reached(numbers: Numbers, kinds: list[str]) -> str:
-    """Claims and Rand index of every method in all settings of some kinds."""
+    """Reported differences and Rand index of every method in all settings of some kinds."""
     places = list(
         dict.fromkeys(
             (row["kind"], row["differs"]) for row in numbers["rows"] if row["kind"] in kinds and row["differs"]
@@ -297,7 +297,7 @@ def reached(numbers: Numbers, kinds: list[str]) -> str:
         for method in METHODS
     ]
     error = max(row["rand_index_error"] for row in numbers["rows"])
-    header = f"share with claims (adjusted Rand index), {of_runs(numbers['runs'])} (± {error:.3f})"
+    header = f"share with a reported difference (adjusted Rand index), {of_runs(numbers['runs'])} (± {error:.3f})"
     return markdown([header, *(f"{kind}: {differs}" for kind, differs in places)], rows)
 
 

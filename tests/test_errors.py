@@ -38,10 +38,21 @@ def test_fields_say_what_the_sentence_says() -> None:
         fl.cluster(fl.Estimates([0.0, 1.0], [0.1, 0.1]), alpha=5)
     error = caught.value
     assert (error.value, error.settings, error.remedy) == ("5", {"alpha": 0.05}, "For 5%, use alpha=0.05.")
-    typed = error.for_command(["alpha"])
+    typed = error.for_command({"alpha": "NUMBER"})
     assert str(typed) == "--alpha must be between 0 and 1, got 5. For 5%, use --alpha 0.05."
     assert (typed.code, typed.parameter) == (error.code, error.parameter)
     assert str(error) == "alpha must be between 0 and 1, got 5. For 5%, use alpha=0.05."
+
+
+def test_a_command_spells_files_columns_and_lists_as_they_are_typed() -> None:
+    options, roles = {"by": "COLUMN", "metric": "METRIC", "score": "COLUMN"}, {"value": "metric"}
+    file = fl.InputError.file_not_found("file", "does not exist", "Check the path.", "no.csv")
+    column = fl.InputError.wrong_type("value", "is not numeric", "Use {score}.", "spend", settings={"score": "…"})
+    several = fl.InputError.empty("by", "has no rows", "Name others.", ["country", "first device"], form="clause")
+    assert str(file.for_command(options, roles)) == "file 'no.csv' does not exist. Check the path."
+    assert str(column.for_command(options, roles)) == "column 'spend' (--metric) is not numeric. Use --score COLUMN."
+    assert str(column) == "value='spend' is not numeric. Use score=…."
+    assert str(several.for_command(options, roles)) == "has no rows (--by country --by 'first device'). Name others."
 
 
 @pytest.mark.parametrize("form", ["is", "must", "clause", "column", "sentence"])

@@ -34,6 +34,39 @@ def test_pages_show_what_was_measured(page: Path) -> None:
     assert opened == closed, "a marker is not closed"
 
 
+# What looks like a measured number: 4.3%, .05, 0.92, 1.5 s, 12 minutes.
+MEASURED = re.compile(
+    r"(?<![\w.,])(?:\d+\.\d+%|0?\.\d{2,}|\d+(?:\.\d+)? (?:ms|s|seconds|minutes|MB|GB)\b|0\.\d{2,})(?![\w])",
+    re.IGNORECASE,
+)
+# Settings, examples of values and quotations; pages of studies have a list of their own (test_paper.py).
+NOT_MEASURED = {
+    "certify.md": {"0.75"},
+    "choose.md": {"0.01"},
+    "confirm.md": {"2.5%"},
+    "guarantees.md": {"0.05", "7.5%", "0.21"},
+    "howto/extend.md": {"0.01"},
+    "howto/impact-ratios.md": {"0.78", "0.85"},
+    "howto/many.md": {"0.05"},
+    "method.md": {"0.64"},
+    "monitoring.md": {"0.05"},
+    "rows.md": {"0.10000000149", "0.2%", "21.7%", "0.001"},
+    "tutorials/estimates.md": {"0.05"},
+    "understand/reading.md": {"0.03"},
+}
+STUDIES = {"paper.md", "field.md", "history.md", "mitigation.md"}
+
+
+@pytest.mark.parametrize("page", figures.pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_measured_number_is_typed(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(
+        r"^```.*?^```|<!-- \w+: [^>]+? -->.*?<!-- end -->|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE
+    )
+    known = NOT_MEASURED.get(str(page.relative_to(ROOT / "docs")) if page.parent != ROOT else page.name, set())
+    assert page.name in STUDIES or set(MEASURED.findall(text)) <= known
+
+
 @pytest.mark.parametrize("path", sorted(figures.KEPT.glob("*.json")), ids=lambda path: path.name)
 def test_kept_figures_are_in_order_and_have_their_origin(path: Path) -> None:
     sections = json.loads(path.read_text(encoding="utf-8"))

@@ -219,20 +219,12 @@ TYPED = {
 }
 
 
-def test_figures_of_other_pages_are_quoted_as_they_stand_there() -> None:
-    quoted = re.findall(r"<!-- quoted: (\S+) -->(.*?)<!-- end -->", common.HISTORY.path.read_text(encoding="utf-8"))
-    assert quoted
-    for page, words in quoted:
-        there = (common.HISTORY.path.parent / page).read_text(encoding="utf-8")
-        assert words in re.sub(r"\s+", " ", there), (page, words)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_numbers_in_sentences_are_settings_or_come_from_a_study(page: common.Page) -> None:
     typed = page.path.read_text(encoding="utf-8")
     typed = re.sub(r"^```.*?^```", "", typed, flags=re.DOTALL | re.MULTILINE)  # examples are run by themselves
     typed = re.sub(r"<!-- ((?:table|fact|figures?|range|runs): [^>]+?) -->.*?<!-- end -->", "", typed, flags=re.DOTALL)
-    typed = re.sub(r"<!-- (typed|quoted): .*?<!-- end -->", "", typed, flags=re.DOTALL)
+    typed = re.sub(r"<!-- typed: .*?<!-- end -->", "", typed, flags=re.DOTALL)
     numbers = set(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?%?", typed))
     assert numbers <= set(TYPED[page.name].split()), numbers - set(TYPED[page.name].split())
 

@@ -12,8 +12,9 @@ date and a hash of the code that was measured. A name has parts: "table; row; co
     <!-- runs: certify/known se; * -->150–1,000<!-- end -->
 
 The second is a table of all figures whose name begins so. Its rows and columns keep the order in which they stand on
-the page, new ones come last, and its first header is the page's own. A range is from the smallest to the largest of all
-figures whose names match, where * stands for anything. A test compares pages with figures.
+the page, new ones come last, and its first header is the page's own, as is that of a single column without a name. A
+range is from the smallest to the largest of all figures whose names match, where * stands for anything. A test compares
+pages with figures.
 
 Environment: FAULTLINES_FIGURES, the folder to write to. Runs with fewer repetitions (FAULTLINES_SHARE) write to
 build/figures, so that they never replace what a full run measured.
@@ -42,6 +43,7 @@ ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs" / "figures"
 # What numbers rest on; words, pictures and the command line do not change them.
 MEASURED_CODE = ("analyses", "core", "engines", "estimates", "guarantees", "metrics", "rows", "simulate.py")
+ONLY = "value"  # the column of figures without one, until the page names it
 MARKER = re.compile(
     r"<!-- (?P<kind>figures?|range|runs): (?P<study>\w+)/(?P<name>[^>]+?) -->(?P<old>.*?)<!-- end -->", re.DOTALL
 )
@@ -230,7 +232,8 @@ def make_table(figures: Mapping[str, Mapping[str, Any]], old: str = "") -> str:
     header = [part.strip() for part in lines[0]] if lines else [""]
     rows = _in_order((row for row, _ in cells), [line[0].strip() for line in lines[2:]])
     columns = _in_order((column for _, column in cells), header[1:])
-    lines_of_table = [f"| {' | '.join([header[0], *columns, 'runs'])} |", f"|---|{'---:|' * (len(columns) + 1)}"]
+    named = header[1:2] if columns == [ONLY] and len(header) > 2 else columns  # one column has the page's own name
+    lines_of_table = [f"| {' | '.join([header[0], *named, 'runs'])} |", f"|---|{'---:|' * (len(columns) + 1)}"]
     for row in rows:
         entries = [cells.get((row, column)) for column in columns]
         shown = [show(entry) if entry else "" for entry in entries]
@@ -240,7 +243,7 @@ def make_table(figures: Mapping[str, Mapping[str, Any]], old: str = "") -> str:
 
 def _row_and_column(name: str) -> tuple[str, str]:
     row, _, column = name.rpartition("; ")
-    return (row, column) if row else (column, "value")
+    return (row, column) if row else (column, ONLY)
 
 
 def _in_order(names: Iterable[str], old: Iterable[str]) -> list[str]:

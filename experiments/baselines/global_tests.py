@@ -1,4 +1,4 @@
-"""Tests of "all groups are alike": Cochran's Q, and each group against the rest."""
+"""Tests of "all groups are equal": Cochran's Q, and each group against the rest."""
 
 from __future__ import annotations
 

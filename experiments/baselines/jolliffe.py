@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def range_probability(distance: FloatArray, size: FloatArray, dof: float = math.inf) -> FloatArray:
-    """The chance that the range of `size` standard normal numbers, over their estimated scale, is below `distance`."""
+    """Probability that the range of `size` standard normal numbers, over their estimated scale, is below `distance`."""
     z, step = np.linspace(-8.0, 8.0, 401, retstep=True)
     density = step * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     # Where the scale is estimated, the mean over its law, at the middles of slices of equal chance.

@@ -36,7 +36,7 @@ class Mixture:
     share: FloatArray
 
     def responsibilities(self) -> tuple[FloatArray, FloatArray]:
-        """The chance that a group belongs to a component, and the log-likelihood of each data set."""
+        """The probability that a group belongs to a component, and the log-likelihood of each data set."""
         z = (self.theta[:, :, None] - self.mean[:, None, :]) / self.se[:, :, None]
         joint = np.log(self.share)[:, None, :] - 0.5 * z * z
         top = joint.max(axis=2, keepdims=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 from faultlines.formats import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 Form = Literal["is", "must", "clause", "column", "sentence"]
 
@@ -68,6 +68,13 @@ class Argument(NamedTuple):
 
     parameter: str
     value: object
+
+
+class CommandSpelling(NamedTuple):
+    """How a command spells parameters: `InputError.for_command`."""
+
+    options: Mapping[str, str]
+    roles: Mapping[str, str]
 
 
 class ErrorMaker(NamedTuple):
@@ -126,7 +133,7 @@ class InputError(ValueError):
         ...                                    settings={"alpha": 0.05}, form="must")
         >>> print(error.within("experiment 'a'"), "|", error.changed(value=7).value, "|", error.remedy)
         experiment 'a': alpha must be between 0 and 1, got 5. Use alpha=0.05. | 7 | Use alpha=0.05.
-        >>> print(error.for_command({"alpha"}))
+        >>> print(error.for_command({"alpha": "NUMBER"}))
         --alpha must be between 0 and 1, got 5. Use --alpha 0.05.
     """
 
@@ -176,8 +183,9 @@ class InputError(ValueError):
         self.form = form
         self.context = ""
         self._template = remedy
-        self._options: frozenset[str] = frozenset()
+        self._command: CommandSpelling | None = None
         self._is_flag = value is True  # an option without a value on the command line
+        self._items = _plain_texts(value)  # of an option that is given several times
         super().__init__(parameter, problem, remedy)
 
     @property
@@ -190,11 +198,7 @@ class InputError(ValueError):
 
     def __str__(self) -> str:
         names = ", ".join(self._name(name) for name in self.parameter.split(", "))
-        shown = names
-        if self.value is not None:
-            is_option = self.parameter in self._options
-            shown = names if is_option and self._is_flag else f"{names}{' ' if is_option else '='}{self.value}"
-        place = f" {self.place}" if self.place else ""
+        shown, place = self._with_value(names), f" {self.place}" if self.place else ""
         if self.form == "must":
             got = "" if self.value is None else f", got {self.value}"
             sentence = f"{names}{place} {self.problem}{got}"
@@ -204,6 +208,8 @@ class InputError(ValueError):
             sentence = f"{self.problem}{place}"
         elif self.form == "column":
             sentence = f"{self.problem}{place} ({names})"
+        elif self._command is not None and self.parameter in self._command.roles and self.value is not None:
+            sentence = f"column {self.value} ({names}){place} {self.problem}"
         else:
             sentence = f"{shown}{place} {self.problem}"
         start = f"{self.context}: " if self.context else ""
@@ -239,28 +245,44 @@ class InputError(ValueError):
         """
         return self.changed(context=f"{context}, {self.context}" if self.context else context)
 
-    def for_command(self, options: Collection[str]) -> Self:
+    def for_command(self, options: Mapping[str, str], roles: Mapping[str, str] | None = None) -> Self:
         """The same error in the spelling of a command.
 
         Args:
-            options: The parameters that are options of the command.
+            options: The parameters that are options of the command, and what stands for a value of each: ``COLUMN``.
+            roles: Parameters of the library for columns that an option of another name holds: ``{"value": "metric"}``.
 
         Returns:
-            A copy that writes them as ``--option value``.
+            A copy that writes them as ``--option value``, and all others by name.
         """
         error = copy.copy(self)
-        error._options = frozenset(options)
+        error._command = CommandSpelling(options, roles or {})
         return error
 
+    def _with_value(self, names: str) -> str:
+        """The parameter with what was given for it."""
+        if self.value is None:
+            return names
+        if self._command is None:
+            return f"{names}={self.value}"
+        if self.parameter not in self._command.options:
+            return f"{names} {self.value}"
+        if self._items:
+            return " ".join(f"{names} {shlex.quote(item)}" for item in self._items)
+        return names if self._is_flag else f"{names} {self.value}"
+
     def _name(self, parameter: str) -> str:
-        return f"--{parameter.replace('_', '-')}" if parameter in self._options else parameter
+        if self._command is None:
+            return parameter
+        option = self._command.roles.get(parameter, parameter)
+        return f"--{option.replace('_', '-')}" if option in self._command.options else parameter
 
     def _setting(self, name: str, value: object) -> str:
-        if name not in self._options:
+        if self._command is None or name not in self._command.options:
             shown = "" if value is ... else "…" if value == "…" else shorten_value(value)
             return f"{name}={shown}"
         text = value if isinstance(value, str) else shorten_value(value)
-        typed = text if text == "…" else shlex.quote(text)
+        typed = self._command.options[name] if text == "…" else shlex.quote(text)
         return self._name(name) if value is ... or value is True else f"{self._name(name)} {typed}"
 
 
@@ -289,10 +311,17 @@ class NoGroupsError(InputError):
         self.reasons = dict(reasons or {})
 
 
+def _plain_texts(value: object) -> tuple[str, ...]:
+    """The items of a list of text; none of anything else, or of a list that is too long to be repeated."""
+    items = tuple(value) if isinstance(value, list | tuple) else ()
+    return items if len(items) <= _REPEATED and all(isinstance(item, str) for item in items) else ()
+
+
 # Similarity (difflib) from which on one name may be a misspelling of another: 'county' and 'country' have 0.92, 'recal'
 # and 'recall' 0.91, 'acuracy' and 'accuracy' 0.93; 'nope' and 'topmerge' 0.5, 'gender' and 'age' 0.44.
 _CLOSE = 0.7
 _LISTED = 12  # names in a remedy
+_REPEATED = 4  # values of an option that are written as they were typed, one by one
 
 
 def did_you_mean(name_given: object, candidates: Iterable[str]) -> str:

@@ -51,7 +51,7 @@ def from_metric_frame(
 
     Args:
         frame: The MetricFrame.
-        metric: Which of its metrics; may be left out where there is one beside the count.
+        metric: Which of its metrics; may be omitted where there is one beside the count.
         count: The metric that counts the rows the other is a share of. Default: the one called ``"count"``, for a
             metric whose name says that it is a share of all rows: accuracy, error rate, selection rate.
         stratum: The value of the control feature whose groups are compared; of several features a tuple. `fl.audit`

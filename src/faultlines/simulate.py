@@ -149,7 +149,7 @@ def planted(
 def null(
     groups: int, *, profile: Profile = "equal", dof: float | None = None, seed: int | np.random.Generator = 0
 ) -> Simulated:
-    """Groups that are all alike: whatever is found here is a false claim.
+    """Groups that are all equal: whatever is found here is a false positive.
 
     Args:
         groups: How many.

@@ -39,6 +39,11 @@ def run(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] | N
     )
 
 
+def without_next(text: str) -> str:
+    """What a command printed, but for the command to run next: it repeats what was typed."""
+    return "\n".join(line for line in text.split("\n") if not line.startswith("Next: ")).rstrip("\n")
+
+
 WARM = """if True:
     import gc, importlib, io, json, os, pkgutil, sys
     import duckdb, narwhals, narwhals._duckdb.dataframe, pandas

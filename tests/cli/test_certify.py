@@ -10,7 +10,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.render.text import to_text
-from tests.cli.running import BY, Warm, is_one_line
+from tests.cli.running import BY, Warm, is_one_line, without_next
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def test_it_is_the_certificate_of_the_library_in_json_and_page(warm: Warm, score
         cwd=tmp_path,
     )
     expected = fl.certify(scored, "g", fl.selection_rate("p"), gap=0.2, alpha=0.1, seed=3)
-    assert done.stdout.endswith(f"\n\n{to_text(expected, spelling='command')}\n")
+    assert without_next(done.stdout).endswith(f"\n\n{to_text(expected, spelling='omit')}")
     assert json.loads((tmp_path / "out.json").read_text())["certificate"] == json.loads(expected.to_json())
     assert f"<p>{html.escape(expected.headline)}</p>" in (tmp_path / "out.html").read_text()
 
@@ -89,7 +89,7 @@ def test_estimates_and_experiments(warm: Warm, table: Path, scored: Path) -> Non
     done = warm("estimates", table, *BY, "--n", "users", "--certify", "0.05")
     expected = fl.certify(fl.Estimates.from_frame(table, "country", "lift", "sd", "users"), gap=0.05)
     assert (done.returncode, expected.verdict) == (1, "failed")
-    assert done.stdout.endswith(f"\n\n{to_text(expected, spelling='command')}\n")
+    assert without_next(done.stdout).endswith(f"\n\n{to_text(expected, spelling='omit')}")
     arms = "--by g --variant arm --control A --metric difference:x --certify 1".split()
     assert warm("experiment", scored, *arms).returncode == 0
 

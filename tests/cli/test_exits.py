@@ -78,8 +78,8 @@ def shell(words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("faultlines estimates - {by} <&-", 2, "file='-'"),
-        ("faultlines estimates - {by} </dev/null", 2, "file='-' is empty"),
+        ("faultlines estimates - {by} <&-", 2, "file '-'"),
+        ("faultlines estimates - {by} </dev/null", 2, "file '-' is empty"),
         ("faultlines estimates lifts.csv {by} 2>&-", 0, ""),
         ("faultlines estimates lifts.csv {by} --alpha 9 2>&-", 2, ""),
         ("faultlines estimates lifts.csv {by} --fail-on-split >&- 2>&-", 1, ""),

@@ -241,11 +241,11 @@ def limited() -> list[str]:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("estimates", "closed/t.csv", *BY), "file='closed/t.csv' cannot be read (Permission denied)"),
-        (("estimates", "secret.csv", *BY), "file='secret.csv' cannot be read (Permission denied)"),
-        (("model", "closed/t.csv", *RATES), "file='closed/t.csv' cannot be read (Permission denied)"),
-        (("model", "secret.csv", *RATES), "file='secret.csv' cannot be read (Permission denied)"),
-        (("model", "closed/*.csv", *RATES), "file='closed/*.csv' "),
+        (("estimates", "closed/t.csv", *BY), "file 'closed/t.csv' cannot be read (Permission denied)"),
+        (("estimates", "secret.csv", *BY), "file 'secret.csv' cannot be read (Permission denied)"),
+        (("model", "closed/t.csv", *RATES), "file 'closed/t.csv' cannot be read (Permission denied)"),
+        (("model", "secret.csv", *RATES), "file 'secret.csv' cannot be read (Permission denied)"),
+        (("model", "closed/*.csv", *RATES), "file 'closed/*.csv' "),
         (("estimates", "lifts.csv", *BY, "--json", "closed/out.json"), "--json 'closed/out.json' cannot be written"),
         (
             ("estimates", "lifts.csv", *BY, "--json", "old.json"),
@@ -275,3 +275,24 @@ def test_what_may_not_be_read_or_written(limited: list[str], table: Path, words:
     assert (done.returncode, done.stdout) == (2, "")
     assert problem in done.stderr
     assert is_one_line(done.stderr)
+
+
+def test_the_next_command_repeats_what_was_typed(warm: Warm, tmp_path: Path) -> None:
+    rows = ["g,lift,se\n", *(f"g{i},{5 * (i % 2)},{0.5 + i / 100}\n" for i in range(8))]
+    (tmp_path / "lifts.csv").write_text("".join(rows), encoding="utf-8")
+    (tmp_path / "even.csv").write_text("".join(rows).replace(",5,", ",0,"), encoding="utf-8")
+    columns = ("--by", "g", "--estimate", "lift", "--se", "se")
+
+    def next_command(*words: str) -> str:
+        lines = [line for line in warm(*words, cwd=tmp_path).stdout.splitlines() if line.startswith("Next: ")]
+        return lines[-1].partition("faultlines ")[2] if lines else ""
+
+    confirm = next_command("estimates", "lifts.csv", *columns, "--json", "found.json")
+    assert confirm == f"confirm found.json NEW.csv {' '.join(columns)}"
+    done = warm(*confirm.replace("NEW.csv", "lifts.csv").split(), cwd=tmp_path)  # runs as it is printed
+    assert done.returncode == 0
+    assert next_command("estimates", "even.csv", *columns).endswith(f"{' '.join(columns)} --certify GAP")
+    narrow = next_command("estimates", "even.csv", *columns, "--certify", "0.1")
+    assert narrow.count("--certify") == 1
+    assert "PASSED" in warm(*narrow.split(), cwd=tmp_path).stdout
+    assert next_command("estimates", "even.csv", *columns, "--certify", "9", "--report", "page.html") == ""

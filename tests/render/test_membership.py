@@ -58,7 +58,7 @@ def test_unsure_groups_are_hollow_in_pictures(demo: Clustering) -> None:
     sure = fl.cluster(fl.Estimates([0, 0.1, 9, 9.1], [0.3] * 4))
     assert not any(row["hollow"] for row in pictures.pictures(sure)[0].layers["points"])
     assert "○" not in vega.caption(fl.cluster(simulate.null(5).estimates), "groups")
-    assert "○ could be" in demo._repr_html_()
+    assert "○ uncertain" in demo._repr_html_()
 
 
 def test_a_hundred_and_thirteen_rows_have_their_names() -> None:
@@ -76,7 +76,7 @@ def test_hills_count_the_unsure() -> None:
     c = fl.cluster(estimates, guarantee="bonferroni")
     (picture,) = pictures.pictures(c)
     words = " ".join(row["text"] for row in picture.layers["sides"])
-    assert sum(map(int, re.findall(r"(\d+) unsure", words))) == unsure(c) > 0
+    assert sum(map(int, re.findall(r"(\d+) uncertain", words))) == unsure(c) > 0
 
 
 def test_regions_of_clusters_are_about_their_levels() -> None:
@@ -87,7 +87,7 @@ def test_regions_of_clusters_are_about_their_levels() -> None:
         assert points.mean(axis=0) == pytest.approx(cluster.estimate)
 
 
-def test_the_table_says_sure_or_which_clusters_and_what_to_believe(demo: Clustering, tmp_path: Path) -> None:
+def test_the_table_has_memberships_possible_clusters_and_shrunken_estimates(demo: Clustering, tmp_path: Path) -> None:
     demo.report(tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     table = re.search(r'data-is="groups">(.*?)</table>', page, re.DOTALL)
@@ -106,12 +106,18 @@ def test_the_table_says_sure_or_which_clusters_and_what_to_believe(demo: Cluster
         assert shrunken == f"{row['shrunken']:+.2%}"
         assert interval == f"{row['shrunken_lower']:+.2%} … {row['shrunken_upper']:+.2%}"
         assert cluster == str(row["cluster"])
-        could_be = "sure" if len(row["possible"]) == 1 else f"could be {' or '.join(map(str, row['possible']))}"
+        possible = "" if len(row["possible"]) == 1 else f", possible: {' or '.join(map(str, row['possible']))}"
         percent = (
             "100%" if row["membership"] == 1 else "> 99%" if row["membership"] > 0.995 else f"{row['membership']:.0%}"
         )
-        assert membership == f"{percent}, {could_be}"
-    for explained in ("Own estimate: from the group alone.", "Shrunken: ", "Membership: ", "Level: ", "Observed: "):
+        assert membership == f"{percent}{possible}"
+    for explained in (
+        "Own estimate: from the group alone.",
+        "Shrunken: ",
+        "Membership: ",
+        "Cluster effect: ",
+        "Observed: ",
+    ):
         assert explained in page
 
 
@@ -130,7 +136,7 @@ def test_hollow_points_and_memberships_follow_the_slider(demo: Clustering, opene
             sure = cut.certain_at(c.alpha)  # what is said of groups keeps the level of the page
             assert page.page.eval_on_selector_all(".points_marks path", count) == int(np.sum(~sure))
             memberships = page.texts('[data-is="groups"] tbody td.membership')
-            assert sum("could be" in words for words in memberships) == (int(np.sum(~sure)) if cut.rejected else 0)
+            assert sum("possible" in words for words in memberships) == (int(np.sum(~sure)) if cut.rejected else 0)
             assert ("–" in memberships) == (not cut.rejected)
             open_ones = "marks => marks.filter(m => getComputedStyle(m).fillOpacity === '0').length"
             if c is not demo:

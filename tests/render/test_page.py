@@ -131,7 +131,7 @@ def test_every_guarantee_has_a_page(guarantee: Any, tmp_path: Path) -> None:
     c = fl.cluster(simulate.planted([0, 9], [6, 6], seed=3).estimates.changed(n=50), guarantee=guarantee)
     words = words_of(page_of(c, tmp_path))
     assert ("did not choose the cluster" in words) == (guarantee == "holdout")
-    assert ("is exaggerated" in words) == (c.rejected and guarantee != "holdout")
+    assert ("exaggerates the difference" in words) == (c.rejected and guarantee != "holdout")
     assert ("does not control the error" in words) == (guarantee == "bonferroni")
 
 

@@ -103,8 +103,8 @@ def test_long_lists_are_counted_and_all_groups_need_no_rule() -> None:
 
 
 def test_a_rule_is_text_that_knows_its_fit() -> None:
-    description = Rule("age 45–64", 0.92, 0.857, "people")
-    assert description == "age 45–64 (matches 92% of its people, covers 86%)"
+    description = Rule("age 45–64", 0.92, 0.857, "units")
+    assert description == "age 45–64 (matches 92% of its units, covers 86%)"
     assert description.fits
     assert not description.exact
     assert Rule("x = 1", 0.999, 1.0) == "x = 1 (matches 99% of its groups, covers 100%)"
@@ -180,8 +180,8 @@ def test_rules_are_about_people() -> None:
     sizes = [1000.0] * 4 + [1.0] + [1000.0] * 4 + [1.0]
     descriptions = rules(list(labels), ["device", "country"], clusters, sizes)
     assert [str(description) for description in descriptions] == [
-        "device = web (matches 99% of its people, covers 99%)",
-        "device = app (matches 99% of its people, covers 99%)",
+        "device = web (matches 99% of its units, covers 99%)",
+        "device = app (matches 99% of its units, covers 99%)",
     ]
     counted = rules(list(labels), ["device", "country"], clusters)[0]  # by groups, the two small ones are worth saying
     assert counted == "device = web and country 0–3, or device = app and country = 4"

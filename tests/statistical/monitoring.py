@@ -62,17 +62,25 @@ def texts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
     }
     # A study that was not run has no table; a page that asks for it is refused.
     tables = {f"table: {name}": f"\n{table(studies)}\n" for name, (study, table) in shown.items() if study in studies}
-    return tables | {f"fact: {name}": fact for name, fact in _facts(studies).items()}
+    runs = {
+        f"fact: {name}.runs": f"{next(iter(studies[study].values()))['runs']:,}"
+        for name, (study, _) in shown.items()
+        if study in studies
+    }
+    return tables | runs | {f"fact: {name}": fact for name, fact in _facts(studies).items()}
 
 
 def _facts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
     usual = {name: cell for name, cell in studies["power"].items() if name.endswith("reserve")}
     most = max(int(name.rsplit(", ", 2)[1].split()[0]) for name in usual)
     parts = [cell["share"] / cell["one"] for name, cell in usual.items() if f", {most} looks," in name]
-    facts = {"kept": f"{most} looks detect {min(parts):.2f} to {max(parts):.2f}"}
+    facts = {"kept": f"{most} looks detect {min(parts):.0%} to {max(parts):.0%}"}
     if "users that come back" in studies:
-        runs = studies["users that come back"]["days, reserve"]["runs"]
-        facts |= {"back.runs": str(runs), "back.error": f"{_error(runs):.3f}"}
+        facts["returning.error"] = (
+            f"{100 * _error(studies['users that come back']['days, reserve']['runs']):.1f} points"
+        )
+    if (folds := studies.get("power of the robust form", {}).get("rule folds")) is not None:
+        facts["folds"] = f"{folds['share']:.0%} where one look detects {folds['one']:.0%}"
     return facts
 
 

@@ -1,4 +1,4 @@
-"""What may be signed off: that no group is farther than a gap from the overall, from a reference, or from another.
+"""Certificates: that no group is farther than a gap from the overall, from a reference, or from another.
 
 Two statements, each with an error of its own at most α. That *all* groups are within the gap is an intersection-union
 test: if one group is farther away, already its own one-sided test says otherwise with probability 1 − α, so that none
@@ -101,7 +101,7 @@ def certify(
     unknown: UnknownChoice | None = None,
     seed: int = 0,
 ) -> Certificate:
-    """Can it be signed off that no group is farther than a gap from the overall, the best group, or another reference?
+    """Certify that no group is farther than a gap from the overall, the best group, or another reference?
 
     The overall is the effect on all people: the mean of the groups' effects weighted by their rows (by the sums of
     their weights or denominators, where the metric has those; of a lift, by what the control makes). For means, rates
@@ -366,7 +366,7 @@ def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Exclud
                     "against", problem, "Name another group, or give {min_size}.", against, settings={"min_size": ...}
                 )
         remedy = did_you_mean(against, [*_NAMED, *names])
-        problem = f"is no group, nor one of {', '.join(map(repr, _NAMED))}"
+        problem = f"is neither a group nor one of {', '.join(map(repr, _NAMED))}"
         raise InputError.not_found("against", problem, remedy, against)
     return Place(place)
 

@@ -231,7 +231,7 @@ class OfMatrix:
 def of_shared(covariance: FloatArray, share: FloatArray | None) -> Contrasts:
     """Every group against a mean by these shares, or all pairs, of groups that share data.
 
-    The chances of very many pairs are added up (Bonferroni).
+    The probabilities of very many pairs are added up (Bonferroni).
     """
     root = np.linalg.cholesky(covariance)
     if share is not None:

@@ -598,7 +598,7 @@ class Trial:
     def _clusterings(
         self, part: int, gap: float, runs: int, advance: Callable[[int], None]
     ) -> Iterator[IntArray | None]:
-        """The clusters of every experiment; None when nothing is claimed."""
+        """The clusters of every experiment; None where no difference is reported."""
         number = 0
         cov, errors, between = self.estimates.effect_covariance, self.estimates.errors, self.estimates.covariance
         for all_levels, noise, all_seen in self._plans(runs):
@@ -657,7 +657,7 @@ class Trial:
         return np.asarray(effects)
 
     def _clustered(self, estimates: Estimates, number: int) -> IntArray | None:
-        """Cluster numbers from the lowest to the highest effect; None when nothing is claimed."""
+        """Cluster numbers from the lowest to the highest effect; None where no difference is reported."""
         # A simulation needs no more draws than distinguish p from α.
         guarantee = with_draws(self.guarantee, max(499, int(5 / self.alpha)))
         # The draws are the same for all: what they show follows from the standard errors, and is learnt once.
@@ -803,7 +803,7 @@ def _seed(c: Clustering) -> int:
 
 
 def _simulate(c: Clustering, estimates: Estimates) -> tuple[list[float | None], list[float | None]] | None:
-    """The smallest gaps of each effect that would have been seen, of halves and of one group; None if not simulated."""
+    """The smallest gaps of each effect that would be detected, of halves and of one group; None if not simulated."""
     groups = len(estimates)
     if groups > _MOST:
         return None

@@ -121,17 +121,24 @@ def _command(
 def _report_options(command: Callable[..., None]) -> Callable[..., None]:
     """The same command, whose errors name parameters and settings as its options are typed."""
     parameters = inspect.signature(command).parameters
-    options = [name for name, parameter in parameters.items() if not opt.is_argument(parameter.annotation)]
+    options = {
+        name: opt.placeholder(parameter.annotation)
+        for name, parameter in parameters.items()
+        if not opt.is_argument(parameter.annotation)
+    }
+    holder = "metric" if "metric" in options else "selected"  # the option that names the measured columns
+    roles = dict.fromkeys(("value", "numer", "denom"), holder)
 
     @wraps(command)
     def reporting(**values: Any) -> None:
         try:
-            command(**values)
+            with outputs.typed_options(values):
+                command(**values)
         except streams.Inconclusive as stop:
-            streams.tell(f"inconclusive: {stop.error.for_command(options)}")
+            streams.tell(f"inconclusive: {stop.error.for_command(options, roles)}")
             raise typer.Exit(streams.CANNOT_TELL) from stop
         except InputError as error:
-            raise error.for_command(options) from error
+            raise error.for_command(options, roles) from error
 
     return reporting
 
@@ -164,7 +171,7 @@ def demo(
     report: opt.Report = Path("faultlines-demo.html"),
     plot: opt.Plot = None,
 ) -> None:
-    """Run on a made-up experiment over 40 countries. Three clusters are planted in it."""
+    """Run on a simulated experiment in 40 countries."""
     from faultlines import checks
     from faultlines.analyses.cluster import cluster
     from faultlines.render.text import to_text
@@ -260,7 +267,7 @@ def _cluster_groups(
     with gate(fail_on_split or wanted.asked):
         result = cluster(groups, guarantee=guarantee, **settings)
         certificates = wanted.run([result], claim.alpha, claim.seed)
-    spelling: Spelling = "omit" if certificates else "command"
+    spelling: Spelling = "omit" if certificates else outputs.complete_command
     targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates)]))
     targets.write([result], claim.alpha, (), certificates)
     end_with_verdicts([result], certificates, fail_on_split=fail_on_split)
@@ -498,7 +505,7 @@ def audit(
         )
     results = [comparison.result for comparison in result.comparisons]
     certificates = wanted.run(results, claim.alpha, claim.seed)
-    spelling: Spelling = "omit" if certificates else "command"
+    spelling: Spelling = "omit" if certificates else outputs.complete_command
     targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates)]))
     if json is not None:
         signed_off = {
@@ -551,7 +558,7 @@ def _cluster_rows(
         results = holm(results, claim.alpha)
     measured = [MeasuredRows(data, by, metric, rows.min_size) for metric in metrics]
     certificates = wanted.run(results, claim.alpha, claim.seed, measured)
-    spelling: Spelling = "omit" if certificates else "command"
+    spelling: Spelling = "omit" if certificates else outputs.complete_command
     text = to_text(results[0], spelling=spelling) if len(results) == 1 else metrics_text(results, spelling)
     targets.say("\n\n".join([text, *wanted.texts(certificates)]))
     checks_of_rows = self_checks.run(data, by, settings)
@@ -594,7 +601,7 @@ def srm(
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
-    """Are users shared out between the variants as planned? If not, where does the mismatch come from?"""
+    """Are users divided between the variants as planned? If not, where does the mismatch come from?"""
     from faultlines.analyses.srm import srm as test_ratios
     from faultlines.cli.gate import end_with_ratios
 

@@ -11,6 +11,7 @@ import typer
 from faultlines import checks, formats
 from faultlines.cli import streams
 from faultlines.cli.options import name_options
+from faultlines.cli.outputs import complete_command
 from faultlines.cli.streams import CANNOT_TELL, SPLIT
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.labels import name_of
@@ -114,7 +115,7 @@ def end_with_ratios(result: SampleRatios) -> None:
 
 
 def end_with_impact_ratios(result: ImpactRatios) -> None:
-    """End with the gate's exit code: 1 when a category is below the limit, 3 when that cannot be told."""
+    """End with the gate's exit code: 1 when a category is below the limit, 3 when the data cannot show it."""
     if result.verdict == "failed":
         raise typer.Exit(SPLIT)
     if result.verdict != "passed":
@@ -199,7 +200,7 @@ class Certificates:
 
         several = f"{len(certificates)} certificates, at α/{len(certificates)} each (Bonferroni)."
         first = [several] if len(certificates) > 1 else []
-        return first + [to_text(one, spelling="command") for one in certificates if one is not None]
+        return first + [to_text(one, spelling=complete_command) for one in certificates if one is not None]
 
     def run(
         self, results: Sequence[Clustering], alpha: float, seed: int, rows: Sequence[MeasuredRows] = ()
@@ -327,5 +328,5 @@ class SelfChecks:
         """What to print of each; several are named by their metrics."""
         from faultlines.render.text import to_text
 
-        shown = [to_text(result, spelling="command") for result in results]
+        shown = [to_text(result, spelling=complete_command) for result in results]
         return [f"{one.metric}: {text}" if len(results) > 1 else text for one, text in zip(results, shown, strict=True)]

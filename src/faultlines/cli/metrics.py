@@ -58,7 +58,7 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
             raise InputError.missing("metric", "does not name its columns", f"Write it as in {form}.", word)
         if count > 1 and columns[1] == "1":
             remedy = f"Write {kind}:{columns[0]}/* to divide by the number of rows."
-            raise InputError.invalid("metric", "is divided by 1, which is no column", remedy, word)
+            raise InputError.invalid("metric", "is divided by 1, which is not a column", remedy, word)
         _check_options([entry], options)
         made.append(entry.function(*columns, **options))
     return made
@@ -87,7 +87,7 @@ def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
 
 
 def fresh_metric(given: MeasuredOptions) -> Metric | str | None:
-    """What to measure in fresh rows: a metric of an experiment or of a model; that of before, or its name alone."""
+    """What to measure in new rows: a metric of an experiment or of a model; that of before, or its name alone."""
     options = asdict(given)
     word = options.pop("metric")
     named = {name: value for name, value in options.items() if value is not None}
@@ -285,6 +285,8 @@ def planned_shares(given: str) -> dict[str, float]:
         if name in shares:
             raise InputError.duplicate("shares", "name a variant twice", "Name each once.", name)
         shares[name] = share
+    if len(shares) < 2:
+        raise InputError.too_few("shares", "needs two variants or more", remedy, given)
     return shares
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from faultlines import files
 from faultlines.analyses.monitor import Monitor
 from faultlines.cli.metrics import attributes, metric_of_rows
-from faultlines.cli.outputs import command_line, is_table, table_of
+from faultlines.cli.outputs import command_line, complete_command, is_table, table_of
 from faultlines.errors import ErrorCode, InputError
 from faultlines.guarantees.state import lock_state, stage_state
 from faultlines.render.text import to_text
@@ -102,7 +102,7 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
 
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
     ended = "" if look.taken or not look.result.finished else "\nThe monitor had ended before; no look was taken."
-    targets.say(f"{to_text(look.result, spelling='command')}{ended}")
+    targets.say(f"{to_text(look.result, spelling=complete_command)}{ended}")
     targets.write_json(look.result.to_json())
     if targets.report is not None:
         look.result.report(targets.report, title=targets.title, command=command_line())

@@ -104,7 +104,7 @@ class TableOptions:
     se: Annotated[str, _column(DATA, "Column of standard errors.")]
     n: Annotated[str | None, _column(DATA, _N)] = None
     dof: Annotated[str | None, _column(DATA, "Column of degrees of freedom of the standard errors.")] = None
-    min_size: Annotated[float | None, _number(DATA, "Leave out groups smaller than this (needs --n).")] = None
+    min_size: Annotated[float | None, _number(DATA, "Exclude groups smaller than this (needs --n).")] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,7 +148,7 @@ Shares = Annotated[
 
 
 Variant = Annotated[str, _column(METRIC, "Column of variants.")]
-Unit = Annotated[str | None, _column(METRIC, "Column of the randomised unit: units are counted, not rows.")]
+Unit = Annotated[str | None, _column(METRIC, "Column of the randomized unit: units are counted, not rows.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +158,7 @@ class ArmOptions:
     variant: Variant
     control: Annotated[str, _option(METRIC, "Its value for the control.", metavar="VALUE")]
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit; its rows are summed.")] = None
+    unit: Annotated[str | None, _column(METRIC, "Column of the randomized unit; its rows are summed.")] = None
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
@@ -236,7 +236,7 @@ class Fresh(RowSource):
             help="The clusters: what --json wrote.", metavar="CLUSTERS", rich_help_panel=DATA, readable=False
         ),
     ]
-    files: Annotated[list[str] | None, _file(f"Fresh data: {_FILES}")] = None
+    files: Annotated[list[str] | None, _file(f"New data: {_FILES}")] = None
     sql: Sql = None
     by: Annotated[list[str] | None, _column(DATA, "Attribute, as for experiment and model. Default: as before.")] = None
     estimate: Annotated[str | None, _column(DATA, "For a table with one row per group: column of estimates.")] = None
@@ -248,7 +248,7 @@ class Fresh(RowSource):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredOptions:
-    """How fresh rows are measured, where that is not as before: options of experiments and of models."""
+    """How new rows are measured, where that is not as before: options of experiments and of models."""
 
     metric: Annotated[
         str | None,
@@ -257,7 +257,7 @@ class MeasuredOptions:
     variant: Annotated[str | None, _column(METRIC, "Column of variants.")] = None
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
-    unit: Annotated[str | None, _column(METRIC, "Column of the randomised unit.")] = None
+    unit: Annotated[str | None, _column(METRIC, "Column of the randomized unit.")] = None
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     shares: Shares = None
@@ -333,7 +333,7 @@ class ExperimentOptions(RowSource):
     n: Annotated[str | None, _column(DATA, "For a table or aggregates: column of group sizes.")] = None
     dof: Annotated[str | None, _column(DATA, "For a table: column of degrees of freedom.")] = None
     min_size: Annotated[
-        float | None, _number(DATA, "Leave out groups smaller than this. Default of rows: 10; rates 5.")
+        float | None, _number(DATA, "Exclude groups smaller than this. Default of rows: 10; rates 5.")
     ] = None
 
 
@@ -429,7 +429,7 @@ Alpha = Annotated[float, _number(GUARANTEE, "Probability of a false positive tha
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """What is claimed, and how surely."""
+    """Significance level, error control and seed."""
 
     alpha: Alpha = 0.05
     guarantee: Annotated[
@@ -535,14 +535,14 @@ class Monitoring:
 # ------------------------------------------------------------------------------ gate and output
 
 FailOnClaim = Annotated[
-    bool, _option(GATE, "Exit 1 once clusters are claimed, at this look or before.", "--fail-on-split")
+    bool, _option(GATE, "Exit 1 once a difference is reported, at this look or before.", "--fail-on-split")
 ]
 
 FailUnlessConfirmed = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when the clusters are not confirmed; exit 3 when the fresh data are too few to tell.",
+        "Exit 1 when the clusters are not confirmed; exit 3 when the new data are too few.",
         "--fail-unless-confirmed",
     ),
 ]
@@ -579,7 +579,7 @@ Missing = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Certify:
-    """What may be signed off."""
+    """What is certified."""
 
     certify: Annotated[
         float | None,
@@ -630,7 +630,7 @@ class Certify:
         _option(
             GATE,
             "harm: exit 1 when some group's own effect is shown to be harmful, whatever the others gain; exit 0 when "
-            "none loses more than --certify GAP (0 by default); exit 3 when neither can be told.",
+            "none loses more than --certify GAP (0 by default); exit 3 when the data show neither.",
             "--fail-on",
             metavar="harm",
         ),
@@ -688,7 +688,7 @@ class Impact(RowSource):
         bool,
         _option(
             GATE,
-            "Exit 1 when a category is below --least times the highest; exit 3 when that cannot be told.",
+            "Exit 1 when a category is below --least times the highest; exit 3 when the data cannot show it.",
             "--fail-below",
         ),
     ] = False
@@ -858,6 +858,12 @@ def is_argument(annotation: Any) -> bool:
     return any(isinstance(item, type(typer.Argument())) for item in getattr(annotation, "__metadata__", ()))
 
 
+def placeholder(annotation: Any) -> str:
+    """What stands for a value of an option in help and messages: ``COLUMN``."""
+    named = [getattr(item, "metavar", None) for item in getattr(annotation, "__metadata__", ())]
+    return next(filter(None, named), "VALUE")
+
+
 @contextmanager
 def name_options(options: Mapping[str, str]) -> Iterator[None]:
     """Let errors about parameters of the library name the options that were given for them."""
@@ -914,7 +920,7 @@ class Command(TyperCommand):
             if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
                 problem = f"is given {count} times, and takes one value"
                 raise InputError.duplicate(parameter.name, problem, "Leave all but one of them out.").for_command(
-                    [parameter.name]
+                    {parameter.name: "VALUE"}
                 )
         return super().parse_args(ctx, args)
 

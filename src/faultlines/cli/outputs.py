@@ -8,6 +8,8 @@ import os
 import re
 import stat
 import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
 from csv import writer as csv_writer
 from dataclasses import dataclass
 from io import StringIO
@@ -22,7 +24,7 @@ from faultlines.errors import Argument, InputError
 from faultlines.formats import spreadsheet_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from faultlines.cli.options import ExperimentOptions, Fresh, Output, Watched
     from faultlines.estimates.estimates import Estimates
@@ -57,7 +59,7 @@ class Targets:
         """A result as text that ends with the command to run next."""
         from faultlines.render.text import to_text
 
-        self.say(to_text(result, spelling="command"))
+        self.say(to_text(result, spelling=complete_command))
 
     def write_csv(self, columns: Callable[[], Mapping[str, Sequence[Any]]]) -> None:
         """A table as csv to where it was wanted, if it was; it is made only then."""
@@ -132,6 +134,78 @@ class Targets:
 def command_line() -> str:
     """What was run, to be said on a page."""
     return " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
+
+
+# ------------------------------------------------------------------------------------------- the command to run next
+
+_FEW_FILES = 3  # files that are repeated by name
+_OPTION = re.compile(r"(\[?)--([a-z-]+) ([A-Z:]+)\]?")
+
+
+_TYPED: ContextVar[dict[str, Any]] = ContextVar("typed options", default={})  # noqa: B039 - never changed in place
+
+
+@contextmanager
+def typed_options(values: Mapping[str, Any]) -> Iterator[None]:
+    """Remember what was typed while a command runs, by the names of its options."""
+    typed = {name.replace("_", "-"): value for name, value in values.items() if value not in (None, [], ())}
+    token = _TYPED.set(typed)
+    try:
+        yield
+    finally:
+        _TYPED.reset(token)
+
+
+def complete_command(command: str) -> str:
+    """A command of a result (`next_note`) with the files and options that were typed; "" where it was typed already."""
+    from faultlines.render.text import SAME_COMMAND
+
+    typed = _TYPED.get()
+    if command.startswith(SAME_COMMAND):
+        return _repeat(command.removeprefix(SAME_COMMAND), typed)
+    written = typed.get("json")
+    known = written is not None and str(written) != "-"
+    command = _OPTION.sub(lambda found: _fill_option(found, typed), command).replace("FILES", _files(typed))
+    clusters = quote(str(written)) if known else "clusters.json"
+    note = "" if known or "CLUSTERS.json" not in command else f" (--json {clusters} writes it)"
+    return " ".join(command.replace("CLUSTERS.json", clusters).split()) + note
+
+
+def _fill_option(found: re.Match[str], typed: Mapping[str, Any]) -> str:
+    """An option with the value that was typed for it; without one it stays, or is dropped where it may be missing."""
+    optional, name, _ = found.groups()
+    value = typed.get(name)
+    if value is None:
+        return "" if optional else found.group()
+    values = value if isinstance(value, list | tuple) else [value]
+    return " ".join(f"--{name} {quote(str(item))}" for item in values)
+
+
+def _files(typed: Mapping[str, Any]) -> str:
+    """The files that were typed, as long as they are few; or the query."""
+    if "sql" in typed:
+        return f"--sql {quote(str(typed['sql']))}"
+    paths = [str(path) for path in typed.get("files", [typed["file"]] if "file" in typed else [])]
+    return " ".join(map(quote, paths)) if 0 < len(paths) <= _FEW_FILES else "FILES"
+
+
+def _repeat(change: str, typed: Mapping[str, Any]) -> str:
+    """What was typed with other options (``with --report page.html``) or files (``on NEW.csv``)."""
+    words, paths = sys.argv[1:], {str(path) for path in typed.get("files", [typed.get("file")])}
+    kind, _, rest = change.strip().partition(" ")
+    if kind == "on" or len(paths) > _FEW_FILES:
+        first = next((i for i, word in enumerate(words) if word in paths), len(words))
+        others = [word for word in words[first:] if word not in paths]
+        words = [*words[:first], rest if kind == "on" else "FILES", *others]
+    if kind == "with":
+        name = rest.removeprefix("--").partition(" ")[0]
+        if name == "report" and name in typed:
+            return ""
+        if name in typed and not isinstance(typed[name], list | tuple):
+            place = words.index(f"--{name}") if f"--{name}" in words else len(words)
+            words = [*words[:place], *words[place + 2 :]]
+    added = f" {rest}" if kind == "with" else ""
+    return " ".join(["faultlines", *map(quote, words)]) + added
 
 
 def dumped(plain: dict[str, Any]) -> str:

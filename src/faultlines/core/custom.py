@@ -527,7 +527,7 @@ def check_merge_invariance(
 
     Groups that are all equal are drawn with the comparison's own `null`, some of them are merged, and the test compares
     what it should still find equal. It fails when merging makes it reject clearly more often than it rejects single
-    groups. What `null` leaves out cannot be found: let groups that are equal differ in everything else that real
+    groups. What `null` does not draw cannot be found: let groups that are equal differ in everything else that real
     groups differ in (size, level, share of the treated).
 
     Args:

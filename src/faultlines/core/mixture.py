@@ -92,7 +92,7 @@ class MixturePosterior:
     def intervals(self, alpha: float) -> tuple[FloatArray, FloatArray]:
         """The interval of every cluster effect, (m, d): what lies outside has a probability of α/2 on either side.
 
-        Beyond the reach of the draws the tails are taken for normal ones.
+        Beyond the draws the tails are taken for normal ones.
         """
         if not len(self.weights) or alpha < _IN_REACH * float(np.sum(self.weights**2)):
             wide = -ndtri(alpha / 2) * self.errors

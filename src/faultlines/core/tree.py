@@ -33,7 +33,7 @@ class Hierarchy:
         gap_heights: For each of the K − 1 gaps between neighboring places, the height at which it closes. For
             estimates that is the likelihood ratio LR = (θ_a − θ_b)² w_a w_b / (w_a + w_b) of the two clusters that
             merge there, for a Similarity −log p; or that of an earlier merge, if one was higher.
-        ranks: Which merge closes each gap, 0 for the first. Left out where heights say so.
+        ranks: Which merge closes each gap, 0 for the first. Omitted where heights say so.
 
     Example:
         >>> import faultlines as fl

@@ -76,7 +76,7 @@ class Scale:
     is_share: ClassVar[bool] = False
     is_straight: ClassVar[bool] = True
     bends: ClassVar[bool] = False
-    counted: ClassVar[str] = "people"
+    counted: ClassVar[str] = "units"
 
     def natural(self, theta: FloatArray) -> FloatArray:
         """From the scale to what people read.

@@ -441,7 +441,7 @@ def _check_sizes(history: GroupHistory | None, look: LookData, dependence: Depen
             form="clause",
         )
     if dependence == "returning" and look.n is None:
-        remedy = "Give n, the people in every group so far."
+        remedy = "Give n, the number of units in every group so far."
         raise InputError.missing("dependence", "needs the sizes of the groups", remedy, "returning")
 
 

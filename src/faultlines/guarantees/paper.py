@@ -1,8 +1,8 @@
 """The paper's own procedures: two-part split, K-part split (at once or while data come in), and p < α/K².
 
-The two-part split is made several times over: one part of the data makes the tree, the other says what to believe.
+The two-part split is made several times over: one part of the data makes the tree, the other tests it.
 
-One split is a matter of luck: with another seed the same data may be claimed to differ or not. Each of S random splits
+One split is a matter of luck: with another seed a difference may be reported or not. Each of S random splits
 gives a p that is valid on its own, and they are combined into one that is valid whatever their dependence:
 
     p = (S/k) · p_(k),    the k-th smallest of the S p, k = ⌈γ S⌉,
@@ -125,12 +125,12 @@ _CHUNK = 50_000  # groups at a time
 
 @dataclass(frozen=True, slots=True)
 class Holdout(GuaranteeDefaults):
-    """The paper's two-part split: one part of the data makes the tree, the other says how far to believe it.
+    """The paper's two-part split: one part of the data makes the tree, the other tests it.
 
     On the held-out part, "all pairs of clusters differ" is tested for m = 2, 3, … clusters in that order, each at full
-    α, until one fails; the adjusted p of a level is the largest up to it. The order is fixed beforehand, so the chance
-    of any false rejection is α. This is done for several random splits: p is ten times the 10% quantile of theirs,
-    which is valid however they depend on each other, and depends far less on the seed.
+    α, until one fails; the adjusted p of a level is the largest up to it. The order is fixed beforehand, so the
+    probability of any false rejection is α. This is done for several random splits: p is ten times the 10% quantile of
+    theirs, which is valid however they depend on each other, and depends far less on the seed.
 
     The partition, its estimates and its intervals are those of one split: of the half with middling p, the one whose
     clusters agree best with those of all splits. Its estimates come from its held-out part, which did not choose the

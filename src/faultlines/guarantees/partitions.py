@@ -143,7 +143,7 @@ def _count_certain(hierarchy: Hierarchy) -> int:
     """How many clusters the tree has whose merges are beyond any doubt.
 
     The root of the top merge of k groups with equal effects is about .8 √k, give or take one: twelve more than √k is
-    out of its reach.
+    too many for it.
     """
     linkage = hierarchy.to_linkage()[::-1]
     is_certain = np.sqrt(linkage[:, 2]) > np.sqrt(linkage[:, 3]) + _BEYOND_NOISE

@@ -178,8 +178,8 @@ def difference(
 
     It is in the units of `value`: 0.5 is half a euro more per user, and of a 0/1 column 0.02 is two points more of a
     rate. Rows need the columns `value` (numbers), `variant` and those of the groups. The standard error is that of a
-    difference of two means, from the variances within the arms; groups share what they cannot tell apart of these
-    variances.
+    difference of two means, from the variances within the arms; variances that do not clearly differ are pooled over
+    groups.
 
     Take it where the absolute gain counts, or where means may be near zero or below. `fl.lift` is for groups that
     differ in level, so that the same per cent means the same in each; `fl.ratio_difference` for a ratio of sums, such
@@ -239,7 +239,7 @@ def lift(
 
     0.05 is +5%, and is shown so. Rows need the columns `value` (numbers whose mean is above zero), `variant` and those
     of the groups. Groups are compared and pooled by the logarithm of the ratio of means, with its standard error by the
-    delta method from the variances within the arms; groups share what they cannot tell apart of these variances.
+    delta method from the variances within the arms; variances that do not clearly differ are pooled over groups.
     Results show lifts, and the standard error of a lift. A group is excluded, with its reason, where the sum of both
     means is within seven standard errors of zero, or one of them within two: the delta method fails there.
 

@@ -569,7 +569,7 @@ def calibration_gap(
     unit: str | None = None,
     overlap: str = "error",
 ) -> Metric:
-    """Mean predicted probability less share of positives: above zero where the model promises too much.
+    """Mean predicted probability less share of positives: above zero where scores are too high.
 
     It is in points of a probability: 0.02 means that 2% more were promised than came.
 

@@ -48,7 +48,7 @@ def mean(
     """Mean of a column in each group, in the units of the column.
 
     Rows need the column `value` (numbers) and those of the groups. The standard error is the root of the variance over
-    the number of rows; groups share what they cannot tell apart of these variances. `fl.rate` is for yes/no columns,
+    the number of rows; variances that do not clearly differ are pooled over groups. `fl.rate` is for yes/no columns,
     `fl.ratio` for a ratio of sums, `fl.difference` and `fl.lift` for experiments.
 
     Args:

@@ -1,4 +1,4 @@
-"""The moments behind estimates: from them any groups can be read as one, as a plain readout of their rows would."""
+"""The moments behind estimates: from them any groups can be read as one, as plain metrics of their rows would."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ without its largest ones. Such groups would weigh most and look most certain. So
   rows) the law is known, and used.
 - **Noise of the mean.** For n values of skewness γ, E[s² | x̄] = σ² + γσ(x̄ − μ). What the noise of the mean explains of
   a variance is taken off; how much of x̄ − μ is noise follows from the spread of all means (empirical Bayes).
-- **Shrinkage.** log s² varies by about ψ'((n − 1)/2) + log(1 + κ₄/(nv²)) by chance (within 10% of simulations of
+- **Shrinkage.** log s² varies by about ψ'((n − 1)/2) + log(1 + κ₄/(nv²)) by noise (within 10% of simulations of
   normal, exponential and Poisson values). What the variances are spread beyond that is taken for real (Paule–Mandel,
-  where a small group counts as much as a giant one), and each is pulled to the law of all as far as it may be chance.
+  where a small group counts as much as a giant one), and each is pulled to the law of all as far as it may be noise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROUNDS = 4  # shapes are measured in units of the variances, which follow from 
 _LEAST = 0.25  # share of a variance that stays, whatever noise explains of it
 _LOWEST = 0.1  # share of the common variance that groups with low means have at least
 _DOUBT = 1e-3  # probability of a spread of the means up to which all of it is taken for noise
-_FARTHEST = 4.0  # standard errors that a mean may be off by chance
+_FARTHEST = 4.0  # standard errors that a mean may be off by noise
 _STRAIGHT = 1e-4  # skewness and excess kurtosis that are none
 _ROOT = 0.2  # power of the variances on which they are pulled together
 _FLAT = 1e-6  # share of the common variance below which a group has none of its own
@@ -245,7 +245,7 @@ def shrink_variances(
 
 
 def _farthest(groups: int) -> float:
-    """Standard errors that the mean of one of so many groups may be off by chance."""
+    """Standard errors that the mean of one of so many groups may be off by noise."""
     return max(_FARTHEST, float(np.sqrt(2 * np.log(groups))) + 1.5)
 
 
@@ -367,7 +367,7 @@ def _pull(
     informative = variance > 1e-3 * law  # logarithms of values that are all the same say nothing
     # Short tails (uniform values: a third of the chance) are not counted on: a mean far out has a small variance there.
     sampling = polygamma(1, np.maximum(n - 1, 1.0) / 2) + np.log1p(np.maximum(excess, 0.0) / n)
-    # The variance of rare events is their number, 1/λ² of whose variance is chance: none of λ = 2 is no sign that there
+    # The variance of rare events is their number, 1/λ² of whose variance is noise: none of λ = 2 is no sign that there
     # are none. Half an event more, as in logarithms of counts.
     half = counted / own
     informative |= (counted > 0.5) & (law > 0)

@@ -1,6 +1,6 @@
 """What a reader must know about the rows behind a result: few events, one dominating group, sample ratios.
 
-Counts of arms are compared in every margin of the groups (by country; by country × browser; the cells), level by level
+Counts of arms are compared in every margin of the groups (by country; by country × browser; the cells), every level
 and as a whole, so that a loss in one country shows where groups are crossed with browsers too. Expected shares are
 those that were planned; where none are given, those of all other levels, and only heterogeneity is tested.
 """
@@ -53,8 +53,8 @@ def warnings(
     if grouped.repeated is not None:
         column, each = grouped.repeated
         text = (
-            f"Rows are taken as independent, but {column} has {each:.1f} rows per value. If rows of one {column} "
-            f"depend on each other, name it as unit."
+            f"Rows are taken as independent, but {column} repeats in the first rows. If rows of one {column} depend on "
+            "each other, name it as unit."
         )
         yield RowWarning("no unit", text, {"column": column, "rows_each": each})
     elif metric.arms is not None and metric.aggregated is None and metric.unit is None:

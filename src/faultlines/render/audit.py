@@ -1,4 +1,4 @@
-"""Every sentence about an audit: what was found, whom it affects, and the table of every metric in every group."""
+"""Every sentence about an audit: what was found, in which groups, and the table of all metrics and groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faultlines.estimates.labels import name_of, named_by
 from faultlines.progress import progress
 from faultlines.render import clustering
 from faultlines.render.pictures import is_outer, level_values, plot_rows
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.audit import stratum_text
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
@@ -115,11 +115,13 @@ def next_step(result: Audit) -> Note | None:
     found = findings(result)
     if found:
         call = f"fl.confirm(audit[{found[0].comparison.name!r}], new_rows)"
-        return next_note("see whether new data confirm it with", call, "faultlines audit NEW.csv …")
+        return next_note("see whether new data confirm it with", call, f"{SAME_COMMAND} on NEW.csv")
     if not result.comparisons:
         return None
-    call = f"fl.certify(audit[{result.names[0]!r}], gap=…)"
-    return next_note("choose a gap that would be acceptable and certify it with", call, "--certify GAP")
+    call = f"fl.certify(audit[{result.names[0]!r}], gap=GAP)"
+    return next_note(
+        "choose a gap that would be acceptable and certify it with", call, f"{SAME_COMMAND} with --certify GAP"
+    )
 
 
 def _finding_notes(result: Audit) -> Iterator[Note]:
@@ -296,10 +298,10 @@ def group_tables(result: Audit, *, complete: bool = False) -> list[TextTable]:
         rows = [[_OVERALL, "", table.overall, "", ""]]
         rows += [[*row[1:]] for row in (*table.levels[:most_levels], *cells)]
         left = len(table.levels) + len(table.cells) - len(rows) + 1
-        rows += [[f'… +{left:,} in .to_dicts("groups")', "", "", "", ""]] if left > 0 else []
+        rows += [[f'… +{left:,} in .to_dicts("groups"), --csv', "", "", "", ""]] if left > 0 else []
         tables.append(TextTable(header, rows, {1, 2, 3, 4}))
     if (left := len(described) - len(tables)) > 0:
-        tables.append(TextTable([f'… {left:,} more metrics or strata in .to_dicts("groups")'], [], set()))
+        tables.append(TextTable([f'… {left:,} more metrics or strata in .to_dicts("groups"), --csv'], [], set()))
     return tables
 
 
@@ -322,9 +324,9 @@ _READING = (
 _READING_BH = "Of the findings, {alpha} are false on average (Benjamini and Hochberg)."
 _NOTES = {"cut feature", "not compared", "dropped rows"}  # codes of notes at the head; groups are with their finding
 _NOT_TO_CONCLUDE = (
-    "That groups without a finding are equal: a difference may be too small to be seen in these data. Certificates say "
+    "That groups without a finding are equal: a difference may be too small to be detected. Certificates say "
     "what can be ruled out.",
-    "That a feature is the cause. It says where the difference is, not why.",
+    "That a feature is the cause. The feature says where the difference is, not why.",
     "That a difference is unfair, or its absence fair: that depends on what the model decides.",
 )
 

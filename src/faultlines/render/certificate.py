@@ -11,7 +11,7 @@ import numpy as np
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.clustering import RATIO, dropped_notes, excluded_notes, mismatch_notes, other_notes
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
 
@@ -262,19 +262,32 @@ def next_step(result: Certificate) -> Note | None:
     """Hand a pass over, find the groups behind a failure, collect what is missing, or certify less."""
     if result.verdict == "passed":
         page = "certificate.html"
-        return next_note("hand it over as a page with", f'certificate.report("{page}")', f"--report {page}")
+        return next_note(
+            "hand it over as a page with", f'certificate.report("{page}")', f"{SAME_COMMAND} with --report {page}"
+        )
     if result.verdict == "failed":
-        return next_note("see which groups differ together with", "fl.cluster(rows, by, metric)", "--report page.html")
+        return next_note("see which groups differ together with", "fl.cluster(rows, by, metric)", None)
     if is_overturned(result):
-        ignore = ('fl.certify(…, missing="ignore")', "--missing ignore")
+        call = f'fl.certify(rows, by, metric, gap={_asked(result)}, missing="ignore")'
+        ignore = (call, f"{SAME_COMMAND} with --missing ignore")
         return next_note("collect the missing values or, if they are missing at random, use", *ignore)
+    if result.excluded and not result.inconclusive:
+        call = f"fl.certify(rows, by, metric, gap={_asked(result)}, min_size=MIN_SIZE)"
+        purpose = "use coarser groups, or include smaller ones with"
+        return next_note(purpose, call, f"{SAME_COMMAND} with --min-size NUMBER")
     if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
         return None
     gap = _certifiable_number(result)
     farthest = formats.members([result.farthest], naming(result.attributes), _NAME)
-    command = f"--certify {gap}{' --ratio' if result.ratio else ''}"
-    call = f"fl.certify(…, gap={gap}{', ratio=True' if result.ratio else ''})"
+    command = f"{SAME_COMMAND} with --certify {gap}"
+    call = f"fl.certify(data, gap={gap}{', ratio=True' if result.ratio else ''})"
     return next_note(f"collect more rows of {farthest}, or certify what the data show with", call, command)
+
+
+def _asked(result: Certificate) -> str:
+    """The gap as it was asked for; of several effects, a list."""
+    gaps = ", ".join(f"{gap:.10g}" for gap in _gaps(result))
+    return f"[{gaps}]" if result.parts else gaps
 
 
 def _certifiable_number(result: Certificate) -> str:

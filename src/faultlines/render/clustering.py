@@ -23,7 +23,7 @@ from faultlines.guarantees.margins import nested_attributes
 from faultlines.metrics.names import traits_of
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
-from faultlines.render.text import Document, GroupText, TextTable, name_groups, next_note
+from faultlines.render.text import SAME_COMMAND, Document, GroupText, TextTable, name_groups, next_note
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
@@ -95,12 +95,12 @@ def _headline(c: Clustering) -> str:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
             rest = _nothing_added([*others, "further combinations" if crossed else "combinations"])
-            return f"The {groups.metric} differs{beyond} {terms} ({basis}).{rest}"
+            return f"{subject_differs(groups.metric)}{beyond} {terms} ({basis}).{rest}"
         rest = _nothing_added(others)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
-            return f"The {groups.metric} differs{beyond} between {between} ({basis}).{rest}"
+            return f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}).{rest}"
         return (
-            f"The {groups.metric} differs{beyond} between {between} ({basis}). "
+            f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}). "
             f"Best description: {c.n_clusters} clusters.{rest}{_accounts(c)}"
         )
     between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
@@ -133,6 +133,12 @@ def _nothing_added(names: Sequence[str]) -> str:
     text = formats.listed(names)
     singular = len(names) == 1 and not names[0].endswith("combinations")
     return f" {text[0].upper()}{text[1:]} {'adds' if singular else 'add'} nothing detectable."
+
+
+def subject_differs(metric: str) -> str:
+    """A metric as the subject of a headline: ``The lift differs``, ``The equalized odds differ``."""
+    is_plural = metric.endswith(" odds") or " and " in metric
+    return f"The {metric} {'differ' if is_plural else 'differs'}"
 
 
 def between_levels(c: Clustering) -> str:
@@ -341,16 +347,17 @@ def next_step(c: Clustering) -> Note | None:
     arms = None if c.readout is None else c.readout.metric.arms
     if c.readout is not None and arms is not None and any(True for _ in ratio_notes(c)):
         return _next_of_mismatch(arms, c.readout.metric.unit, c.by)
-    by = " ".join(f"--by {quote(name)}" for name in c.groups.attributes)
     if c.rejected:
         data = "new_estimates" if c.readout is None else "new_rows"
-        columns = f" {by} --estimate COLUMN --se COLUMN" if c.readout is None else ""
-        command = f"faultlines confirm result.json NEW.csv{columns} (--json writes result.json)"
+        columns = " --by COLUMN --estimate COLUMN --se COLUMN [--n COLUMN] [--dof COLUMN]" if c.readout is None else ""
+        command = f"faultlines confirm CLUSTERS.json NEW.csv{columns}"
         return next_note("confirm the clusters on new data with", f"fl.confirm(c, {data})", command)
     if c.groups.estimates is None:
         return next_note("see what would be detected with", "fl.power(c)", "faultlines power --help")
     return next_note(
-        "choose a gap that would be acceptable and certify it with", "fl.certify(c, gap=…)", "--certify GAP"
+        "choose a gap that would be acceptable and certify it with",
+        "fl.certify(c, gap=GAP)",
+        f"{SAME_COMMAND} with --certify GAP",
     )
 
 
@@ -534,7 +541,7 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
     honest = honest_effects(c) if len(c.effect_names) == 1 else None
     widest = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
     if honest is not None and honest[1] - honest[0] < _CLOSE * widest:
-        text = "The sentence compares mean shrunken estimates, which exaggerate less than the effects in the table."
+        text = "The sentence above compares mean shrunken estimates, which exaggerate less than the table does."
         yield Note("contrast", text)
     if c.is_continuum and not c.additive:
         yield Note("continuum", "The effects look like a continuum; read the clusters as a summary.", "warning")
@@ -573,7 +580,7 @@ def _detection_texts(c: Clustering, part: int, limit: DetectionLimit) -> Iterato
         f"({formats.level(limit.alpha)} confidence; widest: {name}).",
     )
     if not limit.simulated:
-        yield "minimum detectable", f"Minimum detectable difference{of_effect}: not simulated here; fl.power does it."
+        yield "minimum detectable", f"Minimum detectable difference{of_effect}: not simulated here; use fl.power."
         return
     texts = []
     for size, share in ((limit.half_of_groups, "half the groups differ"), (limit.one_group, "one does")):
@@ -736,7 +743,9 @@ def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[
             continue
         names = formats.members([row.value for row in rows], str, _LISTED)
         count = formats.count(sum(row.n for row in rows))
-        text = f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing of them."
+        text = (
+            f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing about them."
+        )
         fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
         yield Note("excluded levels", formats.printable(text), "warning", fields)
 
@@ -778,7 +787,7 @@ class Decision:
         clusters: The clusters by rising effect; of many, the outermost.
         between: How many clusters between them are not described.
         evidence: How sure that is.
-        uncertain: What is uncertain: groups that could be in another cluster, and excluded groups.
+        uncertain: What is uncertain: groups of uncertain membership, and excluded groups.
     """
 
     lead: str
@@ -807,7 +816,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     Args:
         c: The result.
         adverse: For each effect, the harmful direction.
-        level: α at which groups could be in another cluster; by default that of the result.
+        level: α of uncertain membership; by default that of the result.
     """
     level = c.alpha if level is None else level
     standing = standings(c, adverse)

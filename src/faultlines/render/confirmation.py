@@ -28,7 +28,7 @@ def headline(result: Confirmation) -> str:
     metric += f" by more than {result.tolerance:g}" if result.tolerance else ""
     basis = f"{formats.p_is(result.log_pvalue)}, α = {result.alpha:g}"
     confirmed = sum(pair.verdict == "confirmed" for pair in result.pairs)
-    share = f"{confirmed} of {len(result.pairs)} differences between neighbouring clusters"
+    share = f"{confirmed} of {len(result.pairs)} differences between neighboring clusters"
     if result.verdict == "confirmed":
         text = f"Confirmed: the {len(result.clusters)} clusters differ again{metric} on new data ({basis})."
     elif result.verdict == "not confirmed" and len(result.pairs) > 1:
@@ -78,9 +78,12 @@ def next_step(result: Confirmation) -> Note | None:
         return next_note("decide by the effects in the new data, in", call, None)
     if result.verdict == "not confirmed":
         call = "fl.cluster(all_rows, by, metric)"
-        return next_note("search old and new rows together with", call, "faultlines experiment OLD.csv NEW.csv …")
+        command = (
+            "faultlines experiment OLD.csv FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE"
+        )
+        return next_note("search old and new rows together with", call, command)
     call = "fl.power(confirmation.estimates)"
-    return next_note("see how many more rows it takes with", call, "faultlines power NEW.csv …")
+    return next_note("see how many more rows it takes with", call, "faultlines power FILES --by COLUMN --se COLUMN")
 
 
 def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:

@@ -110,7 +110,7 @@ class Frame(NamedTuple):
         order: The group at each place.
         follows_tree: Whether that is the order of the tree, in which clusters are runs.
         level: α of the intervals that are drawn, and of what is said of single groups.
-        axes: Those of pictures that others are drawn into; their own where left out.
+        axes: Those of pictures that others are drawn into; their own by default.
         adverse: For each effect, on which side people are worse off, if that was said.
     """
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.certificate import rounded_like
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LISTED = 56  # characters of a list of categories
 _ROWS = 60  # categories in a table of text output
-_WORDS = {"too small": "too small to compare", "unknown": "counted apart"}
+_WORDS = {"too small": "too small to compare", "unknown": "counted separately"}
 
 
 def headline(result: ImpactRatios) -> str:
@@ -111,23 +111,28 @@ def _notes(result: ImpactRatios) -> Iterator[Note]:
 def next_step(result: ImpactRatios) -> Note | None:
     """Hand the tables over, find the groups behind a low ratio, or collect more."""
     if result.verdict == "passed":
-        return next_note("hand the tables over as a page with", 'result.report("ratios.html")', "--report ratios.html")
+        return next_note(
+            "hand the tables over as a page with",
+            'result.report("ratios.html")',
+            f"{SAME_COMMAND} with --report ratios.html",
+        )
     if result.verdict == "failed":
         by = repr(list(dict.fromkeys(name for table in result.tables for name in table.attributes)))
         call = f"fl.cluster(rows, {by}, fl.selection_rate({result.column!r}))"
-        command = f"faultlines model FILES … --metric selection_rate --y-pred {result.column}"
+        command = f"faultlines model FILES --by COLUMN --metric selection_rate --y-pred {result.column}"
         return next_note("see which groups differ together with", call, command) if result.median is None else None
+    again = f"fl.impact_ratios(rows, by, {'selected' if result.median is None else 'score'}={result.column!r}"
     if any(table.verdict == "not testable" and table.is_divided for table in result.tables):
-        smaller = result.min_share / 2
-        purpose = "compare smaller categories with"
-        return next_note(purpose, f"min_share={smaller:g}", f"--min-share {smaller:g}") if smaller else None
+        smaller = f"{result.min_share / 2:g}"
+        command = f"{SAME_COMMAND} with --min-share {smaller}"
+        step = next_note("compare smaller categories with", f"{again}, min_share={smaller})", command)
+        return step if result.min_share else None
     least = min((table.certifiable for table in result.tables if table.certifiable is not None), default=0.0)
     if not least:  # a category of which no outcome is known
         return None
     ratio = rounded_like(least, result.least, up=False)
-    return next_note(
-        "collect more applicants, or ask for what the data show with", f"least={ratio}", f"--least {ratio}"
-    )
+    purpose = "collect more applicants, or ask for what the data show with"
+    return next_note(purpose, f"{again}, least={ratio})", f"{SAME_COMMAND} with --least {ratio}")
 
 
 def _small_notes(result: ImpactRatios) -> Iterator[Note]:
@@ -141,7 +146,7 @@ def _small_notes(result: ImpactRatios) -> Iterator[Note]:
 
 def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
     how = {
-        "exclude": "counted apart, in no category",
+        "exclude": "counted separately, in no category",
         "category": "a category of their own",
         "bounds": "they could belong to any category",
     }[result.unknown]

@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import name_of
-from faultlines.render.clustering import OVERALL, RATIO, dropped_notes
+from faultlines.render.clustering import OVERALL, RATIO, dropped_notes, subject_differs
 from faultlines.render.geometry import LAYERS, Axis, Picture
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ _ROWS = 10  # groups in a table of text output: those farthest from the overall 
 _EVIDENCE = "evidence: −log₁₀ p (2 is p = 0.01)"
 
 _ASSUMPTIONS: dict[Dependence | None, str] = {
-    "independent": "Assumes that new data do not depend on the data before: new users, not the same again.",
+    "independent": "Assumes that new data do not depend on earlier data: every look has new users.",
     "returning": (
         "Users may come back: assumes that what they add is not negatively related to what they did before, or is a "
         "0/1 outcome that happens once."
     ),
-    "any": "Nothing is assumed of how looks depend on each other.",
+    "any": "Assumes nothing about how looks depend on each other.",
     None: "Assumes that every batch holds new data: no batch was used before.",
 }
 _IGNORED = {
@@ -63,8 +63,8 @@ def _headline(result: MonitorResult) -> str:
     basis = f"{formats.p_is(math.log(result.pvalue))} so far, α = {result.alpha:g}"
     where = f"look {result.looks[-1].number}" + (f" of {result.planned}" if result.planned else "")
     if result.verdict == "differ":
-        differs = f"The {result.metric} differs between {formats.plural(result.attributes)} ({basis})"
-        return f"{differs}, reported at {where}: {result.n_clusters} clusters of {count}."
+        differs = f"{subject_differs(result.metric)} between {groups} ({basis})"
+        return f"{differs}, reported at {where}. Best description: {result.n_clusters} clusters."
     if result.verdict == "ended":
         return f"No difference found{of_metric} between {groups} ({basis}); {where} was the last."
     return f"{where.capitalize()}: no difference{of_metric} between {groups} can be reported yet ({basis})."
@@ -120,12 +120,13 @@ def next_step(result: MonitorResult) -> Note | None:
         return next_note("find the cause of the sample ratio mismatch with", call, command)
     if result.verdict == "differ":
         call = "fl.cluster(rows, by, metric)"
-        return next_note("read the clusters and their members with", call, "faultlines experiment FILES …")
+        return next_note("read the clusters and their members with", call, f"{SAME_COMMAND} with --report monitor.html")
     if result.verdict == "ended":
-        call = "fl.certify(rows, by, metric, gap=…)"
-        return next_note("certify a gap that would be acceptable with", call, "faultlines experiment … --certify GAP")
+        call = "fl.certify(rows, by, metric, gap=GAP)"
+        rows = "FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE [--unit COLUMN] --certify GAP"
+        return next_note("certify a gap that would be acceptable with", call, f"faultlines experiment {rows}")
     call = "monitor.update(all_rows, by, metric)"
-    return next_note("when there are new data, look again with", call, "the same command")
+    return next_note("when there are new data, look again with", call, SAME_COMMAND)
 
 
 def overall_notes(result: MonitorResult) -> Iterator[Note]:

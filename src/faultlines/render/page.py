@@ -1,4 +1,4 @@
-"""One page to hand over: verdict, picture, clusters at every level, tree, what was left out, how it was computed.
+"""One page to hand over: verdict, picture, clusters at every level, tree, what was excluded, how it was computed.
 
 The page is plain data first, read from summaries, and rendered then. It is one file without any address in it: it opens
 from disk, prints, reads without JavaScript, and is the same to the byte for the same result. With JavaScript a slider
@@ -63,36 +63,38 @@ if TYPE_CHECKING:
     from faultlines.results.protocol import Result
     from faultlines.results.self_check import SelfCheck
 
-# ---------- How to read a page, and what must not be concluded from it.
+# ---------- How to read a page, and what not to conclude from it.
 
 
 def reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
-    """How to read the page, and what must not be concluded from it."""
-    chance = f"{100 * c.alpha:g}%"
+    """How to read the page, and what not to conclude from it."""
+    control = (
+        f"If all groups were equal, a difference would be reported with a probability of at most {100 * c.alpha:g}%."
+    )
     if not c.guarantee.holds:
-        sure = "The rule behind these clusters does not control the error: on pure noise it claims clusters too often."
-    else:
-        sure = f"If all groups were equal, two or more clusters would still be shown in at most {chance} of cases."
-    apart = "Clusters differ as a whole; of two single groups on either side of a line this is not claimed."
+        control = "The rule behind these clusters does not control the error rate: it finds clusters in pure noise."
     if note:
-        sure = f"This is one of several results: {note}"
+        control = f"This is one of several results: {note}"
+    wholes = (
+        " Clusters differ as wholes; two single groups on either side of a fault line need not." if c.rejected else ""
+    )
     read = [
-        "Groups in one cluster could not be distinguished." + (f" {apart}" if c.rejected else ""),
-        sure,
-        "p is the smallest level α at which there is more than one cluster. Each fault line has a p of its own.",
+        f"Groups in one cluster could not be distinguished.{wholes}",
+        control,
+        "p is the smallest α at which there is more than one cluster. Each fault line has a p of its own.",
     ]
     read.append(_about_rules(c))
     dont = [
-        "That groups in one cluster are equal. A difference may be there and be too small to be seen in these data.",
-        "That every group is where it belongs. Hollow points are groups that could as well be in another cluster.",
-        "That an attribute in a rule is the cause. It says where the difference is, not why.",
-        f"That another level is as good. The claim is made at α = {c.alpha:g}; to move the slider until something "
-        "shows is to choose the claim after the data.",
+        "That groups in one cluster are equal. They may differ by too little to be detected in these data.",
+        "That every group is in the right cluster. Hollow points are groups whose membership is uncertain.",
+        "That an attribute in a rule is the cause. A rule says where the difference is, not why.",
+        f"That another α is as good. The result is the one at α = {c.alpha:g}; moving the slider until something "
+        "shows is choosing the result after the data.",
     ]
     if not c.rejected:
         dont.insert(
             0,
-            "That there is no difference. None can be claimed; how large a one is not excluded is said at the top.",
+            "That there is no difference. The largest difference not ruled out is at the top.",
         )
     return {"read": read, "dont": dont}
 
@@ -101,40 +103,39 @@ def about_effects(c: Clustering, adverse: AdverseSides = ()) -> str:
     """Which effect of a cluster is what, in a line."""
     if c.groups.estimates is None:
         return ""
-    told = "Level: what the groups of a cluster have in common, their mean weighted by precision."
+    text = "Cluster effect: the mean of the groups of a cluster, weighted by precision."
     if c.clusters[0].pooled.mixed:
-        told = (
-            "Level: what the groups of a cluster have in common; a group that could be in two clusters counts for "
-            "both, so that they are not pushed apart."
+        text = (
+            "Cluster effect: what the groups of a cluster have in common. A group with uncertain membership counts for "
+            "each possible cluster, so that clusters are not pushed apart."
         )
     if c.guarantee.intervals_hold:
-        told += " It is from data that did not choose the cluster."
+        text += " It comes from data that did not choose the cluster."
     if c.rejected and any(adverse):
-        told += " Worse off: its whole interval is on the adverse side of the effect on all people together."
-    return f"{told} {_about_observed(c)}".strip()
+        text += " Worse off: the whole interval is on the harmful side of the overall effect."
+    return f"{text} {_about_observed(c)}".strip()
 
 
 def _about_observed(c: Clustering) -> str:
     if not observed_headers(c):
         return ""
-    how = "all their rows together, as a dashboard shows it"
+    how = "in all rows of a cluster together, as a dashboard shows it"
     if c.readout is None or not c.readout.metric.adds_up:
-        how = "its groups, weighted by their sizes"
-    told = f"Observed: the effect on the people of a cluster, that of {how}"
+        how = "in the groups of a cluster, weighted by their sizes"
+    text = f"Observed: the effect {how}."
     if c.rejected and not c.guarantee.intervals_hold:
-        return f"{told}; the distance between clusters is exaggerated in it, because the same data chose them."
-    return f"{told}."
+        return f"{text} It exaggerates the difference between clusters, because the same data chose them."
+    return text
 
 
 def _about_rules(c: Clustering) -> str:
     counted = c.population.counted
     rules = (
-        "A rule says in short which groups a cluster holds; no group is in two rules. Where it is not exact, it "
-        f"matches a share of its {counted}: of the {counted} it describes, so many are in the cluster. And it covers a "
-        f"share of the cluster: of the {counted} in the cluster, so many are described. Where either is less than "
-        "half, no rule is shown."
+        "A rule describes the groups of a cluster in short; no group is in two rules. A rule that is not exact matches "
+        f"a share of the {counted} it describes, which are in the cluster, and covers a share of the {counted} in the "
+        "cluster. Where either is less than half, no rule is shown."
     )
-    return rules + (" It does not speak of groups that were excluded." if c.excluded else "")
+    return rules + (" Rules are not about excluded groups." if c.excluded else "")
 
 
 # --------------------
@@ -171,8 +172,8 @@ class Part(NamedTuple):
         name: What it is called.
         levels: Its summaries at the levels of the slider, from the strictest.
         now: Which of them is the result itself.
-        skipped: How many levels were left out.
-        self_check: How often clusters are claimed in its rows where nothing differs, if that was asked.
+        skipped: How many levels are not shown.
+        self_check: How often a difference is reported in its rows where nothing differs, if that was asked.
         certificate: Whether all groups are within a gap, if that was asked.
         confirmed: What became of its clusters on fresh data, if there were some.
         adverse: For each effect, on which side people are worse off, if that was said.
@@ -576,7 +577,7 @@ def _clusters(c: Clustering, table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _left_out(c: Clustering, left: Excluded) -> tuple[str, str, str]:
-    """A group that was left out: its name, why, and what is known of it."""
+    """An excluded group: its name, why, and what is known of it."""
     told = ""
     if left.events is not None and left.n is not None:
         told = f"{formats.count(left.events)} of {formats.count(left.n)}"
@@ -596,7 +597,7 @@ def alpha_text(alpha: float) -> str:
 def level_table(c: Clustering, adverse: AdverseSides, *, whole: bool) -> dict[str, Any]:
     """The table of clusters at one level; members as text only where the groups are not all on the page."""
     several = len(c.effect_names) > 1
-    levels = [f"{name}: level" if several else "level" for name in c.effect_names]
+    levels = [f"{name}: effect" if several else "level" for name in c.effect_names]
     header = [
         "cluster",
         *(told for name in levels for told in (name, interval_name(c))),

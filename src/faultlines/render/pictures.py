@@ -129,14 +129,14 @@ def rows(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> Pictur
         if words and (y - free) * step >= 12:
             layers["sides"].append({"x": columns[0], "y": y, "text": words, "cluster": 0})
             free = y
-    about = f"{groups} groups by {effect.title}, coloured by cluster, with {formats.level(frame.level)} intervals"
+    about = f"{groups} groups by {effect.title}, colored by cluster, with {formats.level(frame.level)} intervals"
     return Picture(about, WIDTH, height, effect.axis, Axis("", 0.0, float(groups), False), layers)
 
 
 def _draw_groups(
     layers: dict[str, list[Row]], c: Clustering, frame: Frame, effect: _Effect, part: int, step: float
 ) -> None:
-    """Every group as a row: its point, hollow where it could be in another cluster, its interval and its name."""
+    """Every group as a row: its point, hollow where its membership is uncertain, its interval and its name."""
     axis, number, names = effect.axis, c.number_formats[part], GroupNames(c, frame)
     ends = (effect.values, effect.lower, effect.upper, effect.labels, effect.sure)
     for place, (value, low, high, cluster, sure) in enumerate(zip(*(end.tolist() for end in ends), strict=True)):
@@ -234,7 +234,7 @@ def ridges(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> Pict
         around = {"y": row + 0.08, "y2": row + 0.92, "cluster": cluster}
         layers["bands"].append({"x": max(low, axis.low), "x2": min(high, axis.high), **around})
         layers["means"].append({"x": mean, "x2": mean, **around})
-        count = f"{formats.count(inside.size)} groups" + (f", {formats.count(unsure)} unsure" if unsure else "")
+        count = f"{formats.count(inside.size)} groups" + (f", {formats.count(unsure)} uncertain" if unsure else "")
         lines = [f"cluster {cluster}: {number(mean)}{standing[cluster - 1]}", count]
         layers["sides"] += [
             {
@@ -266,7 +266,7 @@ _LEAVES = 60  # of a tree that is drawn from the top
 def _tree_gaps(c: Clustering) -> BoolArray:
     """Where the tree is cut: into as many branches as there are clusters, if each branch then is mostly one of them.
 
-    Clusters need not be branches: groups at the borders were moved, and a lone group can stand anywhere.
+    Clusters need not be branches: groups at the borders were moved, and an outlier group can stand anywhere.
     """
     tree, count = c.judged.hierarchy, len(c.clusters)
     cut = tree.merge_rank() >= len(tree) - count

@@ -54,10 +54,11 @@ def _notes(result: Power) -> Iterator[Note]:
 
 def next_step(result: Power) -> Note | None:
     """Run the experiment as planned, or with more units."""
+    purpose = "when the data are there, run"
     if result.verdict == "not enough" and result.needed is not None:
-        units = f"{formats.count(result.needed)} units"
-        return next_note(f"collect {units}, then run", "fl.cluster(rows, by, metric)", "faultlines experiment FILES …")
-    return next_note("when the data are there, run", "fl.cluster(rows, by, metric)", "faultlines experiment FILES …")
+        purpose = f"collect {formats.count(result.needed)} units, then run"
+    command = "faultlines experiment FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE"
+    return next_note(purpose, "fl.cluster(rows, by, metric)", command)
 
 
 def _minimum_notes(result: Power) -> Iterator[Note]:

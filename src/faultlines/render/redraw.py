@@ -81,7 +81,7 @@ def group_table(c: Clustering, order: IntArray, *, whole: bool, several: bool) -
 def believed_columns(c: Clustering, level: float, order: IntArray) -> list[tuple[str, list[str]]]:
     """What follows the cut, as text: membership, and the shrunken effects with their intervals at a level.
 
-    A page keeps the level of its claim for what it says of groups, whichever cut is looked at.
+    A page keeps the level of its result for what it says of groups, whichever cut is looked at.
     """
     pooled = c.clusters[0].pooled.at(level)
     posterior, estimates = pooled.posterior, c.groups.estimates
@@ -97,13 +97,13 @@ def believed_columns(c: Clustering, level: float, order: IntArray) -> list[tuple
     return made
 
 
-def _membership(chance: float, possible: BoolArray) -> str:
-    """The chance of the cluster it is in, and whether that is sure: "71%, could be 2 or 3"."""
+def _membership(probability: float, possible: BoolArray) -> str:
+    """The probability of the cluster it is in, with the possible ones: "71%, possible: 2 or 3"."""
     clusters = [str(i + 1) for i in np.flatnonzero(possible).tolist()]
-    shown = f"{100 * chance:.0f}%"
-    if chance < 1 and shown in {"100%", "0%"}:
+    shown = f"{100 * probability:.0f}%"
+    if probability < 1 and shown in {"100%", "0%"}:
         shown = "> 99%" if shown == "100%" else "< 1%"
-    return f"{shown}, sure" if len(clusters) == 1 else f"{shown}, could be {formats.either(clusters)}"
+    return shown if len(clusters) == 1 else f"{shown}, possible: {formats.either(clusters)}"
 
 
 def _own_columns(c: Clustering, order: IntArray, believed: dict[str, list[str]]) -> list[Column]:
@@ -160,13 +160,13 @@ def _about(c: Clustering, *, several: bool) -> str:
     """Which column is what, in a line."""
     if c.groups.estimates is None:
         return ""
-    told = ["Own estimate: from the group alone."]
+    texts = ["Own estimate: from the group alone."]
     if c.posterior is not None:
-        told.append("Shrunken: with what the other groups teach, the better guess of the effect on one group.")
+        texts.append("Shrunken: pulled toward similar groups, the best guess of the effect of one group.")
     if several:
         level = formats.level(c.alpha)
-        told.append(f"Membership: the probability of its cluster; sure, or the clusters it could be in at {level}.")
-    return " ".join(told)
+        texts.append(f"Membership: the probability of its cluster; below {level}, with all possible clusters.")
+    return " ".join(texts)
 
 
 # --------------------
@@ -191,7 +191,7 @@ def live(
     claim = levels[now].labels.tobytes()
     known: dict[bytes, int] = {}
     partitions: list[dict[str, Any]] = []
-    told = []
+    texts = []
     for c, table in zip(levels, tables, strict=True):
         key = c.labels.tobytes()
         if key not in known:
@@ -215,10 +215,10 @@ def live(
         clusters = [[row.cluster, row.effect, row.groups, row.size, row.standing] for row in decision.clusters]
         about |= {"described": clusters, "between": decision.between}
         about |= {"evidence": decision.evidence, "uncertain": decision.uncertain}
-        told.append(about | table)
+        texts.append(about | table)
     return {
         "now": now,
-        "levels": told,
+        "levels": texts,
         "partitions": partitions,
         "names": [
             formats.printable(level_name(levels[now].group_labels[i], levels[now].groups.attributes))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from faultlines import formats
 from faultlines.render.clustering import describe_place, dropped_notes, sample_ratio_note
 from faultlines.render.clustering import document as clustering_document
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def next_step(result: SampleRatios) -> Note | None:
     if result.verdict == "not testable":
         return None
     if result.verdict == "mismatch":
-        call = "fl.srm(rows, [*by, other], variant=…)"
-        return next_note(
-            "narrow the cause with another attribute, such as a day or an app version:", call, "--by COLUMN"
-        )
-    call, command = "fl.cluster(rows, by, fl.lift(…))", "faultlines experiment FILES … --metric lift:COLUMN"
-    return next_note("compare the effects between groups with", call, command)
+        call = "fl.srm(rows, [*by, ATTRIBUTE], variant=variant, shares=shares)"
+        purpose = "narrow the cause down by another attribute, such as a day or an app version, with"
+        return next_note(purpose, call, f"{SAME_COMMAND} with --by COLUMN")
+    rows = "FILES --by COLUMN --metric lift:COLUMN --variant COLUMN --control VALUE [--unit COLUMN]"
+    call = "fl.cluster(rows, by, fl.lift(VALUE, variant=VARIANT, control=CONTROL))"
+    return next_note("compare the effects between groups with", call, f"faultlines experiment {rows}")
 
 
 def document(result: SampleRatios, *, complete: bool = False) -> Document:

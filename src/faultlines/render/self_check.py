@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.render.text import Document, next_note
+from faultlines.render.text import SAME_COMMAND, Document, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -67,9 +67,16 @@ def next_step(result: SelfCheck) -> Note | None:
     """More runs where they decide; else another unit or error control where the error rate is too high."""
     if result.verdict == "inconclusive":
         runs = 4 * result.runs
-        return next_note("decide it by more runs with", f"fl.self_check(…, runs={runs})", f"--self-check {runs}")
+        return next_note(
+            "decide it by more runs with",
+            f"fl.self_check(rows, by, metric, runs={runs})",
+            f"{SAME_COMMAND} with --self-check {runs}",
+        )
     if result.verdict == "violated" and result.unit is None:
-        return next_note("if rows of one user are related, name the user with", 'unit="user_id"', "--unit COLUMN")
+        call = "fl.self_check(rows, by, metric, unit=COLUMN)"
+        return next_note(
+            "if rows of one user are related, name the user with", call, f"{SAME_COMMAND} with --unit COLUMN"
+        )
     return None
 
 

@@ -14,14 +14,16 @@ from faultlines.results.clustering import Clustering
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.scales import FloatArray
     from faultlines.results.protocol import Result
     from faultlines.results.rules import Attribute, Box, Population
 
-Spelling = Literal["python", "command", "omit"]
+    Spelling = Literal["python", "command", "omit"] | Callable[[str], str]
+
+SAME_COMMAND = "the same command"  # opens a command that repeats what was typed, with other options or files
 
 
 class TextTable(NamedTuple):
@@ -46,7 +48,8 @@ def next_note(purpose: str, call: str, command: str | None) -> Note:
     Args:
         purpose: What for: ``"confirm on new data with"``.
         call: The call in Python.
-        command: What to type on the command line; None where nothing is typed there.
+        command: What to type on the command line, what is not known in capitals and ``[--option VALUE]`` where it may
+            be missing; or `SAME_COMMAND`, with options or files. None where nothing is typed there.
     """
     return Note(NEXT, f"Next: {purpose} {call}", fields={"purpose": purpose, "call": call, "command": command})
 
@@ -58,7 +61,9 @@ def next_lines(step: Note | None, spelling: Spelling) -> list[str]:
     if spelling == "python":
         return [step.text]
     command = step.fields["command"]
-    return [] if command is None else [formats.printable(f"Next: {step.fields['purpose']} {command}")]
+    if command is not None and spelling != "command":
+        command = spelling(command)
+    return [formats.printable(f"Next: {step.fields['purpose']} {command}")] if command else []
 
 
 def document(result: Result, *, complete: bool = False, spelling: Spelling = "python") -> Document:
@@ -67,7 +72,8 @@ def document(result: Result, *, complete: bool = False, spelling: Spelling = "py
     Args:
         result: The result.
         complete: Without bars, but with all rows and members.
-        spelling: How to say what to do next: as a call in Python, as a command, or not at all.
+        spelling: How to say what to do next: as a call in Python, as a command, or not at all. A function fills in what
+            was typed.
     """
     words = import_module(f"faultlines.render.{result.wording}")
     parts: Document = words.document(result, complete=complete)
@@ -131,7 +137,7 @@ def name_groups(population: Population, places: IntArray, room: int, attributes:
     """Groups by name, the largest first, in about so many characters; those that are not named are counted.
 
     Groups of several attributes are named by them, and groups that share values together: ``race Black, sex men, age
-    40–49 or 60+; race Other, sex women, age 20–29; … +5``. Groups that were left out are not spoken of.
+    40–49 or 60+; race Other, sex women, age 20–29; … +5``. Excluded groups are not named.
 
     Args:
         population: All groups.

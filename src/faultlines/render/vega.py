@@ -28,20 +28,20 @@ def caption(c: Clustering, kind: Kind, *, several: bool | None = None) -> str:
     """
     level = formats.level(c.alpha)
     if kind == "tree":
-        return "Clusters merge from left to right; what joins beyond the cut differs."
+        return "Clusters merge from left to right; what merges beyond the cut differs."
     hollow = c.rejected if several is None else several
-    points = f" ● cluster is sure; ○ could be in another cluster too (at {level})." if hollow else ""
+    points = f" ● certain, ○ uncertain membership ({level})." if hollow else ""
     if c.groups.estimates is not None and c.groups.estimates.dims == 2:
         thin = f"Thin lines: their {level} regions. " if len(c.groups) <= OUTLINED else ""
-        return f"Dots: groups.{points} {thin}Thick lines: clusters with the {level} regions of their levels."
+        return f"Dots: groups.{points} {thin}Thick lines: cluster effects with {level} regions."
     if len(c.groups) <= ROWS:
         held_out = c.judged.explored is not c.judged.reported
-        order = " Rows stand in the order of the data that chose the clusters." if held_out else ""
+        order = " Rows are in the order of the data that chose the clusters." if held_out else ""
         bars = f"Bars: groups, their own estimates with {level} intervals.{points}"
-        return f"{bars} Bands: levels of the clusters. Dashed lines: fault lines.{order}"
-    unsure = f" Unsure: could be in another cluster too (at {level})." if hollow else ""
-    hills = "Hills: how the groups' estimates spread in each cluster."
-    return f"{hills} Bands: levels of the clusters with their {level} intervals.{unsure}"
+        return f"{bars} Bands: cluster effects. Dashed lines: fault lines.{order}"
+    uncertain = f" Uncertain: groups with uncertain membership ({level})." if hollow else ""
+    curves = "Curves: how the groups' estimates spread in each cluster."
+    return f"{curves} Bands: cluster effects with {level} intervals.{uncertain}"
 
 
 def config(theme: Theme, *, background: bool = True) -> dict[str, Any]:

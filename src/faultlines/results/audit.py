@@ -305,7 +305,7 @@ class Audit(Collection):
         missing: MissingChoice = "bounds",
         seed: int = 0,
     ) -> dict[str, Certificate | None]:
-        """Can it be signed off that no group is farther than a gap away, in every comparison?
+        """Certify that no group is farther than a gap away, in every comparison?
 
         The probability of any wrong certificate among them is α: each is made at α over their number (Bonferroni).
 
@@ -320,7 +320,7 @@ class Audit(Collection):
 
         Returns:
             The certificate of each comparison, by its name; None for what could not be compared (`skipped`), of which
-            nothing can be signed off.
+            nothing can be certified.
 
         Raises:
             InputError: If something given cannot be used for some metric.

@@ -74,7 +74,7 @@ class Cluster:
 
     @property
     def observed_effects(self) -> tuple[Effect, ...]:
-        """Each effect on its people, as a plain readout gives it; none where neither rows nor sizes are known."""
+        """Each observed effect: that of its rows; none where neither rows nor sizes are known."""
         return self.pooled.observed[self.number - 1]
 
     @property

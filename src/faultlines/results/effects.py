@@ -386,7 +386,7 @@ class ClusterEffects:
 
     @cached_property
     def observed(self) -> Effects:
-        """Every effect on the people of every cluster, as a plain readout of their rows gives it."""
+        """Every effect on the rows of every cluster."""
         return observed_effects(self.estimates, self.clusters, self.count, self.alpha, self.readout)
 
     def _plain(self, reach: FloatArray) -> Effects:

@@ -390,7 +390,7 @@ class MonitorResult(TabularResult):
         >>> [round(effect.estimate, 2) for effect in result.cluster_effects], result.to_dicts()[2]["estimate"]
         ([0.05, 5.0], 5.0)
         >>> print(result.headline)
-        The effect differs between groups (p = 0.00032 so far, α = 0.05), reported at look 1 of 4: 2 clusters of 3.
+        The effect differs between 3 groups (p = 0.00032 so far, α = 0.05), reported at look 1 of 4. Best ...
     """
 
     row_kinds: ClassVar[tuple[Rows, ...]] = ("groups", "clusters", "looks")

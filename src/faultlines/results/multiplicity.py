@@ -47,7 +47,7 @@ class Adjustment:
     Attributes:
         correction: ``"holm"`` or ``"bh"``.
         results: How many results there are.
-        log_pvalue: Adjusted log p of this one: below log α where its groups are claimed to differ.
+        log_pvalue: Adjusted log p of this one: below log α where a difference is reported.
         left: For Holm: how many results, this one among them, have no smaller p.
         reached: For Benjamini and Hochberg: adjusted log p of all results, rising.
     """

@@ -459,13 +459,13 @@ _MOST_VALUES = 100_000  # of one attribute, above which nobody reads its ranges
 class Rule(str):
     """The rule as text; it also knows how well it fits.
 
-    "matches 92% of its people, covers 85%" says: of the people the rule describes, 92% are in the cluster; of the
-    people in the cluster, the rule describes 85%. Groups are counted instead where their sizes are not known. Where
+    "matches 92% of its units, covers 85%" says: of the units the rule describes, 92% are in the cluster; of the
+    units in the cluster, the rule describes 85%. Groups are counted instead where their sizes are not known. Where
     either would be less than half, there is no rule: the text is "no short rule", and the fit is what was reached.
 
     Args:
         words: The text.
-        counted: What the shares are of: ``"people"`` or ``"groups"``.
+        counted: What the shares are of: ``"units"`` or ``"groups"``.
 
     Attributes:
         matches: Of the people it describes, the share that is in the cluster.
@@ -558,7 +558,7 @@ class Population:
     @property
     def counted(self) -> str:
         """What shares are counted in."""
-        return "groups" if self.sizes is None else "people"
+        return "groups" if self.sizes is None else "units"
 
     def reads_better_as_rules(self, labels: IntArray) -> bool:
         """Whether rules say more than lists of names: for several attributes, or for ranges of one with an order."""

@@ -177,7 +177,8 @@ def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, li
         raise InputError.not_found(
             "positive",
             f"is in no row of {shorten(source.column)}",
-            f"There are: {_show_examples(rows, source_column(rows, source))}.",
+            f"There are: {_show_examples(rows, source_column(rows, source))}. "
+            "Truth and predictions need the same labels.",
             source.positive,
         )
     if len(values.get("other", ())) > 1:
@@ -201,11 +202,11 @@ def _odd_value_error(shown: Argument, source: Input, parameter: str, values: set
     if parameter.startswith("y_pred") and any(0 < float(v) < 1 for v in values):
         remedy = "If these are probabilities, name the column as score, with a threshold: {score}, {threshold}."
         return InputError.invalid_data(
-            shown, f"holds {value:g}, which is no predicted class", remedy, settings={"score": "…", "threshold": 0.5}
+            shown, f"holds {value:g}, which is not a class", remedy, settings={"score": "…", "threshold": 0.5}
         )
     if source.kind == "label":
         return InputError.invalid_data(
-            shown, f"holds {value:g}, which is no class", "Give classes as whole numbers or text."
+            shown, f"holds {value:g}, which is not a class", "Give classes as whole numbers or text."
         )
     remedy = "Code it 0/1, or say which value counts: {positive}."
     return InputError.invalid_data(shown, f"holds {value:g}, not only 0 and 1", remedy, settings={"positive": "…"})

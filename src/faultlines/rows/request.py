@@ -200,7 +200,7 @@ class Arms:
         for variant in self.treatments:
             _check_value("treatment", variant)
             if variant is None or variant == self.control:
-                problem = "is no variant" if variant is None else "is the control as well"
+                problem = "is not a variant" if variant is None else "is the control as well"
                 raise InputError.invalid("treatment", problem, "Name two different variants.", variant)
         if len(set(self.treatments)) < len(self.treatments):
             raise InputError.duplicate("treatment", "names a variant twice", "Name each once.", self.treatment)
