@@ -665,8 +665,9 @@ def normal_scores(events: FloatArray, trials: FloatArray, rate: FloatArray) -> F
     Under that rate they have mean 0, a variance a little below 1 and the tails of a normal distribution, for every n.
     Anscombe's arcsine has neither tails nor steps of a normal: with 40 trials at 90% in each of 3,000 groups a test
     that takes its values for normal rejects in 93% of data sets, with scores in 0–3%. Scores are a contraction of
-    normal values (Jensen), so they make a test cautious. The variance they lack, 1/(12 n p (1 − p)), is given back, but
-    only in part where n p (1 − p) is below 20: steps are no noise.
+    normal values (Jensen), so they make a test cautious: they lack 1/(12 n p (1 − p)) of the variance. It is not given
+    back, for steps are no noise: with half of it 3,000 groups had 9% false positives (100 data sets) and 10,000 groups
+    13% (30), without 4% and none. Half of 40 groups with 7 points less were detected in 46% instead of 47% (200).
 
     Args:
         events: Events, 0 or more; need not be whole.
@@ -691,9 +692,7 @@ def normal_scores(events: FloatArray, trials: FloatArray, rate: FloatArray) -> F
         deviance += (trials - y) * np.log(np.where(y < trials, trials - y, 1.0) / (trials * (1 - p)))
         root = -np.sqrt(2 * np.maximum(deviance, 0.0))
     coarse = (mass > 1e-6 * upper) & (upper > 1e-200) & np.isfinite(score) & (trials * p * (1 - p) < _LATTICE)
-    size = trials * p * (1 - p)
-    back = 0.5 + 0.5 * np.minimum(size / 20, 1.0)
-    score = np.where(coarse, score * (1 + back / (2 * (12 * size + 1))), root)
+    score = np.where(coarse, score, root)
     return np.asarray(np.where(above, -score, score))
 
 
