@@ -167,7 +167,6 @@ def _of_metrics() -> Iterator[RowCase]:
     yield condition("denominators around zero", people(y=np.sin(k)), fl.ratio("x", "y"))
     yield condition("control around zero", people(x=np.sin(k)), lift)
     yield condition("constant covariate", people(y=1.0), metric("lift", covariate="y"))
-    yield condition("covariate is the value", people(), metric("difference", covariate="x"))
     yield condition("joint of a constant", people(p=1), fl.joint(fl.rate("p"), fl.rate("t")))
     for size in (0, 1, 80, 81, 1e300):
         yield condition(f"min_size {size:g}", people(), min_size=size)

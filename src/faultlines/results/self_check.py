@@ -34,7 +34,7 @@ class SelfCheck(Result):
     Example:
         >>> import faultlines as fl, polars as pl
         >>> rows = pl.DataFrame({"country": ["DE", "FR", "IN"] * 40, "spend": [3.0, 5.0, 4.0, 9.0] * 30})
-        >>> check = fl.self_check(rows, "country", fl.mean("spend"), runs=20)
+        >>> check = fl.self_check(rows, "country", fl.mean("spend"), runs=20, arms=False)
         >>> check.runs, check.false_positives, check.rate, check.verdict, check.to_dict()["rate"]
         (20, 0, 0.0, 'holds', 0.0)
         >>> round(check.lower, 3), round(check.upper, 2)

@@ -650,7 +650,8 @@ class Query:
                 used = used.filter(nw.col("arm").is_in(list(places.place_arms(table, request.arms, rows).values)))
             arms_of = nw.col("arm" if self.variant else "unit").n_unique()
             each = used.group_by(*unit).agg(nw.len().alias("places"), arms_of.alias("arms"))
-            counted = fetch(each.select(*((nw.col(name) > 1).sum().alias(name) for name in ("places", "arms"))))
+            several = (nw.when(nw.col(name) > 1).then(1).otherwise(0).alias(name) for name in ("places", "arms"))
+            counted = fetch(each.with_columns(*several).select(nw.col("places", "arms").sum()))
             anywhere, in_arms = (int(np.nan_to_num(to_floats(counted[name])[0])) for name in ("places", "arms"))
             if in_arms or (anywhere and request.overlap == "error"):
                 raise units_in_several_error(self.unit, anywhere, request, in_arms)
