@@ -91,8 +91,7 @@ class Reason:
             case ReasonCode.TOO_FEW_FOR_VARIANCE:
                 text = f"too few rows{where} for a variance"
             case ReasonCode.MEAN_NEAR_ZERO:
-                means = "both means together" if self.arm == "both" else f"{self.arm} mean"
-                text = f"{means} within {self.least:g} standard errors of zero"
+                text = f"too few events{'' if self.arm == 'both' else where} for a relative lift"
             case ReasonCode.MEAN_BELOW_ZERO:
                 text = f"{self.arm} mean below zero"
             case ReasonCode.CUSTOM | ReasonCode.NO_GROUPS:
