@@ -99,7 +99,7 @@ def audit(
         positive: The label that counts as 1, where outcomes are not 0/1, booleans or yes/no. Where there are more than
             two, all others count as 0, and only accuracy and error rate can do without it.
         intersections: True: all features crossed, in one analysis with each alone. False: each feature alone, as a
-            comparison of its own. A number: every combination of so many, 2 for all pairs.
+            comparison of its own. A number: every combination of that many features, 2 for all pairs.
         tolerance: See `fl.cluster`. With one, features are compared alone and crossed, as comparisons of their own.
         correction: ``"holm"``: the probability of any false positive is α. ``"bh"``: of the findings, a share of α is
             false on average.
@@ -126,13 +126,13 @@ def audit(
         >>> fl.audit("hired", "guess", data=people, sensitive_features="sex", metrics="tpr").rejected
         ('true positive rate by sex',)
     """
-    given = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight, "unit": unit}
+    arguments = {"y_true": y_true, "y_pred": y_pred, "score": score, "sample_weight": sample_weight, "unit": unit}
     if y_pred is None and score is None:
         raise InputError.missing(
             "y_pred, score", "one of the two is needed", "Give the predictions, or the scores.", form="clause"
         )
     opened = _open_arrays if data is None else _open_columns
-    table = opened(data, given, sensitive_features, control_features)
+    table = opened(data, arguments, sensitive_features, control_features)
     summaries = summarize_columns(table.data, table.looked_up())
     options = {
         "threshold": threshold,
@@ -207,21 +207,21 @@ class _Table(NamedTuple):
         return roles | named
 
 
-def _open_arrays(_: Any, given: Mapping[str, Any], features: Any, controls: Any) -> _Table:
+def _open_arrays(_: Any, arguments: Mapping[str, Any], features: Any, controls: Any) -> _Table:
     """Arrays, Series and frames as the columns of one table, under the names of their parameters."""
     sensitive = read_columns("sensitive_features", features, "sensitive_feature")
     if not sensitive:
         raise InputError.empty("sensitive_features", "holds no feature", "Give one value for each row.")
     control = [] if controls is None else read_columns("control_features", controls, "control_feature")
-    arrays = [read_column(name, values) for name, values in given.items() if values is not None]
+    arrays = [read_column(name, values) for name, values in arguments.items() if values is not None]
     table = build_table([*arrays, *sensitive, *control])
     columns = {array.name: array.name for array in arrays}
     return _Table(table, columns, tuple(f.name for f in sensitive), tuple(c.name for c in control))
 
 
-def _open_columns(data: Any, given: Mapping[str, Any], features: Any, controls: Any) -> _Table:
+def _open_columns(data: Any, arguments: Mapping[str, Any], features: Any, controls: Any) -> _Table:
     """Columns by their names in a frame or in files."""
-    columns = {name: checks.column(name, value) for name, value in given.items() if value is not None}
+    columns = {name: checks.column(name, value) for name, value in arguments.items() if value is not None}
     try:
         sensitive = checked_by(features)
         control = () if controls is None else checked_by(controls)
@@ -282,20 +282,20 @@ def _cut_numbers(
     features: Attributes, summaries: Mapping[str, ColumnSummary]
 ) -> tuple[Attributes, tuple[CutFeature, ...]]:
     """The features, numeric ones with many values cut into ranges of about equally many rows."""
-    made, cut = list[str | Bins](), list[CutFeature]()
+    attributes, cut = list[str | Bins](), list[CutFeature]()
     for feature in features:
         if isinstance(feature, Bins):
-            made.append(feature)
+            attributes.append(feature)
             continue
         summary = summaries[feature]
         many = summary.is_number and len(summary.values) > _MOST_LEVELS
-        made.append(Bins(feature, quantiles=_RANGES) if many else feature)
+        attributes.append(Bins(feature, quantiles=_RANGES) if many else feature)
         cut += [CutFeature(feature, min(len(summary.values), 1_000), _RANGES)] if many else []
-    return tuple(made), tuple(cut)
+    return tuple(attributes), tuple(cut)
 
 
 def _crossings(features: Attributes, intersections: Any) -> list[Attributes]:
-    """Which features are crossed in one analysis: none, all of them, or every combination of so many."""
+    """Which features are crossed in one analysis: none, all of them, or every combination of a given number of them."""
     if type(intersections).__name__ in {"bool", "bool_"}:
         return [features] if intersections and len(features) > 1 else []
     problem = "must be true or false, or how many features are crossed"
@@ -360,12 +360,14 @@ class _Plan(NamedTuple):
             metric = self.metrics[name]
             least = metric.min_size if self.min_size is None else checks.size(self.min_size)
             try:
-                one = measurements([part], attribute_names(by), metric, least, resolved)[0]
+                measurement = measurements([part], attribute_names(by), metric, least, resolved)[0]
             except NoGroupsError as error:
                 measured[stratum, name] = error
                 continue
-            comparison = as_comparison(one.estimates, self.tolerance)
-            measured[stratum, name] = Groups(comparison, (), one.excluded, one.dropped, one.by, one.readout)
+            comparison = as_comparison(measurement.estimates, self.tolerance)
+            measured[stratum, name] = Groups(
+                comparison, (), measurement.excluded, measurement.dropped, measurement.by, measurement.readout
+            )
         return measured
 
     def strata(self, by: Attributes) -> Iterator[tuple[Stratum, str, Grouped, Attributes]]:
@@ -382,10 +384,10 @@ class _Plan(NamedTuple):
         values = {}
         for stratum, name, part, resolved in self.strata(()):
             try:
-                one = measurements([part], ("group",), self.metrics[name], 1, resolved)[0]
+                measurement = measurements([part], ("group",), self.metrics[name], 1, resolved)[0]
             except NoGroupsError:
                 continue
-            values[stratum, name] = one.estimates
+            values[stratum, name] = measurement.estimates
         return values
 
 
@@ -435,7 +437,9 @@ def _compare(
     compares these on their own as well.
     """
     comparisons, skipped = _judge(plan, crossed, overall)
-    covered = {(one.stratum, one.metric): _covers_features(one.result) for one in comparisons}
+    covered = {
+        (comparison.stratum, comparison.metric): _covers_features(comparison.result) for comparison in comparisons
+    }
     for by, measured in alone.items():
         is_crossed = any(set(by) <= set(several) for several in crossed)
         left = {place: groups for place, groups in measured.items() if not (is_crossed and covered.get(place))}
@@ -486,9 +490,16 @@ def _judge(
                 testable.append(_Testable(name, metric, names, stratum, groups))
     comparisons = []
     for of, path in zip(testable, _paths(plan, testable), strict=True):
-        told = _with_overall(of, overall).reported(path)
+        reported_groups = _with_overall(of, overall).reported(path)
         settings = (plan.guarantee, plan.alpha, True)
-        result = Clustering.of(path, *settings, told.excluded, told.dropped, told.by, told.readout)
+        result = Clustering.of(
+            path,
+            *settings,
+            reported_groups.excluded,
+            reported_groups.dropped,
+            reported_groups.by,
+            reported_groups.readout,
+        )
         comparisons.append(AuditedComparison(of.name, of.metric, of.by, of.stratum, result))
     return comparisons, skipped
 
@@ -547,8 +558,8 @@ def _rows(
         value = None if overall is None else float(overall.shown[0, part])
         for i, label in enumerate(labels):
             n = None if estimates.n is None else float(estimates.n[i])
-            shown, se, low, high = (float(column[i, part]) for column in (estimates.shown, errors, lower, upper))
-            yield AuditedGroup(metric, effect, by, label, stratum, n, shown, se, low, high, value, percent)
+            estimate, se, low, high = (float(column[i, part]) for column in (estimates.shown, errors, lower, upper))
+            yield AuditedGroup(metric, effect, by, label, stratum, n, estimate, se, low, high, value, percent)
         for left in groups.excluded:
             yield _excluded_row(left, metric, effect, by, stratum, value, percent)
 
@@ -563,8 +574,8 @@ def _excluded_row(
     percent: bool,
 ) -> AuditedGroup:
     """A group that was not compared, with what is known of it."""
-    known = (left.estimate, left.se, left.lower, left.upper) if effect is None else (None,) * 4
-    return AuditedGroup(metric, effect, by, left.label, stratum, left.n, *known, overall, percent, left.reason)
+    values = (left.estimate, left.se, left.lower, left.upper) if effect is None else (None,) * 4
+    return AuditedGroup(metric, effect, by, left.label, stratum, left.n, *values, overall, percent, left.reason)
 
 
 _MOST = 20  # results with a part of their own
@@ -628,8 +639,8 @@ def _audit_parts(audit: Audit) -> list[str]:
     """Findings, metrics by level, what was excluded, and how it was computed."""
     from faultlines.render.audit import describe_groups, findings
 
-    found = [f"- {formats.markdown(finding.text)}" for finding in findings(audit)]
-    parts = [formats.markdown(audit.headline), "\n".join(formats.first_few(found, _FINDINGS))]
+    bullets = [f"- {formats.markdown(finding.text)}" for finding in findings(audit)]
+    parts = [formats.markdown(audit.headline), "\n".join(formats.first_few(bullets, _FINDINGS))]
     tables = describe_groups(audit)[:_COLUMNS]
     names = list(dict.fromkeys(row.name for table in tables for row in table.levels))
     rows = [["overall", *(table.overall for table in tables)]]

@@ -205,7 +205,7 @@ def _certify(
     _check_question(question, estimates)
     tails = _tails(estimates, question, share, alpha if level is None else level, seed)
     contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
-    widened = [_widen(c, i, question, absent, tails.within, estimates.shown[:, i]) for i, c in enumerate(contrasts)]
+    widened = [_widen(c, i, question, absent, tails.within) for i, c in enumerate(contrasts)]
     reference = [question.reference_value(effect) for effect in effects]
     critical = float(-ndtri(tails.beyond))
     absent = absent._replace(certifiable=_certifiable(question, contrasts))
@@ -240,23 +240,23 @@ def checked_adverse(adverse: Any) -> None:
 
 def _traits(estimates: Estimates) -> tuple[Traits, ...]:
     """What is known of each effect."""
-    known = traits_of(estimates.recipe)
-    return known if len(known) == estimates.dims else (Traits(),) * estimates.dims
+    traits = traits_of(estimates.recipe)
+    return traits if len(traits) == estimates.dims else (Traits(),) * estimates.dims
 
 
 def _sides(adverse: Any, estimates: Estimates) -> tuple[Adverse | None, ...]:
     """The harmful direction of each effect: as given, or as the metric has it."""
     dims, names = estimates.dims, estimates.parts or (estimates.metric,)
-    known = tuple(traits.adverse for traits in _traits(estimates))
+    directions = tuple(traits.adverse for traits in _traits(estimates))
     if adverse == AUTO:
-        return known
+        return directions
     if isinstance(adverse, list | tuple):
         if len(adverse) != dims:
             effects = f"there {'is one effect' if dims == 1 else f'are {dims} effects'}"
             raise InputError.mismatch("adverse", effects, "Give one direction for each.", adverse, form="clause")
         return tuple(adverse)
     # One direction for several effects that harm in different ones would call a high error rate harmless.
-    other = [name for name, side in zip(names, known, strict=True) if side not in (None, adverse)]
+    other = [name for name, side in zip(names, directions, strict=True) if side not in (None, adverse)]
     if dims > 1 and adverse is not None and other:
         problem = f"is not the harmful direction of {other[0]}"
         remedy = "Leave it out, and each metric has its own; or give one for each effect."
@@ -430,10 +430,10 @@ def _check_ratio(effects: Sequence[OneEffect], question: _Question) -> None:
 def shares_of(estimates: Estimates, readout: Readout | None) -> tuple[FloatArray, bool]:
     """The share of each group in the overall, (K, d), and whether it is that of its precision for want of sizes."""
     columns, by_precision = [], False
-    known = None if readout is None or readout.mass is None else readout.mass.reshape(len(estimates), -1)
+    masses = None if readout is None or readout.mass is None else readout.mass.reshape(len(estimates), -1)
     for i, scale in enumerate(estimates.scales):
         errors = estimates.errors[:, i]
-        mass = None if known is None else known[:, i]
+        mass = None if masses is None else masses[:, i]
         if mass is None or not np.all(np.isfinite(mass) & (mass > 0)):  # denominators can be negative
             mass = scale.mass(errors) if scale.is_share else estimates.n
         if mass is None:
@@ -515,19 +515,17 @@ def _treat_missing(
     return groups, _Absent("bounds" if lacking else "none", treated, possible, False)
 
 
-def _widen(
-    contrast: _Contrast, part: int, question: _Question, absent: _Absent, tail: float, shown: FloatArray
-) -> _Contrast:
+def _widen(contrast: _Contrast, part: int, question: _Question, absent: _Absent, tail: float) -> _Contrast:
     """The same where missing values and unknown attributes could be anything."""
     rates = absent.rates
     if rates is None:
-        return contrast if absent.shifts is None else _shift(contrast, part, question, absent.shifts, shown)
+        return contrast if absent.shifts is None else _shift(contrast, part, question, absent.shifts)
     alone, together = (_farthest_possible(question, rates, part, level) for level in (question.alpha, tail))
     within = contrast.within & (together <= question.limit(part))
     return contrast._replace(bound=np.maximum(contrast.bound, alone), within=within)
 
 
-def _shift(contrast: _Contrast, part: int, question: _Question, shifts: PossibleShifts, shown: FloatArray) -> _Contrast:
+def _shift(contrast: _Contrast, part: int, question: _Question, shifts: PossibleShifts) -> _Contrast:
     """The same where missing values could move effects that are not rates."""
     against, adverse = question.against, question.adverse[part]
     reference: Reference = "overall" if against == OVERALL else "any group"
@@ -603,9 +601,9 @@ def _pooled(groups: Groups, estimates: Estimates, margin: Margin) -> Estimates:
     together = correlation_of(estimates)
     covariance = np.diag(errors**2) if together is None else together * errors * errors[:, None]
     covariance = weight @ covariance @ weight.T
-    shown, variance = weight @ estimates.shown[:, 0], np.diagonal(covariance)
-    natural = np.clip(shown, 1e-9, 1 - 1e-9) if scale.is_share and scale.is_percent else np.maximum(shown, 1e-300)
-    on_scale = scale.place(shown)
+    means, variance = weight @ estimates.shown[:, 0], np.diagonal(covariance)
+    natural = np.clip(means, 1e-9, 1 - 1e-9) if scale.is_share and scale.is_percent else np.maximum(means, 1e-300)
+    on_scale = scale.place(means)
     se = scale.effective(natural, variance) if scale.is_share else np.sqrt(variance) / scale.slope(on_scale)
     first = [int(np.argmax(margin.codes == level)) for level in range(margin.levels)]
     labels = [tuple(estimates.keys[place][a] for a in margin.attributes) for place in first]
@@ -616,7 +614,7 @@ def _pooled(groups: Groups, estimates: Estimates, margin: Margin) -> Estimates:
         labels if len(margin.attributes) > 1 else [label[0] for label in labels],
         n,
         attributes=[groups.comparison.attributes[a] for a in margin.attributes],
-        natural=shown,
+        natural=means,
         scale=scale,
         metric=estimates.metric,
         recipe=estimates.recipe,

@@ -161,10 +161,10 @@ def _select_metric(several: Sequence[Any], metric: Metric | str | None, paramete
     name = metric if isinstance(metric, str | None) else metric.name
     matches = [data for data in results if name is not None and name in (data.get("metric"), _command_word(data))]
     if len(matches) != 1:
-        known = ", ".join(shorten(data.get("metric")) for data in results[:12])
+        metric_names = ", ".join(shorten(data.get("metric")) for data in results[:12])
         holds = f"holds {len(results)} results" if len(results) > 1 else "holds one result"
         problem = holds if name is None else f"{holds}, and not one of {shorten(name)}"
-        raise InputError.not_found(parameter, problem, f"Name one of its metrics: {known}.")
+        raise InputError.not_found(parameter, problem, f"Name one of its metrics: {metric_names}.")
     return matches[0]
 
 

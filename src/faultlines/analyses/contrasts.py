@@ -78,13 +78,13 @@ def critical_value(contrasts: Contrasts, alpha: float, seed: int, *, sides: int 
         sides: 2 for the largest in absolute value, 1 for the largest.
     """
     total = sides * contrasts.count
-    factor, found = 1.0, 0.0
+    factor, value = 1.0, 0.0
     for _ in range(_ROUNDS):
-        before, found = found, float(-ndtri(alpha / (total * factor)))
-        if abs(found - before) <= _PRECISE * found:
+        before, value = value, float(-ndtri(alpha / (total * factor)))
+        if abs(value - before) <= _PRECISE * value:
             break
-        factor = max(_share_alone(contrasts, found, seed, sides), 1 / contrasts.count)
-    return found
+        factor = max(_share_alone(contrasts, value, seed, sides), 1 / contrasts.count)
+    return value
 
 
 def _share_alone(contrasts: Contrasts, limit: float, seed: int, sides: int) -> float:
@@ -202,8 +202,8 @@ class OfMatrix:
 
     def __init__(self, root: FloatArray) -> None:
         spread = np.sqrt(np.einsum("mk,mk->m", root, root))
-        kept = spread > 1e-9 * spread.max()  # a reference group has no difference from itself
-        self.root = root[kept] / spread[kept, None]
+        varies = spread > 1e-9 * spread.max()  # a reference group has no difference from itself
+        self.root = root[varies] / spread[varies, None]
 
     @property
     def count(self) -> int:
@@ -279,9 +279,9 @@ def _far_pairs(effects: FloatArray, variance: FloatArray, limit: float) -> Float
     """
     half = effects**2 >= (0.5 - 1e-9) * limit**2 * variance
     counted = np.empty(len(effects))
-    for r, (one, is_far) in enumerate(zip(effects, half, strict=True)):
+    for r, (row, is_far) in enumerate(zip(effects, half, strict=True)):
         far = np.flatnonzero(is_far)
-        apart = np.abs(one[far, None] - one) >= limit * np.sqrt(variance[far, None] + variance)
+        apart = np.abs(row[far, None] - row) >= limit * np.sqrt(variance[far, None] + variance)
         counted[r] = np.count_nonzero(apart) - np.count_nonzero(apart[:, far]) / 2
     return counted
 
@@ -313,10 +313,10 @@ class Interval(NamedTuple):
     upper: FloatArray
 
 
-def difference(one: Side, other: Side, *, correlation: FloatArray | float = 0.0) -> Interval:
+def difference(side: Side, other: Side, *, correlation: FloatArray | float = 0.0) -> Interval:
     """One less the other, given how both go together."""
-    value = one.value - other.value
-    down, up = one.value - one.lower, one.upper - one.value
+    value = side.value - other.value
+    down, up = side.value - side.lower, side.upper - side.value
     other_down, other_up = other.value - other.lower, other.upper - other.value
     return Interval(
         value,
@@ -325,21 +325,21 @@ def difference(one: Side, other: Side, *, correlation: FloatArray | float = 0.0)
     )
 
 
-def ratio(one: Side, other: Side, *, correlation: FloatArray | float = 0.0) -> Interval:
+def ratio(side: Side, other: Side, *, correlation: FloatArray | float = 0.0) -> Interval:
     """One over the other, which is not below zero; an end that is not known is 0 or infinite.
 
     The lower end is where one − r · other, with its own interval, could be zero: r solves
     (e − r o)² = (e − l)² + r² (u − o)² − 2 r ρ (e − l)(u − o). The upper end likewise.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = one.value * other.value
-        product = value - correlation * (one.value - one.lower) * (other.upper - other.value)
-        head, foot = one.lower * (2 * one.value - one.lower), other.upper * (2 * other.value - other.upper)
+        value = side.value * other.value
+        product = value - correlation * (side.value - side.lower) * (other.upper - other.value)
+        head, foot = side.lower * (2 * side.value - side.lower), other.upper * (2 * other.value - other.upper)
         lower = head / (product + np.sqrt(np.maximum(product**2 - foot * head, 0.0)))
-        product = value - correlation * (one.upper - one.value) * (other.value - other.lower)
-        head, foot = one.upper * (2 * one.value - one.upper), other.lower * (2 * other.value - other.lower)
+        product = value - correlation * (side.upper - side.value) * (other.value - other.lower)
+        head, foot = side.upper * (2 * side.value - side.upper), other.lower * (2 * other.value - other.lower)
         upper = (product + np.sqrt(np.maximum(product**2 - foot * head, 0.0))) / foot
-        value = one.value / other.value
+        value = side.value / other.value
     upper = np.where(foot > 0, upper, np.inf)
     return Interval(np.where(np.isnan(value), 1.0, value), np.maximum(np.nan_to_num(lower), 0.0), upper)
 
@@ -417,8 +417,8 @@ class OneEffect:
             return 0.0
         pulled = self.share * np.sqrt(self.variance)
         spread = np.sqrt(self._of_rest(np.sqrt(self.variance)))
-        beside = self.correlation @ pulled - pulled
-        return np.asarray(np.divide(beside, spread, out=np.zeros(spread.shape), where=spread > 0))
+        with_others = self.correlation @ pulled - pulled
+        return np.asarray(np.divide(with_others, spread, out=np.zeros(spread.shape), where=spread > 0))
 
     def of_all(self, tail: float) -> Side:
         """The overall itself."""
@@ -642,11 +642,11 @@ def farthest(effect: OneEffect, tail: float, limit: float, *, as_ratio: bool) ->
     value, lower, upper, far, near = np.empty((5, groups))
     other = np.empty(groups, dtype=np.int64)
     for places, interval in effect.pairs(tail, as_ratio=as_ratio):
-        rows, found = np.arange(places.size), distances(interval, None, as_ratio=as_ratio)
-        for array in found:
+        rows, pair_distances = np.arange(places.size), distances(interval, None, as_ratio=as_ratio)
+        for array in pair_distances:
             array[rows, places] = -np.inf
-        at_far, at_near = found.far.argmax(axis=1), found.near.argmax(axis=1)
-        far[places], near[places] = found.far[rows, at_far], found.near[rows, at_near]
+        at_far, at_near = pair_distances.far.argmax(axis=1), pair_distances.near.argmax(axis=1)
+        far[places], near[places] = pair_distances.far[rows, at_far], pair_distances.near[rows, at_near]
         other[places] = np.where(near[places] > limit, at_near, at_far)
         for array, part in zip((value, lower, upper), interval, strict=True):
             array[places] = part[rows, other[places]]
@@ -782,12 +782,12 @@ def _least(effect: OneEffect, tail: float, columns: IntArray, *, highest: bool, 
     return Interval(lower, lower, upper)
 
 
-def _values(one: FloatArray, other: FloatArray, *, as_ratio: bool) -> Interval:
+def _values(values: FloatArray, other: FloatArray, *, as_ratio: bool) -> Interval:
     """Differences or ratios without any interval."""
     if not as_ratio:
-        return Interval(*[one - other] * 3)
+        return Interval(*[values - other] * 3)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = one / other
+        value = values / other
     return Interval(*[np.where(np.isnan(value), 1.0, value)] * 3)
 
 

@@ -114,8 +114,8 @@ def groups_from(
 
 def with_value_in_all_rows(groups: Groups, data: object, metric: Metric) -> Groups:
     """The same, with the metric in all rows at once where that is not the mean of the groups' values: another scan."""
-    known = traits_of(told_apart(metric))
-    if groups.readout is None or all(traits.averages for traits in known):
+    traits_by_effect = traits_of(told_apart(metric))
+    if groups.readout is None or all(traits.averages for traits in traits_by_effect):
         return groups
     try:
         measured = measurements(read(data, (), [metric], None).grouped[0], ("group",), metric, 1, ())[0]

@@ -112,7 +112,9 @@ def impact_ratios(
     cells = _count(data, attributes, metric)
     names = attribute_names(attributes)
     margins = [(i,) for i in range(len(names))] + ([tuple(range(len(names)))] if len(names) > 1 else [])
-    tables = tuple(_table(cells.margin(kept), [names[i] for i in kept], settings, len(margins)) for kept in margins)
+    tables = tuple(
+        _table(cells.margin(margin), [names[i] for i in margin], settings, len(margins)) for margin in margins
+    )
     return ImpactRatios(
         tables=tables,
         kind="selection rate" if median is None else "scoring rate",
@@ -176,15 +178,15 @@ class _Cells(NamedTuple):
     selected: FloatArray
     missing: FloatArray
 
-    def margin(self, kept: tuple[int, ...]) -> _Cells:
+    def margin(self, columns: tuple[int, ...]) -> _Cells:
         """The same for the combinations of some attributes, in the order of their levels in the rows."""
         places: dict[Key, int] = {}
-        levels = [list(dict.fromkeys(sorted_levels(self.keys, i))) for i in kept]
-        order = {tuple(key[i] for i in kept) for key in self.keys}
+        levels = [list(dict.fromkeys(sorted_levels(self.keys, i))) for i in columns]
+        order = {tuple(key[i] for i in columns) for key in self.keys}
         ranks = [{level: place for place, level in enumerate(own)} for own in levels]
         for key in sorted(order, key=lambda key: tuple(rank[part] for rank, part in zip(ranks, key, strict=True))):
             places[key] = len(places)
-        at = np.array([places[tuple(key[i] for i in kept)] for key in self.keys], dtype=np.int64)
+        at = np.array([places[tuple(key[i] for i in columns)] for key in self.keys], dtype=np.int64)
         sums = (np.bincount(at, counts, minlength=len(places)).astype(np.float64) for counts in self[1:])
         return _Cells(list(places), *sums)
 
@@ -265,7 +267,7 @@ def _compare(
     """Ratios to the highest category, with simultaneous intervals and bounds, and what missing rows could make."""
     counted = np.column_stack([cells.selected[used], cells.applicants[used]])
     estimates = rate_estimates(counted, [_label(cells.keys[i]) for i in used.tolist()])
-    (found,) = compare_with_best(estimates, settings.alpha / tables, settings.seed, highest=True, as_ratio=True)
+    (with_best,) = compare_with_best(estimates, settings.alpha / tables, settings.seed, highest=True, as_ratio=True)
     (effect,) = effects_of(estimates, np.full((used.size, 1), 1 / used.size))
     far = at_most_below_best(effect, settings.alpha, highest=True, as_ratio=True)
     bound, possible, together = 1 / np.maximum(far, 1.0), None, None
@@ -283,7 +285,7 @@ def _compare(
     highest = int(effect.shown.argmax())
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(effect.shown.max() > 0, effect.shown / effect.shown.max(), np.nan)
-    return _Compared(ratio, found.to_best.lower, found.to_best.upper, bound, possible, together, highest)
+    return _Compared(ratio, with_best.to_best.lower, with_best.to_best.upper, bound, possible, together, highest)
 
 
 def _possible(cells: _Cells, settings: _Settings) -> PossibleCounts:

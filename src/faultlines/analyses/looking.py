@@ -112,13 +112,13 @@ def measure_look(
             raise InputError.unsupported("by", problem, "Cut in steps of a width, as in age:5.", form="clause")
     absolute = _absolute_of(metric) if is_rows(data) else None
     metrics = [] if metric is None else [metric, *([] if absolute is None else [absolute])]
-    groups, *beside = groups_from(data, by, metrics, min_size=min_size)
+    groups, *absolute_groups = groups_from(data, by, metrics, min_size=min_size)
     estimates = groups.comparison.estimates
     if estimates is None or groups.readout is None:
         raise InputError.wrong_type("data", "holds no rows", "Give rows with by and metric.", type(data))
     readout = groups.readout
     return estimates, LookRows(
-        small=_small_groups(groups, beside, rule),
+        small=_small_groups(groups, absolute_groups, rule),
         dropped={str(code): count for code, count in groups.dropped.items()},
         warnings=row_warnings(readout),
         arms=arm_sizes(readout, estimates),
@@ -162,20 +162,20 @@ def _absolute_of(metric: Metric | None) -> Metric | None:
     return METRICS[_ABSOLUTE[recipe.name]].function(**dict(recipe.arguments))
 
 
-def _small_groups(groups: Groups, beside: Sequence[Groups], rule: AnytimeRule) -> tuple[SmallGroup, ...]:
+def _small_groups(groups: Groups, absolute_groups: Sequence[Groups], rule: AnytimeRule) -> tuple[SmallGroup, ...]:
     """Groups that cannot be compared yet, with their differences where lifts cannot be had."""
-    absolute = beside[0].comparison.estimates if beside else None
+    absolute = absolute_groups[0].comparison.estimates if absolute_groups else None
     places = {} if absolute is None else {key_of(label): i for i, label in enumerate(absolute.labels)}
-    found = [key for group in groups.excluded if (key := key_of(group.label)) in places]
+    keys = [key for group in groups.excluded if (key := key_of(group.label)) in places]
     effects: dict[Any, AnytimeEffect] = {}
-    if absolute is not None and found:
-        at = np.array([places[key] for key in found])
+    if absolute is not None and keys:
+        at = np.array([places[key] for key in keys])
         dof = None if absolute.dof is None else absolute.dof[at]
         # They come and go with the looks, so that nothing is assumed of how these depend on each other.
         reach = rule.reach_once(np.full(at.size, -np.log(at.size)), dof) * absolute.errors[at, 0]
         middle = absolute.given[at, 0]
         sizes = np.full(at.size, np.nan) if absolute.n is None else absolute.n[at]
-        for key, theta, width, n in zip(found, middle.tolist(), reach.tolist(), sizes.tolist(), strict=True):
+        for key, theta, width, n in zip(keys, middle.tolist(), reach.tolist(), sizes.tolist(), strict=True):
             effects[key] = AnytimeEffect(theta, theta - width, theta + width, n)
     name = "" if absolute is None else absolute.metric
     return tuple(
@@ -208,8 +208,8 @@ def _by_treatment(readout: Readout) -> dict[str, LookData | None]:
 def _as_one_group(readout: Readout, measured: Measured, place: int, groups: IntArray) -> LookData | None:
     """What was measured in all rows of some groups, as a look at one; None where it has no interval."""
     parts = (measured.theta, measured.se, measured.natural, measured.n)
-    theta, se, shown, n = (np.asarray(part, dtype=float).reshape(-1)[place : place + 1] for part in parts)
-    if not (np.isfinite([theta[0], se[0], shown[0]]).all() and se[0] > 0):
+    theta, se, natural, n = (np.asarray(part, dtype=float).reshape(-1)[place : place + 1] for part in parts)
+    if not (np.isfinite([theta[0], se[0], natural[0]]).all() and se[0] > 0):
         return None
     dof = measured.dof
     if dof is not None:
@@ -218,7 +218,7 @@ def _as_one_group(readout: Readout, measured: Measured, place: int, groups: IntA
     if _is_zero_one(readout):
         moments = readout.moments.of_groups(groups)
         odds = _zero_one_odds(moments.n[:, :, 0].sum(keepdims=True)[:1, :1], _mean_of_all(moments))
-    return LookData(np.zeros(1, dtype=np.int64), theta, se, n, dof, odds, shown)
+    return LookData(np.zeros(1, dtype=np.int64), theta, se, n, dof, odds, natural)
 
 
 def _mean_of_all(moments: Any) -> FloatArray:

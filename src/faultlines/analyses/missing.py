@@ -223,17 +223,17 @@ def possible_shifts(groups: Groups) -> PossibleShifts | None:
     down_overall, up_overall = np.zeros((2, estimates.dims))
     share = rows / rows.sum()
     replaced = lost.sum() / (rows.sum() + lost.sum())  # of all rows
-    for part, known in enumerate(traits):
-        if not np.isfinite(known.span):
+    for part, of_effect in enumerate(traits):
+        if not np.isfinite(of_effect.span):
             continue
         value = estimates.shown[:, part]
-        low = 0.0 if known.span <= 1 else -known.span / 2
-        moved = lost / (rows + lost) if known.averages else 2 * lost / (rows + 2 * lost)
-        down[:, part], up[:, part] = moved * (value - low), moved * (low + known.span - value)
+        low = 0.0 if of_effect.span <= 1 else -of_effect.span / 2
+        moved = lost / (rows + lost) if of_effect.averages else 2 * lost / (rows + 2 * lost)
+        down[:, part], up[:, part] = moved * (value - low), moved * (low + of_effect.span - value)
         down_overall[part], up_overall[part] = (
-            share @ shift + known.span * replaced for shift in (down[:, part], up[:, part])
+            share @ shift + of_effect.span * replaced for shift in (down[:, part], up[:, part])
         )
-    complete = "w" not in readout.metric.inputs and all(np.isfinite(known.span) for known in traits)
+    complete = "w" not in readout.metric.inputs and all(np.isfinite(of_effect.span) for of_effect in traits)
     return PossibleShifts(down, up, down_overall, up_overall, complete)
 
 

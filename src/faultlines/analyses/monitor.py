@@ -392,15 +392,15 @@ class Monitor:
         """Every group at the last look, beside the look before."""
         if not self._data:
             return ()
-        now, known = self._data[-1], set[int]()
+        now, earlier = self._data[-1], set[int]()
         for data in self._data[:-1]:
-            known |= set(data.groups.tolist())
+            earlier |= set(data.groups.tolist())
         before = dict(_shown_by_group(self._data[-2])) if len(self._data) > 1 else {}
         stopped = set(self._stopped())
         groups = []
         for i, effect in _effects_by_group(now):
             change = effect.estimate - before[i] if i in before else None
-            status = "stopped" if i in stopped else "new" if known and i not in known else "measured"
+            status = "stopped" if i in stopped else "new" if earlier and i not in earlier else "measured"
             groups.append(MonitoredGroup(self._labels[i], effect, change, status))  # type: ignore[arg-type]
         return tuple(groups)
 
@@ -597,8 +597,8 @@ class Monitor:
         """All groups together, as a group of its own that is followed from look to look."""
         pooled = rows.overall
         if pooled is None:
-            shown = replace(look_data, theta=_given(look_data, current))
-            pooled = pool_look(shown, np.arange(look_data.groups.size))
+            estimated = replace(look_data, theta=_given(look_data, current))
+            pooled = pool_look(estimated, np.arange(look_data.groups.size))
             if rows.readout is not None and rows.readout.distinct is not None:
                 pooled = replace(pooled, n=np.array([rows.readout.distinct]))
         growth = follow([*self._overall, pooled], rule.dependence).growth
@@ -610,13 +610,13 @@ class Monitor:
     ) -> tuple[dict[str, list[LookData]], tuple[MonitoredArm, ...]]:
         """Every treatment in all groups together, each as a group of its own that is followed from look to look."""
         of_arms, effects = dict(self._arms), []
-        shown = replace(look_data, theta=_given(look_data, current))
+        estimated = replace(look_data, theta=_given(look_data, current))
         names = [name_of(key_of(label)[-1]) for label in current.labels]
         for treatment, measured in rows.by_treatment.items():
             pooled = measured
             if pooled is None:  # groups share units: their mean weighted by precision
                 is_there = np.array([len(rows.by_treatment) == 1 or name == treatment for name in names])
-                pooled = pool_look(shown, np.flatnonzero(is_there))
+                pooled = pool_look(estimated, np.flatnonzero(is_there))
             looks = of_arms[treatment] = [*of_arms.get(treatment, []), pooled]
             growth = follow(looks, rule.dependence).growth
             effect = _effect_of(pooled, current, float(rule.reach(np.zeros(1), growth, pooled.dof)[0]))
@@ -635,12 +635,12 @@ class Monitor:
     ) -> tuple[AnytimeEffect, ...]:
         """The effects of the clusters, each followed over the looks as a group of its own."""
         numbers = {label_key(label): i for i, label in enumerate(labels)}
-        shown = replace(look_data, theta=_given(look_data, current))
+        estimated = replace(look_data, theta=_given(look_data, current))
         effects = []
         for cluster in clusters:
             members = np.array([numbers[label_key(label)] for label in cluster], dtype=np.int64)
-            places = [np.flatnonzero(np.isin(data.groups, members)) for data in (*self._data, shown)]
-            looks = [pool_look(d, at) for d, at in zip((*self._data, shown), places, strict=True) if at.size]
+            places = [np.flatnonzero(np.isin(data.groups, members)) for data in (*self._data, estimated)]
+            looks = [pool_look(d, at) for d, at in zip((*self._data, estimated), places, strict=True) if at.size]
             path, pooled = follow(looks, rule.dependence), looks[-1]
             dof = np.inf if pooled.dof is None else float(pooled.dof[0])
             effects.append(_effect_of(pooled, current, rule.reach_of_cluster(groups, members, path, dof)))
@@ -970,9 +970,9 @@ class Monitor:
         for name, value in settings.items():
             before = getattr(self, name)
             if value is not None and before != (CUSTOM if callable(value) else value):
-                shown = "without" if before is None else f"with {before}"
+                setting = "without" if before is None else f"with {before}"
                 raise InputError.conflict(
-                    name, f"{path!r} was begun {shown}", "Leave it out, or begin another.", value, form="clause"
+                    name, f"{path!r} was begun {setting}", "Leave it out, or begin another.", value, form="clause"
                 )
 
 
@@ -986,26 +986,26 @@ def _given(look_data: LookData, current: Estimates) -> FloatArray:
 
 def _with_intervals(look_data: LookData, current: Estimates, reach: FloatArray) -> LookData:
     """A look with the ends of intervals, as people read them."""
-    shown = look_data.theta if look_data.shown is None else look_data.shown
-    lower, upper = _ends(_given(look_data, current), look_data.se, reach, shown, current)
-    return replace(look_data, shown=shown, lower=lower, upper=upper)
+    natural = look_data.theta if look_data.shown is None else look_data.shown
+    lower, upper = _ends(_given(look_data, current), look_data.se, reach, natural, current)
+    return replace(look_data, shown=natural, lower=lower, upper=upper)
 
 
 def _ends(
-    theta: FloatArray, se: FloatArray, reach: FloatArray | float, shown: FloatArray, current: Estimates
+    theta: FloatArray, se: FloatArray, reach: FloatArray | float, natural: FloatArray, current: Estimates
 ) -> tuple[FloatArray, FloatArray]:
     scale = current.scales[0]
     with np.errstate(over="ignore"):
         lower, upper = (scale.natural(theta + side * reach * se) for side in (-1, 1))
-    return np.minimum(lower, shown), np.maximum(upper, shown)
+    return np.minimum(lower, natural), np.maximum(upper, natural)
 
 
 def _effect_of(pooled: LookData, current: Estimates, reach: float) -> AnytimeEffect:
     """Groups that were pooled to one, as people read it."""
-    shown = current.scales[0].natural(pooled.theta) if pooled.shown is None else pooled.shown
-    lower, upper = _ends(pooled.theta, pooled.se, reach, shown, current)
+    natural = current.scales[0].natural(pooled.theta) if pooled.shown is None else pooled.shown
+    lower, upper = _ends(pooled.theta, pooled.se, reach, natural, current)
     return AnytimeEffect(
-        float(shown[0]), float(lower[0]), float(upper[0]), None if pooled.n is None else float(pooled.n[0])
+        float(natural[0]), float(lower[0]), float(upper[0]), None if pooled.n is None else float(pooled.n[0])
     )
 
 

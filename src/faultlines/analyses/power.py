@@ -370,46 +370,52 @@ def _planned_estimates(data: Any, spread: _Spread) -> Estimates:
         # A part held out is less precise than all of the data, which the next experiment will use.
         share = float(data.judged.facts.get("fraction", 1.0))
         data = data.estimates.replaced(data.estimates.values, spread=float(np.sqrt(share)))
-    known = data if isinstance(data, Estimates) else None
+    estimates = data if isinstance(data, Estimates) else None
     try:
-        flat = known is not None or np.ndim(data) == 1
+        flat = estimates is not None or np.ndim(data) == 1
     except ValueError:
         flat = False
     if not flat:
         raise InputError.wrong_type("data", "is not one number per group", "Give standard errors or estimates.", data)
     if spread.factor is not None:
-        planned = _from_sizes(known, data, spread)
+        planned = _from_sizes(estimates, data, spread)
     else:
-        planned = _estimates(np.ones(np.shape(data)), se=data) if known is None else known
+        planned = _estimates(np.ones(np.shape(data)), se=data) if estimates is None else estimates
     if len(planned) < 2:
         raise InputError.too_few("data", "has one group", "A split needs two groups.")
     return planned
 
 
-def _from_sizes(known: Estimates | None, data: Any, spread: _Spread) -> Estimates:
+def _from_sizes(estimates: Estimates | None, data: Any, spread: _Spread) -> Estimates:
     """Standard errors that follow from group sizes."""
-    if known is not None and known.n is None:
+    if estimates is not None and estimates.n is None:
         raise InputError.conflict(spread.parameter, "goes with sizes, and these have none", "Give n as well.")
-    if known is not None and known.dims > 1:
-        problem = f"means nothing for {known.dims} effects at once"
+    if estimates is not None and estimates.dims > 1:
+        problem = f"means nothing for {estimates.dims} effects at once"
         raise InputError.unsupported(spread.parameter, problem, "Leave it out: their standard errors count.")
-    if known is None:
-        known = _estimates(np.ones(np.shape(data)), n=data)
-    size, attributes = np.asarray(known.n), known.attributes
+    if estimates is None:
+        estimates = _estimates(np.ones(np.shape(data)), n=data)
+    size, attributes = np.asarray(estimates.n), estimates.attributes
     if spread.rate is not None:
-        rates = np.full(len(known), spread.rate)
+        rates = np.full(len(estimates), spread.rate)
         angles = ANSCOMBE.place(rates)
         return Estimates(
-            angles, 0.5 / np.sqrt(size), known.labels, known.n, attributes=attributes, natural=rates, scale=ANSCOMBE
+            angles,
+            0.5 / np.sqrt(size),
+            estimates.labels,
+            estimates.n,
+            attributes=attributes,
+            natural=rates,
+            scale=ANSCOMBE,
         )
     errors = (spread.factor or 0.0) / np.sqrt(size)
-    return Estimates(np.zeros(len(known)), errors, known.labels, known.n, attributes=attributes)
+    return Estimates(np.zeros(len(estimates)), errors, estimates.labels, estimates.n, attributes=attributes)
 
 
-def _estimates(ones: FloatArray, **given: Any) -> Estimates:
+def _estimates(ones: FloatArray, **arguments: Any) -> Estimates:
     """Estimates of zero with what was given as `data`, which is what errors shall name."""
     try:
-        return Estimates(0 * ones, given.pop("se", ones), **given)
+        return Estimates(0 * ones, arguments.pop("se", ones), **arguments)
     except InputError as error:
         raise error.within("data") from error
 
@@ -481,7 +487,7 @@ def _levels(split: Any, estimates: Estimates) -> FloatArray:
 
 
 def with_draws(guarantee: Guarantee, draws: int) -> Guarantee:
-    """The same error control with so many draws, where it draws and no number was asked for."""
+    """The same error control with a given number of draws, where it draws and no number was asked for."""
     if isinstance(guarantee, Calibrated) and guarantee.draws is None:
         return replace(guarantee, draws=draws)
     return guarantee
@@ -532,7 +538,7 @@ class Trial:
         return min(runs, _FOLLOWED_ALONG_MARGINS if self.margins else _FOLLOWED)
 
     def resized(self, factor: float) -> Trial:
-        """The same experiments with so many times as many units."""
+        """The same experiments with the number of units multiplied by a factor."""
         estimates = self.estimates.replaced(self.estimates.values, spread=float(1 / np.sqrt(factor)))
         groups = compare_effects(estimates, self.tolerance)
         return Trial(groups, self.pattern, self.guarantee, self.alpha, self.tolerance, self.seed, margins=self.margins)
@@ -632,8 +638,8 @@ class Trial:
             levels = np.stack([self.pattern(rng) for _ in range(count)])
             noise, seen = rng.standard_normal((count, groups, dims)), None
             if dof is not None:
-                known = np.minimum(dof, 1e9)
-                seen = np.sqrt(rng.chisquare(known, size=(count, groups)) / known)[:, :, None]
+                finite_dof = np.minimum(dof, 1e9)
+                seen = np.sqrt(rng.chisquare(finite_dof, size=(count, groups)) / finite_dof)[:, :, None]
                 if np.isfinite(self.estimates.dof_of_all):  # one factor for the whole covariance
                     seen = np.broadcast_to(seen[:, :1], seen.shape)
                 if np.isfinite(shared := self.estimates.covariance_dof):  # by which Hotelling's T² is off
@@ -650,9 +656,9 @@ class Trial:
         else:
             effects = noise * self.estimates.errors
         for i, scale in enumerate(self.estimates.scales):
-            shown = float(scale.natural(np.array([self.centre[i]]))[0])
+            natural = float(scale.natural(np.array([self.centre[i]]))[0])
             away = gaps if i == part else np.zeros(1)
-            room = scale.room(shown, float(away.min()), float(away.max()))
+            room = scale.room(natural, float(away.min()), float(away.max()))
             effects[:, :, i] += scale.place(room + away)
         return np.asarray(effects)
 
@@ -773,7 +779,7 @@ def detection_limits(c: Clustering) -> tuple[DetectionLimit, ...]:
         simulated = _simulate(c, estimates)
     except InputError:  # gaps that would be detected lie beyond what estimates can be
         simulated = None
-    halves, one = ([None] * estimates.dims,) * 2 if simulated is None else simulated
+    halves, one_group = ([None] * estimates.dims,) * 2 if simulated is None else simulated
     limits = []
     for i, effect in enumerate(effects_of(estimates, share, c.readout)):
         interval = effect.against_overall(tail, as_ratio=False)
@@ -789,7 +795,7 @@ def detection_limits(c: Clustering) -> tuple[DetectionLimit, ...]:
                 interval.lower,
                 interval.upper,
                 halves[i],
-                one[i],
+                one_group[i],
                 _TARGET,
                 c.alpha,
                 simulated is not None,
@@ -815,8 +821,8 @@ def _simulate(c: Clustering, estimates: Estimates) -> tuple[list[float | None], 
     if trial.detects is None and (followed > _MOST_FOLLOWED or estimates.dims > 1):
         return None  # to follow every experiment to its clusters would take longer than the result itself
     runs = _RUNS_FOLLOWED if trial.detects is None else int(np.clip(_WORK // groups, _FEWEST, _RUNS))
-    halves, one = (
+    halves, one_group = (
         [trial.with_share(share).smallest(part, runs, _TARGET) for part in range(estimates.dims)]
         for share in (0.5, 1 / groups)
     )
-    return halves, one
+    return halves, one_group

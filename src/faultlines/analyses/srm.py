@@ -171,9 +171,9 @@ def _find_arms(arms: Sequence[Hashable], planned: Sequence[tuple[Hashable, float
     places = match([(part_of(arm),) for arm, _ in planned], [(arm,) for arm in arms], "shares")
     for place, (arm, _) in zip(places, planned, strict=True):
         if place < 0:
-            known = ", ".join(map(str, arms[:10]))
+            names = ", ".join(map(str, arms[:10]))
             problem = f"is in no row of {variant!r}"
-            raise InputError.not_found("shares", problem, f"There are: {known}.", arm)
+            raise InputError.not_found("shares", problem, f"There are: {names}.", arm)
     return places
 
 
@@ -208,6 +208,6 @@ def _cluster_shares(
         mean = (counts[:, place] / sizes)[:, None, None]
         moments = Moments(sizes[:, None, None], mean, np.zeros((sizes.size, 1, 1, 1)))
         measured = measurements([Grouped(keys, moments, {})], names, metric, least, attributes)[0]
-        found = cluster(measured.estimates, alpha=alpha, seed=seed)
-        results.append(replace(found, readout=measured.readout).cut(alpha))
+        clustering = cluster(measured.estimates, alpha=alpha, seed=seed)
+        results.append(replace(clustering, readout=measured.readout).cut(alpha))
     return holm(results, alpha) if len(results) > 1 else results
