@@ -70,46 +70,48 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
     labels = labels_of(keys_of(list(zip(*named, strict=True))))
     counted_in = dict(zip(EXACT[word], (("sum", columns.sum), ("n", counted.n)), strict=True))
     with in_columns(counted_in):
-        made: Similarity = getattr(tests, word)(
+        similarity: Similarity = getattr(tests, word)(
             table.numbers["sum"],
             table.numbers["n"],
             labels,
             attributes=by,
             metric=f"rate of {columns.sum}",
         )
-    return made
+    return similarity
 
 
-def many_from(given: opt.ExperimentOptions, measured: opt.WatchedMetric, columns: opt.Aggregates) -> dict[str, Any]:
+def many_from(options: opt.ExperimentOptions, measured: opt.WatchedMetric, columns: opt.Aggregates) -> dict[str, Any]:
     """What `fl.cluster_many` is told about its data: a table of estimates, aggregates, or rows."""
-    made: dict[str, Any] = {"experiment": given.experiment, "by": column_names(given.by)}
+    arguments: dict[str, Any] = {"experiment": options.experiment, "by": column_names(options.by)}
     aggregates = {name: value for name, value in asdict(columns).items() if value is not None}
-    if given.estimate is not None or given.se is not None:
-        return made | _estimates(given, measured, aggregates)
+    if options.estimate is not None or options.se is not None:
+        return arguments | _estimates(options, measured, aggregates)
     if aggregates:
-        if given.n is None or given.dof is not None or measured.metric is None:
+        if options.n is None or options.dof is not None or measured.metric is None:
             problem = "aggregates need --metric and --n, and have no --dof"
             raise InputError.missing(", ".join(aggregates), problem, "Name them, or leave it out.", form="clause")
         for name, value in asdict(measured).items():
             if value is not None and name not in {"metric", *_ARMS}:
                 raise InputError.conflict(name, "needs rows, not aggregates", "Leave it out, or give the rows.")
-        metric = aggregated_metric(measured.metric, given.n, columns, measured)
+        metric = aggregated_metric(measured.metric, options.n, columns, measured)
     else:
-        is_table(given)  # refuses --n and --dof, which rows have not
+        is_table(options)  # refuses --n and --dof, which rows have not
         metric = metric_of_rows(measured)
-    return made | {"data": given.rows(), "by": attributes(given.by), "metric": metric}
+    return arguments | {"data": options.rows(), "by": attributes(options.by), "metric": metric}
 
 
-def _estimates(given: opt.ExperimentOptions, measured: opt.WatchedMetric, aggregates: dict[str, str]) -> dict[str, Any]:
+def _estimates(
+    options: opt.ExperimentOptions, measured: opt.WatchedMetric, aggregates: dict[str, str]
+) -> dict[str, Any]:
     """A table with one row per experiment and group."""
     also = {**aggregates, **{name: value for name, value in asdict(measured).items() if value is not None}}
     if also:
         raise InputError.conflict(", ".join(also), "does not go with --estimate and --se", "Leave it out.")
-    files = given.inputs
-    if given.estimate is None or given.se is None or len(files) != 1:
+    files = options.inputs
+    if options.estimate is None or options.se is None or len(files) != 1:
         problem = "a table with one row per experiment and group needs both, and is one file"
         raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
-    return {"data": files[0], "estimate": given.estimate, "se": given.se, "n": given.n, "dof": given.dof}
+    return {"data": files[0], "estimate": options.estimate, "se": options.se, "n": options.n, "dof": options.dof}
 
 
 # ---------- What `faultlines power` plans with: a table of groups, rows, or so many groups of one size.
@@ -123,8 +125,8 @@ def to_plan_with(planned: opt.Planned, predictions: opt.Predictions) -> dict[str
     """Data for `fl.power`, with groups and metric where they are rows."""
     if planned.metric is not None:
         return _rows(planned, predictions, planned.metric)
-    given = {name: getattr(planned, name) for name in _OF_ARMS}
-    for name, value in {**given, **asdict(predictions), "min_size": planned.min_size}.items():
+    arm_options = {name: getattr(planned, name) for name in _OF_ARMS}
+    for name, value in {**arm_options, **asdict(predictions), "min_size": planned.min_size}.items():
         if value is not None:
             raise InputError.conflict(name, "goes with rows", "Name what is measured: --metric.", value)
     if planned.sql is not None:

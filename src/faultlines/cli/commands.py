@@ -463,7 +463,7 @@ def model(
 )
 def audit(
     *,
-    given: opt.AuditOptions,
+    options: opt.AuditOptions,
     metric: opt.AuditMetrics = None,
     claim: opt.Claim,
     correction: opt.Correction = "holm",
@@ -480,27 +480,27 @@ def audit(
     from faultlines.render.text import to_text
 
     wanted = Certificates.of(signed)
-    data = given.rows()
-    targets = outputs.checked(opt.Output(json=json, report=report, title=title), given.inputs, csv=csv)
+    data = options.rows()
+    targets = outputs.checked(opt.Output(json=json, report=report, title=title), options.inputs, csv=csv)
     with gate(fail_on_split or wanted.asked), opt.name_options(_AUDIT_OPTIONS):
         result = audit_model(
-            given.y_true,
-            given.y_pred,
+            options.y_true,
+            options.y_pred,
             data=data,
-            score=given.score,
-            threshold=given.threshold,
-            sensitive_features=attributes(given.by),
-            control_features=given.control,
+            score=options.score,
+            threshold=options.threshold,
+            sensitive_features=attributes(options.by),
+            control_features=options.control,
             metrics=metric,
-            sample_weight=given.weight,
-            unit=given.unit,
-            positive=given.positive,
-            intersections=given.intersections,
+            sample_weight=options.weight,
+            unit=options.unit,
+            positive=options.positive,
+            intersections=options.intersections,
             tolerance=claim.tolerance,
             correction=correction,  # type: ignore[arg-type]
             alpha=claim.alpha,
             guarantee=chosen_guarantee(claim),
-            min_size=given.min_size,
+            min_size=options.min_size,
             seed=claim.seed,
         )
     results = [comparison.result for comparison in result.comparisons]
@@ -706,26 +706,26 @@ def monitor(
     name="impact-ratio",
     common="by selected score least unknown fail_below csv report",
 )
-def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
+def impact_ratio(*, options: opt.Impact, written: opt.ImpactOutput) -> None:
     """Tabulate impact ratios: selection rates over the highest one. With intervals and verdicts."""
     from faultlines.analyses.impact import impact_ratios
     from faultlines.cli.gate import end_with_impact_ratios
 
-    data = asked.rows()
+    data = options.rows()
     output = opt.Output(json=written.json, report=written.report, title=written.title)
-    targets = outputs.checked(output, asked.inputs, csv=written.csv, markdown=written.markdown)
+    targets = outputs.checked(output, options.inputs, csv=written.csv, markdown=written.markdown)
     result = impact_ratios(
         data,
-        attributes(asked.by),
-        selected=asked.selected,
-        score=asked.score,
-        positive=asked.positive,
-        least=asked.least,
-        min_share=asked.min_share,
-        unknown=asked.unknown,  # type: ignore[arg-type]  # it is checked there
-        missing=asked.missing,  # type: ignore[arg-type]
-        alpha=asked.alpha,
-        seed=asked.seed,
+        attributes(options.by),
+        selected=options.selected,
+        score=options.score,
+        positive=options.positive,
+        least=options.least,
+        min_share=options.min_share,
+        unknown=options.unknown,  # type: ignore[arg-type]  # it is checked there
+        missing=options.missing,  # type: ignore[arg-type]
+        alpha=options.alpha,
+        seed=options.seed,
     )
     targets.say_result(result)
     targets.write_json(outputs.dumped(result.to_dict()))
@@ -733,7 +733,7 @@ def impact_ratio(*, asked: opt.Impact, written: opt.ImpactOutput) -> None:
     targets.write_markdown(result.to_markdown)
     if targets.report is not None:
         result.report(targets.report, title=targets.title, command=outputs.command_line())
-    if asked.fail_below:
+    if options.fail_below:
         end_with_impact_ratios(result)
 
 

@@ -37,12 +37,12 @@ _REASONS = {"inconclusive groups", "excluded groups", "missing bounds", "missing
 
 
 @contextmanager
-def gate(asked: bool) -> Iterator[None]:
+def gate(gated: bool) -> Iterator[None]:
     """Groups of which none can be used are an error, but where a gate was asked for they are inconclusive."""
     try:
         yield
     except NoGroupsError as error:
-        if not asked:
+        if not gated:
             raise
         raise streams.Inconclusive(error) from error
 
@@ -67,13 +67,13 @@ def end_with_verdicts(
     several = max(len(results), len(certificates)) > 1
     gated = [c for c in results if fail_on_split or (certificates and c.verdict == "not testable")]
     signed = [certificate for certificate in certificates if certificate is not None]
-    if any(c.verdict == "differ" for c in gated) or any(one.verdict == "failed" for one in signed):
+    if any(c.verdict == "differ" for c in gated) or any(certificate.verdict == "failed" for certificate in signed):
         raise typer.Exit(SPLIT)
     reasons = [(c.groups.metric, _reasons(c, missing)) for c in gated]
     reasons += [
-        (one.metric, [note.text for note in one.notes if note.code in _REASONS])
-        for one in signed
-        if one.verdict == "inconclusive"
+        (certificate.metric, [note.text for note in certificate.notes if note.code in _REASONS])
+        for certificate in signed
+        if certificate.verdict == "inconclusive"
     ]
     if fail_on_split or certificates:
         reasons += [(name, [f"not compared ({reason})."]) for name, reason in (skipped or {}).items()]
@@ -153,41 +153,41 @@ class Certificates:
     unknown: UnknownChoice | None = None
 
     @classmethod
-    def of(cls, asked: opt.Certify, metrics: Sequence[Metric] = ()) -> Certificates:
+    def of(cls, options: opt.Certify, metrics: Sequence[Metric] = ()) -> Certificates:
         """What was asked for, refused before any work is done if it cannot be answered.
 
         Args:
-            asked: The options.
+            options: What was asked for on the command line.
             metrics: What is measured, where rows are; each may know its harmful direction.
         """
         from faultlines.analyses.certify import checked_gap, checked_missing, checked_unknown
 
-        missing, unknown = checked_missing(asked.missing), checked_unknown(asked.unknown)
-        harm = asked.fail_on is not None
+        missing, unknown = checked_missing(options.missing), checked_unknown(options.unknown)
+        harm = options.fail_on is not None
         if harm:
-            checks.choice("fail_on", asked.fail_on, ("harm",), "Use --fail-on harm, or --fail-on-split.")
-            if asked.reference is not None or asked.ratio:
+            checks.choice("fail_on", options.fail_on, ("harm",), "Use --fail-on harm, or --fail-on-split.")
+            if options.reference is not None or options.ratio:
                 problem = "asks for harm against zero"
-                raise InputError.conflict("fail_on", problem, "Leave --reference and --ratio out.", asked.fail_on)
-        if asked.certify is None and not harm:
-            given = asked.adverse if asked.adverse != "auto" else None
+                raise InputError.conflict("fail_on", problem, "Leave --reference and --ratio out.", options.fail_on)
+        if options.certify is None and not harm:
+            direction = options.adverse if options.adverse != "auto" else None
             for option, value in (
-                ("reference", asked.reference),
-                ("certify_margins", asked.certify_margins or None),
-                ("ratio", asked.ratio or None),
-                ("adverse", given),
+                ("reference", options.reference),
+                ("certify_margins", options.certify_margins or None),
+                ("ratio", options.ratio or None),
+                ("adverse", direction),
                 ("unknown", unknown),
             ):
                 if value is not None:
                     raise InputError.conflict(option, "goes with --certify", "Add for example --certify 0.02.")
             return cls(missing=missing)
 
-        gap = 0.0 if asked.certify is None else checked_gap("certify", asked.certify, ratio=asked.ratio)
+        gap = 0.0 if options.certify is None else checked_gap("certify", options.certify, ratio=options.ratio)
         remedy = "Use low where low values are harmful, high, both, or auto for what the metric says."
-        checks.choice("adverse", asked.adverse, ("auto", "low", "high", "both"), remedy)
-        adverse = None if asked.adverse == "both" else cast("Adverse", asked.adverse)
+        checks.choice("adverse", options.adverse, ("auto", "low", "high", "both"), remedy)
+        adverse = None if options.adverse == "both" else cast("Adverse", options.adverse)
         _check_directions(adverse, metrics, harm=harm)
-        return cls(gap, asked.reference, asked.certify_margins, asked.ratio, adverse, harm, missing, unknown)
+        return cls(gap, options.reference, options.certify_margins, options.ratio, adverse, harm, missing, unknown)
 
     @property
     def asked(self) -> bool:
@@ -200,7 +200,9 @@ class Certificates:
 
         several = f"{len(certificates)} certificates, at α/{len(certificates)} each (Bonferroni)."
         first = [several] if len(certificates) > 1 else []
-        return first + [to_text(one, spelling=complete_command) for one in certificates if one is not None]
+        return first + [
+            to_text(certificate, spelling=complete_command) for certificate in certificates if certificate is not None
+        ]
 
     def run(
         self, results: Sequence[Clustering], alpha: float, seed: int, rows: Sequence[MeasuredRows] = ()
@@ -245,8 +247,8 @@ class Certificates:
                     seed=seed,
                 )
                 # The result beside it says a sample ratio mismatch already.
-                told = tuple(warning for warning in certificate.warnings if not isinstance(warning, SampleRatio))
-                certificates.append(replace(certificate, warnings=told))
+                warnings = tuple(warning for warning in certificate.warnings if not isinstance(warning, SampleRatio))
+                certificates.append(replace(certificate, warnings=warnings))
         return certificates
 
 
@@ -264,23 +266,23 @@ def _check_directions(adverse: str | None, metrics: Sequence[Metric], *, harm: b
     from faultlines.metrics.names import told_apart, traits_of
 
     sides = [(metric.name, [traits.adverse for traits in traits_of(told_apart(metric))]) for metric in metrics]
-    for metric, known in sides or [("the effect", [])]:
-        if harm and (adverse is None or (adverse == "auto" and not (known and all(known)))):
+    for metric, directions in sides or [("the effect", [])]:
+        if harm and (adverse is None or (adverse == "auto" and not (directions and all(directions)))):
             problem = f"must be given: {metric} is not known to harm when low or when high"
             raise InputError.missing("adverse", problem, "Use --adverse low or --adverse high.")
-        if len(sides) > 1 and adverse in ("low", "high") and any(side not in (None, adverse) for side in known):
+        if len(sides) > 1 and adverse in ("low", "high") and any(side not in (None, adverse) for side in directions):
             remedy = "Leave it out, and each metric has its own."
             raise InputError.conflict("adverse", f"is not the harmful direction of {metric}", remedy, adverse)
 
 
-def _reference(given: str | None, c: Clustering) -> str | float | None:
+def _reference(reference: str | None, c: Clustering) -> str | float | None:
     """What groups are compared with: text that is a number, and no group, is a fixed value."""
-    if given is None or given in {name_of(key) for key in c.groups.keys}:
-        return given
+    if reference is None or reference in {name_of(key) for key in c.groups.keys}:
+        return reference
     try:
-        return float(given)
+        return float(reference)
     except ValueError:
-        return given
+        return reference
 
 
 # ---------- The error control tried out on the rows of a command: labels shuffled, false positives counted.
@@ -296,18 +298,18 @@ class SelfChecks:
     arms: bool | None
 
     @classmethod
-    def of(cls, asked: opt.SelfCheckOptions, metrics: Sequence[Metric], guarantee: Guarantee) -> SelfChecks:
+    def of(cls, options: opt.SelfCheckOptions, metrics: Sequence[Metric], guarantee: Guarantee) -> SelfChecks:
         """What was asked for, refused before any work is done if it cannot be answered."""
-        if asked.self_check is None:
-            if asked.self_check_groups:
+        if options.self_check is None:
+            if options.self_check_groups:
                 raise InputError.conflict(
                     "self_check_groups", "goes with --self-check", "Add for example --self-check 200."
                 )
             return cls((), guarantee, 0, None)
         from faultlines.analyses.self_check import checked_runs, unit_of_shuffles
 
-        runs = checked_runs("self_check", asked.self_check)
-        arms = False if asked.self_check_groups else None
+        runs = checked_runs("self_check", options.self_check)
+        arms = False if options.self_check_groups else None
         for metric in metrics:
             unit_of_shuffles(metric, guarantee, arms=arms)
         return cls(metrics, guarantee, runs, arms)
@@ -328,5 +330,8 @@ class SelfChecks:
         """What to print of each; several are named by their metrics."""
         from faultlines.render.text import to_text
 
-        shown = [to_text(result, spelling=complete_command) for result in results]
-        return [f"{one.metric}: {text}" if len(results) > 1 else text for one, text in zip(results, shown, strict=True)]
+        texts = [to_text(result, spelling=complete_command) for result in results]
+        return [
+            f"{result.metric}: {text}" if len(results) > 1 else text
+            for result, text in zip(results, texts, strict=True)
+        ]

@@ -36,18 +36,18 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
     unset = {"overlap", "aggregate"}
     options = {name: value for name, value in asdict(arms).items() if name not in unset or value is not None}
     options["shares"] = None if arms.shares is None else planned_shares(arms.shares)
-    given = arms.treatment or []
+    treatments = arms.treatment or []
     if per_arm:
-        if len(given) < 2 or "*" in given:
+        if len(treatments) < 2 or "*" in treatments:
             remedy = "Use --treatment B --treatment C, or --treatment '*'."
             raise InputError.missing("per_arm", "needs two treatments or more", remedy)
         return [
-            replace(metric, name=f"{metric.name}, {one}")
-            for one in given
-            for metric in experiment_metrics(words, replace(arms, treatment=[one]))
+            replace(metric, name=f"{metric.name}, {treatment}")
+            for treatment in treatments
+            for metric in experiment_metrics(words, replace(arms, treatment=[treatment]))
         ]
-    options["treatment"] = one_or_several(given)
-    made = []
+    options["treatment"] = one_or_several(treatments)
+    metrics = []
     for word in words:
         kind, _, column = word.partition(":")
         entry = _entry(word, kind, "experiment")
@@ -60,8 +60,8 @@ def experiment_metrics(words: Sequence[str], arms: ArmOptions, *, per_arm: bool 
             remedy = f"Write {kind}:{columns[0]}/* to divide by the number of rows."
             raise InputError.invalid("metric", "is divided by 1, which is not a column", remedy, word)
         _check_options([entry], options)
-        made.append(entry.function(*columns, **options))
-    return made
+        metrics.append(entry.function(*columns, **options))
+    return metrics
 
 
 def name_treatments(arms: ArmOptions, data: object) -> ArmOptions:
@@ -76,19 +76,19 @@ def one_or_several(treatments: list[str] | None) -> list[str] | str | None:
     return treatments if treatments is None or len(treatments) > 1 else treatments[0] if treatments else None
 
 
-def model_metrics(words: Sequence[str], given: Predictions) -> list[Metric]:
+def model_metrics(words: Sequence[str], predictions: Predictions) -> list[Metric]:
     """The metrics of a model by their names, from the columns that were given."""
     entries = [_entry(word, word, "model") for word in words]
     _check_distinct([entry.name for entry in entries])
-    everything = asdict(given)
+    everything = asdict(predictions)
     options = {name: everything.pop(name) for name in _MODEL_OPTIONS}
     _check_options(entries, options)
     return [_of_model(entry, everything, options) for entry in entries]
 
 
-def fresh_metric(given: MeasuredOptions) -> Metric | str | None:
+def fresh_metric(measured: MeasuredOptions) -> Metric | str | None:
     """What to measure in new rows: a metric of an experiment or of a model; that of before, or its name alone."""
-    options = asdict(given)
+    options = asdict(measured)
     word = options.pop("metric")
     named = {name: value for name, value in options.items() if value is not None}
     if word is None:
@@ -100,9 +100,9 @@ def fresh_metric(given: MeasuredOptions) -> Metric | str | None:
     return _of_rows(word, named) if named else str(word)
 
 
-def metric_of_rows(given: MeasuredOptions) -> Metric:
+def metric_of_rows(measured: MeasuredOptions) -> Metric:
     """What to measure in rows: a metric of an experiment or of a model."""
-    named = {name: value for name, value in asdict(given).items() if value is not None}
+    named = {name: value for name, value in asdict(measured).items() if value is not None}
     if "metric" not in named:
         remedy = "Add for example --metric lift:revenue; for a table with one row per group, --estimate and --se."
         raise InputError.missing("metric", "is missing", remedy)
@@ -134,11 +134,11 @@ def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, A
     chosen: dict[str, Any] = {n: value for n, value in options.items() if value is not None and entry.accepts(n)}
     for names in entry.columns:
         # Predictions where there are some; a score makes predictions only with its threshold.
-        found = next((name for name in names if columns[name] is not None), None)
-        if found is None:
+        parameter = next((name for name in names if columns[name] is not None), None)
+        if parameter is None:
             raise _missing(entry, names)
-        chosen[found] = columns[found]
-        if found == "score" and "y_pred" in names and options["threshold"] is None:
+        chosen[parameter] = columns[parameter]
+        if parameter == "score" and "y_pred" in names and options["threshold"] is None:
             remedy = "Add for example --threshold 0.5: a score at or above it predicts 1."
             raise InputError.missing("metric", "needs --threshold beside --score", remedy, entry.name)
     if "y_pred" in chosen and chosen.get("threshold") is not None:
@@ -150,7 +150,7 @@ def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, A
 
 def _missing(entry: Entry, names: Sequence[str]) -> InputError:
     flags = [flag(name) for name in names]
-    ways = [f"{one} COLUMN" for one in flags]
+    ways = [f"{option} COLUMN" for option in flags]
     if len(names) > 1:
         ways[-1] += " with --threshold NUMBER"
     needs = " or ".join(reversed(flags))
@@ -159,9 +159,9 @@ def _missing(entry: Entry, names: Sequence[str]) -> InputError:
 
 def _entry(word: str, name: str, family: Family) -> Entry:
     """The metric of a name, or an error that knows what other libraries call it."""
-    known = of_family(family)
+    names = of_family(family)
     own = own_name(name)  # "tpr" and what else other libraries call it
-    if own in known:
+    if own in names:
         return METRICS[own]
     argument = Argument("metric", word)
     if name in METRICS:
@@ -249,44 +249,44 @@ def kinds_usage(options: Collection[str]) -> str:
 # ---------- From words to attributes: a column, or a column to be cut.
 
 
-def attributes(given: Sequence[str]) -> list[str | Bins]:
+def attributes(words: Sequence[str]) -> list[str | Bins]:
     """The attributes of `--by`, each a column or a column to be cut; country,device is two."""
-    return [attribute(word) for word in column_names(given)]
+    return [attribute(word) for word in column_names(words)]
 
 
-def column_names(given: Sequence[str]) -> list[str]:
+def column_names(words: Sequence[str]) -> list[str]:
     """Names of columns, of which several may stand in one word."""
-    return [name.strip() for word in given for name in (word.split(",") if word.strip(", ") else [word])]
+    return [name.strip() for word in words for name in (word.split(",") if word.strip(", ") else [word])]
 
 
-def attribute(given: str) -> str | Bins:
+def attribute(word: str) -> str | Bins:
     """A column, or a column to be cut: age:5 by width, income:q10 by quantiles."""
     from faultlines.rows.keys import bins
 
-    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", given, flags=re.DOTALL)
+    cut = re.fullmatch(r"(.+):(q[0-9]+|[0-9]+(?:\.[0-9]+)?)", word, flags=re.DOTALL)
     if cut is None:
-        return given
+        return word
     column, size = cut.groups()
     return bins(column, quantiles=int(size[1:])) if size.startswith("q") else bins(column, width=float(size))
 
 
-def planned_shares(given: str) -> dict[str, float]:
+def planned_shares(text: str) -> dict[str, float]:
     """Shares of variants, from A=50,B=30,C=20."""
     shares: dict[str, float] = {}
     remedy = "Write it as in A=50,B=30,C=20."
-    for word in given.split(","):
+    for word in text.split(","):
         name, equals, number = word.rpartition("=")
         try:
             share = float(number)
         except ValueError as error:
-            raise InputError.invalid("shares", "are not shares of variants", remedy, given) from error
+            raise InputError.invalid("shares", "are not shares of variants", remedy, text) from error
         if not equals or not name:
-            raise InputError.invalid("shares", "are not shares of variants", remedy, given)
+            raise InputError.invalid("shares", "are not shares of variants", remedy, text)
         if name in shares:
             raise InputError.duplicate("shares", "name a variant twice", "Name each once.", name)
         shares[name] = share
     if len(shares) < 2:
-        raise InputError.too_few("shares", "needs two variants or more", remedy, given)
+        raise InputError.too_few("shares", "needs two variants or more", remedy, text)
     return shares
 
 
@@ -301,24 +301,28 @@ def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
     """The guarantee that was asked for."""
     from faultlines.guarantees.choose import GUARANTEES, OTHER_NAMES, unknown_guarantee_error
 
-    known = {**GUARANTEES, **dict.fromkeys(OTHER_NAMES, GUARANTEES["calibrated"])}
+    constructors = {**GUARANTEES, **dict.fromkeys(OTHER_NAMES, GUARANTEES["calibrated"])}
     kind, colon, size = claim.guarantee.partition(":")
-    if kind not in known:
+    if kind not in constructors:
         raise unknown_guarantee_error(claim.guarantee, kind)
     settings: dict[str, Any] = dict(OTHER_NAMES.get(kind, {}))
     if colon:
         settings |= _size(claim.guarantee, kind, size)
-    asked = (("draws", "draws", claim.draws), ("splits", "splits", claim.splits), ("split_unit", "unit", split_unit))
-    for option, parameter, value in asked:
+    choices = (("draws", "draws", claim.draws), ("splits", "splits", claim.splits), ("split_unit", "unit", split_unit))
+    for option, parameter, value in choices:
         if value is None:
             continue
-        takers = [name for name, made in known.items() if parameter in {field.name for field in fields(made)}]
+        takers = [
+            name
+            for name, constructor in constructors.items()
+            if parameter in {field.name for field in fields(constructor)}
+        ]
         if kind not in takers:
             remedy = f"Leave it out, or use {' or '.join(takers)}."
             raise InputError.conflict(option, f"means nothing to {claim.guarantee}", remedy, value)
         settings[parameter] = value
-    made: Guarantee = known[kind](**settings)
-    return made
+    guarantee: Guarantee = constructors[kind](**settings)
+    return guarantee
 
 
 def _size(word: str, kind: str, size: str) -> dict[str, Any]:

@@ -845,9 +845,9 @@ def bound(function: Callable[..., None]) -> Callable[..., None]:
     parameters.append(whole_help)
 
     @wraps(function)
-    def flat(help_all: bool = False, **given: Any) -> None:
-        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in values.items()}
-        function(**made, **given)
+    def flat(help_all: bool = False, **arguments: Any) -> None:
+        options = {name: kind(**{f.name: arguments.pop(f.name) for f in fields(kind)}) for name, kind in values.items()}
+        function(**options, **arguments)
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
@@ -914,8 +914,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an option that takes one value and was given several: the first would be lost without a word."""
-        asked = self.make_parser(ctx).parse_args(args=list(args))[2]
-        for parameter, count in Counter(asked).items():
+        parameters = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for parameter, count in Counter(parameters).items():
             is_option = parameter.param_type_name == "option"
             if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
                 problem = f"is given {count} times, and takes one value"
@@ -927,7 +927,11 @@ class Command(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the common options in one list; of all, those of each heading, in the order of its first option."""
         if not ctx.meta.get(WHOLE_HELP):
-            common = [one for one in self.get_params(ctx) if one.name in self.documentation.common or _is_needed(one)]
+            common = [
+                parameter
+                for parameter in self.get_params(ctx)
+                if parameter.name in self.documentation.common or _is_needed(parameter)
+            ]
             with formatter.section("Common options"):
                 formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
             return

@@ -164,19 +164,19 @@ def complete_command(command: str) -> str:
     if command.startswith(SAME_COMMAND):
         return _repeat(command.removeprefix(SAME_COMMAND), typed)
     written = typed.get("json")
-    known = written is not None and str(written) != "-"
-    command = _OPTION.sub(lambda found: _fill_option(found, typed), command).replace("FILES", _files(typed))
-    clusters = quote(str(written)) if known else "clusters.json"
-    note = "" if known or "CLUSTERS.json" not in command else f" (--json {clusters} writes it)"
+    is_written = written is not None and str(written) != "-"
+    command = _OPTION.sub(lambda match: _fill_option(match, typed), command).replace("FILES", _files(typed))
+    clusters = quote(str(written)) if is_written else "clusters.json"
+    note = "" if is_written or "CLUSTERS.json" not in command else f" (--json {clusters} writes it)"
     return " ".join(command.replace("CLUSTERS.json", clusters).split()) + note
 
 
-def _fill_option(found: re.Match[str], typed: Mapping[str, Any]) -> str:
+def _fill_option(match: re.Match[str], typed: Mapping[str, Any]) -> str:
     """An option with the value that was typed for it; without one it stays, or is dropped where it may be missing."""
-    optional, name, _ = found.groups()
+    optional, name, _ = match.groups()
     value = typed.get(name)
     if value is None:
-        return "" if optional else found.group()
+        return "" if optional else match.group()
     values = value if isinstance(value, list | tuple) else [value]
     return " ".join(f"--{name} {quote(str(item))}" for item in values)
 
@@ -329,26 +329,26 @@ def _same(path: Path, other: Path) -> bool:
 # ---------- Data that are rows, or a table with one row per group: as the options of a command say.
 
 
-def is_table(given: ExperimentOptions | Fresh | Watched) -> bool:
+def is_table(options: ExperimentOptions | Fresh | Watched) -> bool:
     """Whether files are a table with one row per group; refused where they can be neither that nor rows."""
-    if given.estimate is not None or given.se is not None:
+    if options.estimate is not None or options.se is not None:
         return True
-    if given.n is not None or given.dof is not None:
+    if options.n is not None or options.dof is not None:
         raise InputError.conflict("n, dof", "go with --estimate and --se", "Name these, or leave them out.")
     return False
 
 
-def table_of(given: Fresh | Watched, *, measured: bool) -> Estimates:
+def table_of(options: Fresh | Watched, *, measured: bool) -> Estimates:
     """The estimates of a table; `measured` says whether a metric was asked for, which goes with rows."""
     from faultlines.cli.metrics import column_names
     from faultlines.estimates.estimates import Estimates
 
     if measured:
         raise InputError.conflict("metric", "is measured in rows, not with --estimate and --se", "Leave it out.")
-    files = given.inputs
-    if given.estimate is None or given.se is None or not given.by or len(files) != 1:
+    files = options.inputs
+    if options.estimate is None or options.se is None or not options.by or len(files) != 1:
         problem = "a table with one row per group needs --by, --estimate and --se, and is one file"
         raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
-    names = column_names(given.by)
+    names = column_names(options.by)
     by = names[0] if len(names) == 1 else names
-    return Estimates.from_frame(files[0], by=by, estimate=given.estimate, se=given.se, n=given.n, dof=given.dof)
+    return Estimates.from_frame(files[0], by=by, estimate=options.estimate, se=options.se, n=options.n, dof=options.dof)
