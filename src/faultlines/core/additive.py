@@ -349,11 +349,11 @@ def _log_f(square: float, effects: float, errors: float) -> float:
 
 def _without_coarser(partitions: Sequence[IntArray]) -> list[IntArray]:
     """The partitions without those that another one refines, which have no effect of their own beside it."""
-    kept: list[IntArray] = []
+    finest: list[IntArray] = []
     for codes in sorted(partitions, key=lambda codes: -int(codes.max())):
-        if codes.max() > 0 and not any(refines(finer, codes) for finer in kept):
-            kept.append(codes)
-    return kept
+        if codes.max() > 0 and not any(refines(finer, codes) for finer in finest):
+            finest.append(codes)
+    return finest
 
 
 def _squares(cells: WeightedCells, partitions: Sequence[IntArray]) -> tuple[float, int]:
@@ -389,12 +389,12 @@ def _eliminate(
 
     In units of the roots of the diagonal, the third array, so that light levels count like heavy ones.
     """
-    beside = np.concatenate([_table(largest, total.size, b, m, weight) for b, m in zip(others, sizes, strict=True)], 1)
+    cross = np.concatenate([_table(largest, total.size, b, m, weight) for b, m in zip(others, sizes, strict=True)], 1)
     rows = [
         np.concatenate([_table(a, n, b, m, weight) for b, m in zip(others, sizes, strict=True)], 1)
         for a, n in zip(others, sizes, strict=True)
     ]
-    normal = np.concatenate(rows) - beside.T @ (beside / total[:, None])
+    normal = np.concatenate(rows) - cross.T @ (cross / total[:, None])
     scale = np.sqrt(np.concatenate([_sum(a, weight, n) for a, n in zip(others, sizes, strict=True)]))
     values, vectors = np.linalg.eigh(normal / scale[:, None] / scale)
     real = values > _RANK
@@ -583,8 +583,8 @@ def _traces(
         mean = _sum(codes, cells.weight * excess)[codes] / total
         squares = float(np.sum(excess**2) - 2 * np.sum(cells.weight * excess**2 / total))
         squares += float(np.sum(cells.weight * mean**2 / total))
-    elif (found := _added_basis(cells, base, larger)) is not None:
-        basis, below = found
+    elif (projection := _added_basis(cells, base, larger)) is not None:
+        basis, below = projection
         diagonal = np.einsum("ij,ij->i", basis, basis)
         excess = _allowed(cells, float(effects), np.clip(1 - below - diagonal, 0.0, 1.0))
         squares = float(np.sum((basis.T @ (excess[:, None] * basis)) ** 2))

@@ -234,8 +234,8 @@ def _shared_noise(covariance: FloatArray) -> tuple[FloatArray, FloatArray | None
     size = len(covariance)
     if size > 2:
         variance = np.diagonal(covariance)
-        beside = covariance.sum(axis=1) - variance
-        common = (beside - beside.sum() / (2 * (size - 1))) / (size - 2)
+        with_others = covariance.sum(axis=1) - variance
+        common = (with_others - with_others.sum() / (2 * (size - 1))) / (size - 2)
         rest = covariance - common[:, None] - common
         own = np.diagonal(rest)
         if own.min() > 0:

@@ -527,11 +527,11 @@ def member_means(
     fits = _fits((theta - middle) / unit, noise / unit**2, labels, members)
     if covariance is not None:
         shared = np.asarray(covariance, float) - np.diag(variance)
-        beside = members @ shared @ members.T / unit**2
+        shared_part = members @ shared @ members.T / unit**2
         own = np.diagonal(members @ (members * variance).T) / unit**2
         # A mean is never better known than a tenth of its members' own noise allows.
-        short = np.maximum(0.1 * own - np.diagonal(beside) - own, 0.0)
-        fits = fits._replace(covariances=fits.covariances + beside + np.diag(short))
+        short = np.maximum(0.1 * own - np.diagonal(shared_part) - own, 0.0)
+        fits = fits._replace(covariances=fits.covariances + shared_part + np.diag(short))
     return _summarized(fits, unit, middle, alpha)
 
 

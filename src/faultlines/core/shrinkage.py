@@ -626,15 +626,15 @@ def predict(crossing: Crossing, y: FloatArray, noise: FloatArray, variances: Flo
     remaining = np.clip(1 - weight * spread, 1e-12, 1.0)
     effect_squares = [effects[a : a + q] @ effects[a : a + q] for a, q in zip(crossing.starts, sizes, strict=True)]
     uncertain = np.diagonal(inverse)
-    known = [1 - uncertain[a : a + q] for a, q in zip(crossing.starts, sizes, strict=True)]
+    certainty = [1 - uncertain[a : a + q] for a, q in zip(crossing.starts, sizes, strict=True)]
     if crossing.blocks:
         effect_squares.append(effects_wide @ effects_wide)
-        known.append(1 - own)
+        certainty.append(1 - own)
     quadratic = np.sum(weight * residual**2) + sum(effect_squares)
     logarithms = np.sum(np.log(noise)) + np.sum(np.log(diagonal)) + 2 * np.sum(np.log(np.diagonal(root)))
-    gradient = [0.5 * (square - part.sum()) for square, part in zip(effect_squares, known, strict=True)]
+    gradient = [0.5 * (square - part.sum()) for square, part in zip(effect_squares, certainty, strict=True)]
     gradient.append(0.5 * tau2 * (np.sum((weight * residual) ** 2) - np.sum(weight * remaining)))
-    curvature = [0.5 * part @ part for part in known]
+    curvature = [0.5 * part @ part for part in certainty]
     curvature.append(0.5 * tau2**2 * np.sum((weight * remaining) ** 2))
     return Prediction(
         float(-0.5 * (logarithms + quadratic)),
