@@ -132,8 +132,8 @@ def _as_text(column: str, dtype: Any) -> Any:
     if not dtype.is_float():
         return value.cast(nw.String)
     is_whole = (value == value.floor()) & (value.abs() < 2.0**53)
-    whole = nw.when(is_whole).then(value).cast(nw.Int64).cast(nw.String)
-    return nw.coalesce(whole, nw.when(~value.is_nan()).then(value).cast(nw.String))
+    integers = nw.when(is_whole).then(value).cast(nw.Int64).cast(nw.String)
+    return nw.coalesce(integers, nw.when(~value.is_nan()).then(value).cast(nw.String))
 
 
 # ------------------------------------------------------------------------------------------------------ opening data

@@ -145,16 +145,16 @@ def _match_files(pattern: str | Path) -> list[Path]:
 
 def _files_in(folder: Path) -> list[Path]:
     """All csv and parquet files in a folder and the folders in it; hidden ones are left alone."""
-    found = [
+    files = [
         path
         for path in sorted(folder.rglob("*"))
         if path.name.lower().endswith(CSV + PARQUET) and not any(p[0] in "._" for p in path.relative_to(folder).parts)
     ]
-    if not found:
+    if not files:
         raise InputError.file_not_found(
             show_file(folder), "is a folder without csv or parquet files", "Give files, or a pattern of them."
         )
-    return found
+    return files
 
 
 def _check_distinct(files: Sequence[Path]) -> None:
