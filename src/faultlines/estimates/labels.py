@@ -209,30 +209,30 @@ def rank(part: Hashable) -> tuple[Any, ...]:
 # ------------------------------------------------------------------------------------------------ keys of two places
 
 
-def match(wanted: Sequence[Key], known: Sequence[Key], where: str = "frame") -> list[int]:
-    """The place among `known` of every wanted key; −1 where it is not there.
+def match(wanted: Sequence[Key], keys: Sequence[Key], where: str = "frame") -> list[int]:
+    """The place among `keys` of every wanted key; −1 where it is not there.
 
     A key that is there as it is (same values of the same types) is taken. Otherwise one that reads the same, however a
     frame holds it: 1, 1.0 and "1"; a date and its midnight. If several read the same, nobody can tell which is meant.
     """
-    exact = {_typed(key): place for place, key in enumerate(known)}
+    exact = {_typed(key): place for place, key in enumerate(keys)}
     matches = [exact.get(_typed(key), -1) for key in wanted]
     open_places = [i for i, place in enumerate(matches) if place < 0]
     if not open_places:
         return matches
-    taken = set(matches)
+    used = set(matches)
     by_name: dict[str, list[int]] = {}
-    for place, key in enumerate(known):
+    for place, key in enumerate(keys):
         by_name.setdefault(reading(key), []).append(place)
     asking: dict[str, list[int]] = {}
     for i in open_places:
         asking.setdefault(reading(wanted[i]), []).append(i)
     for text, places in asking.items():
-        candidates = [place for place in by_name.get(text, []) if place not in taken]
+        candidates = [place for place in by_name.get(text, []) if place not in used]
         if not candidates:
             continue
         if len(candidates) > 1 or len(places) > 1:
-            candidates_shown = [known[p] for p in candidates] if len(candidates) > 1 else [wanted[i] for i in places]
+            candidates_shown = [keys[p] for p in candidates] if len(candidates) > 1 else [wanted[i] for i in places]
             raise InputError.ambiguous(
                 where,
                 f"reads like several: {', '.join(_shown(key) for key in candidates_shown[:3])}",
@@ -284,8 +284,8 @@ def part_reading(part: Hashable) -> str:
     # Leading zeros, 1.10 and the like are part of a name, not of a number: a number reads back as it stands.
     if not np.isfinite(number):
         return reading
-    shown = str(int(number)) if number == int(number) else repr(number)
-    return shown if reading in {shown, repr(number)} else reading
+    plain = str(int(number)) if number == int(number) else repr(number)
+    return plain if reading in {plain, repr(number)} else reading
 
 
 _POINT_ZERO = re.compile(r"(-?[0-9]+)\.0+")
@@ -331,8 +331,8 @@ def check_alike(parameter: str, parts: Iterable[Hashable], *attribute: str) -> N
     pair = find_alike(parts)
     if pair is None:
         return
-    shown = [repr(str(part)) if isinstance(part, str) else f"{part!r} ({type(part).__name__})" for part in pair]
-    problem = f"holds {shown[0]} and {shown[1]}, which read as one level"
+    described = [repr(str(part)) if isinstance(part, str) else f"{part!r} ({type(part).__name__})" for part in pair]
+    problem = f"holds {described[0]} and {described[1]}, which read as one level"
     raise InputError.ambiguous(parameter, problem, "Write each level in one way.", *attribute)
 
 
