@@ -165,20 +165,20 @@ def check_one_effect(estimates: Any) -> Estimates:
     return estimates
 
 
-def choose_dependence(estimates: Estimates, asked: Dependence | None) -> Dependence:
+def choose_dependence(estimates: Estimates, dependence: Dependence | None) -> Dependence:
     """What is assumed of how looks depend on each other, where nothing is said.
 
     Draws follow every group by itself. Groups that share data (several treatments with one control, users in several
     groups) are tested look by look, with levels that add up to α: nothing is assumed of how looks depend on each other.
     """
     if estimates.covariance is None:
-        return asked or ("independent" if estimates.n is None else "returning")
-    if asked not in {None, "any"}:
+        return dependence or ("independent" if estimates.n is None else "returning")
+    if dependence not in {None, "any"}:
         raise InputError.unsupported(
             "dependence",
             "does not go with groups that share data",
             "Use {dependence}, or leave it out.",
-            asked,
+            dependence,
             settings={"dependence": "any"},
         )
     return "any"
@@ -241,9 +241,11 @@ class MonitorSubject(NamedTuple):
             (self.recipe, before.recipe, "measured by", "Give the same metric, with the same arms and unit."),
         ):
             if now != then:
-                shown, earlier = (repr(value if isinstance(value, str) else " × ".join(value)) for value in (now, then))
+                current, earlier = (
+                    repr(value if isinstance(value, str) else " × ".join(value)) for value in (now, then)
+                )
                 raise InputError.mismatch(
-                    "estimates", f"the looks before had {earlier}", remedy, place=f"{what} {shown}", form="clause"
+                    "estimates", f"the looks before had {earlier}", remedy, place=f"{what} {current}", form="clause"
                 )
 
 
@@ -289,14 +291,14 @@ def align_look(
 
 def _refuse(names: Sequence[Label], what: str, policy: str, other: str) -> None:
     if names:
-        shown = ", ".join(repr(name_of(name)) for name in names[:3]) + (", …" if len(names) > 3 else "")
+        listed = ", ".join(repr(name_of(name)) for name in names[:3]) + (", …" if len(names) > 3 else "")
         problem = "the groups are not those of the looks before"
         raise InputError.mismatch(
             "estimates",
             problem,
             f"Correct them, or use {{{what}}} or {other!r}.",
             settings={what: policy},
-            place=f"with {len(names)} {what} groups: {shown}",
+            place=f"with {len(names)} {what} groups: {listed}",
             form="clause",
         )
 
@@ -310,11 +312,11 @@ def _read_columns(estimates: Estimates, used: BoolArray, groups: IntArray, odds:
         "odds": odds,
         "shown": estimates.shown[:, 0],
     }
-    taken: dict[str, Any] = {name: None if column is None else column[used] for name, column in columns.items()}
+    selected: dict[str, Any] = {name: None if column is None else column[used] for name, column in columns.items()}
     if estimates.covariance is not None:
-        taken["covariance"] = estimates.covariance[np.ix_(used, used)]
-        taken["covariance_dof"] = estimates.covariance_dof
-    return LookData(groups, **taken)
+        selected["covariance"] = estimates.covariance[np.ix_(used, used)]
+        selected["covariance_dof"] = estimates.covariance_dof
+    return LookData(groups, **selected)
 
 
 def _reorder(look: LookData, order: IntArray) -> LookData:

@@ -780,16 +780,16 @@ def calibrate_many(
         errors = [estimates.errors[:, 0] for e in portion_of_all if (estimates := comparisons[e].estimates) is not None]
         scales = np.sort(np.stack(errors), axis=1)
         scales /= np.exp(np.log(scales).mean(axis=1, keepdims=True))
-        looked = np.empty((len(portion_of_all), len(early)))
-        kernels.top_fractions(early, scales, looked)
-        return [calibrate_one(e, scales[i : i + 1], looked[i]) for i, e in enumerate(portion_of_all)]
+        early_fractions = np.empty((len(portion_of_all), len(early)))
+        kernels.top_fractions(early, scales, early_fractions)
+        return [calibrate_one(e, scales[i : i + 1], early_fractions[i]) for i, e in enumerate(portion_of_all)]
 
-    def calibrate_one(e: int, scale: FloatArray, looked: FloatArray) -> Calibration:
+    def calibrate_one(e: int, scale: FloatArray, early_fractions: FloatArray) -> Calibration:
         top = float(heights[e].max(initial=0.0))
         if top == 0:
             return Calibration(np.zeros(heights[e].size), 0)
         own = comparisons[e].null_draws(top, draws, seed).own
-        fractions = np.concatenate([[own], looked])
+        fractions = np.concatenate([[own], early_fractions])
         of_top: float | None = _log_p_of_top(top, fractions, groups - 1)
         if len(late) and of_top is not None and of_top <= np.log(_CLEAR):
             rest = np.empty((1, len(late)))

@@ -294,8 +294,8 @@ def _with_means(cells: WeightedCells, statistic: _Statistic, noise: FloatArray, 
         return np.asarray(noise + gap[:, statistic.codes])
     share = np.zeros((len(cells), statistic.se.size))
     share[np.arange(len(cells)), statistic.codes] = cells.weight / statistic.weight[statistic.codes]
-    beside = cells.root @ (cells.root.T @ share)
-    return np.asarray(noise + gap @ np.linalg.solve(share.T @ beside, beside.T))
+    with_levels = cells.root @ (cells.root.T @ share)
+    return np.asarray(noise + gap @ np.linalg.solve(share.T @ with_levels, with_levels.T))
 
 
 # ------------------------------------------------------------------------------------------ the fewest attributes
@@ -452,10 +452,10 @@ def explain_variation(effects: GroupEffects, codes: IntArray, confidence: float 
     rows = []
     for a, column in enumerate(columns):
         others = [other for b, other in enumerate(columns) if b != a and not refines(other, column)]
-        beside = compare(cells, others, [*others, column]) if others else alone[a]
-        share, share_beside = (_part_of(test, variation) for test in (alone[a], beside))
+        adjusted = compare(cells, others, [*others, column]) if others else alone[a]
+        share, share_beside = (_part_of(test, variation) for test in (alone[a], adjusted))
         interval = _interval(alone[a], compare(cells, [column], [everyone]), share, confidence)
-        rows.append(AttributeShare(a, int(column.max()) + 1, alone[a], beside, share, interval, share_beside))
+        rows.append(AttributeShare(a, int(column.max()) + 1, alone[a], adjusted, share, interval, share_beside))
     if count > 1:
         share = _part_of(left, variation) if left.log_p <= _NOISE else 0.0
         interval = _interval(left, additive, share, confidence)
@@ -724,17 +724,17 @@ def _term_comparison(
         raise TypeError("additive models need estimates")
     unit, center = choose_unit(estimates.own[:, 0]), estimates.values[len(estimates) // 2, 0]
     first = np.unique(codes, return_index=True)[1]
-    shown = effects.coefficients @ estimates.given[:, 0]
+    means = effects.coefficients @ estimates.given[:, 0]
     covers_all = np.isfinite(estimates.covariance_dof)
     dof = effects.dof if np.isinf(estimates.dof_of_all) or covers_all else estimates.dof_of_all
     levels = Estimates(
-        shown,
+        means,
         None,
         labels_of([tuple(comparison.keys[i][a] for a in block) for i in first.tolist()]),
         None if estimates.n is None else np.bincount(codes, estimates.n),
         None if covers_all else dof,
         attributes=[comparison.attributes[a] for a in block],
-        natural=estimates.scale.natural(shown),
+        natural=estimates.scale.natural(means),
         scale=estimates.scale,
         metric=estimates.metric,
         compared=effects.theta * unit + center,
@@ -807,19 +807,19 @@ def aggregate_comparison(comparison: Comparison, margin: Margin) -> Comparison:
     weight = (se.min() / se) ** 2
     total = np.bincount(margin.codes, weight)
     # What is shown is the mean of what was estimated; what is compared may have been made more normal.
-    shown = np.bincount(margin.codes, weight * (estimates.given[:, 0] - center)) / total + center
+    means = np.bincount(margin.codes, weight * (estimates.given[:, 0] - center)) / total + center
     sizes = None if estimates.n is None else np.bincount(margin.codes, estimates.n)
     covariance = None if levels.covariance is None else levels.covariance * unit**2
     has_one_dof = covariance is not None and np.isfinite(levels.common_dof)
     dof = float(levels.common_dof) if has_one_dof and not levels.full_covariance else levels.dof
     aggregated = Estimates(
-        shown,
+        means,
         None if covariance is not None else levels.se * unit,
         labels_of(keys),
         sizes,
         dof,
         attributes=[comparison.attributes[a] for a in margin.attributes],
-        natural=estimates.scale.natural(shown),
+        natural=estimates.scale.natural(means),
         scale=estimates.scale,
         metric=estimates.metric,
         compared=levels.theta * unit + center,

@@ -635,13 +635,13 @@ class SequentialFolds:
         absent = [name_of(label) for label in self.labels if label_key(label) not in present]
         for names, treatment, what in ((absent, missing, "missing"), (unknown, new, "new")):
             if names and treatment == "error":
-                shown = ", ".join(repr(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
+                listed = ", ".join(repr(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
                 raise InputError.mismatch(
                     "estimates",
                     "the groups are not those of the first batch",
                     f"Correct the batch, or use {{{what}}}.",
                     settings={what: "ignore"},
-                    place=f"with {len(names)} {what} groups: {shown}",
+                    place=f"with {len(names)} {what} groups: {listed}",
                     form="clause",
                 )
         ignored = {code: len(names) for names, code in ((absent, "missing"), (unknown, "new")) if names}
