@@ -330,30 +330,34 @@ class Metric:
 def recorded(make: Callable[P, Metric]) -> Callable[P, Metric]:
     """The same function, whose metrics remember what they were made with."""
     signature = inspect.signature(make)
-    needed = [name for name, one in signature.parameters.items() if one.default is one.empty and one.kind in _NAMED]
+    needed = [
+        name
+        for name, parameter in signature.parameters.items()
+        if parameter.default is parameter.empty and parameter.kind in _NAMED
+    ]
 
     @wraps(make)
-    def made(*args: P.args, **kwargs: P.kwargs) -> Metric:
+    def record(*args: P.args, **kwargs: P.kwargs) -> Metric:
         _check_order(make.__name__, signature, len(args))
         if missing := needed[len(args) :]:
             _check_given(make.__name__, [name for name in missing if name not in kwargs])
         metric = make(*args, **kwargs)
-        given = signature.bind(*args, **kwargs).arguments
-        return replace(metric, recipe=Recipe(make.__name__, tuple(given.items())))
+        arguments = signature.bind(*args, **kwargs).arguments
+        return replace(metric, recipe=Recipe(make.__name__, tuple(arguments.items())))
 
-    return made
+    return record
 
 
-def _check_order(function: str, signature: inspect.Signature, given: int) -> None:
+def _check_order(function: str, signature: inspect.Signature, count: int) -> None:
     """Refuse arguments without a name where they need one, and say which."""
-    kinds = {name: one.kind for name, one in signature.parameters.items()}
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
     by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
     in_order = len(kinds) - len(by_name)
-    if given > in_order and inspect.Parameter.VAR_POSITIONAL not in kinds.values():
-        problem = f"fl.{function} takes {amount(in_order, 'argument')} without a name, but {given} were given"
-        remedy = f"Name the others: {', '.join(f'{name}=…' for name in by_name[: given - in_order])}."
+    if count > in_order and inspect.Parameter.VAR_POSITIONAL not in kinds.values():
+        problem = f"fl.{function} takes {amount(in_order, 'argument')} without a name, but {count} were given"
+        remedy = f"Name the others: {', '.join(f'{name}=…' for name in by_name[: count - in_order])}."
         remedy = remedy if by_name else "Leave the others out."
-        raise InputError.invalid(", ".join(by_name[: given - in_order]), problem, remedy, form="sentence")
+        raise InputError.invalid(", ".join(by_name[: count - in_order]), problem, remedy, form="sentence")
 
 
 def _check_given(function: str, missing: list[str]) -> None:

@@ -451,9 +451,9 @@ class _Options:
             raise InputError.unsupported(options, problem, "Leave them out, or give the rows.")
         has = {other: other in table.others for other in ("denom", "covariate")}
         formula = partial(estimate, ratio=has["denom"], weighted=False, covariate=has["covariate"])
-        shown = f"{table.mean or table.sum}" + (f"/{table.denom_sum}" if has["denom"] else "")
+        column = f"{table.mean or table.sum}" + (f"/{table.denom_sum}" if has["denom"] else "")
         fields: dict[str, Any] = {"arms": self.arms, "aggregated": with_variance(table), "scale": scale}
-        return Metric(f"{name} of {shown}", {}, no_variables, formula, **fields)
+        return Metric(f"{name} of {column}", {}, no_variables, formula, **fields)
 
     def metric(
         self,

@@ -167,16 +167,16 @@ def measure_all(
     return measured
 
 
-def _no_metric(given: object) -> InputError:
+def _no_metric(value: object) -> InputError:
     """What to say of something that is not a metric: several of them, or the name or function of one."""
-    if isinstance(given, list | tuple) and given and all(isinstance(item, Metric) for item in given):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Metric) for item in value):
         remedy = "Cluster by each and correct by fl.holm, take all together by fl.joint(m1, m2), or use fl.audit."
-        names = [item.name for item in given]
+        names = [item.name for item in value]
         return InputError.ambiguous("metric", "holds several metrics", remedy, names)
-    named = getattr(given, "__name__", given)
+    named = getattr(value, "__name__", value)
     own = own_name(named) if isinstance(named, str) else None
     remedy = f"Give it its columns: fl.{own}(…)." if own else 'Use for example fl.rate("converted").'
-    return InputError.wrong_type("metric", "is not a metric", remedy, given)
+    return InputError.wrong_type("metric", "is not a metric", remedy, value)
 
 
 def _every_time(
@@ -222,10 +222,10 @@ def measurements(
     keep = unmarked(reasons)
     if not keep.any():
         counts = Counter(reasons.tolist())
-        shown = "; ".join(f"{why.text} ({count:,})" for why, count in counts.items())
+        listed = "; ".join(f"{why.text} ({count:,})" for why, count in counts.items())
         sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0).tolist()
         remedy, settings = remedy_without_groups(reasons.tolist(), sizes, metric.min_size)
-        problem = f"none of {formats.amount(len(keys), 'group')} can be used: {shown}"
+        problem = f"none of {formats.amount(len(keys), 'group')} can be used: {listed}"
         how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
         if _is_unchanged(metric, counts):
             problem = "has the same ranks or predictions of both models in all rows: every change is zero"

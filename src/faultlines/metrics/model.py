@@ -160,7 +160,7 @@ def _model_rate(
 
     `size_unit` says which rows are not null; `compared`, whether it only asks if labels are equal.
     """
-    shown = name.replace("_", " ")
+    title = name.replace("_", " ")
 
     def metric(
         y_true: str,
@@ -177,11 +177,11 @@ def _model_rate(
         labels = truth(y_true, positive, classes, compared and score is None)
         inputs = labels | prediction(y_pred, score, threshold, positive, classes, compared)
         form = partial(_classified, outcome=outcome, threshold=threshold)
-        return rate_of(shown + of_class(positive, classes), inputs, form, weight, size_unit, Clusters(unit, overlap))
+        return rate_of(title + of_class(positive, classes), inputs, form, weight, size_unit, Clusters(unit, overlap))
 
     metric.__name__ = metric.__qualname__ = name
     note = _COMPARED if compared else ""
-    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=shown, rows=size_unit, compared=note)
+    metric.__doc__ = _RATE_DOC.format(summary=summary, name=name, shown=title, rows=size_unit, compared=note)
     return recorded(metric)
 
 
@@ -816,10 +816,10 @@ def _inputs(
 def _found_and_wanted(c: Columns, threshold: float | None) -> dict[str, Any]:
     """Numerator and denominator of F1, which rows that are neither positive nor predicted so have no part in."""
     t, p = c["t"], predicted(c, threshold)
-    found, wanted = c.where(t + p > 0, 2 * t * p), c.where(t + p > 0, t + p)
+    numer, denom = c.where(t + p > 0, 2 * t * p), c.where(t + p > 0, t + p)
     if "w" not in c:
-        return {"x": found, "y": wanted}
-    return {"wx": c["w"] * found, "wy": c["w"] * wanted, "w": c["w"] + 0 * found}
+        return {"x": numer, "y": denom}
+    return {"wx": c["w"] * numer, "wy": c["w"] * denom, "w": c["w"] + 0 * numer}
 
 
 def _found_and_wanted_of_rows(c: Columns, threshold: float | None) -> dict[str, Any]:
@@ -898,15 +898,15 @@ def balanced_accuracy(
 
 def _of_both_sides(c: Columns, threshold: float | None) -> dict[str, Any]:
     """Predictions of negatives, then of positives; with weights w p, w and w for each, as weighted ratios have them."""
-    p, made = predicted(c, threshold), dict[str, Any]()
+    p, variables = predicted(c, threshold), dict[str, Any]()
     for side in (0, 1):
         selected = c.where(c["t"] == side, p)
         if "w" in c:
             weight = c["w"] + 0 * selected
-            made |= {f"wx{side}": c["w"] * selected, f"wy{side}": weight, f"w{side}": weight}
+            variables |= {f"wx{side}": c["w"] * selected, f"wy{side}": weight, f"w{side}": weight}
         else:
-            made[f"x{side}"] = selected
-    return made
+            variables[f"x{side}"] = selected
+    return variables
 
 
 def _sides_of_rows(c: Columns, threshold: float | None) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def _shrink_arms(
     estimated = np.where(freedom >= 1, variance, np.nan)
     shrunk = [shrink_variances(n[:, i], value[:, i], estimated[:, i], shape.of_arm(i)) for i in range(n.shape[1])]
     if n.shape[1] == 2:
-        of_means = np.stack([one.variance / n[:, i] for i, one in enumerate(shrunk)], axis=1)
+        of_means = np.stack([arm.variance / n[:, i] for i, arm in enumerate(shrunk)], axis=1)
         if np.array_equal(value[:, 0], value[:, 1], equal_nan=True):
             noise = _noise_of_sides(value[:, 0], of_means)
             shrunk = [
@@ -146,7 +146,7 @@ def _shrink_arms(
     is_shrunk = np.isfinite(dof)
     # The error of what all have in common, in proportion to what an arm adds to the variance of the estimates.
     parts = np.sum(np.where(np.isfinite(variances) & (n > 0), variances / np.maximum(n, 1), 0.0), axis=0)
-    errors = np.array([one.common_error for one in shrunk]) * parts / max(float(np.sum(parts)), 1e-300)
+    errors = np.array([arm.common_error for arm in shrunk]) * parts / max(float(np.sum(parts)), 1e-300)
     return _Linear(
         value,
         np.where(is_shrunk, variances, variance),
@@ -198,10 +198,10 @@ def _shrink_two_arms(
         arm = shrink_variances(n[:, i], likely[:, i] + noise[:, i], variance[:, i], own, noise[:, i], expected=law)
         shrunk.append(arm._replace(dof=1 / (1 / arm.dof + 1 / groups.dof)))
     # What is off in the variance of a group is off in both arms.
-    of_means = np.stack([one.variance / n[:, i] for i, one in enumerate(shrunk)], axis=1)
+    of_means = np.stack([arm.variance / n[:, i] for i, arm in enumerate(shrunk)], axis=1)
     both = np.sum(of_means**2, axis=1) / np.sum(of_means, axis=1) ** 2
     least = [own_dof(n[:, i], groups.skewness, groups.excess) for i in (0, 1)]
-    return [one._replace(dof=np.maximum(one.dof * both, own)) for one, own in zip(shrunk, least, strict=True)]
+    return [arm._replace(dof=np.maximum(arm.dof * both, own)) for arm, own in zip(shrunk, least, strict=True)]
 
 
 def _noise_of_sides(value: FloatArray, variance: FloatArray) -> FloatArray:
@@ -365,7 +365,9 @@ class _Covariate(NamedTuple):
         of_mixture = Cumulants(both, q * left.third + (1 - q) * third, mixed)
         # Of a handful of rows no shape is known: it is that of all then.
         cases = zip(left, of_mixture, terms, strict=True)
-        return Cumulants(*(np.where(q == 1, one, np.where(self.is_known, two, plain)) for one, two, plain in cases))
+        return Cumulants(
+            *(np.where(q == 1, complete, np.where(self.is_known, mixture, plain)) for complete, mixture, plain in cases)
+        )
 
     @property
     def is_known(self) -> npt.NDArray[np.bool_]:
@@ -989,8 +991,8 @@ def of_atkinson(m: Moments, *, epsilon: float) -> Measured:
         variance = np.maximum(positive - 2 * a * b * cov[..., 0, 1], 0.0)
         # Terms of values that hardly differ cancel to (sd/mean)² of their size, and covariances are known to some ulp
         # times mean/sd. At sd/mean = 1e-6, 11 of 20 data sets without a difference had p < .05.
-        known = np.maximum(1e-11, 16 * np.finfo(float).eps * ratio / np.sqrt(positive / 2))
-        variance, lost = _clear(n, np.ones(n.shape), variance, known * positive)
+        precision = np.maximum(1e-11, 16 * np.finfo(float).eps * ratio / np.sqrt(positive / 2))
+        variance, lost = _clear(n, np.ones(n.shape), variance, precision * positive)
         difference = Cumulants.of(m, 1).less(Cumulants.of(m, 0), cov[..., 0, 1], b / a)
         shape = Cumulants(a**2 * difference.variance, a**3 * difference.third, a**4 * difference.fourth)
         second = cov[..., 1, 1] / x**2 - power * of_u**2 * cov[..., 0, 0] - np.nan_to_num(variance) / ratio**2

@@ -95,8 +95,8 @@ def _check_outcomes(outcomes: frozenset[Any], positive: Any) -> None:
 def _inputs(metric: Metric, summaries: Mapping[str, ColumnSummary]) -> dict[str, Input]:
     """What a metric reads; a label that some row of the whole table has may be missing in a part of it."""
     return {
-        role: one if one.positive is None else replace(one, may_lack=_has_label(summaries, one))
-        for role, one in metric.inputs.items()
+        role: source if source.positive is None else replace(source, may_lack=_has_label(summaries, source))
+        for role, source in metric.inputs.items()
     }
 
 
@@ -236,10 +236,10 @@ def traits_of(recipe: str) -> tuple[Traits, ...]:
     The change of a metric between two models harms in the direction of the metric itself.
     """
     try:
-        made = json.loads(recipe)
+        parsed = json.loads(recipe)
     except ValueError:
         return ()
-    return _traits(made) if isinstance(made, dict) else ()
+    return _traits(parsed) if isinstance(parsed, dict) else ()
 
 
 def _traits(recipe: Mapping[str, Any]) -> tuple[Traits, ...]:
@@ -247,7 +247,7 @@ def _traits(recipe: Mapping[str, Any]) -> tuple[Traits, ...]:
     if name == joint.__name__:
         return tuple(traits for metric in arguments["metrics"] for traits in _traits(metric))
     if name == paired.__name__:
-        return tuple(one._replace(span=2 * one.span) for one in _traits(arguments["first"]["metric"]))
+        return tuple(traits._replace(span=2 * traits.span) for traits in _traits(arguments["first"]["metric"]))
     if name not in METRICS:
         return (Traits(),)
     entry = METRICS[name]

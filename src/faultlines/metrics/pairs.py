@@ -55,13 +55,13 @@ def paired(first: Metric, second: Metric) -> Metric:
     _check_alike(first, second)
     kind, weight = _recipe(first), _arguments(first).get("weight")
     clusters = Clusters(first.unit, first.overlap)
-    columns = [_told_apart(one, other) for one, other in ((first, second), (second, first))]
+    columns = [_told_apart(metric, other) for metric, other in ((first, second), (second, first))]
     name = f"change in {kind.replace('_', ' ')} from {columns[0]} to {columns[1]}"
     if kind == "auc":  # what ranks and of_area make of one score they make of the difference of two
         both = {**first.inputs, "s2": second.inputs["s"]}
         return replace(first, name=name, inputs=both, variables=_truth_and_scores)
-    inputs = {f"{_FIRST}{role}": one for role, one in before.inputs.items()}
-    inputs |= {f"{_SECOND}{role}": one for role, one in after.inputs.items()}
+    inputs = {f"{_FIRST}{role}": source for role, source in before.inputs.items()}
+    inputs |= {f"{_SECOND}{role}": source for role, source in after.inputs.items()}
     if kind in _OF_DIFFERENT_ROWS:
         return _of_ratios(name, inputs, (before, after), weight, clusters)
     metric = mean_of(name, inputs, partial(_changed, before=before, after=after), weight, clusters)
@@ -124,7 +124,7 @@ def _difference_of_ratios(m: Moments, *, weighted: bool, counted: tuple[int, ...
 
 
 def _parts(c: Columns, before: Metric, after: Metric) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     counted: dict[str, Any] = {}
     # Null where some input is: a row that does not count for one model must not be taken for one that is missing.
     here: Any = 0.0
@@ -140,10 +140,10 @@ def _parts(c: Columns, before: Metric, after: Metric) -> dict[str, Any]:
             numer = c.where(value.is_null(), 0.0, value) + here
             denom = c.where(value.is_null(), 0.0, 1.0) + here
             counted[f"{prefix}n"] = value
-        made |= {f"{prefix}x": numer, f"{prefix}y": denom}
+        variables |= {f"{prefix}x": numer, f"{prefix}y": denom}
     if "w" in c:
-        made = {role: c["w"] * value for role, value in made.items()} | {"w": c["w"] + here}
-    return made | counted
+        variables = {role: c["w"] * value for role, value in variables.items()} | {"w": c["w"] + here}
+    return variables | counted
 
 
 def _sums(c: Columns, before: Metric, after: Metric) -> dict[str, Any]:
@@ -167,44 +167,44 @@ def _recipe(metric: Metric) -> str:
 
 
 def _arguments(metric: Metric) -> dict[str, Any]:
-    given = {} if metric.recipe is None else dict(metric.recipe.arguments)
-    return {name: value for name, value in given.items() if value is not None}
+    arguments = {} if metric.recipe is None else dict(metric.recipe.arguments)
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _plain(metric: Metric, parameter: str) -> Metric:
     """The same metric without weights and units, which the pair has itself; an error where there is no pair of it."""
-    shown = Argument(parameter, metric.name if isinstance(metric, Metric) else metric)
+    argument = Argument(parameter, metric.name if isinstance(metric, Metric) else metric)
     if not isinstance(metric, Metric):
         remedy = 'Use for example fl.paired(fl.accuracy("y", "old"), fl.accuracy("y", "new")).'
-        raise InputError.wrong_type(shown, "is not a metric", remedy)
+        raise InputError.wrong_type(argument, "is not a metric", remedy)
     arguments = {n: v for n, v in _arguments(metric).items() if n not in {"weight", "unit", "overlap"}}
     entry = METRICS.get(_recipe(metric))
     problem = "cannot be compared in pairs: it is not a mean, share or ratio of rows of one population"
     remedy = "Use a rate of a model, its AUC, a loss, or fl.mean, fl.rate or fl.ratio of rows."
     if entry is None or metric.arms is not None or metric.aggregated or metric.parts:
-        raise InputError.unsupported(shown, problem, remedy)
-    made = entry.function(**arguments)
+        raise InputError.unsupported(argument, problem, remedy)
+    plain = entry.function(**arguments)
     if metric.ranking is not None:
-        return made
+        return plain
     # A calibration gap has more variables, for what scores expect; what it is the mean of is the first.
     expects = _recipe(metric) == "calibration_gap"
-    if not expects and len(form_variables(made)) != len(entry.columns if "y" in made.inputs else "x"):
-        raise InputError.unsupported(shown, problem, remedy)
-    return made
+    if not expects and len(form_variables(plain)) != len(entry.columns if "y" in plain.inputs else "x"):
+        raise InputError.unsupported(argument, problem, remedy)
+    return plain
 
 
 def _check_alike(first: Metric, second: Metric) -> None:
-    shown = Argument("first, second", (first.name, second.name))
+    metrics = Argument("first, second", (first.name, second.name))
     if _recipe(first) != _recipe(second):
-        raise InputError.mismatch(shown, "are different metrics", "Give the same metric of two models.")
+        raise InputError.mismatch(metrics, "are different metrics", "Give the same metric of two models.")
     before, after = _arguments(first), _arguments(second)
     if before == after:
-        raise InputError.duplicate(shown, "are the same", "Name the columns of two models, or two thresholds.")
+        raise InputError.duplicate(metrics, "are the same", "Name the columns of two models, or two thresholds.")
     for name in _SAME:
-        one, other = before.get(name), after.get(name)
-        if one != other:
-            given = Argument(name, (one, other))
-            raise InputError.mismatch(given, "must be the same for both", f"Give both metrics the same {name}.")
+        value, other = before.get(name), after.get(name)
+        if value != other:
+            argument = Argument(name, (value, other))
+            raise InputError.mismatch(argument, "must be the same for both", f"Give both metrics the same {name}.")
 
 
 def _told_apart(metric: Metric, other: Metric) -> str:

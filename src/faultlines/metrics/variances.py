@@ -644,9 +644,9 @@ def is_signed(m: Moments) -> bool:
         quarts = fourth + 4 * mean * third + 6 * mean**2 * second + mean**4
         same = (np.abs(cubes - mean) < 1e-7) & (np.abs(quarts - raw) < 1e-7)
         same &= n * raw > 0.5  # one of n values is not 0 at least: not so of values near 1e-6
-        whole = flat & (np.abs(mean * (1 - mean**2)) < 1e-9)
+        constant = flat & (np.abs(mean * (1 - mean**2)) < 1e-9)
         seen = (n >= 2) & np.isfinite(mean) & np.isfinite(variance)
-    return bool(seen.any() and np.all((same | whole)[seen]) and np.any(~flat[seen]))
+    return bool(seen.any() and np.all((same | constant)[seen]) and np.any(~flat[seen]))
 
 
 def cumulants_of_rate(rate: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -163,7 +163,7 @@ def smallest_supported_pvalue(m: Moments, dof: FloatArray | None = None) -> PVal
 
 def _imputed(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
     """Who has no covariate, where some have none."""
-    covariate = next((one.column for one in metric.inputs.values() if one.parameter == "covariate"), None)
+    covariate = next((source.column for source in metric.inputs.values() if source.parameter == "covariate"), None)
     if covariate is None:
         return
     of_all = grouped.moments.n[:, :, 0]
@@ -305,9 +305,9 @@ def planned_shares(arms: Arms, compared: Sequence[Hashable]) -> tuple[float, ...
     places = match([(arm,) for arm in compared], [(part_of(arm),) for arm, _ in arms.shares], "shares")
     for place, arm in zip(places, compared, strict=True):
         if place < 0:
-            known = ", ".join(shorten(name) for name, _ in arms.shares)
+            names = ", ".join(shorten(name) for name, _ in arms.shares)
             problem = f"have no share of the variant {shorten(arm)}"
-            raise InputError.missing("shares", problem, f"Add it; there are shares of {known}.")
+            raise InputError.missing("shares", problem, f"Add it; there are shares of {names}.")
     chosen = np.array([arms.shares[place][1] for place in places])
     return tuple((chosen / chosen.sum()).tolist())
 
@@ -370,9 +370,9 @@ def compare_arms(
         margins = tuple(margin for margin in margins if margin.is_cells)
         left /= sum(margin.share for margin in margins) or 1.0
     for margin in margins:
-        found = _worst_level(counts, margin, expected, planned=shares is not None, cells_alone=shared_units)
-        if found is not None:
-            candidates.append((found.log_p - np.log(margin.share * left), margin, found))
+        worst_of_margin = _worst_level(counts, margin, expected, planned=shares is not None, cells_alone=shared_units)
+        if worst_of_margin is not None:
+            candidates.append((worst_of_margin.log_p - np.log(margin.share * left), margin, worst_of_margin))
     if not candidates:
         return None
     log_p, chosen, worst = min(candidates, key=lambda candidate: candidate[0])
