@@ -74,11 +74,11 @@ class Finding(NamedTuple):
 
 def findings(result: Audit) -> list[Finding]:
     """What was found, by who is affected: the groups with the largest difference first, theirs by size."""
-    found = [_finding(comparison) for comparison in result.comparisons if comparison.result.rejected]
+    reported = [_finding(comparison) for comparison in result.comparisons if comparison.result.rejected]
     largest: dict[str, float] = {}
-    for finding in found:
+    for finding in reported:
         largest[finding.affected] = max(finding.size, largest.get(finding.affected, 0.0))
-    return sorted(found, key=lambda finding: (-largest[finding.affected], finding.affected, -finding.size))
+    return sorted(reported, key=lambda finding: (-largest[finding.affected], finding.affected, -finding.size))
 
 
 def _finding(comparison: AuditedComparison) -> Finding:
@@ -112,9 +112,9 @@ def notes(result: Audit) -> tuple[Note, ...]:
 
 def next_step(result: Audit) -> Note | None:
     """Confirm the largest finding on new data; without any, certify a gap."""
-    found = findings(result)
-    if found:
-        call = f"fl.confirm(audit[{found[0].comparison.name!r}], new_rows)"
+    reported = findings(result)
+    if reported:
+        call = f"fl.confirm(audit[{reported[0].comparison.name!r}], new_rows)"
         return next_note("see whether new data confirm it with", call, f"{SAME_COMMAND} on NEW.csv")
     if not result.comparisons:
         return None
@@ -165,9 +165,9 @@ def _skipped_notes(result: Audit) -> Iterator[Note]:
 
 def document(result: Audit, *, complete: bool = False) -> Document:
     """The parts of an audit as text; `complete` is with all comparisons and more groups."""
-    found = [note.text for note in notes(result) if note.code == "difference"]
+    differences = [note.text for note in notes(result) if note.code == "difference"]
     others = [note.text for note in notes(result) if note.code != "difference"]
-    opening = [headline(result), *_shortened(found, complete)]
+    opening = [headline(result), *_shortened(differences, complete)]
     tables = [_comparison_table(result, complete), *group_tables(result, complete=complete)]
     return Document(opening, [table for table in tables if table.rows], _shortened(others, complete))
 
@@ -264,13 +264,13 @@ def _number_formats(groups: Sequence[AuditedGroup]) -> tuple[Callable[[float], s
 
 def _group_row(group: AuditedGroup, number: Callable[[float], str], points: Callable[[float], str]) -> GroupRow:
     name = f"{group.by[0]} {name_of(group.label)}" if len(group.by) == 1 else named_by(group.label, group.by)
-    known = group.lower is not None and group.upper is not None
+    has_interval = group.lower is not None and group.upper is not None
     return GroupRow(
         group,
         formats.printable(name),
         "–" if group.n is None else formats.count(group.n),
         "–" if group.estimate is None else number(group.estimate),
-        f"{number(group.lower)} … {number(group.upper)}" if known else "–",  # type: ignore[arg-type]
+        f"{number(group.lower)} … {number(group.upper)}" if has_interval else "–",  # type: ignore[arg-type]
         "excluded" if group.excluded is not None else "–" if group.difference is None else points(group.difference),
     )
 
@@ -346,15 +346,15 @@ def write_audit_page(
 
     for name, value in {"title": title, "command": command}.items():
         checks.text(name, value)
-    found = findings(audit)
-    results = [finding.comparison.result for finding in found]
-    sides = clustering.adverse_sides(adverse, results, [finding.comparison.name for finding in found])
+    reported = findings(audit)
+    results = [finding.comparison.result for finding in reported]
+    sides = clustering.adverse_sides(adverse, results, [finding.comparison.name for finding in reported])
     target = file_writer.target("report", path, (".html", ".htm"))
     tables = describe_groups(audit)
     values = _values_of_groups(audit)
-    with progress("drawing the page", len(found)) as advance:
+    with progress("drawing the page", len(reported)) as advance:
         sections = []
-        for number, (finding, side) in enumerate(zip(found, sides, strict=True)):
+        for number, (finding, side) in enumerate(zip(reported, sides, strict=True)):
             sections.append(_section(finding, number, side, values))
             advance(1)
     text = rendered(
@@ -454,9 +454,9 @@ def _excluded(c: Clustering) -> list[str]:
 def _members(c: Clustering, place: int) -> str:
     """All groups of a cluster by their full names."""
     members = c.clusters[place].members
-    shown = [named_by(label, c.groups.attributes) for label in members[:_MEMBERS]]
-    more = f"; … +{len(members) - len(shown):,}" if len(members) > len(shown) else ""
-    return formats.printable("; ".join(shown) + more)
+    names = [named_by(label, c.groups.attributes) for label in members[:_MEMBERS]]
+    more = f"; … +{len(members) - len(names):,}" if len(members) > len(names) else ""
+    return formats.printable("; ".join(names) + more)
 
 
 # ------------------------------------------------------------------------------------------- metrics beside each other

@@ -213,8 +213,8 @@ def rounded_like(value: float, limit: float, *, up: bool) -> str:
     for digits in range(3, _DIGITS + 1):
         places = digits - 1 - math.floor(math.log10(abs(value)))
         scaled = value * 10.0**places
-        whole = math.ceil(scaled - 1e-9) if up else math.floor(scaled + 1e-9)
-        text = f"{whole / 10.0**places:.{max(places, 0)}f}"
+        rounded = math.ceil(scaled - 1e-9) if up else math.floor(scaled + 1e-9)
+        text = f"{rounded / 10.0**places:.{max(places, 0)}f}"
         if (float(text) > limit) == (value > limit) and (float(text) < limit) <= (value < limit):
             return text
     return repr(value)

@@ -68,23 +68,23 @@ class _Offline:
             super().save(file, chosen, **options)  # type: ignore[misc]
             return
 
-        def made(**given: Any) -> str:
+        def render(**arguments: Any) -> str:
             held = io.StringIO()
-            super(_Offline, self).save(held, "html", **given)  # type: ignore[misc]
+            super(_Offline, self).save(held, "html", **arguments)  # type: ignore[misc]
             return held.getvalue()
 
-        file.write(_page(made, **options))
+        file.write(_page(render, **options))
 
     def _repr_mimebundle_(self, *values: Any, **options: Any) -> Any:
         """What a notebook shows; Altair's renderers write the HTML in it, where names of groups could end a script."""
         bundle = super()._repr_mimebundle_(*values, **options)  # type: ignore[misc]
-        shown = bundle[0] if isinstance(bundle, tuple) else bundle
-        if isinstance(shown, dict) and "text/html" in shown:
+        content = bundle[0] if isinstance(bundle, tuple) else bundle
+        if isinstance(content, dict) and "text/html" in content:
             plain = json.dumps(self.to_dict(validate=False, context={"pre_transform": False}))  # type: ignore[attr-defined]
-            page = str(shown["text/html"])
+            page = str(content["text/html"])
             safe = page.replace(plain, script_safe(plain)) if plain in page else self.to_html(fullhtml=False)
-            shown = shown | {"text/html": safe}
-        return (shown, *bundle[1:]) if isinstance(bundle, tuple) else shown
+            content = content | {"text/html": safe}
+        return (content, *bundle[1:]) if isinstance(bundle, tuple) else content
 
 
 class Chart(_Offline, alt.LayerChart):  # type: ignore[misc]
@@ -111,24 +111,24 @@ def _page(make: Callable[..., str], **options: Any) -> str:
             return written[-1]
 
     options = {"inline": "template" not in options} | options
-    made = make(**options, json_kwds=kwds | {"cls": Safe})
+    page = make(**options, json_kwds=kwds | {"cls": Safe})
     own = json.dumps(options.get("embed_options") or {})[1:-1]  # Altair writes these in its own way
     harmless = script_safe(own)
-    if not written or not all(one in made for one in written) or (own != harmless and own not in made):
+    if not written or not all(encoded in page for encoded in written) or (own != harmless and own not in page):
         raise InputError.not_installed(
             "plot", "this release of Altair cannot be made safe", "Save as .svg, or update altair.", form="clause"
         )
     if own != harmless:
-        made = made.replace(own, harmless)
-    scripts = filter(None, re.findall(r"<script[^>]*>(.*?)</script>", made, flags=re.DOTALL))
+        page = page.replace(own, harmless)
+    scripts = filter(None, re.findall(r"<script[^>]*>(.*?)</script>", page, flags=re.DOTALL))
     allowed = [f"'sha256-{base64.b64encode(hashlib.sha256(c.encode()).digest()).decode()}'" for c in scripts]
     if not options["inline"]:  # libraries are linked to
-        allowed += re.findall(r"<script[^>]* src=[\"']([^\"'\s;,]+)[\"']", made)
+        allowed += re.findall(r"<script[^>]* src=[\"']([^\"'\s;,]+)[\"']", page)
         base = options.get("base_url") or inspect.signature(spec_to_html).parameters["base_url"].default
         allowed.append(html.escape(str(base).rstrip("/") + "/"))
     policy = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-eval' "
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}{" ".join(allowed)}">'
-    return made.replace("<head>", f"<head>\n{meta}", 1)
+    return page.replace("<head>", f"<head>\n{meta}", 1)
 
 
 def plot(c: Clustering, kind: Kind = "groups", theme: Theme = "light") -> Chart | Charts:
@@ -153,16 +153,16 @@ def plot(c: Clustering, kind: Kind = "groups", theme: Theme = "light") -> Chart 
         "subtitleFontSize": 11,
         "subtitlePadding": 5,
     }
-    specs = [spec(one, theme) for one in drawn]
+    specs = [spec(picture, theme) for picture in drawn]
     around = {"title": title, "config": config(theme)}
     # Altair looks at every value it is given; rows are put in afterwards, or large pictures take tens of seconds.
-    rows = [[layer.pop("data")["values"] for layer in one["layer"]] for one in specs]
-    kind_of, whole = (Chart, specs[0]) if len(specs) == 1 else (Charts, {"vconcat": specs})
-    made: Chart | Charts = kind_of.from_dict(whole | around, validate=False)
-    for one, layers in zip([made] if len(specs) == 1 else made.vconcat, rows, strict=True):
-        for layer, values in zip(one.layer, layers, strict=True):
+    rows = [[layer.pop("data")["values"] for layer in view["layer"]] for view in specs]
+    kind_of, content = (Chart, specs[0]) if len(specs) == 1 else (Charts, {"vconcat": specs})
+    chart: Chart | Charts = kind_of.from_dict(content | around, validate=False)
+    for view, layers in zip([chart] if len(specs) == 1 else chart.vconcat, rows, strict=True):
+        for layer, values in zip(view.layer, layers, strict=True):
             layer.data = alt.InlineData(values=values)
-    return made
+    return chart
 
 
 def target(path: str | PathLike[str]) -> Path:

@@ -213,7 +213,7 @@ def _affected(c: Clustering, place: int) -> str:
     size = f"{formats.count(len(cluster.members))} of {formats.count(len(c.groups))} groups{units}"
     honest = honest_effects(c)
     if honest is None:
-        effect, elsewhere = (number(one.effects[0].estimate) for one in (cluster, rest))
+        effect, elsewhere = (number(side.effects[0].estimate) for side in (cluster, rest))
     else:
         effect, elsewhere = number(honest[place]), number(honest[1 - place])
     names = describe_cluster(c, cluster).text
@@ -416,8 +416,8 @@ def _floor_notes(c: Clustering) -> Iterator[Note]:
     """Why a very small p is printed as less than something."""
     floor = c.pvalue_floor
     if floor is not None and c.log_pvalue < math.log(floor.pvalue):
-        shown = formats.pvalue(math.log(floor.pvalue))
-        text = f"p < {shown}: {_FLOOR_REASONS[floor.reason]} cannot support a smaller p-value."
+        smallest = formats.pvalue(math.log(floor.pvalue))
+        text = f"p < {smallest}: {_FLOOR_REASONS[floor.reason]} cannot support a smaller p-value."
         yield Note("smallest p", text, fields={"floor": floor.pvalue, "reason": floor.reason})
 
 
@@ -703,8 +703,8 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
     for reason, several in reasons.items():
         by_label = {group.label: group for group in several}
 
-        def name(label: Label, known: dict[Label, Excluded] = by_label) -> str:
-            group = known[label]
+        def name(label: Label, excluded_by_label: dict[Label, Excluded] = by_label) -> str:
+            group = excluded_by_label[label]
             events = (
                 f" ({formats.count(group.events)} of {formats.count(group.n or 0)})" if group.events is not None else ""
             )
@@ -880,8 +880,8 @@ def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
 def _refuse_mixed(adverse: Adverse, results: Sequence[Clustering]) -> None:
     """Refuse one direction for metrics that harm in different ones: "worse off" would be said of a high accuracy."""
     for c in results:
-        known = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
-        if any(traits.adverse not in (None, adverse) for traits in known):
+        traits_by_effect = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
+        if any(traits.adverse not in (None, adverse) for traits in traits_by_effect):
             remedy = "Give a direction for each, by name."
             problem = f"is not the harmful direction of {c.groups.metric}"
             raise InputError.conflict("adverse", problem, remedy, adverse)
@@ -907,11 +907,11 @@ def adverse_sides(
         checks.choice("adverse", adverse, DIRECTIONS, "Use 'low' or 'high'.")
         sides = dict.fromkeys(names, adverse)
     parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
-    known = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
+    allowed = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
     if isinstance(adverse, str) and sum(max(len(some), 1) for some in parts) > 1:
         _refuse_mixed(adverse, results)
     for name, side in sides.items():
-        checks.choice("adverse: name", name, sorted(known))
+        checks.choice("adverse: name", name, sorted(allowed))
         checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")
     return [
         tuple(sides.get(effect, sides.get(name, sides.get(c.groups.metric))) for effect in c.effect_names)

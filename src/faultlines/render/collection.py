@@ -91,9 +91,9 @@ def _mismatch_notes(result: Experiments) -> Iterator[Note]:
         for name, experiment in zip(result.names, result.experiments, strict=True)
         if experiment.readout is not None and experiment.readout.sample_ratio is not None
     }
-    found = sorted((ratio.log_pvalue, name) for name, ratio in ratios.items() if ratio.is_mismatch)
-    if found:
-        names = [name for _, name in found]
+    mismatches = sorted((ratio.log_pvalue, name) for name, ratio in ratios.items() if ratio.is_mismatch)
+    if mismatches:
+        names = [name for _, name in mismatches]
         worst = clustering.sample_ratio_note(ratios[names[0]])
         listed = formats.members(names, str, _LISTED, "; ")
         text = f"Sample ratio mismatch in {formats.amount(len(names), result.noun)}: {listed}. {names[0]}: {worst.text}"

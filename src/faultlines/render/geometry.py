@@ -216,8 +216,8 @@ def _regions(c: Clustering, estimates: Estimates, frame: Frame) -> tuple[list[Fl
     values, cov, dof = levels.values, levels.covariances, levels.dof
     if pooled.mixed and pooled.mixture is not None:  # levels of the clusters, as in the tables
         values, cov, dof = pooled.mixture.effects, pooled.mixture.covariances, None
-    known = np.full(len(c.clusters), np.inf) if dof is None else dof
-    clusters = list(map(outline, values, cov, known.tolist()))
+    dof_of_clusters = np.full(len(c.clusters), np.inf) if dof is None else dof
+    clusters = list(map(outline, values, cov, dof_of_clusters.tolist()))
     if len(estimates) > OUTLINED:
         return clusters, []
     cov = (
@@ -275,8 +275,8 @@ def plane(c: Clustering, estimates: Estimates, frame: Frame) -> Picture:
         polygon("centres", points, i, i + 1)
         top = points[np.argmax(points[:, 1])]
         up = y.beyond(12, _TALL) - y.low
-        told = {"text": f"cluster {i + 1}" if len(c.clusters) <= 8 else str(i + 1), "cluster": i + 1}
-        layers["labels"].append({"x": float(top[0]), "y": float(top[1]) + up, **told})
+        label = {"text": f"cluster {i + 1}" if len(c.clusters) <= 8 else str(i + 1), "cluster": i + 1}
+        layers["labels"].append({"x": float(top[0]), "y": float(top[1]) + up, **label})
     if ellipses:
         layers["names"] = _where_there_is_room(layers["points"], layers["labels"], x, y)
     if drawn.size < labels.size:
@@ -296,7 +296,7 @@ def _reach(alpha: float, dof: float) -> float:
     return float(np.sqrt(dof * np.expm1(exponent)))
 
 
-def _where_there_is_room(points: Sequence[Row], taken: Sequence[Row], x: Axis, y: Axis) -> list[Row]:
+def _where_there_is_room(points: Sequence[Row], occupied: Sequence[Row], x: Axis, y: Axis) -> list[Row]:
     """Names to the left of their dots, the outermost dots first, none across another name or dot."""
 
     def pixel(row: Row) -> tuple[float, float]:
@@ -307,14 +307,14 @@ def _where_there_is_room(points: Sequence[Row], taken: Sequence[Row], x: Axis, y
         left = across - wide / 2 if centred else across - 7 - wide
         return left, left + wide, up - 6, up + 6
 
-    boxes = [box(row, row["text"], True) for row in taken]
+    boxes = [box(row, row["text"], True) for row in occupied]
     boxes += [(a - 3, a + 3, b - 3, b + 3) for a, b in map(pixel, points)]
     middle = np.median([pixel(row) for row in points], axis=0)
-    made = []
+    names = []
     for row in sorted(points, key=lambda row: -float(np.hypot(*(np.array(pixel(row)) - middle)))):
         words = short(row["name"], 22)
         own = box(row, words, False)
         if all(own[1] <= b[0] or b[1] <= own[0] or own[3] <= b[2] or b[3] <= own[2] for b in boxes):
             boxes.append(own)
-            made.append({"x": row["x"] - x.beyond(7, WIDTH) + x.low, "y": row["y"], "text": words, "cluster": 0})
-    return made
+            names.append({"x": row["x"] - x.beyond(7, WIDTH) + x.low, "y": row["y"], "text": words, "cluster": 0})
+    return names

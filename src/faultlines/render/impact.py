@@ -36,7 +36,7 @@ def _passed(result: ImpactRatios) -> str:
     least = rounded_like(min(ratios), result.least, up=False)
     names = ", ".join(table.name for table in result.tables if table.verdict == "passed")
     passed = [table for table in result.tables if table.verdict == "passed"]
-    small = any(one.status == "too small" for table in passed for one in table.categories)
+    small = any(category.status == "too small" for table in passed for category in table.categories)
     large = f" with at least {100 * result.min_share:.3g}% of all rows" if small else ""
     return (
         f"Every category by {names}{large} has at least {result.least:g} × the highest {result.kind} "
@@ -45,7 +45,7 @@ def _passed(result: ImpactRatios) -> str:
 
 
 def _failed(result: ImpactRatios) -> str:
-    below = [(table, one) for table in result.tables for one in table.compared if one.status == "failed"]
+    below = [(table, category) for table in result.tables for category in table.compared if category.status == "failed"]
     table, worst = below[0]
     if len(below) == 1:
         interval = f"simultaneous {_level(result)} interval {_number(worst.lower)} … {_number(worst.upper)}"
@@ -53,10 +53,11 @@ def _failed(result: ImpactRatios) -> str:
         below_best = f"By {table.name}, {name} is below {result.least:g} × the highest {result.kind}"
         return f"{below_best}: ratio {_number(worst.ratio)} ({interval})."
     texts = []
-    for one in result.tables:
-        labels = [category.label for category in one.compared if category.status == "failed"]
+    for attribute_table in result.tables:
+        labels = [category.label for category in attribute_table.compared if category.status == "failed"]
         if labels:
-            texts.append(f"by {one.name} {formats.members(labels, naming(one.attributes), _LISTED, ', ')}")
+            listed = formats.members(labels, naming(attribute_table.attributes), _LISTED, ", ")
+            texts.append(f"by {attribute_table.name} {listed}")
     where = "; ".join(texts)
     return f"Below {result.least:g} × the highest {result.kind} ({_level(result)} confidence): {where}."
 

@@ -217,8 +217,8 @@ def page(
     ]
     with progress("drawing the page", len(shown)) as advance:
         parts = []
-        for i, one in enumerate(shown):
-            parts.append(_part(one._replace(name=named[i]), f"r{i}", note, command))
+        for i, part in enumerate(shown):
+            parts.append(_part(part._replace(name=named[i]), f"r{i}", note, command))
             advance(1)
     script = _file("page.js")
     return rendered(
@@ -258,7 +258,7 @@ def page_text(
     """The page of some results; `left` others are not on it, `rejected` of all of them have clusters."""
     sides = sides_of(adverse, results[:TABS], names)
     padding = [None] * len(results)
-    beside = zip(
+    rows = zip(
         results[:TABS],
         names,
         [*self_checks, *padding],
@@ -267,7 +267,7 @@ def page_text(
         sides,
         strict=False,
     )
-    parts = [_page_part(*columns) for columns in beside]
+    parts = [_page_part(*row) for row in rows]
     return page(results, names, parts, title=title, note=note, command=command, left=left, rejected=rejected)
 
 
@@ -357,9 +357,9 @@ def _shown(value: object) -> object:
     words = formats.printable(value)
     if words.isascii() or not _RIGHT_TO_LEFT.search(words):
         return words
-    found = _RIGHT_TO_LEFT.split(words)
+    pieces = _RIGHT_TO_LEFT.split(words)
     names = [Markup("<bdi>{}</bdi>").format(name) for name in _RIGHT_TO_LEFT.findall(words)]
-    return Markup("").join(part for pair in zip(found, [*names, ""], strict=True) for part in pair)
+    return Markup("").join(part for pair in zip(pieces, [*names, ""], strict=True) for part in pair)
 
 
 def _file(name: str) -> str:
@@ -378,9 +378,9 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
     c, several = part.levels[part.now], any(level.rejected for level in part.levels)
     frame = Frame.of(c, part.adverse)
     drawn = {"groups": pictures(c, "groups", frame), "tree": pictures(c, "tree", frame)}
-    whole = len(c.groups) <= _LISTED
-    order = listed(frame.order, whole=whole)
-    tables = [level_table(level, part.adverse, whole=whole) for level in part.levels]
+    all_listed = len(c.groups) <= _LISTED
+    order = listed(frame.order, all_listed=all_listed)
+    tables = [level_table(level, part.adverse, all_listed=all_listed) for level in part.levels]
     return {
         "key": key,
         "name": part.name,
@@ -395,11 +395,11 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
             {
                 "kind": kind,
                 "caption": caption(c, kind, several=several),  # type: ignore[arg-type]
-                "svg": Markup(svg(one)),
-                "is_high": one.height > _HIGH,
+                "svg": Markup(svg(picture)),
+                "is_high": picture.height > _HIGH,
             }
             for kind, pictured in drawn.items()
-            for one in pictured
+            for picture in pictured
         ],
         "along": _along_attributes(c),
         "on_phone": _phone_plots(c, order),
@@ -412,11 +412,11 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "members": members_heading(c),
         "clusters": _clusters(c, tables[part.now]),
         "levels": [
-            {"alpha": alpha_text(one.alpha), "n": len(one.clusters), "is_this": i == part.now}
-            for i, one in enumerate(part.levels)
+            {"alpha": alpha_text(level.alpha), "n": len(level.clusters), "is_this": i == part.now}
+            for i, level in enumerate(part.levels)
         ],
         "skipped": part.skipped,
-        "groups": group_table(c, order, whole=whole, several=several),
+        "groups": group_table(c, order, all_listed=all_listed, several=several),
         "explained": c.explained(),
         "explained_p": [formats.pvalue(math.log(row.pvalue)) for row in c.explained()],
         "explained_words": [note.text for note in attribute_notes(c)],
@@ -431,7 +431,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "missing": [note.text for note in c.notes if note.code == "missing values"],
         "facts": _facts(c, command, part.self_check),
         "reading": reading(c, note),
-        "data": Markup(script_json(live(part.levels, part.now, tables, frame, drawn, order, whole=whole))),
+        "data": Markup(script_json(live(part.levels, part.now, tables, frame, drawn, order, all_listed=all_listed))),
     }
 
 
@@ -479,9 +479,9 @@ def _level_plot(c: Clustering, places: Sequence[int]) -> dict[str, Any] | None:
 def _term_plots(c: Clustering) -> list[dict[str, Any]]:
     """A row for every level of each term whose effects add up, all terms on one scale."""
     values = [level_values(term, {}) for term in c.additive]
-    beside, plots = [value for levels in values for value in levels], []
+    all_values, plots = [value for levels in values for value in levels], []
     for term, levels in zip(c.additive, values, strict=True):
-        plot = plot_rows(levels, c.overall.effects[0].estimate, term_number(c, term), beside=beside)
+        plot = plot_rows(levels, c.overall.effects[0].estimate, term_number(c, term), others=all_values)
         if plot is not None:
             names = term.groups.attributes
             filtered = _filtered(plot, [c.groups.attributes.index(name) for name in names])
@@ -528,11 +528,11 @@ def _heat_map(result: Clustering, places: Sequence[int]) -> dict[str, Any] | Non
     down, across = (0, 1) if len(columns[0].values) >= len(columns[1].values) else (1, 0)
     if len(columns[across].values) > _HEAT_COLUMNS or len(columns[down].values) > _HEAT_ROWS:
         return None
-    number, shown = result.number_formats[0], result.groups.estimates.shown[:, 0].tolist()
+    number, estimates = result.number_formats[0], result.groups.estimates.shown[:, 0].tolist()
     pairs = zip(columns[down].codes.tolist(), columns[across].codes.tolist(), strict=True)
     cells = {
         pair: {"cluster": int(cluster), "text": number(value)}
-        for pair, cluster, value in zip(pairs, result.labels.tolist(), shown, strict=True)
+        for pair, cluster, value in zip(pairs, result.labels.tolist(), estimates, strict=True)
     }
     return {
         "corner": f"{result.groups.attributes[down]} \\ {result.groups.attributes[across]}",
@@ -578,15 +578,15 @@ def _clusters(c: Clustering, table: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _left_out(c: Clustering, left: Excluded) -> tuple[str, str, str]:
     """An excluded group: its name, why, and what is known of it."""
-    told = ""
+    details = ""
     if left.events is not None and left.n is not None:
-        told = f"{formats.count(left.events)} of {formats.count(left.n)}"
+        details = f"{formats.count(left.events)} of {formats.count(left.n)}"
     elif left.n is not None:
-        told = f"n = {formats.count(left.n)}"
+        details = f"n = {formats.count(left.n)}"
     if left.estimate is not None and left.lower is not None and left.upper is not None and len(c.number_formats) == 1:
         number = c.number_format([max((left.upper - left.lower) / 4, 1e-300)], [left.lower, left.upper], 0)
-        told += f": {number(left.estimate)} ({number(left.lower)} … {number(left.upper)})"
-    return level_name(left.label, c.groups.attributes), str(left.reason), told
+        details += f": {number(left.estimate)} ({number(left.lower)} … {number(left.upper)})"
+    return level_name(left.label, c.groups.attributes), str(left.reason), details
 
 
 def alpha_text(alpha: float) -> str:
@@ -594,13 +594,13 @@ def alpha_text(alpha: float) -> str:
     return f"{alpha:.3g}"
 
 
-def level_table(c: Clustering, adverse: AdverseSides, *, whole: bool) -> dict[str, Any]:
+def level_table(c: Clustering, adverse: AdverseSides, *, all_listed: bool) -> dict[str, Any]:
     """The table of clusters at one level; members as text only where the groups are not all on the page."""
     several = len(c.effect_names) > 1
     levels = [f"{name}: effect" if several else "level" for name in c.effect_names]
     header = [
         "cluster",
-        *(told for name in levels for told in (name, interval_name(c))),
+        *(column for name in levels for column in (name, interval_name(c))),
         *observed_headers(c),
         "groups",
         "share",
@@ -613,8 +613,8 @@ def level_table(c: Clustering, adverse: AdverseSides, *, whole: bool) -> dict[st
         "rules": [rule_or_members(c, i, _NAMED) for i in range(len(c.clusters))],
         "standings": standings(c, adverse),
         "members": []
-        if whole
-        else [formats.members(one.members, naming(c.groups.attributes), 80) for one in c.clusters],
+        if all_listed
+        else [formats.members(cluster.members, naming(c.groups.attributes), 80) for cluster in c.clusters],
     }
 
 
@@ -638,21 +638,21 @@ def _members(cluster: Cluster) -> tuple[str, int]:
 def _facts(c: Clustering, command: str | None, self_check: str = "") -> list[tuple[str, str]]:
     """How it was computed."""
     facts, tolerance = c.judged.facts, c.groups.tolerance
-    told = [("Measured", c.groups.metric), ("Groups by", " × ".join(c.groups.attributes))]
-    told += [(name.replace("_", " ").capitalize(), column) for name, column in measured_columns(c).items()]
+    entries = [("Measured", c.groups.metric), ("Groups by", " × ".join(c.groups.attributes))]
+    entries += [(name.replace("_", " ").capitalize(), column) for name, column in measured_columns(c).items()]
     if c.groups.estimates is not None and c.groups.estimates.scale.name != "identity":
-        told.append(("Compared on the scale", c.groups.estimates.scale.name))
-    told += [("Level α", f"{c.alpha:g}"), ("Guarantee", c.guarantee.explanation)]
-    told += [
+        entries.append(("Compared on the scale", c.groups.estimates.scale.name))
+    entries += [("Level α", f"{c.alpha:g}"), ("Guarantee", c.guarantee.explanation)]
+    entries += [
         (str(name).capitalize(), f"{value:,}" if isinstance(value, int) else str(value))
         for name, value in facts.items()
     ]
-    told += [("Note", words) for words in c.guarantee.notes(c.groups, c.judged.facts)]
-    told += [("Border groups", "moved to the nearest cluster" if c.refine else "left where the merges put them")]
-    told += [("Tolerance", f"{tolerance:g}")] if tolerance else []
-    told += [("Self-check", self_check)] if self_check else []
-    told += [("faultlines", version("faultlines")), ("Fingerprint of data and settings", c.fingerprint)]
-    return [*told, ("Reproduce with", command or f"{_call(c)}.report(…)")]
+    entries += [("Note", words) for words in c.guarantee.notes(c.groups, c.judged.facts)]
+    entries += [("Border groups", "moved to the nearest cluster" if c.refine else "left where the merges put them")]
+    entries += [("Tolerance", f"{tolerance:g}")] if tolerance else []
+    entries += [("Self-check", self_check)] if self_check else []
+    entries += [("faultlines", version("faultlines")), ("Fingerprint of data and settings", c.fingerprint)]
+    return [*entries, ("Reproduce with", command or f"{_call(c)}.report(…)")]
 
 
 def _call(c: Clustering) -> str:
@@ -716,6 +716,6 @@ def _matrix(shown: Sequence[Clustering], labels: Sequence[Any]) -> Iterator[dict
                 cells.append({"cluster": 0, "of": 1, "text": "–"})
                 continue
             values = [] if c.groups.estimates is None else c.groups.estimates.shown[i].tolist()
-            told = ", ".join(number(value) for number, value in zip(c.number_formats, values, strict=True))
-            cells.append({"cluster": int(c.labels[i]), "of": len(c.clusters), "text": told})
+            text = ", ".join(number(value) for number, value in zip(c.number_formats, values, strict=True))
+            cells.append({"cluster": int(c.labels[i]), "of": len(c.clusters), "text": text})
         yield {"name": formats.printable(name_of(label)), "cells": cells}

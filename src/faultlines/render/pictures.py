@@ -65,7 +65,7 @@ def _effect(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> _Ef
     # A few groups with huge intervals must not press all others together: theirs run out of the picture, and of very
     # many groups the outermost stand at its edge.
     tail = 0.0 if values.size < _MANY else 0.02
-    inner = [*np.quantile(values, [tail, 1 - tail]).tolist(), *(end for one in ends for end in one)]
+    inner = [*np.quantile(values, [tail, 1 - tail]).tolist(), *(end for triple in ends for end in triple)]
     low, high = min(inner), max(inner)
     room = max(high - low, float(np.median(upper - lower)), 1e-12 * max(abs(low), abs(high), 1e-300))
     low = max(float(lower.min()), low - 0.6 * room)
@@ -144,9 +144,9 @@ def _draw_groups(
         layers["intervals"].append(
             {"x": max(low, axis.low), "x2": min(high, axis.high), "y": y, "y2": y, "cluster": cluster}
         )
-        told = {"name": names[place], "estimate": number(value), "interval": f"{number(low)} … {number(high)}"}
-        shown = min(max(value, axis.low), axis.high)
-        layers["points"].append({"x": shown, "y": y, "cluster": cluster, "hollow": not sure, **told})
+        tooltip = {"name": names[place], "estimate": number(value), "interval": f"{number(low)} … {number(high)}"}
+        inside = min(max(value, axis.low), axis.high)
+        layers["points"].append({"x": inside, "y": y, "cluster": cluster, "hollow": not sure, **tooltip})
         layers["names"] += row_name(axis, y, names[place], step)
     layers["notes"] += row_heading(c, axis, step)
     if not layers["names"]:
@@ -164,7 +164,7 @@ def _draw_clusters(
     column: float,
 ) -> None:
     """Every cluster as a band around its level, named beside it."""
-    axis, number, told = effect.axis, c.number_formats[part], _standings(c, frame)
+    axis, number, standing = effect.axis, c.number_formats[part], _standings(c, frame)
     free = -np.inf
     for cluster, first, last in runs:
         low, mean, high = effect.clusters[cluster - 1]
@@ -173,7 +173,7 @@ def _draw_clusters(
         layers["means"].append({"x": mean, "x2": mean, **around})
         middle = (first + last + 1) / 2
         if (middle - free) * step >= 13:  # or one name would run into the next
-            about = f"cluster {cluster}: {number(mean)}{told[cluster - 1]}"
+            about = f"cluster {cluster}: {number(mean)}{standing[cluster - 1]}"
             layers["sides"].append({"x": column, "y": middle, "text": about, "cluster": cluster})
             free = middle
 
@@ -187,7 +187,7 @@ def _named_extremes(names: GroupNames, effect: _Effect, groups: int, step: float
     """The groups at either end, named in one line each above and below the rows."""
     by_value = np.argsort(effect.values, kind="stable").tolist()
     lowest, highest = by_value[:_EXTREMES], by_value[: -_EXTREMES - 1 : -1]
-    told = {-26 / step: ("lowest", lowest), groups + 44 / step: ("highest", highest)}
+    lines = {-26 / step: ("lowest", lowest), groups + 44 / step: ("highest", highest)}
     return [
         {
             "x": effect.axis.low,
@@ -196,7 +196,7 @@ def _named_extremes(names: GroupNames, effect: _Effect, groups: int, step: float
             "cluster": -1,
             "align": "left",
         }
-        for y, (which, places) in told.items()
+        for y, (which, places) in lines.items()
     ]
 
 
@@ -207,19 +207,19 @@ def ridges(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> Pict
     runs = _runs(labels)
     if len(runs) != len(c.clusters):
         runs = [(number + 1, 0, 0) for number in range(len(c.clusters))]
-    told = _line_pvalues(c, frame, runs)
-    shown = list(range(len(runs)))
-    if len(shown) > _RIDGES:
-        shown = [*shown[: _RIDGES // 2], *shown[-_RIDGES // 2 :]]
-    height = int(np.clip(64 * len(shown), 240, 26 * _RIDGES))
-    step = height / len(shown)
+    line_texts = _line_pvalues(c, frame, runs)
+    drawn = list(range(len(runs)))
+    if len(drawn) > _RIDGES:
+        drawn = [*drawn[: _RIDGES // 2], *drawn[-_RIDGES // 2 :]]
+    height = int(np.clip(64 * len(drawn), 240, 26 * _RIDGES))
+    step = height / len(drawn)
     edges = np.linspace(axis.low, axis.high, _BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2
     number, standing = c.number_formats[part], _standings(c, frame)
     layers: dict[str, list[Row]] = {name: [] for name in LAYERS}
-    layers |= _overall(effect, len(shown), step)
-    first_column, second_column = _columns(axis, frame, told)
-    for row, i in enumerate(shown):
+    layers |= _overall(effect, len(drawn), step)
+    first_column, second_column = _columns(axis, frame, line_texts)
+    for row, i in enumerate(drawn):
         cluster = runs[i][0]
         members = labels == cluster
         inside, unsure = values[members], int(np.sum(~effect.sure[members]))
@@ -247,14 +247,14 @@ def ridges(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> Pict
         ]
         if row:
             y = float(row)
-            skipped = len(runs) - len(shown) if row == _RIDGES // 2 and len(shown) < len(runs) else 0
-            words = f"… {skipped} more" if skipped else told[i - 1]
+            skipped = len(runs) - len(drawn) if row == _RIDGES // 2 and len(drawn) < len(runs) else 0
+            words = f"… {skipped} more" if skipped else line_texts[i - 1]
             layers["faults"].append({"x": axis.low, "x2": axis.high, "y": y, "y2": y, "cluster": 0})
             layers["sides"].append({"x": first_column, "y": y, "text": words, "cluster": 0})
     names = GroupNames(c, frame)
-    layers["notes"] += _named_extremes(names, effect, len(shown), step)
+    layers["notes"] += _named_extremes(names, effect, len(drawn), step)
     about = f"how the estimates of {formats.count(values.size)} groups by {effect.title} are spread in each cluster"
-    return Picture(about, WIDTH, height, axis, Axis("", 0.0, float(len(shown)), False), layers)
+    return Picture(about, WIDTH, height, axis, Axis("", 0.0, float(len(drawn)), False), layers)
 
 
 # ---------- The tree of merges as a picture.
@@ -283,16 +283,16 @@ def tree(c: Clustering) -> Picture:
     groups = len(merges)
     size = np.sqrt(np.maximum(merges.gap_heights, 0.0))
     is_open = _tree_gaps(c)
-    whole = groups <= ROWS
-    kept = np.arange(groups - 1)
-    if not whole:  # gaps that close last; what closes before is a leaf
-        kept = np.sort(merges.merge_order()[-(_LEAVES - 1) :])
+    is_complete = groups <= ROWS
+    gaps = np.arange(groups - 1)
+    if not is_complete:  # gaps that close last; what closes before is a leaf
+        gaps = np.sort(merges.merge_order()[-(_LEAVES - 1) :])
         # Each border is drawn at the nearest gap that is shown.
-        nearest = kept[np.abs(kept[:, None] - np.flatnonzero(is_open)).argmin(axis=0)]
+        nearest = gaps[np.abs(gaps[:, None] - np.flatnonzero(is_open)).argmin(axis=0)]
         is_open = np.zeros_like(is_open)
         is_open[nearest] = True
-    first = [0, *(kept + 1).tolist()]
-    last = [*kept.tolist(), groups - 1]
+    first = [0, *(gaps + 1).tolist()]
+    last = [*gaps.tolist(), groups - 1]
     # A branch has the colour of most of its groups: some at the borders were moved.
     labels, starts = c.labels[merges.order], merges.starts(is_open)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), groups], strict=True):
@@ -311,10 +311,10 @@ def tree(c: Clustering) -> Picture:
     # Each branch: the first and last leaf below it, where it stands, how high it is, and its cluster.
     branch = [(leaf, leaf, leaf + 0.5, 0.0, int(labels[first[leaf]])) for leaf in range(leaves)]
     merge_rank = merges.merge_rank()
-    for gap in sorted(range(leaves - 1), key=lambda i: int(merge_rank[kept[i]])):
+    for gap in sorted(range(leaves - 1), key=lambda i: int(merge_rank[gaps[i]])):
         left, right = branch[gap], branch[gap + 1]
-        tall = float(size[kept[gap]])
-        cluster = 0 if is_open[kept[gap]] else left[4]
+        tall = float(size[gaps[gap]])
+        cluster = 0 if is_open[gaps[gap]] else left[4]
         layers["branches"] += [
             {"x": left[3], "x2": tall, "y": left[2], "y2": left[2], "cluster": cluster},
             {"x": tall, "x2": tall, "y": left[2], "y2": right[2], "cluster": cluster},
@@ -327,9 +327,11 @@ def tree(c: Clustering) -> Picture:
         upper = float(opened.min()) if opened.size else high
         cut = (upper + (float(closed.max()) if closed.size else 0.0)) / 2
         layers["faults"].append({"x": cut, "x2": cut, "y": 0.0, "y2": float(leaves), "cluster": 0})
-        told = f"cut: {len(c.clusters)} cluster{'s' * c.rejected}"
-        layers["sides"].append({"x": cut, "y": -9 / step, "text": told, "cluster": 0, "align": "center"})
-    about = f"tree of merges of {formats.count(groups)} groups" + ("" if whole else f", its {leaves} topmost branches")
+        text = f"cut: {len(c.clusters)} cluster{'s' * c.rejected}"
+        layers["sides"].append({"x": cut, "y": -9 / step, "text": text, "cluster": 0, "align": "center"})
+    about = f"tree of merges of {formats.count(groups)} groups" + (
+        "" if is_complete else f", its {leaves} topmost branches"
+    )
     return Picture(about, WIDTH, height, x, Axis("", 0.0, float(leaves), False), layers)
 
 
@@ -440,7 +442,7 @@ def plot_rows(
     number: Any,
     total: int | None = None,
     *,
-    beside: Sequence[LevelValue] = (),
+    others: Sequence[LevelValue] = (),
 ) -> dict[str, Any] | None:
     """Points and intervals as places in per cent of the width.
 
@@ -449,7 +451,7 @@ def plot_rows(
         overall: The value of all together.
         number: How values are written.
         total: How many groups there are, where `values` has only those at either end.
-        beside: Groups of other plots that are drawn on the same scale.
+        others: Groups of other plots that are drawn on the same scale.
     """
     if not values:
         return None
@@ -457,7 +459,7 @@ def plot_rows(
     if len(shown) > _PLOT_ROWS:
         shown = [*shown[: _PLOT_ROWS // 2], *shown[-_PLOT_ROWS // 2 :]]
     # A few wide intervals must not press all points together: they run out of the picture.
-    drawn = [*shown, *beside]
+    drawn = [*shown, *others]
     points = [value.estimate for value in drawn]
     spread = max(max(points) - min(points), 1e-12)
     low = max(min(value.lower for value in drawn), min(points) - spread)

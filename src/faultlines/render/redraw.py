@@ -35,18 +35,18 @@ class Column(NamedTuple):
     key: str = ""
 
 
-def listed(order: IntArray, *, whole: bool) -> IntArray:
+def listed(order: IntArray, *, all_listed: bool) -> IntArray:
     """The groups that are listed, in the order of the picture: all of them, or those at either end."""
-    return order if whole else np.concatenate([order[:_ENDS], order[-_ENDS:]])
+    return order if all_listed else np.concatenate([order[:_ENDS], order[-_ENDS:]])
 
 
-def group_table(c: Clustering, order: IntArray, *, whole: bool, several: bool) -> dict[str, Any]:
+def group_table(c: Clustering, order: IntArray, *, all_listed: bool, several: bool) -> dict[str, Any]:
     """The groups that are listed, with the columns of the page.
 
     Args:
         c: The result.
         order: Which groups, in which order.
-        whole: Whether these are all.
+        all_listed: Whether these are all.
         several: Whether there are several clusters, now or at another level.
     """
     believed = dict(believed_columns(c, c.alpha, order))
@@ -61,19 +61,19 @@ def group_table(c: Clustering, order: IntArray, *, whole: bool, several: bool) -
         by = list(map(repr, c.posterior.membership[order].tolist()))
         columns.append(Column("membership", believed["membership"], by, "membership"))
     keys = [key_of(c.group_labels[i]) for i in order.tolist()]
-    cells = zip(*(zip(one.shown, one.by, strict=True) for one in columns), strict=True)
+    cells = zip(*(zip(column.shown, column.by, strict=True) for column in columns), strict=True)
     return {
         "header": [
             *({"name": name, "is_number": False, "key": ""} for name in c.groups.attributes),
-            *({"name": one.name, "is_number": True, "key": one.key} for one in columns),
+            *({"name": column.name, "is_number": True, "key": column.key} for column in columns),
         ],
         "rows": [
             {"names": [formats.printable(str(part)) for part in key], "cells": row}
             for key, row in zip(keys, cells, strict=True)
         ],
-        "chip": next(i for i, one in enumerate(columns) if one.key == "cluster"),
+        "chip": next(i for i, column in enumerate(columns) if column.key == "cluster"),
         "total": len(c.groups),
-        "whole": whole,
+        "whole": all_listed,
         "about": _about(c, several=several and "membership" in believed),
     }
 
@@ -88,22 +88,22 @@ def believed_columns(c: Clustering, level: float, order: IntArray) -> list[tuple
     if posterior is None or estimates is None:
         return []
     chances = zip(posterior.membership[order].tolist(), posterior.possible[order], strict=True)
-    made = [("membership", [_membership(*one) for one in chances] if c.rejected else ["–"] * len(order))]
+    columns = [("membership", [_membership(*row) for row in chances] if c.rejected else ["–"] * len(order))]
     for part in range(estimates.dims):
         number = _number(c, estimates, part, order)
         values, low, high = (a[order, part].tolist() for a in (posterior.shrunken, posterior.lower, posterior.upper))
-        made.append((f"shrunken{part}", [number(value) for value in values]))
-        made.append((f"within{part}", [f"{number(a)} … {number(b)}" for a, b in zip(low, high, strict=True)]))
-    return made
+        columns.append((f"shrunken{part}", [number(value) for value in values]))
+        columns.append((f"within{part}", [f"{number(a)} … {number(b)}" for a, b in zip(low, high, strict=True)]))
+    return columns
 
 
 def _membership(probability: float, possible: BoolArray) -> str:
     """The probability of the cluster it is in, with the possible ones: "71%, possible: 2 or 3"."""
     clusters = [str(i + 1) for i in np.flatnonzero(possible).tolist()]
-    shown = f"{100 * probability:.0f}%"
-    if probability < 1 and shown in {"100%", "0%"}:
-        shown = "> 99%" if shown == "100%" else "< 1%"
-    return shown if len(clusters) == 1 else f"{shown}, possible: {formats.either(clusters)}"
+    text = f"{100 * probability:.0f}%"
+    if probability < 1 and text in {"100%", "0%"}:
+        text = "> 99%" if text == "100%" else "< 1%"
+    return text if len(clusters) == 1 else f"{text}, possible: {formats.either(clusters)}"
 
 
 def _own_columns(c: Clustering, order: IntArray, believed: dict[str, list[str]]) -> list[Column]:
@@ -145,15 +145,15 @@ def _arm_columns(c: Clustering, order: IntArray) -> list[Column]:
     readout = c.readout
     if readout is None or readout.by_arm is None or readout.arm_sizes is None:
         return []
-    made = []
+    columns = []
     spread = float(np.nanstd(readout.by_arm)) or 1.0
     for i, arm in enumerate(ARMS):
         values, sizes = readout.by_arm[order, i].tolist(), readout.arm_sizes[order, i].tolist()
         number = formats.decimals([spread / 10], values, False, False)
         # In one column, so that the table fits on a page.
-        shown = [f"{number(v)} ({formats.count(n)})" for v, n in zip(values, sizes, strict=True)]
-        made.append(Column(f"{arm} (n)", shown, list(map(repr, values))))
-    return made
+        texts = [f"{number(v)} ({formats.count(n)})" for v, n in zip(values, sizes, strict=True)]
+        columns.append(Column(f"{arm} (n)", texts, list(map(repr, values))))
+    return columns
 
 
 def _about(c: Clustering, *, several: bool) -> str:
@@ -183,19 +183,19 @@ def live(
     drawn: Mapping[str, tuple[Picture, ...]],
     order: IntArray,
     *,
-    whole: bool,
+    all_listed: bool,
 ) -> dict[str, Any]:
     """Every level as the page's script needs it; equal partitions share their drawing."""
-    inside = frame._replace(axes=tuple((one.x, one.y) for one in drawn["groups"]))
+    inside = frame._replace(axes=tuple((picture.x, picture.y) for picture in drawn["groups"]))
     count = len({c.labels.tobytes() for c in levels})
     claim = levels[now].labels.tobytes()
-    known: dict[bytes, int] = {}
+    places: dict[bytes, int] = {}
     partitions: list[dict[str, Any]] = []
     texts = []
     for c, table in zip(levels, tables, strict=True):
         key = c.labels.tobytes()
-        if key not in known:
-            known[key] = len(partitions)
+        if key not in places:
+            places[key] = len(partitions)
             redrawn = [
                 _redrawn(other, base)
                 for kind, several in drawn.items()
@@ -211,7 +211,7 @@ def live(
                 }
             )
         decision = decide(c, frame.adverse, frame.level)
-        about = {"alpha": f"{c.alpha:.3g}", "verdict": c.headline, "lead": decision.lead, "partition": known[key]}
+        about = {"alpha": f"{c.alpha:.3g}", "verdict": c.headline, "lead": decision.lead, "partition": places[key]}
         clusters = [[row.cluster, row.effect, row.groups, row.size, row.standing] for row in decision.clusters]
         about |= {"described": clusters, "between": decision.between}
         about |= {"evidence": decision.evidence, "uncertain": decision.uncertain}
@@ -224,7 +224,7 @@ def live(
             formats.printable(level_name(levels[now].group_labels[i], levels[now].groups.attributes))
             for i in frame.order.tolist()
         ]
-        if whole
+        if all_listed
         else [],
         "styles": {name: style.look for name, style in LAYERS.items()},
         "filled": FILLED,
@@ -277,10 +277,10 @@ def _redrawn(picture: Picture, base: Picture) -> dict[str, Any]:
 
 def _runs(values: Sequence[Any]) -> list[Any]:
     """Values as value, count, value, count and so on."""
-    made: list[Any] = []
+    runs: list[Any] = []
     for value in values:
-        if made and made[-2] == value:
-            made[-1] += 1
+        if runs and runs[-2] == value:
+            runs[-1] += 1
         else:
-            made += [value, 1]
-    return made
+            runs += [value, 1]
+    return runs

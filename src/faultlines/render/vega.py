@@ -91,7 +91,7 @@ _OF_EVERY_OBJECT = frozenset(
 
 
 def _scaled(axis: Axis, *, reverse: bool = False) -> dict[str, Any]:
-    shown = {"format": ".3~%"} if axis.is_percent else {}
+    number_format = {"format": ".3~%"} if axis.is_percent else {}
     return {
         "scale": {"domain": [axis.low, axis.high], "nice": False, "zero": False, "reverse": reverse},
         "axis": {
@@ -99,7 +99,7 @@ def _scaled(axis: Axis, *, reverse: bool = False) -> dict[str, Any]:
             "grid": True,
             "tickCount": 7,
         }
-        | shown
+        | number_format
         if axis.is_shown
         else None,
     }
@@ -121,8 +121,8 @@ def _layer(
         encoding["fillOpacity"] = {"field": "opacity", "type": "quantitative", "scale": None, "legend": None}
     if style.mark == "circle":
         encoding |= {"stroke": paint, "fill": paint | {"field": "inside"}}
-        told = ("name", "estimate", "interval", "cluster")
-        encoding["tooltip"] = [{"field": field, "type": "nominal"} for field in told]
+        fields = ("name", "estimate", "interval", "cluster")
+        encoding["tooltip"] = [{"field": field, "type": "nominal"} for field in fields]
     if style.mark == "text":
         mark |= {"align": align, "baseline": "middle"} | ({"fontSize": rows[0]["size"]} if "size" in rows[0] else {})
         encoding["text"] = {"field": "text", "type": "nominal"}
@@ -150,11 +150,11 @@ def _painted(row: Row, theme: Theme) -> dict[str, Any]:
 
 def svg(picture: Picture, *, background: bool = False) -> str:
     """A picture as SVG to stand in a page, whose style sheet gives ink, grey and grid the colours of its theme."""
-    made: str = vl_convert.vegalite_to_svg(spec(picture, "light") | {"config": config("light", background=background)})
-    made = re.sub(r' (?:xmlns(?::xlink)?|version)="[^"]*"', "", made, count=3)
-    made = to_hundredths(made)
+    text: str = vl_convert.vegalite_to_svg(spec(picture, "light") | {"config": config("light", background=background)})
+    text = re.sub(r' (?:xmlns(?::xlink)?|version)="[^"]*"', "", text, count=3)
+    text = to_hundredths(text)
     about = html.escape(formats.printable(picture.about), quote=True)
-    return made.replace("<svg ", f'<svg role="img" aria-label="{about}" ', 1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{about}" ', 1)
 
 
 def to_hundredths(drawn: str) -> str:
@@ -164,9 +164,9 @@ def to_hundredths(drawn: str) -> str:
 
 def figure(c: Clustering) -> str:
     """The picture of a result for a notebook, on paper of its own, with what its marks mean."""
-    drawn = "".join(svg(one, background=True) for one in pictures(c))
-    told = f'<p style="font-size:smaller">{html.escape(caption(c, "groups"))}</p>' if drawn else ""
-    return f'<div style="max-width:860px;overflow-x:auto">{drawn}{told}</div>'
+    drawn = "".join(svg(picture, background=True) for picture in pictures(c))
+    note = f'<p style="font-size:smaller">{html.escape(caption(c, "groups"))}</p>' if drawn else ""
+    return f'<div style="max-width:860px;overflow-x:auto">{drawn}{note}</div>'
 
 
 # ---------- JSON inside a script element of a page: nothing in it can end the element.
@@ -174,8 +174,8 @@ def figure(c: Clustering) -> str:
 
 def script_json(value: object) -> str:
     """A value as JSON that can stand in a script element, with control characters in its text made visible."""
-    shown = formats.printable_data(value)
-    return script_safe(json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    printable = formats.printable_data(value)
+    return script_safe(json.dumps(printable, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def script_safe(written: str) -> str:
