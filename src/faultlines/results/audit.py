@@ -334,12 +334,12 @@ class Audit(Collection):
         """
         from faultlines.analyses.certify import certify, check_shared_direction
 
-        check_shared_direction(adverse, [one.result.estimates for one in self.comparisons])
+        check_shared_direction(adverse, [comparison.result.estimates for comparison in self.comparisons])
         options: dict[str, Any] = {"gap": gap, "against": against, "ratio": ratio, "adverse": adverse, "seed": seed}
         options["missing"] = missing
         alpha = self.alpha / len(self)
         certificates: dict[str, Certificate | None] = {
-            one.name: certify(one.result, alpha=alpha, **options) for one in self.comparisons
+            comparison.name: certify(comparison.result, alpha=alpha, **options) for comparison in self.comparisons
         }
         return certificates | dict.fromkeys(self.skipped)
 

@@ -178,11 +178,11 @@ class Collection(TabularResult):
 
 def unique_names(names: Sequence[str]) -> list[str]:
     """The names, those that occur again with a number behind them, so that each is a key of its own."""
-    taken, unique = set(names), list[str]()
+    originals, unique = set(names), list[str]()
     seen: set[str] = set()
     for name in names:
         candidate, number = name, 1
-        while candidate in seen or (number > 1 and candidate in taken):
+        while candidate in seen or (number > 1 and candidate in originals):
             number += 1
             candidate = f"{name} ({number})"
         seen.add(candidate)
@@ -269,17 +269,17 @@ class Experiments(Collection):
         Returns:
             The result, with adjusted p and the clusters that are reported.
         """
-        kept = self.experiments[place]
+        experiment = self.experiments[place]
         return Clustering.of(
-            kept.judged,
+            experiment.judged,
             self.guarantee,
             self.alpha,
             self.refine,
-            kept.excluded,
-            kept.dropped,
-            kept.by,
-            kept.readout,
-            kept.adjustment,
+            experiment.excluded,
+            experiment.dropped,
+            experiment.by,
+            experiment.readout,
+            experiment.adjustment,
         )
 
     @property

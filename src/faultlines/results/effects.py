@@ -144,11 +144,11 @@ def _weighted(estimates: Estimates, clusters: IntArray, count: int, alpha: float
 
 def _effects(columns: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]) -> list[tuple[Effect, ...]]:
     """Effects of every cluster, (estimate, se, lower, upper) of each; none where one is not a number."""
-    made = []
+    effects = []
     for rows in zip(*(zip(*(part.tolist() for part in column), strict=True) for column in columns), strict=True):
-        known = all(np.isfinite(row).all() for row in rows)
-        made.append(tuple(Effect(*row) for row in rows) if known else ())
-    return made
+        finite = all(np.isfinite(row).all() for row in rows)
+        effects.append(tuple(Effect(*row) for row in rows) if finite else ())
+    return effects
 
 
 # ---------- Intervals that hold for clusters chosen in any way from the same data.
@@ -195,7 +195,7 @@ def _largest(errors: bytes, dof: bytes, covariance: bytes) -> FloatArray:
     truth = shrink_scales(scales, None if of_all else freedom)
     draws = int(np.clip(_NUMBERS // scales.size, _LEAST, _MOST))
     rows = max(1, min(draws, 2**20 // scales.size))
-    made: list[FloatArray] = []
+    distances: list[FloatArray] = []
     for number in range(-(-draws // rows)):
         rng = generator(0, number)
         normal = rng.standard_normal((rows, scales.size))
@@ -206,8 +206,8 @@ def _largest(errors: bytes, dof: bytes, covariance: bytes) -> FloatArray:
         farthest = _farthest(noise, weight)
         if freedom is not None and of_all:
             farthest /= np.sqrt(rng.standard_gamma(freedom[0] / 2, size=rows) / (freedom[0] / 2))
-        made.append(farthest)
-    drawn = np.sort(np.concatenate(made)[:draws])
+        distances.append(farthest)
+    drawn = np.sort(np.concatenate(distances)[:draws])
     drawn.setflags(write=False)
     return drawn
 
@@ -359,12 +359,12 @@ class ClusterEffects:
         columns, chances = [], self.mixture.membership
         for i, scale in enumerate(self.estimates.scales):
             level, error = self.mixture.effects[:, i], self.mixture.errors[:, i]
-            shift = shown = np.zeros(level.size)
+            shift = natural_shift = np.zeros(level.size)
             if scale.is_share:
                 middle, pooled, share = self._shares(i, scale, lambda each: each @ chances)
-                shift, shown = pooled - middle, scale.place(share) - middle
+                shift, natural_shift = pooled - middle, scale.place(share) - middle
             lower, upper = (scale.natural(end[:, i] + shift) for end in ends)
-            columns.append((scale.natural(level + shown), error * scale.slope(level + shift), lower, upper))
+            columns.append((scale.natural(level + natural_shift), error * scale.slope(level + shift), lower, upper))
         return _listed(columns)
 
     @cached_property
@@ -375,8 +375,8 @@ class ClusterEffects:
         estimates, dims = self.estimates, self.estimates.dims
         each = self.alpha / dims
         if self.fixed:  # only for how many clusters there are
-            one = -np.expm1(np.log1p(-each) / self.count) / 2
-            return self._plain(critical_value(one, self.means.dof))
+            tail = -np.expm1(np.log1p(-each) / self.count) / 2
+            return self._plain(critical_value(tail, self.means.dof))
         widths = [any_cluster(estimates.own[:, i], estimates.dof, each, estimates.covariance) for i in range(dims)]
         if estimates.covariance is None:
             return self._plain(np.array(widths)[:, None])
@@ -396,14 +396,17 @@ class ClusterEffects:
             return [()] * self.count
         columns = []
         for i, scale in enumerate(estimates.scales):
-            values, shown = levels.values[:, i], scale.natural(levels.values[:, i])
+            values, natural = levels.values[:, i], scale.natural(levels.values[:, i])
             if scale.is_share:
-                _, values, shown = self._shares(i, scale, self._sums)
+                _, values, natural = self._shares(i, scale, self._sums)
             errors = levels.errors[:, i]
             wide = (reach[i] if reach.ndim > 1 else reach) * errors
             # Where there are no events at all, the interval of the scale begins a little above their share of zero.
-            ends = (np.minimum(scale.natural(values - wide), shown), np.maximum(scale.natural(values + wide), shown))
-            columns.append((shown, errors * scale.slope(values), *ends))
+            ends = (
+                np.minimum(scale.natural(values - wide), natural),
+                np.maximum(scale.natural(values + wide), natural),
+            )
+            columns.append((natural, errors * scale.slope(values), *ends))
         return _listed(columns)
 
     def _sums(self, each: FloatArray) -> FloatArray:
@@ -422,18 +425,18 @@ class ClusterEffects:
         own = estimates.own[:, effect]
         trials, weight = scale.mass(estimates.errors[:, effect]), np.asarray((own.min() / own) ** 2)
         mass = np.maximum(total(trials), 1e-12)
-        shown = total(trials * estimates.shown[:, effect]) / mass
+        rates = total(trials * estimates.shown[:, effect]) / mass
         middle = total(weight * estimates.values[:, effect]) / np.maximum(total(weight), 1e-300)
-        return np.asarray(middle), scale.pooled(shown, mass), np.asarray(shown)
+        return np.asarray(middle), scale.pooled(rates, mass), np.asarray(rates)
 
 
 def _listed(columns: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]) -> Effects:
     """Effects of every cluster from (estimate, se, lower, upper) of each effect."""
-    made = []
+    effects = []
     for estimate, error, lower, upper in columns:
         ends = (np.minimum(lower, estimate), np.maximum(upper, estimate))
-        made.append([Effect(*row) for row in zip(*(a.tolist() for a in (estimate, error, *ends)), strict=True)])
-    return list(zip(*made, strict=True))
+        effects.append([Effect(*row) for row in zip(*(a.tolist() for a in (estimate, error, *ends)), strict=True)])
+    return list(zip(*effects, strict=True))
 
 
 # ----------------------------------------------------------------------------------------------------------- posteriors
@@ -752,11 +755,11 @@ def compare_with_rest(estimates: Estimates, alpha: float, correction: Correction
         log_p = log_chi_square_tail(square, dims)
         reach = np.full((groups, 1), -ndtri(_each(alpha, groups * dims) / 2))
     adjusted, _ = corrected(np.minimum(log_p, 0.0), alpha, correction)
-    shown = estimates.shown - estimates.readable(others)
+    difference = estimates.shown - estimates.readable(others)
     # In what people read the interval has the width it has where the group and the others meet.
     middle = (estimates.values + others) / 2
     wide = reach * estimates.readable_errors(middle, errors)
-    return RestComparison(shown, shown - wide, shown + wide, adjusted)
+    return RestComparison(difference, difference - wide, difference + wide, adjusted)
 
 
 def _each(alpha: float, count: int) -> float:
@@ -787,10 +790,10 @@ def of_others(parts: FloatArray) -> FloatArray:
 
     Sums from both sides, not the total less one: where one group holds nearly all weight, that would be rounding.
     """
-    made = np.zeros(parts.shape)
-    np.cumsum(parts[:-1], axis=0, out=made[1:])
-    made[:-1] += np.cumsum(parts[:0:-1], axis=0)[::-1]
-    return made
+    sums = np.zeros(parts.shape)
+    np.cumsum(parts[:-1], axis=0, out=sums[1:])
+    sums[:-1] += np.cumsum(parts[:0:-1], axis=0)[::-1]
+    return sums
 
 
 def against_rest(estimates: Estimates, alpha: float, correction: Correction) -> tuple[AgainstRest, ...]:

@@ -61,14 +61,16 @@ class Attribute:
     @classmethod
     def of(cls, name: str, parts: Sequence[Hashable]) -> Attribute:
         """The attribute whose values are those of some groups."""
-        found = set(parts)
-        known = [value for value in found if value != MISSING]
-        ordered = _has_order(known)
-        values = sorted(known, key=_interval if ordered else rank) + [MISSING] * (MISSING in found)
+        distinct = set(parts)
+        present = [value for value in distinct if value != MISSING]
+        ordered = _has_order(present)
+        values = sorted(present, key=_interval if ordered else rank) + [MISSING] * (MISSING in distinct)
         code = {value: i for i, value in enumerate(values)}
         codes = np.fromiter((code[part] for part in parts), dtype=np.int64, count=len(parts))
-        shown = _quoted(name)
-        return cls(shown, tuple(values), codes, ordered and len(known) > 1, len(known) if MISSING in found else -1)
+        quoted = _quoted(name)
+        return cls(
+            quoted, tuple(values), codes, ordered and len(present) > 1, len(present) if MISSING in distinct else -1
+        )
 
     def runs(self, allowed: BoolArray) -> list[tuple[int, int]]:
         """First and last of every run of allowed values; what is missing is not part of the order."""
@@ -95,10 +97,10 @@ class Attribute:
             runs = self.runs(allowed)
             if runs and self.missing >= 0 and runs[0] == (0, len(self.values) - 2):
                 return f"{self.name} ≠ {MISSING}"
-            told = self._told(allowed)
-            single = len(told) == 1 and (not runs or runs[0][0] == runs[0][1])
+            texts = self._told(allowed)
+            single = len(texts) == 1 and (not runs or runs[0][0] == runs[0][1])
             is_plain = single and not _is_range(self.values[runs[0][0]] if runs else MISSING)
-            return f"{self.name} {'= ' if is_plain else ''}{' or '.join(told)}"
+            return f"{self.name} {'= ' if is_plain else ''}{' or '.join(texts)}"
         complement = self._is_rather_a_complement(allowed)
         named = self._told(~allowed if complement else allowed)
         if len(named) == 1:
@@ -107,8 +109,8 @@ class Attribute:
 
     def words(self, allowed: BoolArray) -> str:
         """Some of its values as a sentence names them: ``age 40–49 or 60+``, ``device web``."""
-        told = self._told(allowed)
-        return f"{self.name} {', '.join(told) if told[-1].startswith('…') else formats.either(told)}"
+        texts = self._told(allowed)
+        return f"{self.name} {', '.join(texts) if texts[-1].startswith('…') else formats.either(texts)}"
 
     def _told(self, allowed: BoolArray) -> list[str]:
         """The values, or the ranges of them; of very many the first."""
@@ -117,9 +119,9 @@ class Attribute:
             count = int(allowed.sum())
             return [*named[:LISTED], *([f"… +{count - LISTED}"] if count > LISTED else [])]
         runs = self.runs(allowed)
-        told = [self._span(first, last) for first, last in runs[:LISTED]]
-        told += [f"… +{len(runs) - LISTED}"] if len(runs) > LISTED else []
-        return told + ([MISSING] if self.missing >= 0 and allowed[self.missing] else [])
+        texts = [self._span(first, last) for first, last in runs[:LISTED]]
+        texts += [f"… +{len(runs) - LISTED}"] if len(runs) > LISTED else []
+        return texts + ([MISSING] if self.missing >= 0 and allowed[self.missing] else [])
 
     def _is_rather_a_complement(self, allowed: BoolArray) -> bool:
         outside = int(np.sum(~allowed))
@@ -176,13 +178,13 @@ def _interval(value: Hashable) -> tuple[float, float]:
         value = float(words)
     if isinstance(value, int | float | np.number):
         return float(value), float(value)
-    if found := _FROM_TO.fullmatch(words):
-        return float(found[1]), float(found[2])
-    if found := _FROM.fullmatch(words):
-        return float(found[1] or found[2]), np.inf
-    if (found := _TO.fullmatch(words)) is None:
+    if match := _FROM_TO.fullmatch(words):
+        return float(match[1]), float(match[2])
+    if match := _FROM.fullmatch(words):
+        return float(match[1] or match[2]), np.inf
+    if (match := _TO.fullmatch(words)) is None:
         raise ValueError(words)
-    return -np.inf, float(found[1])
+    return -np.inf, float(match[1])
 
 
 def _is_range(value: Hashable) -> bool:
@@ -204,10 +206,10 @@ def _has_order(values: Sequence[Hashable]) -> bool:
     if len({float if isinstance(value, int | float | np.number) else type(value) for value in values}) != 1:
         return False
     try:
-        found = sorted(map(_interval, values))
+        intervals = sorted(map(_interval, values))
     except (TypeError, ValueError):
         return False
-    return all(low <= high for low, high in found) and all(a[1] <= b[0] and a < b for a, b in pairwise(found))
+    return all(low <= high for low, high in intervals) and all(a[1] <= b[0] and a < b for a, b in pairwise(intervals))
 
 
 def _joined(low: float, high: float) -> str:
@@ -367,11 +369,11 @@ class Search:
         if not rest.any():
             return boxes, self._of(boxes, want)
         cost = self.cost(boxes)
-        found = [
+        candidates = [
             (self.value(held | self.inside(box), want, cost + self.cost([box])), box)
             for box in self._candidates(rest, ~want)
         ]
-        value, box = max(found, key=lambda pair: pair[0])
+        value, box = max(candidates, key=lambda pair: pair[0])
         for i in range(len(box)):  # a condition that few people depend on is not worth reading
             freer = (*box[:i], np.ones_like(box[i]), *box[i + 1 :])
             if all(allowed.all() for allowed in freer):
@@ -431,8 +433,8 @@ def _best_values(column: Attribute, right: FloatArray, wrong: FloatArray, wanted
 
 def _best_run(gain: FloatArray, missing: int) -> BoolArray:
     """The run of values with the largest sum; what is missing joins by itself."""
-    known = gain if missing < 0 else gain[:missing]
-    sums = np.concatenate(([0.0], np.cumsum(known)))
+    gains = gain if missing < 0 else gain[:missing]
+    sums = np.concatenate(([0.0], np.cumsum(gains)))
     least = np.minimum.accumulate(sums[:-1])
     end = int(np.argmax(sums[1:] - least)) + 1
     start = int(np.argmin(sums[:end]))
@@ -494,10 +496,10 @@ class Rule(str):
         condition = words
         if words != NO_RULE and min(matches, covers) < 1:
             words += f" (matches {_share(matches)} of its {counted}, covers {_share(covers)})"
-        made = super().__new__(cls, words)
-        made.matches, made.covers = matches, covers
-        made.condition, made.is_rest = condition, condition == OTHERS
-        return made
+        rule = super().__new__(cls, words)
+        rule.matches, rule.covers = matches, covers
+        rule.condition, rule.is_rest = condition, condition == OTHERS
+        return rule
 
     def __getnewargs__(self) -> tuple[str]:
         return (str(self),)
@@ -611,23 +613,25 @@ class Population:
         exact = [self._short_box(side) for side in sides]
         regions = [_Region((box,), False, side) for box, side in zip(exact, sides, strict=True) if box is not None]
         if len(regions) == 2:  # both are exact, so each has its own words
-            return tuple(self._told(one, side) for one, side in zip(regions, sides, strict=True))
+            return tuple(self._told(region, side) for region, side in zip(regions, sides, strict=True))
         best: _Region | None
         if exact[0] is not None:
             best = regions[0]
         elif exact[1] is not None:
             best = regions[0].complement()
         else:
-            found = [self._covered(side) for side in sides]
-            both = [*found[0], *(region.complement() for region in found[1])]
+            covered = [self._covered(side) for side in sides]
+            both = [*covered[0], *(region.complement() for region in covered[1])]
             best = max(
-                both, key=lambda one: self._value(one, want) + self._value(one.complement(), ~want), default=None
+                both,
+                key=lambda region: self._value(region, want) + self._value(region.complement(), ~want),
+                default=None,
             )
         if best is None:
             return Rule(NO_RULE, 0.0, 0.0), Rule(NO_RULE, 0.0, 0.0)
         pair = ((best, want), (best.complement(), ~want))
-        fits = all(self._fits(*one) for one in pair)  # they are the same statement: both are shown, or neither is
-        return tuple(self._told(*one, fits=fits) for one in pair)
+        fits = all(self._fits(*half) for half in pair)  # they are the same statement: both are shown, or neither is
+        return tuple(self._told(*half, fits=fits) for half in pair)
 
     def _short_box(self, want: BoolArray) -> Box | None:
         """The shortest box with just these groups, if there is one that is worth reading."""
@@ -646,13 +650,13 @@ class Population:
         columns = tuple(replace(column, codes=column.codes[places]) for column in self.columns)
         boxes = Search(columns, self._search.weight[places], claimed[places]).cover(target[places])
         candidates = [boxes, *([[exact]] if (exact := self._search.exact_box(want)) is not None else [])]
-        made = []
+        regions = []
         for several in candidates:
             clear = tuple(box for box in several if not np.any(self._search.inside(box) & claimed))
             inside = self._search.inside_any(clear)
             if clear and not inside.all():
-                made.append(_Region(clear, False, inside))
-        return made
+                regions.append(_Region(clear, False, inside))
+        return regions
 
     def _value(self, region: _Region, want: BoolArray) -> float:
         cost = self._search.cost(region.boxes) + int(region.but) if region.boxes else _OTHERS_COST
@@ -672,15 +676,15 @@ class Population:
         rules = [Rule(NO_RULE, 0.0, 0.0)] * len(wants)
         rest = next((i for i in largest if not exact[i]), -1)
         for i in sorted(range(len(wants)), key=lambda i: (not exact[i], i == rest, -values[i])):
-            found = alone[i]
-            if found is not None and np.any(found.inside & claimed):
-                found = self._best(self._covered(wants[i], claimed), wants[i])
+            region = alone[i]
+            if region is not None and np.any(region.inside & claimed):
+                region = self._best(self._covered(wants[i], claimed), wants[i])
             if i == rest and claimed.any():
                 others = _Region((), True, ~claimed)
-                found = self._best([others, *([] if found is None else [found])], wants[i])
-            if found is not None:
-                rules[i] = self._told(found, wants[i], fits=self._fits(found, wants[i]))
-                claimed = claimed | found.inside if rules[i].fits else claimed
+                region = self._best([others, *([] if region is None else [region])], wants[i])
+            if region is not None:
+                rules[i] = self._told(region, wants[i], fits=self._fits(region, wants[i]))
+                claimed = claimed | region.inside if rules[i].fits else claimed
         return tuple(rules)
 
     def _found(self, want: BoolArray, *, search: bool) -> _Region | None:
@@ -693,10 +697,10 @@ class Population:
             elif not search:
                 return None
             else:
-                found = self._covered(want)
+                regions = self._covered(want)
                 if 2 * float(self._search.weight[want].sum()) > float(self._search.weight.sum()):
-                    found += [region.complement() for region in self._covered(~want)]
-                self._alone[key] = self._best(found, want)
+                    regions += [region.complement() for region in self._covered(~want)]
+                self._alone[key] = self._best(regions, want)
         return self._alone[key]
 
     def _best(self, regions: Sequence[_Region], want: BoolArray) -> _Region | None:
@@ -722,17 +726,17 @@ class Population:
                 column, allowed = self.columns[limited[0]], boxes[0][limited[0]]
                 if column.cost(~allowed) <= column.cost(allowed) + 1:
                     return column.condition(~allowed)
-        told = []
+        texts = []
         for box in sorted(boxes, key=lambda box: -float(self._search.weight[self._search.inside(box)].sum())):
             conditions = [
                 c.condition(allowed) for c, allowed in zip(self.columns, box, strict=True) if not allowed.all()
             ]
             if len(conditions) > 1:
                 conditions = [f"({words})" if " or " in words else words for words in conditions]
-            told.append(" and ".join(conditions))
+            texts.append(" and ".join(conditions))
         if but:  # "all but A and B" would be read as all but what is in both
-            return f"all but ({told[0]})" if len(told) == 1 else f"neither ({') nor ('.join(told)})"
-        return ", or ".join(told)
+            return f"all but ({texts[0]})" if len(texts) == 1 else f"neither ({') nor ('.join(texts)})"
+        return ", or ".join(texts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ def cluster_columns(c: Clustering) -> Columns:
     ):
         for name, field in names:
             effects = [getattr(cluster, whose) for cluster in clusters]
-            values = [plain([getattr(one, field) for one in several]) if several else None for several in effects]
+            values = [plain([getattr(effect, field) for effect in several]) if several else None for several in effects]
             columns |= _spread(c, name, values)
     return columns | {
         "groups": [len(c.members) for c in clusters],
@@ -57,15 +57,15 @@ def cluster_columns(c: Clustering) -> Columns:
 
 def group_columns(c: Clustering) -> Columns:
     """One row per group: estimates, cluster, membership and shrunken estimate; excluded groups last."""
-    kept, out, estimates = c.groups, c.excluded, c.groups.estimates
-    count, labels = len(kept), c.labels.tolist()
+    groups, out, estimates = c.groups, c.excluded, c.groups.estimates
+    count, labels = len(groups), c.labels.tolist()
     blank: list[Any] = [None] * len(out)
     values: list[Any] = [None] * count
     errors: list[Any] = [None] * count
     if estimates is not None:
         values = [plain(row) for row in estimates.shown.tolist()]
         errors = [plain(row) for row in estimates.readable_errors(estimates.given, estimates.errors).tolist()]
-    sizes = [None] * count if kept.n is None else kept.n.tolist()
+    sizes = [None] * count if groups.n is None else groups.n.tolist()
     of_cluster = [cluster.estimate for cluster in c.clusters]
     return {
         **_of_attributes(c),
@@ -77,7 +77,7 @@ def group_columns(c: Clustering) -> Columns:
         "cluster": labels + blank,
         **_spread(c, "cluster_estimate", [of_cluster[i - 1] for i in labels] + blank),
         **_posterior_columns(c),
-        **dropped_share_column(c.missing_values, [*kept.keys, *(key_of(left.label) for left in out)]),
+        **dropped_share_column(c.missing_values, [*groups.keys, *(key_of(left.label) for left in out)]),
         "excluded": [None] * count + [str(left.reason) for left in out],
     }
 
@@ -126,12 +126,12 @@ def _of_arms(c: Clustering) -> Columns:
 
 def named_attributes(c: Clustering) -> list[str]:
     """The column of each attribute; one that is called like a column of ours gets a longer name."""
-    taken = {
+    reserved = {
         name
         for column in (*_GROUP_COLUMNS, *_ROW_COLUMNS, *_POSTERIOR_COLUMNS, *_ARM_COLUMNS, *_REST_COLUMNS)
         for name in (column, *_spread(c, column, []))
     }
-    return _not_taken(c.groups.attributes, taken)
+    return _not_taken(c.groups.attributes, reserved)
 
 
 def _of_attributes(c: Clustering) -> Columns:
@@ -140,16 +140,16 @@ def _of_attributes(c: Clustering) -> Columns:
     return _by_attribute(named_attributes(c), keys)
 
 
-def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], taken: Set[str]) -> Columns:
+def attribute_columns(attributes: Sequence[str], keys: Sequence[Key], reserved: Set[str]) -> Columns:
     """A column for each attribute of some keys; one whose name is taken gets a longer one."""
-    return _by_attribute(_not_taken(attributes, taken), keys)
+    return _by_attribute(_not_taken(attributes, reserved), keys)
 
 
-def _not_taken(attributes: Sequence[str], taken: Set[str]) -> list[str]:
+def _not_taken(attributes: Sequence[str], reserved: Set[str]) -> list[str]:
     named: list[str] = []
     for attribute in attributes:
         column = attribute
-        while column in taken or column in named:
+        while column in reserved or column in named:
             column += "_"
         named.append(column)
     return named
@@ -274,37 +274,39 @@ def excluded_by_value(groups: Comparison, excluded: Sequence[Excluded]) -> tuple
 def plain_by(by: Sequence[str | Bins]) -> list[str | dict[str, Any]]:
     """What the groups are, as JSON can hold it."""
     return [
-        {name: value for name, value in asdict(one).items() if value is not None} if isinstance(one, Bins) else one
-        for one in by
+        {name: value for name, value in asdict(attribute).items() if value is not None}
+        if isinstance(attribute, Bins)
+        else attribute
+        for attribute in by
     ]
 
 
 def by_of(plain: Any) -> tuple[str | Bins, ...]:
     """The way back."""
-    made = []
-    for one in plain if isinstance(plain, list) else [None]:
-        if not isinstance(one, str | Mapping):
+    attributes = []
+    for attribute in plain if isinstance(plain, list) else [None]:
+        if not isinstance(attribute, str | Mapping):
             raise InputError.missing(
                 "by", "does not say what the groups are", "Give {by} yourself.", plain, settings={"by": ...}
             )
         try:
-            made.append(Bins(**one) if isinstance(one, Mapping) else one)
+            attributes.append(Bins(**attribute) if isinstance(attribute, Mapping) else attribute)
         except TypeError as error:
             raise InputError.missing(
                 "by", "does not say how to cut", "Give {by} yourself.", plain, settings={"by": ...}
             ) from error
-    return tuple(made)
+    return tuple(attributes)
 
 
 def plain_attributes(
     attributes: Sequence[str], columns: Sequence[str], keys: Sequence[Key]
 ) -> list[dict[str, str | dict[str, Any]]]:
     """The attributes of the groups: the column of the table that holds each, and what the names of ranges mean."""
-    made: list[dict[str, str | dict[str, Any]]] = []
+    described: list[dict[str, str | dict[str, Any]]] = []
     for i, (name, column) in enumerate(zip(attributes, columns, strict=True)):
         ranges = {str(key[i]): _plain(key[i]) for key in keys if isinstance(key[i], Range)}
-        made.append({"name": name, "column": column} | ({"ranges": ranges} if ranges else {}))
-    return made
+        described.append({"name": name, "column": column} | ({"ranges": ranges} if ranges else {}))
+    return described
 
 
 def _plain(part: Any) -> dict[str, Any]:
@@ -314,14 +316,14 @@ def _plain(part: Any) -> dict[str, Any]:
 
 def keys_of_rows(rows: Sequence[Mapping[str, Any]], attributes: Any) -> list[Key]:
     """The keys of groups from the rows of a table and its attributes; raises KeyError or TypeError where they lack."""
-    named = [(one["column"], one.get("ranges", {})) for one in attributes]
+    named = [(attribute["column"], attribute.get("ranges", {})) for attribute in attributes]
     return [tuple(_part(row[column], ranges) for column, ranges in named) for row in rows]
 
 
 def _part(value: Hashable, ranges: Mapping[str, Any]) -> Hashable:
-    known = ranges.get(value) if isinstance(value, str) else None
-    if known is None:
+    bounds = ranges.get(value) if isinstance(value, str) else None
+    if bounds is None:
         return value
-    lower = -np.inf if known["lower"] is None else float(known["lower"])
-    upper = np.inf if known["upper"] is None else float(known["upper"])
-    return Range(lower, upper, bool(known["whole"]))
+    lower = -np.inf if bounds["lower"] is None else float(bounds["lower"])
+    upper = np.inf if bounds["upper"] is None else float(bounds["upper"])
+    return Range(lower, upper, bool(bounds["whole"]))
