@@ -65,19 +65,19 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
     column = source_column(rows, source)
     dtype = rows.frame.collect_schema()[column]
     simple = dtype.is_numeric() or dtype == nw.Boolean
-    shown = Argument(parameter, source.column)
+    argument = Argument(parameter, source.column)
     if source.kind in {"binary", "class"} and source.positive is not None:
         return _clean_label(column, dtype, simple, source)
     if source.kind in {"label", "any"} and not simple:
         if dtype.is_nested():
             raise InputError.wrong_type(
-                shown, f"holds {shorten_text(str(dtype), 80)}, not labels", "Name a plain column."
+                argument, f"holds {shorten_text(str(dtype), 80)}, not labels", "Name a plain column."
             )
         text = nw.col(column).cast(nw.String)
         return CleanInput(text, {"odd": nw.when(text.str.contains(_FRACTION)).then(text)} if is_label(source) else {})
     if not simple and source.kind == "binary" and dtype.is_nested():
         raise InputError.wrong_type(
-            shown, f"holds {shorten_text(str(dtype), 80)}, not 0/1 or booleans", "Name a plain column."
+            argument, f"holds {shorten_text(str(dtype), 80)}, not 0/1 or booleans", "Name a plain column."
         )
     if not simple and source.kind == "binary":
         values = some_values(rows, column)
@@ -85,14 +85,14 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
             return _clean_words(column)
         examples = " or ".join(map(repr, values))
         raise InputError.wrong_type(
-            shown,
+            argument,
             f"holds {dtype}, not 0/1 or booleans",
             f"Say which label counts with {{positive}}: there are {examples}.",
             settings={"positive": ...},
         )
     if not simple:
         remedy = to_numbers(some_values(rows, column) if dtype == nw.String else [], "Name a numeric column.")
-        raise InputError.wrong_type(shown, f"is not numeric ({dtype})", remedy)
+        raise InputError.wrong_type(argument, f"is not numeric ({dtype})", remedy)
     value = finite(column, dtype)
     if source.kind in {"score", "points"}:
         above, beyond = value > _FAR_ABOVE, (value < 0) | (value > 1)
@@ -158,21 +158,23 @@ def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, li
         ends: Check → smallest and largest such values by group.
         usable: How many rows could be used.
     """
-    shown = Argument(parameter, source.column)
+    argument = Argument(parameter, source.column)
     values = {kind: _distinct_values(columns) for kind, columns in ends.items()}
     if words := [value for value in values.get("odd", ()) if isinstance(value, str) and source.kind == "binary"]:
         problem = f"holds {shorten(min(words))} beside words for yes and no"
-        raise InputError.invalid_data(shown, problem, "Say which label counts: {positive}.", settings={"positive": "…"})
+        raise InputError.invalid_data(
+            argument, problem, "Say which label counts: {positive}.", settings={"positive": "…"}
+        )
     if values.get("odd"):
-        raise _odd_value_error(shown, source, parameter, values["odd"])
+        raise _odd_value_error(argument, source, parameter, values["odd"])
     if values.get("above") and not values["below"]:
         top = max(map(float, values["above"]))
         problem = f"goes up to {top:g}, but the threshold is a probability"
         remedy = "Give both in the same units, or name a column of predictions: {y_pred}."
-        raise InputError.mismatch(shown, problem, remedy, settings={"y_pred": "…"})
+        raise InputError.mismatch(argument, problem, remedy, settings={"y_pred": "…"})
     if "beyond" in values and not values["beyond"] and usable > 0:
         problem, remedy = "lies between 0 and 1, but the threshold is above 1", "Give both in the same units."
-        raise InputError.mismatch(shown, problem, remedy)
+        raise InputError.mismatch(argument, problem, remedy)
     if "seen" in values and not values["seen"] and usable > 0 and not source.may_lack:
         raise InputError.not_found(
             "positive",
@@ -185,31 +187,31 @@ def check_input(rows: Rows, source: Input, parameter: str, ends: Mapping[str, li
         others = ", ".join(shorten(value) for value in sorted(values["other"], key=str)[:3])
         problem = f"holds more than two values: {shorten(source.positive)}, {others}"
         several = " Or count all others as 0: {classes}." if parameter.startswith(("y_true", "y_pred")) else ""
-        raise InputError.invalid_data(shown, problem, f"Give a column of two.{several}", settings={"classes": True})
+        raise InputError.invalid_data(argument, problem, f"Give a column of two.{several}", settings={"classes": True})
 
 
-def _odd_value_error(shown: Argument, source: Input, parameter: str, values: set[Any]) -> InputError:
+def _odd_value_error(argument: Argument, source: Input, parameter: str, values: set[Any]) -> InputError:
     """What an input holds that it must not hold, and what was probably meant."""
     value = float(min(values, key=float))
     if source.kind == "probability":
         percent = " Divide per cent by 100." if 1 < max(map(float, values)) <= 100 else ""
-        return InputError.invalid_data(shown, f"holds {value:g}, outside [0, 1]", f"Give probabilities.{percent}")
+        return InputError.invalid_data(argument, f"holds {value:g}, outside [0, 1]", f"Give probabilities.{percent}")
     if source.kind == "weight":
-        return InputError.invalid_data(shown, f"holds the weight {value:g}", "Weights must not be negative.")
+        return InputError.invalid_data(argument, f"holds the weight {value:g}", "Weights must not be negative.")
     if source.kind == "amount":
         remedy = "Give amounts from 0 on: inequality of negative ones is not defined."
-        return InputError.invalid_data(shown, f"holds {value:g}", remedy)
+        return InputError.invalid_data(argument, f"holds {value:g}", remedy)
     if parameter.startswith("y_pred") and any(0 < float(v) < 1 for v in values):
         remedy = "If these are probabilities, name the column as score, with a threshold: {score}, {threshold}."
         return InputError.invalid_data(
-            shown, f"holds {value:g}, which is not a class", remedy, settings={"score": "…", "threshold": 0.5}
+            argument, f"holds {value:g}, which is not a class", remedy, settings={"score": "…", "threshold": 0.5}
         )
     if source.kind == "label":
         return InputError.invalid_data(
-            shown, f"holds {value:g}, which is not a class", "Give classes as whole numbers or text."
+            argument, f"holds {value:g}, which is not a class", "Give classes as whole numbers or text."
         )
     remedy = "Code it 0/1, or say which value counts: {positive}."
-    return InputError.invalid_data(shown, f"holds {value:g}, not only 0 and 1", remedy, settings={"positive": "…"})
+    return InputError.invalid_data(argument, f"holds {value:g}, not only 0 and 1", remedy, settings={"positive": "…"})
 
 
 def check_labels(rows: Rows, inputs: Mapping[str, Input]) -> None:
@@ -220,9 +222,13 @@ def check_labels(rows: Rows, inputs: Mapping[str, Input]) -> None:
     labels = [label for label in inputs.values() if label.kind == "label"]
     types = [schema[source_column(rows, label)] for label in labels]
     if len({dtype.is_numeric() or dtype == nw.Boolean for dtype in types}) > 1:
-        shown = Argument(", ".join(label.parameter or "" for label in labels), tuple(label.column for label in labels))
+        argument = Argument(
+            ", ".join(label.parameter or "" for label in labels), tuple(label.column for label in labels)
+        )
         kinds = " and ".join(str(dtype) for dtype in types)
-        raise InputError.mismatch(shown, f"hold {kinds}, which never agree", "Give both as text, or both as numbers.")
+        raise InputError.mismatch(
+            argument, f"hold {kinds}, which never agree", "Give both as text, or both as numbers."
+        )
 
 
 def _distinct_values(columns: list[Column]) -> set[Any]:

@@ -125,8 +125,8 @@ def _checked_width(width: object) -> float:
 
 
 def _checked_quantiles(quantiles: object) -> int:
-    whole = isinstance(quantiles, Integral) and not isinstance(quantiles, bool)
-    if not (whole and 2 <= quantiles <= _MOST_BINS):  # type: ignore[operator]
+    is_integer = isinstance(quantiles, Integral) and not isinstance(quantiles, bool)
+    if not (is_integer and 2 <= quantiles <= _MOST_BINS):  # type: ignore[operator]
         problem = f"must be from 2 to {_MOST_BINS}"
         raise InputError.out_of_range("quantiles", problem, "Use for example quantiles=10.", quantiles, form="must")
     return int(quantiles)  # type: ignore[call-overload, no-any-return]
@@ -189,10 +189,10 @@ class Keys:
 
     def record_fractions(self, table: Mapping[str, Column]) -> None:
         """Take note of the largest fractions that were found."""
-        for i, (width, whole) in self._widths.items():
+        for i, (width, is_integer) in self._widths.items():
             fractions = table.get(f"{self.names[i]}_fraction")
             if fractions is not None and len(fractions):
-                self._widths[i] = (width, whole and not np.nanmax(to_floats(fractions), initial=0.0) > 0)
+                self._widths[i] = (width, is_integer and not np.nanmax(to_floats(fractions), initial=0.0) > 0)
 
     def _value(self, attribute: str) -> Any:
         import narwhals as nw
@@ -264,8 +264,8 @@ class Keys:
         import narwhals as nw
 
         if place in self._widths:
-            width, whole = self._widths[place]
-            return [MISSING if v is None else Range(v * width, (v + 1) * width, whole) for v in values]
+            width, is_integer = self._widths[place]
+            return [MISSING if v is None else Range(v * width, (v + 1) * width, is_integer) for v in values]
         if place in self._ranges:
             return [MISSING if v is None else self._ranges[place][int(v)] for v in values]
         attribute = self.by[place]
@@ -352,7 +352,7 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
     Raises:
         InputError: If one is not there, or it is left open which is meant.
     """
-    shown = _show_values(values)
+    values_text = _show_values(values)
 
     def place_of(parameter: str, variant: Any) -> int:
         try:
@@ -366,7 +366,7 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
             place = equal[0] if len(equal) == 1 else -1
         if place < 0:
             problem = f"is in no row of {shorten(arms.column)}"
-            raise InputError.not_found(parameter, problem, f"There are: {shown}.", variant)
+            raise InputError.not_found(parameter, problem, f"There are: {values_text}.", variant)
         return place
 
     control = place_of("control", arms.control)

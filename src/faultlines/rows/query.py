@@ -307,7 +307,7 @@ class Query:
 
     def _counted(self, number: int) -> str:
         """An input whose values are the rows in which all inputs of a set have one."""
-        joined = next(joined for joined, known in self.together.items() if known == number)
+        joined = next(joined for joined, index in self.together.items() if index == number)
         return _Used(self._needed(joined)[0], number).name
 
     def _needed(self, joined: frozenset[int]) -> list[int]:

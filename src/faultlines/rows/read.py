@@ -278,9 +278,9 @@ def _summarize(rows: Rows, name: str) -> ColumnSummary:
     distinct = rows.frame.select(column.alias("v")).unique().head(_LOOKED_AT + 1)
     values = {value for value in factorize(fetch(distinct)["v"])[1] if value is not None}
     numbers = [_to_number(str(value)) for value in values] if rows.from_text else [None]
-    found = [number for number in numbers if number is not None and math.isfinite(number)]
-    if numbers and len(found) == len(numbers):
-        return ColumnSummary(True, frozenset(found), min(found), max(found))
+    finite_numbers = [number for number in numbers if number is not None and math.isfinite(number)]
+    if numbers and len(finite_numbers) == len(numbers):
+        return ColumnSummary(True, frozenset(finite_numbers), min(finite_numbers), max(finite_numbers))
     return ColumnSummary(False, frozenset(values), math.nan, math.nan)
 
 

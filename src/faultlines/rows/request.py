@@ -491,16 +491,16 @@ class MissingRows:
         """What is missing in some groups, which may have the treatment as a further part of their keys."""
         places = {tuple(key): place for place, key in enumerate(self.keys)}
         width = len(self.keys[0]) if len(self.keys) else 0
-        shares, found = self.shares, []
+        shares, missing = self.shares, []
         for key in keys:
             place = places.get(tuple(key[:width]))
             known = place is not None
-            found.append(
+            missing.append(
                 MissingOfGroup(float(self.rows[place]), float(self.dropped[place]), float(shares[place]))
                 if known
                 else MissingOfGroup(0.0, 0.0, 0.0)
             )
-        return found
+        return missing
 
     def of_places(self, places: IntArray, keys: Sequence[Key]) -> MissingRows:
         """Those of some of the groups, under these keys."""
