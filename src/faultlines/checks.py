@@ -104,9 +104,9 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def choice(name: str, value: Any, known: Iterable[str], remedy: str | None = None) -> str:
+def choice(name: str, value: Any, allowed: Iterable[str], remedy: str | None = None) -> str:
     """One of some words."""
-    words = list(known)
+    words = list(allowed)
     if not isinstance(value, str) or value not in words:
         raise InputError.unknown(name, "is not known", remedy or did_you_mean(value, words), value)
     return value

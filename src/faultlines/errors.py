@@ -198,12 +198,12 @@ class InputError(ValueError):
 
     def __str__(self) -> str:
         names = ", ".join(self._name(name) for name in self.parameter.split(", "))
-        shown, place = self._with_value(names), f" {self.place}" if self.place else ""
+        subject, place = self._with_value(names), f" {self.place}" if self.place else ""
         if self.form == "must":
             got = "" if self.value is None else f", got {self.value}"
             sentence = f"{names}{place} {self.problem}{got}"
         elif self.form == "clause":
-            sentence = f"{self.problem} ({shown}{place})"
+            sentence = f"{self.problem} ({subject}{place})"
         elif self.form == "sentence":
             sentence = f"{self.problem}{place}"
         elif self.form == "column":
@@ -211,7 +211,7 @@ class InputError(ValueError):
         elif self._command is not None and self.parameter in self._command.roles and self.value is not None:
             sentence = f"column {self.value} ({names}){place} {self.problem}"
         else:
-            sentence = f"{shown}{place} {self.problem}"
+            sentence = f"{subject}{place} {self.problem}"
         start = f"{self.context}: " if self.context else ""
         return printable(f"{start}{sentence}. {self.remedy}")
 
@@ -279,8 +279,8 @@ class InputError(ValueError):
 
     def _setting(self, name: str, value: object) -> str:
         if self._command is None or name not in self._command.options:
-            shown = "" if value is ... else "…" if value == "…" else shorten_value(value)
-            return f"{name}={shown}"
+            written = "" if value is ... else "…" if value == "…" else shorten_value(value)
+            return f"{name}={written}"
         text = value if isinstance(value, str) else shorten_value(value)
         typed = self._command.options[name] if text == "…" else shlex.quote(text)
         return self._name(name) if value is ... or value is True else f"{self._name(name)} {typed}"
@@ -334,8 +334,8 @@ def did_you_mean(name_given: object, candidates: Iterable[str]) -> str:
     near = difflib.get_close_matches(shorten_text(name).casefold(), folded, n=1, cutoff=_CLOSE)
     if near:
         return f"Did you mean {shorten(folded[near[0]])}?"
-    shown = ", ".join(shorten(candidate) for candidate in names[:_LISTED])
-    return f"There are: {shown}{', …' if len(names) > _LISTED else ''}." if names else "There are none."
+    listed = ", ".join(shorten(candidate) for candidate in names[:_LISTED])
+    return f"There are: {listed}{', …' if len(names) > _LISTED else ''}." if names else "There are none."
 
 
 def to_install(extra: str) -> str:

@@ -29,21 +29,21 @@ def target(what: str, path: str | PathLike[str], endings: Iterable[str] = ()) ->
             raise TypeError
     except TypeError as error:
         raise InputError.wrong_type(what, "is not a path", "Use for example 'out.html'.", path) from error
-    shown = Argument(what, target_path)
+    argument = Argument(what, target_path)
     allowed = list(endings)
     if allowed and target_path.suffix.lower() not in allowed:
         raise InputError.unwritable_file(
-            shown, f"does not end in {' or '.join(allowed)}", f"Use for example 'out{allowed[0]}'."
+            argument, f"does not end in {' or '.join(allowed)}", f"Use for example 'out{allowed[0]}'."
         )
     try:
         if target_path.is_dir():
-            raise InputError.unwritable_file(shown, "is a folder", "Name a file in it.")
+            raise InputError.unwritable_file(argument, "is a folder", "Name a file in it.")
         if not target_path.parent.is_dir():
             raise InputError.unwritable_file(
-                shown, "is in a folder that does not exist", f"Make {str(target_path.parent)!r} first."
+                argument, "is in a folder that does not exist", f"Make {str(target_path.parent)!r} first."
             )
     except OSError as error:  # a name too long, a folder that may not be entered
-        raise unwritable(shown, error) from error
+        raise unwritable(argument, error) from error
     return target_path
 
 
@@ -72,7 +72,7 @@ def write(what: str, path: Path, content: str | bytes) -> None:
     A link keeps pointing at its file, and the file keeps its mode. What is no regular file (a pipe, /dev/stdout) is
     written to directly: there is nothing to keep whole.
     """
-    shown, data = Argument(what, path), content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+    argument, data = Argument(what, path), content if isinstance(content, bytes) else content.encode("utf-8", "replace")
     try:
         place = Path(os.path.realpath(path))
         if place.exists() and not place.is_file():
@@ -94,13 +94,15 @@ def write(what: str, path: Path, content: str | bytes) -> None:
             waiting.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise unwritable(shown, error) from error
+        raise unwritable(argument, error) from error
 
 
-def unwritable(shown: Argument, error: OSError) -> InputError:
+def unwritable(argument: Argument, error: OSError) -> InputError:
     """The error for a file that cannot be written."""
     why = error.strerror or type(error).__name__
-    return InputError.unwritable_file(shown, f"cannot be written ({why})", "Check the path and the space that is left.")
+    return InputError.unwritable_file(
+        argument, f"cannot be written ({why})", "Check the path and the space that is left."
+    )
 
 
 def same(first: Path, second: Path) -> bool:

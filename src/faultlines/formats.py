@@ -30,8 +30,8 @@ def pvalue(log_p: float) -> str:
     if exponent < -10:
         return "< 1e-10"
     if exponent > -4:
-        shown = f"{math.exp(log_p):.2g}"
-        return shown if shown != "1" or log_p > math.log(0.999) else "0.99"
+        text = f"{math.exp(log_p):.2g}"
+        return text if text != "1" or log_p > math.log(0.999) else "0.99"
     power = math.floor(exponent)
     mantissa = f"{10 ** (exponent - power):.1f}"
     return f"1e{power + 1}" if mantissa == "10.0" else f"{mantissa.removesuffix('.0')}e{power}"
@@ -39,8 +39,8 @@ def pvalue(log_p: float) -> str:
 
 def p_is(log_p: float) -> str:
     """The same as a statement: ``p = 0.031`` or ``p < 1e-10``."""
-    shown = pvalue(log_p)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+    text = pvalue(log_p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def decimals(
@@ -77,11 +77,11 @@ def amount(number: int, thing: str) -> str:
 
 def share(value: float, digits: int = 0) -> str:
     """A share in per cent; what is not all and not nothing never reads as 100% or 0%."""
-    shown = f"{100 * value:.{digits}f}"
-    if 0 < value < 1 and float(shown) in (0.0, 100.0):
+    text = f"{100 * value:.{digits}f}"
+    if 0 < value < 1 and float(text) in (0.0, 100.0):
         edge = 10.0**-digits
         return f"under {edge:g}%" if value < 0.5 else f"over {100 - edge:.{digits}f}%"
-    return f"{shown}%"
+    return f"{text}%"
 
 
 def level(alpha: float) -> str:
@@ -174,18 +174,18 @@ def members(labels: Sequence[Any], name: Callable[[Any], str], width: int, apart
 
 def list_members(labels: Sequence[Any], name: Callable[[Any], str], width: int, apart: str = ", ") -> tuple[str, int]:
     """The same, and how many of them are named."""
-    shown: list[str] = []
+    texts: list[str] = []
     used = 0
     for i, label in enumerate(labels):
         left = len(labels) - i - 1
         full = printable(name(label))
         clipped = full if len(full) <= width else f"{full[: width - 1]}…"
         tail = len(f"{apart}{_more(left)}") if left else 0
-        if shown and used + len(clipped) + 2 + tail > width:
-            return apart.join(shown) + f"{apart}… +{len(labels) - len(shown):,}", len(shown)
-        shown.append(clipped)
+        if texts and used + len(clipped) + 2 + tail > width:
+            return apart.join(texts) + f"{apart}… +{len(labels) - len(texts):,}", len(texts)
+        texts.append(clipped)
         used += len(clipped) + 2
-    return apart.join(shown), len(shown)
+    return apart.join(texts), len(texts)
 
 
 def either(words: Sequence[str]) -> str:

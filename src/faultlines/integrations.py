@@ -90,17 +90,17 @@ def from_metric_frame(
     if not there.any():
         raise InputError.invalid_data("metric", "is not a number in any group", "Check the frame.", chosen)
     kept_keys = [tuple(map(part_of, key[controls:])) for key, good in zip(keys, there, strict=True) if good]
-    known: dict[str, Any] = {"attributes": [str(name) for name in table.index.names][controls:], "metric": chosen}
+    fields: dict[str, Any] = {"attributes": [str(name) for name in table.index.names][controls:], "metric": chosen}
     n = None if sizes is None else sizes[there]
     of_counted = count is not None or _is_of_all_rows(chosen)
     events = None if n is None or not of_counted else _events(values[there], n)
     if n is not None and events is not None:
         theta, se = ANSCOMBE.forward(events, n), 1 / np.sqrt(4 * n + 2)
-        return Estimates(theta, se, labels_of(keys_of(kept_keys)), n, scale=ANSCOMBE, natural=events / n, **known)
+        return Estimates(theta, se, labels_of(keys_of(kept_keys)), n, scale=ANSCOMBE, natural=events / n, **fields)
     if count is not None or (errors is None and frame.n_boot is None):
         raise _unknown(chosen, counted, is_named=count is not None)
     se, dof = (errors, None) if errors is not None else _bootstrapped(frame, names, chosen)
-    return Estimates(values[there], se[there], labels_of(keys_of(kept_keys)), n, dof, **known)
+    return Estimates(values[there], se[there], labels_of(keys_of(kept_keys)), n, dof, **fields)
 
 
 def _within(keys: Sequence[tuple[Any, ...]], controls: int, names: Sequence[Any], stratum: Any) -> BoolArray:
@@ -149,8 +149,8 @@ def _unknown(metric: str, counted: str | None, *, is_named: bool) -> InputError:
 def _errors(table: Any, names: Sequence[str], metric: str) -> FloatArray | None:
     """Standard errors of a metric, where the frame has them as a metric, as those of `to_metric_frame` do."""
     named = (f"{_ERROR} of {metric}", _ERROR)
-    found = next((name for name in named if name in names and name != metric), None)
-    return None if found is None else _column(table, names, found)
+    column = next((name for name in named if name in names and name != metric), None)
+    return None if column is None else _column(table, names, column)
 
 
 def _counted(names: Sequence[str], metric: str | None, count: str | None) -> str | None:
@@ -169,8 +169,8 @@ def _chosen(names: Sequence[str], metric: str | None, counted: str | None) -> st
     others = [name for name in names if name != counted]
     if metric is None:
         # Of our own frames, errors and clusters are about a metric and none themselves.
-        beside = {"cluster"} if any(name.startswith(_ERROR) for name in others) else set()
-        several = [name for name in others if name not in beside and not name.startswith(_ERROR)]
+        own_columns = {"cluster"} if any(name.startswith(_ERROR) for name in others) else set()
+        several = [name for name in others if name not in own_columns and not name.startswith(_ERROR)]
         if len(several) != 1:
             raise InputError.ambiguous(
                 "metric", f"the frame has several: {', '.join(several[:8])}", "Name one.", None, form="clause"
@@ -282,8 +282,8 @@ def _frame_of_audit(audit: Audit, by: str | Sequence[str] | None) -> Any:
     ways = list(dict.fromkeys(group.by for group in audit.groups))
     wanted = max(ways, key=len) if by is None else (by,) if isinstance(by, str) else tuple(by)
     if wanted not in ways or (by is None and len([way for way in ways if len(way) == len(wanted)]) > 1):
-        known = [" × ".join(way) for way in ways]
-        raise InputError.not_found("by", "no groups by such features", did_you_mean(by, known), by, form="clause")
+        way_names = [" × ".join(way) for way in ways]
+        raise InputError.not_found("by", "no groups by such features", did_you_mean(by, way_names), by, form="clause")
     several: dict[tuple[Any, ...], dict[str, Any]] = {}
     overall: dict[tuple[Any, str], float] = {}
     for group in (group for group in audit.groups if group.by == wanted):
@@ -313,9 +313,9 @@ def _metric_frame(
             "to_metric_frame", f"needs {error.name}", "Run: pip install fairlearn"
         ) from error
     places = np.arange(size)
-    beside = {} if controls is None else {"control_features": pandas.DataFrame(controls)}
+    options = {} if controls is None else {"control_features": pandas.DataFrame(controls)}
     return fairlearn.MetricFrame(
-        metrics=metrics, y_true=places, y_pred=places, sensitive_features=pandas.DataFrame(features), **beside
+        metrics=metrics, y_true=places, y_pred=places, sensitive_features=pandas.DataFrame(features), **options
     )
 
 

@@ -84,12 +84,12 @@ def _generator(seed: Any, name: str = "seed") -> np.random.Generator:
     return np.random.default_rng(checks.seed(seed))
 
 
-def _values(name: str, given: Any) -> list[Any]:
-    if isinstance(given, str) or not np.iterable(given):
-        raise InputError.wrong_type(name, "is not a list of numbers", "Give one number for each cluster.", given)
-    values = list(given)
+def _values(name: str, argument: Any) -> list[Any]:
+    if isinstance(argument, str) or not np.iterable(argument):
+        raise InputError.wrong_type(name, "is not a list of numbers", "Give one number for each cluster.", argument)
+    values = list(argument)
     if not values:
-        raise InputError.empty(name, "is empty", "Give one number for each cluster.", given)
+        raise InputError.empty(name, "is empty", "Give one number for each cluster.", argument)
     return values
 
 
