@@ -14,7 +14,7 @@ from faultlines.estimates.estimates import Estimates, Excluded
 from faultlines.estimates.labels import labels_of
 from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.metrics.measure import Split, measure_all, measurements
-from faultlines.metrics.names import told_apart, traits_of
+from faultlines.metrics.names import recipe_of, traits_of
 from faultlines.metrics.variances import moderate_estimates
 from faultlines.rows.read import read
 
@@ -114,7 +114,7 @@ def groups_from(
 
 def with_value_in_all_rows(groups: Groups, data: object, metric: Metric) -> Groups:
     """The same, with the metric in all rows at once where that is not the mean of the groups' values: another scan."""
-    traits_by_effect = traits_of(told_apart(metric))
+    traits_by_effect = traits_of(recipe_of(metric))
     if groups.readout is None or all(traits.averages for traits in traits_by_effect):
         return groups
     try:

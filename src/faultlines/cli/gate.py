@@ -263,9 +263,9 @@ class MeasuredRows(NamedTuple):
 
 def _check_directions(adverse: str | None, metrics: Sequence[Metric], *, harm: bool) -> None:
     """Refuse one direction for metrics that harm in different ones, and harm where no direction is known."""
-    from faultlines.metrics.names import told_apart, traits_of
+    from faultlines.metrics.names import recipe_of, traits_of
 
-    sides = [(metric.name, [traits.adverse for traits in traits_of(told_apart(metric))]) for metric in metrics]
+    sides = [(metric.name, [traits.adverse for traits in traits_of(recipe_of(metric))]) for metric in metrics]
     for metric, directions in sides or [("the effect", [])]:
         if harm and (adverse is None or (adverse == "auto" and not (directions and all(directions)))):
             problem = f"must be given: {metric} is not known to harm when low or when high"

@@ -24,7 +24,7 @@ from faultlines.estimates.reasons import (
 )
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import apart, correlation
-from faultlines.metrics.names import told_apart
+from faultlines.metrics.names import recipe_of
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
@@ -317,7 +317,7 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
         effect_covariance=None if part.effect_covariance is None else part.effect_covariance[places],
         parts=metric.parts or None,
         compared=None if part.compared is None else part.compared[places],
-        recipe=told_apart(metric),
+        recipe=recipe_of(metric),
     )
 
 

@@ -787,12 +787,12 @@ def f1(
     inputs = _inputs(y_true, y_pred, score, threshold, positive, classes, weight)
     name, rows = "F1" + of_class(positive, classes), "positives or predicted positives"
     if unit is not None:
-        sums = partial(_found_and_wanted_of_rows, threshold=threshold)
+        sums = partial(_f1_terms_of_rows, threshold=threshold)
         return Clusters(unit, overlap).ratio(name, inputs, sums, size_unit=f"units with {rows}")
     return Metric(
         name,
         inputs,
-        partial(_found_and_wanted, threshold=threshold),
+        partial(_f1_terms, threshold=threshold),
         of_f1 if weight is None else partial(of_population, ratio=True, weighted=True),
         size_unit=rows,
         shaped=(0, 1),
@@ -813,7 +813,7 @@ def _inputs(
     return with_weight(inputs, weight)
 
 
-def _found_and_wanted(c: Columns, threshold: float | None) -> dict[str, Any]:
+def _f1_terms(c: Columns, threshold: float | None) -> dict[str, Any]:
     """Numerator and denominator of F1, which rows that are neither positive nor predicted so have no part in."""
     t, p = c["t"], predicted(c, threshold)
     numer, denom = c.where(t + p > 0, 2 * t * p), c.where(t + p > 0, t + p)
@@ -822,7 +822,7 @@ def _found_and_wanted(c: Columns, threshold: float | None) -> dict[str, Any]:
     return {"wx": c["w"] * numer, "wy": c["w"] * denom, "w": c["w"] + 0 * numer}
 
 
-def _found_and_wanted_of_rows(c: Columns, threshold: float | None) -> dict[str, Any]:
+def _f1_terms_of_rows(c: Columns, threshold: float | None) -> dict[str, Any]:
     """The same of single rows, to be summed to units: 0 where a row has no part in it."""
     t, p = c["t"], predicted(c, threshold)
     return {"x": weight_of(c) * 2 * t * p, "y": weight_of(c) * (t + p)}

@@ -211,7 +211,7 @@ def _plain(value: Any) -> Any:
     return None if listed is None or None in listed else listed
 
 
-def told_apart(metric: Metric) -> str:
+def recipe_of(metric: Metric) -> str:
     """A metric in words that tell it from any other: what was called, or its name where that is not known."""
     return json.dumps(plain_recipe(metric) or metric.name, sort_keys=True, ensure_ascii=False)
 
@@ -231,7 +231,7 @@ class Traits(NamedTuple):
 
 
 def traits_of(recipe: str) -> tuple[Traits, ...]:
-    """What is known of each effect of a metric, by what `told_apart` says of it; nothing where that is not known.
+    """What is known of each effect of a metric, by what `recipe_of` says of it; nothing where that is not known.
 
     The change of a metric between two models harms in the direction of the metric itself.
     """

@@ -55,7 +55,7 @@ def paired(first: Metric, second: Metric) -> Metric:
     _check_alike(first, second)
     kind, weight = _recipe(first), _arguments(first).get("weight")
     clusters = Clusters(first.unit, first.overlap)
-    columns = [_told_apart(metric, other) for metric, other in ((first, second), (second, first))]
+    columns = [_own_arguments(metric, other) for metric, other in ((first, second), (second, first))]
     name = f"change in {kind.replace('_', ' ')} from {columns[0]} to {columns[1]}"
     if kind == "auc":  # what ranks and of_area make of one score they make of the difference of two
         both = {**first.inputs, "s2": second.inputs["s"]}
@@ -207,7 +207,7 @@ def _check_alike(first: Metric, second: Metric) -> None:
             raise InputError.mismatch(argument, "must be the same for both", f"Give both metrics the same {name}.")
 
 
-def _told_apart(metric: Metric, other: Metric) -> str:
+def _own_arguments(metric: Metric, other: Metric) -> str:
     """What one of the two was told that the other was not, for the name of the pair."""
     theirs: dict[str, Hashable] = _arguments(other)
     own = {name: value for name, value in _arguments(metric).items() if theirs.get(name) != value}
