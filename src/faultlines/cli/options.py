@@ -479,8 +479,8 @@ SelfCheckRuns = Annotated[
     int | None,
     _option(
         GUARANTEE,
-        "Shuffle the variants (without variants: the groups) so many times, and say how often a difference is reported "
-        "then: at most α, if all is well.",
+        "Make rows in which nothing differs N times (variants shuffled, or rows drawn anew within their groups) and "
+        "show how often a difference is reported: at most α, if all is well.",
         "--self-check",
         metavar="N",
     ),
@@ -493,7 +493,7 @@ class SelfCheckOptions:
 
     self_check: SelfCheckRuns = None
     self_check_groups: Annotated[
-        bool, _option(GUARANTEE, "For --self-check: shuffle the groups instead of the variants.", "--self-check-groups")
+        bool, _option(GUARANTEE, "For --self-check: shuffle the groups.", "--self-check-groups")
     ] = False
 
 
@@ -752,7 +752,7 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned(RowSource):
-    """Groups to plan with: of a table, of the rows of an experiment or a model, or so many of one size."""
+    """Groups to plan with: of a table, of the rows of an experiment or a model, or a number of groups of one size."""
 
     files: Annotated[
         list[str] | None,
