@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from faultlines.estimates.labels import MISSING, key_of, name_of
+from faultlines.progress import progress
 from faultlines.results.collection import Collection
 from faultlines.results.protocol import dicts_of
 from faultlines.results.tables import attribute_columns, whole_number
@@ -286,13 +287,18 @@ class Audit(Collection):
         Returns:
             Dictionaries, lists, numbers and text, as `to_json` writes them.
         """
+        results = {}
+        with progress("describing comparisons", len(self.comparisons)) as advance:
+            for comparison in self.comparisons:
+                results[comparison.name] = comparison.result.to_dict()
+                advance(1)
         return super().to_dict() | {
             "comparisons": dicts_of(self.columns("comparisons")),
             "groups": dicts_of(self.columns("groups")),
             "cut": [{"feature": c.feature, "values": c.values, "ranges": c.ranges} for c in self.cut],
             "skipped": dict(self.skipped),
             "skipped_codes": {name: str(code) for name, code in self.skipped_codes.items()},
-            "results": {comparison.name: comparison.result.to_dict() for comparison in self.comparisons},
+            "results": results,
         }
 
     def certify(
