@@ -688,6 +688,8 @@ def test_probabilities_of_groups_are_refused() -> None:
         audit(sensitive_features=columns)
     with refused("unsupported: sensitive_features"):
         audit(sensitive_features={name: np.round(values, 2) for name, values in columns.items()} | {"sex": PEOPLE.sex})
+    with refused("unsupported: by"):
+        fl.cluster(pd.DataFrame(columns | {"y": TRUTH}), list(columns), fl.rate("y"))
     two = {name: columns[name] for name in ("p_a", "p_b")}  # numbers like others: they do not add up
     assert [cut.feature for cut in audit(sensitive_features=two, metrics="selection_rate").cut] == ["p_a", "p_b"]
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import checks, formats
-from faultlines.analyses.groups import Groups, groups_from
+from faultlines.analyses.groups import Groups, groups_from, refuse_probabilities
 from faultlines.analyses.many import judge_all, part_of_stratum
 from faultlines.core.normal import as_comparison
 from faultlines.engines.arrays import build_table, read_column, read_columns
@@ -24,7 +24,7 @@ from faultlines.results.collection import Collection, unique_names
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT
 from faultlines.rows.keys import Bins
-from faultlines.rows.read import attribute_names, checked_by, read, sum_to_one, summarize_columns
+from faultlines.rows.read import attribute_names, checked_by, read, summarize_columns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -142,7 +142,8 @@ def audit(
     }
     _check_threshold(threshold, table.columns, summaries)
     wanted = metrics_of(metrics, table.columns, options, summaries)
-    _refuse_probabilities(table, summaries)
+    names = [feature for feature in table.features if isinstance(feature, str)]
+    refuse_probabilities(table.data, "sensitive_features", {name: summaries[name] for name in names})
     features, cut = _cut_numbers(table.features, summaries)
     checks.choice("correction", correction, CORRECTIONS, "Use 'holm' or 'bh'.")
     plan = _Plan(
@@ -252,30 +253,6 @@ def _check_threshold(
         remedy = f"Give both in the same units: {{threshold}}, or scores divided by {top:g}."
         settings = {"threshold": threshold * top}
         raise InputError.mismatch("threshold", problem, remedy, threshold, settings=settings)
-
-
-def _refuse_probabilities(table: _Table, summaries: Mapping[str, ColumnSummary]) -> None:
-    """Refuse columns of probabilities of groups, as name-based methods give them: a row has no group then.
-
-    Weighting rows by such probabilities estimates a group's rate only if the outcome is independent of the group given
-    the probabilities. The rows cannot show that, and no bound on it that would be of use is known.
-    """
-    shares = [
-        feature
-        for feature in table.features
-        if isinstance(feature, str)
-        and summaries[feature].is_number
-        and summaries[feature].low >= 0
-        and summaries[feature].high <= 1
-        and not summaries[feature].values <= {0, 1}
-    ]
-    if len(shares) > 1 and sum_to_one(table.data, dict.fromkeys(shares, "sensitive_features")):
-        problem = "are probabilities of groups, which add up to 1 in every row, and not groups"
-        remedy = (
-            "Give the group of each row, or the likeliest one as a feature of its own. Rates weighted by probabilities "
-            "hold only if outcomes do not depend on the group beyond these, which no row can show."
-        )
-        raise InputError.unsupported("sensitive_features", problem, remedy, shares)
 
 
 def _cut_numbers(

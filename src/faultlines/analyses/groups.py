@@ -16,7 +16,7 @@ from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.metrics.measure import Split, measure_all, measurements
 from faultlines.metrics.names import recipe_of, traits_of
 from faultlines.metrics.variances import moderate_estimates
-from faultlines.rows.read import read
+from faultlines.rows.read import checked_by, read, sum_to_one, summarize_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from faultlines.metrics.measure import Measurement
     from faultlines.metrics.readout import Readout
     from faultlines.rows.keys import Bins
+    from faultlines.rows.read import ColumnSummary
 
     By = str | Bins | Sequence[str | Bins]
 
@@ -102,7 +103,12 @@ def groups_from(
         InputError: If something given cannot be used.
     """
     if is_rows(data):
-        return _from_rows(data, by, metrics, min_size, guarantee, tolerance, seed)
+        try:
+            return _from_rows(data, by, metrics, min_size, guarantee, tolerance, seed)
+        except NoGroupsError:
+            columns = [column for column in checked_by(by) if isinstance(column, str)] if by is not None else []
+            refuse_probabilities(data, "by", summarize_columns(data, dict.fromkeys(columns, "by")))
+            raise
     if by is not None or metrics:
         raise InputError.conflict("by, metric", "go with rows, but estimates were given", "Leave them out.")
     if guarantee is not None and guarantee.unit is not None:
@@ -110,6 +116,34 @@ def groups_from(
     data = moderate_estimates(data) if moderated and isinstance(data, Estimates) else data
     comparison, excluded = _exclude_small(as_comparison(data, tolerance), 0 if min_size is None else min_size)
     return [Groups(comparison, (), excluded, {}, comparison.attributes)]
+
+
+def refuse_probabilities(data: object, parameter: str, summaries: Mapping[str, ColumnSummary]) -> None:
+    """Refuse columns of probabilities of groups, as name-based methods give them: a row has no group then.
+
+    Weighting rows by such probabilities estimates a group's rate only if the outcome is independent of the group given
+    the probabilities. The rows cannot show that, and no bound on it that would be of use is known.
+
+    Args:
+        data: The rows.
+        parameter: What names the columns.
+        summaries: The columns that name groups, and what they hold.
+
+    Raises:
+        InputError: If several of them are shares that add up to 1 in every row.
+    """
+    shares = [
+        column
+        for column, summary in summaries.items()
+        if summary.is_number and summary.low >= 0 and summary.high <= 1 and not summary.values <= {0, 1}
+    ]
+    if len(shares) > 1 and sum_to_one(data, dict.fromkeys(shares, parameter)):
+        problem = "are probabilities of groups, which add up to 1 in every row, and not groups"
+        remedy = (
+            "Give the group of each row, or the likeliest one as a feature of its own. Rates weighted by probabilities "
+            "hold only if outcomes do not depend on the group beyond these, which no row can show."
+        )
+        raise InputError.unsupported(parameter, problem, remedy, shares)
 
 
 def with_value_in_all_rows(groups: Groups, data: object, metric: Metric) -> Groups:
