@@ -106,8 +106,9 @@ def groups_from(
         try:
             return _from_rows(data, by, metrics, min_size, guarantee, tolerance, seed)
         except NoGroupsError:
-            columns = [column for column in checked_by(by) if isinstance(column, str)] if by is not None else []
-            refuse_probabilities(data, "by", summarize_columns(data, dict.fromkeys(columns, "by")))
+            columns = [] if by is None else [column for column in checked_by(by) if isinstance(column, str)]
+            if len(columns) > 1:
+                refuse_probabilities(data, "by", summarize_columns(data, dict.fromkeys(columns, "by")))
             raise
     if by is not None or metrics:
         raise InputError.conflict("by, metric", "go with rows, but estimates were given", "Leave them out.")

@@ -505,7 +505,7 @@ def member_means(
 
     Example:
         >>> import numpy as np
-        >>> from faultlines.core.member_means import member_means
+        >>> from faultlines.core.mixture import member_means
         >>> rng = np.random.default_rng(0)
         >>> theta = np.repeat([0.0, 6.0], 20) + rng.standard_normal(40)
         >>> means = member_means(theta, np.ones(40), np.repeat([0, 1], 20))

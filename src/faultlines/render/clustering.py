@@ -94,9 +94,9 @@ def _headline(c: Clustering) -> str:
         if c.additive:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
-            rest = _nothing_added([*others, "further combinations" if crossed else "combinations"])
+            rest = _nothing_added([*others, "further combinations" if crossed else "combinations"], plural=True)
             return f"{subject_differs(groups.metric)}{beyond} {terms} ({basis}).{rest}"
-        rest = _nothing_added(others)
+        rest = _nothing_added(others, plural=len(others) > 1)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
             return f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}).{rest}"
         return (
@@ -114,25 +114,24 @@ def _accounts(c: Clustering) -> str:
     rows = [
         row for row in c.explained() if row.attribute in (*c.attributes, COMBINATIONS) and row.share >= _WORTH_NAMING
     ]
-    texts = [
-        f"{'combinations' if row.attribute == COMBINATIONS else row.attribute} for {row.share:.0%}"
-        for row in sorted(rows, key=lambda row: -row.share)
-    ]
-    if not texts:
+    if not rows:
         return ""
-    verb = "account" if texts[0].startswith("combinations ") else "accounts"
-    first = texts[0].replace(" for ", f" {verb} for ", 1)
-    text = ", ".join([f"{first} of the variation between groups", *texts[1:]])
+    parts = list[str]()
+    for row in sorted(rows, key=lambda row: -row.share):
+        is_crossed = row.attribute == COMBINATIONS
+        verb = "" if parts else " account" if is_crossed else " accounts"
+        base = "" if parts else " of the variation between groups"
+        parts.append(f"{'combinations' if is_crossed else row.attribute}{verb} for {row.share:.0%}{base}")
+    text = ", ".join(parts)
     return f" {text[0].upper()}{text[1:]}."
 
 
-def _nothing_added(names: Sequence[str]) -> str:
+def _nothing_added(names: Sequence[str], *, plural: bool) -> str:
     """What is not needed to describe the differences, as a sentence; nothing where all is needed."""
     if not names:
         return ""
     text = formats.listed(names)
-    singular = len(names) == 1 and not names[0].endswith("combinations")
-    return f" {text[0].upper()}{text[1:]} {'adds' if singular else 'add'} nothing detectable."
+    return f" {text[0].upper()}{text[1:]} {'add' if plural else 'adds'} nothing detectable."
 
 
 def subject_differs(metric: str) -> str:
