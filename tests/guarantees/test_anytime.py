@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import faultlines as fl
+from faultlines.estimates.labels import margins_of
 from faultlines.guarantees.boundaries import (
     AnytimeRule,
+    ClusterChoice,
     LookData,
     _log_shares,
     best_ratio,
@@ -61,14 +63,17 @@ def test_shares_of_alpha_add_up_to_at_most_one() -> None:
     assert np.exp(_log_shares(history)).sum() == pytest.approx(0.8 + 0.2 * (1 / 2 + 1 / 6 + 1 / 12))
 
 
-def test_a_cluster_reaches_as_far_as_the_number_of_its_rivals_asks() -> None:
-    """The shares of all subsets of six groups add up to what the groups of the first look have."""
+@pytest.mark.parametrize("shape", [(6,), (3, 2), (2, 2, 2)])
+def test_a_cluster_reaches_as_far_as_the_number_of_its_rivals_asks(shape: tuple[int, ...]) -> None:
+    """The shares of all clusters that join levels of a margin add up to what the groups of the first look have."""
     rule = AnytimeRule(0.05, "any", 1, 1, 0.5)
-    history = extend_history(None, look([50.0] * 6), range(6), "any", check=False)
+    codes = np.indices(shape).reshape(len(shape), -1).T
     total = 0.0
-    for size in range(1, 7):
-        reach = rule.reach_of_cluster(history, np.arange(size), follow([look([1.0])], "any"), np.inf)
-        total += math.comb(6, size) * 2 * stats.norm.sf(reach) / 0.05
+    for margin in margins_of(codes):
+        for size in range(1, margin.levels + 1):
+            choice = ClusterChoice(margin.share, margin.levels, size)
+            reach = rule.reach_of_cluster(choice, 0.0, follow([look([1.0])], "any"), np.inf)
+            total += math.comb(margin.levels, size) * 2 * stats.norm.sf(reach) / 0.05
     assert total == pytest.approx(0.8)
 
 
@@ -180,7 +185,7 @@ def test_groups_that_share_data_are_tested_look_by_look(how: dict[str, Any]) -> 
         part = data[: 3000 * day]
         result = monitor.update(part, "country", metric)
         assert result.look is not None
-        single = fl.cluster(part, "country", metric, margins=False)
+        single = fl.cluster(part, "country", metric)
         assert result.look.pvalue == pytest.approx(single.pvalue, rel=1e-6)
         monitor = fl.Monitor.from_json(monitor.to_json())
         assert monitor.result == result

@@ -181,6 +181,55 @@ def test_one_look_is_the_default_test(dof: float | None) -> None:
         assert once.looks[0].level == pytest.approx(0.05, rel=0.3)
 
 
+def crossed(seed: int, effect: float = 0.0, dof: float | None = None, share: float = 1.0) -> fl.Estimates:
+    """Cells of country × device × type, of which the types differ; `share` of the data of the end."""
+    labels = [(f"c{i}", f"d{j}", f"t{k}") for i in range(5) for j in range(4) for k in range(2)]
+    rng = np.random.default_rng(seed)
+    se = np.exp(0.3 * rng.standard_normal(40)) / math.sqrt(share)
+    theta = effect * np.array([label[2] == "t1" for label in labels]) + se * rng.standard_normal(40)
+    names = ["country", "device", "type"]
+    return fl.Estimates(theta, se, labels, n=np.round(1000 / se**2), dof=dof, attributes=names)
+
+
+@pytest.mark.parametrize("dof", [None, 20.0])
+@pytest.mark.parametrize("effect", [0.0, 0.8])
+def test_one_look_at_crossed_attributes_is_the_default_test(effect: float, dof: float | None) -> None:
+    for seed in range(3):
+        data = crossed(seed, effect, dof)
+        once, result = fl.Monitor(looks=1, draws=4000).update(data), fl.cluster(data.changed(recipe="measured"))
+        error = 4 * math.sqrt(result.pvalue / 4000) + 0.25 * result.pvalue
+        assert once.pvalue == pytest.approx(result.pvalue / (1 - BY_ITSELF), abs=error)
+        assert once.looks[0].level == pytest.approx(0.05, rel=0.3)
+
+
+@pytest.mark.parametrize("dependence", ["independent", "any"])
+def test_a_difference_along_one_attribute_is_named_by_it(dependence: Any) -> None:
+    """Clusters are the levels of the attribute, with intervals for a choice among those, not among sets of cells."""
+    monitor, alone = (fl.Monitor(looks=2, draws=2000, dependence=dependence, margins=m) for m in (True, False))
+    for monitored in (monitor, alone):
+        monitored.update(crossed(1, 0.0, share=0.1))
+        monitored.update(crossed(0, 1.2))
+    now, cells = monitor.result, alone.result
+    assert now.verdict == "differ"
+    assert now.along == ("type",)
+    assert cells.along == ()
+    assert [{label[2] for label in cluster} for cluster in now.clusters] == [{"t0"}, {"t1"}]
+    width = [effect.upper - effect.lower for effect in now.cluster_effects]
+    assert max(width) < 2
+    assert fl.Monitor.from_json(monitor.to_json()).result == now
+    assert "type t1" in str(now)
+    assert cells.pvalue > 3 * now.pvalue
+
+
+def test_a_state_with_attributes_that_groups_do_not_have_is_refused() -> None:
+    monitor = fl.Monitor(looks=1, draws=1000)
+    monitor.update(crossed(0, 1.2))
+    edited = json.loads(monitor.to_json())
+    del edited[CHECKSUM]
+    with refused("unreadable file: state"):
+        fl.Monitor.from_json(dump_state(edited | {"along": ["browser"]}))
+
+
 def test_a_decision_is_reached_and_stays() -> None:
     monitor = fl.Monitor(looks=6, draws=500)
     seen = [monitor.update(look) for look in looks(FAR)]
@@ -434,7 +483,7 @@ BARE: dict[str, Any] = {"n": None}
         (lambda: fl.Monitor(draws=100_000_000).update(looks()[0]), "out of range: draws"),
         (lambda: fl.Monitor.from_json("{"), "unreadable file: state"),
         (
-            lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 5', '_monitor": 9')),
+            lambda: fl.Monitor.from_json(begun().to_json().replace('_monitor": 6', '_monitor": 9')),
             "unsupported: state",
         ),
         (lambda: fl.Monitor.from_json(begun().to_json().replace("100.0", "101.0", 1)), "invalid data: state"),

@@ -74,7 +74,7 @@ def critical(
     groups = np.arange(null.scale.size)
     for now in clock.tolist():
         paths.advance(np.full(groups.size, now), np.full(groups.size, np.inf))
-        drawn.append(paths.statistics(null, groups))
+        drawn.append(null.statistics_of_noise(paths.noise(groups)[0]))
     return compute_boundaries(LookRecord([], [], drawn), Spending.of(spending).spent(0.05, fractions)), drawn
 
 

@@ -59,6 +59,7 @@ def texts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
         "coverage": ("intervals ever miss", _coverage),
         "rows": ("intervals of rows ever miss", _coverage_of_rows),
         "bug": ("planted bug", _bug),
+        "attribute": ("difference along an attribute", _attribute),
     }
     # A study that was not run has no table; a page that asks for it is refused.
     tables = {f"table: {name}": f"\n{table(studies)}\n" for name, (study, table) in shown.items() if study in studies}
@@ -81,6 +82,9 @@ def _facts(studies: dict[str, dict[str, Any]]) -> dict[str, str]:
         )
     if (folds := studies.get("power of the robust form", {}).get("rule folds")) is not None:
         facts["folds"] = f"{folds['share']:.0%} where one look detects {folds['one']:.0%}"
+    if (crossed := studies.get("ever a false claim of crossed attributes")) is not None:
+        shares = [f"{_percent(cell['share'])} ({name})" for name, cell in crossed.items()]
+        facts["crossed"] = f"{', '.join(shares)}; {next(iter(crossed.values()))['runs']:,} runs each"
     return facts
 
 
@@ -166,6 +170,15 @@ def _bug(studies: dict[str, dict[str, Any]]) -> str:
     cells = studies["planted bug"]
     rows = [[what, f"{cells[name]['found']:.0%}", f"{cells[name]['day']:.0f}"] for name, what in names.items()]
     return markdown(["two of 180 groups at −30%", "found in 14 days", "median day"], rows)
+
+
+def _attribute(studies: dict[str, dict[str, Any]]) -> str:
+    cell = studies["difference along an attribute"]["12 × 6 × 3"]
+    rows = [
+        ["all margins (default)", f"{cell['share']:.0%}", f"{cell['named']:.0%}"],
+        ["cells alone (`margins=False`)", f"{cell['cells']:.0%}", "–"],
+    ]
+    return markdown(["", "reported", "and named by that attribute alone"], rows)
 
 
 def main() -> None:

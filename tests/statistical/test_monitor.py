@@ -132,6 +132,70 @@ def test_ever_a_false_claim_with_estimated_errors(groups: int) -> None:
     assert within(claims / runs, runs, 0.06)
 
 
+# -------------------------------------------------------------------------------------------------- crossed attributes
+
+
+def crossed_look(
+    shape: tuple[int, ...], effect: float, run: int, *, margins: bool, people: int = 0, looks: int = 5
+) -> Any:
+    """The last look of a monitor of crossed attributes, cells of unequal size; the first level of the last differs.
+
+    Args:
+        shape: Levels of the attributes.
+        effect: By how much, in units in which a cell of average size has a standard error of 1 at the end.
+        run: Its number.
+        margins: Whether attributes are tested.
+        people: In each cell at each look, whose spread is estimated; 0 where standard errors are known.
+        looks: How many.
+    """
+    rng = np.random.default_rng([run, len(shape), people])
+    labels = [tuple(f"{a}{code}" for a, code in zip("abcd", key, strict=False)) for key in np.ndindex(*shape)]
+    shift = effect * np.array([key[-1] == 0 for key in np.ndindex(*shape)])
+    monitor = fl.Monitor(looks=looks, draws=1000, seed=run, margins=margins)
+    share = rng.uniform(0.3, 1.7, len(labels)) / looks
+    score, known = np.zeros(len(labels)), np.zeros(len(labels))
+    rows = np.empty((0, len(labels)))
+    for _ in range(looks):
+        if people:
+            rows = np.vstack([rows, shift + rng.standard_normal((people, len(labels)))])
+            count = len(rows)
+            se = rows.std(axis=0, ddof=1) / math.sqrt(count)
+            estimates = fl.Estimates(rows.mean(axis=0), se, labels, n=count, dof=count - 1)
+        else:
+            known = known + share
+            score += share * shift + np.sqrt(share) * rng.standard_normal(len(labels))
+            estimates = fl.Estimates(score / known, known**-0.5, labels, n=1000 * known)
+        look = monitor.update(estimates)
+        if look.finished:
+            break
+    return look
+
+
+@pytest.mark.parametrize(
+    ("shape", "people"), [((6, 4, 2), 0), ((12, 5), 0), ((6, 4, 2), 6)], ids=["6×4×2", "12×5", "6×4×2 estimated"]
+)
+def test_ever_a_false_claim_of_crossed_attributes(shape: tuple[int, ...], people: int) -> None:
+    """1,000 runs of 5 looks, all margins tested; standard errors known, or estimated from 6 people a look and cell."""
+    runs = 1000
+    share = sum(crossed_look(shape, 0.0, run, margins=True, people=people).rejected for run in range(runs)) / runs
+    how = f"{' × '.join(map(str, shape))}, {f'{people} people a look' if people else 'known se'}"
+    keep("ever a false claim of crossed attributes", how, share=share, runs=runs)
+    assert within(share, runs, 0.055 if people else 0.05)
+
+
+def test_a_difference_along_one_attribute_is_found() -> None:
+    """200 runs of 5 looks at 216 cells of three attributes, of which the third differs by .4 se of a cell."""
+    runs, shape = 200, (12, 6, 3)
+    with_margins = [crossed_look(shape, 0.4, run, margins=True) for run in range(runs)]
+    cells = [crossed_look(shape, 0.4, run, margins=False) for run in range(runs)]
+    named = sum(look.along == ("attribute_3",) for look in with_margins)
+    shares = {"share": sum(look.rejected for look in with_margins) / runs, "named": named / runs}
+    shares["cells"] = sum(look.rejected for look in cells) / runs
+    keep("difference along an attribute", "12 × 6 × 3", **shares, runs=runs)
+    assert shares["share"] >= shares["cells"] + 0.2
+    assert named >= 0.9 * shares["share"] * runs
+
+
 def test_p_so_far_is_valid_at_every_level() -> None:
     """1,000 runs of 6 looks where nothing differs: p of the end is below u in at most u of the runs."""
     runs, ends = 1000, []

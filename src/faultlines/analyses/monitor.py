@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.core.normal import compare_one_effect
 from faultlines.core.tree import build_tree, count_clusters
 from faultlines.errors import InputError, NoGroupsError
-from faultlines.estimates.labels import key_of, name_of
+from faultlines.estimates.labels import key_of, margins_of, name_of
 from faultlines.guarantees.boundaries import (
     CUSTOM,
     DEPENDENCE,
     AnytimeRule,
+    ClusterChoice,
     LookData,
     LookRecord,
     MonitorSubject,
@@ -37,6 +39,7 @@ from faultlines.guarantees.boundaries import (
     pvalue_so_far,
 )
 from faultlines.guarantees.joint_test import JointTest, extract_effects
+from faultlines.guarantees.margins import MarginStatistic, attribute_codes, attribute_paths, compare_margins
 from faultlines.guarantees.paper import SequentialFolds
 from faultlines.guarantees.partitions import PartitionSearch
 from faultlines.guarantees.state import (
@@ -71,16 +74,18 @@ if TYPE_CHECKING:
 
     from faultlines.analyses.groups import By
     from faultlines.core.custom import Similarity
+    from faultlines.core.tree import PartitionPath
     from faultlines.estimates.estimates import Estimates, IntArray
-    from faultlines.estimates.labels import Label
+    from faultlines.estimates.labels import Label, Margin
     from faultlines.estimates.scales import FloatArray
     from faultlines.guarantees.boundaries import Dependence, GroupHistory, MissingPolicy, NewPolicy
-    from faultlines.guarantees.joint_test import NullDistribution
+    from faultlines.guarantees.margins import MarginTest
     from faultlines.metrics.base import Metric
     from faultlines.results.monitor import Rule, Verdict
 
-_VERSION = 5  # of the state
+_VERSION = 6  # of the state
 _RULES = ("boundary", "folds")
+_KEPT = ("alpha", "looks", "information", "dependence", "draws", "seed", "margins")  # settings in the state
 _FIRST_STREAM = 1 << 21  # number of the random stream of the first look: apart from those of tests
 _SMALLEST = 5e-324  # the smallest p that a double can hold
 _WELL_KNOWN = 1e4  # degrees of freedom from which on a standard error counts as known, as in the joint test
@@ -132,19 +137,21 @@ class NullPaths:
         self._squares[:, estimated] += 2 * rng.standard_gamma(half, (self.draws, estimated.size))
         self._clock, self._dof = clock, dof
 
-    def statistics(self, null: NullDistribution, groups: IntArray) -> FloatArray:
-        """What the test looks at, in every path.
+    def noise(self, groups: IntArray) -> tuple[FloatArray, FloatArray | None]:
+        """The noise of some groups in every path.
 
         Args:
-            null: What noise does to the groups.
-            groups: Which they are, in its order.
+            groups: Which.
+
+        Returns:
+            Standard normals, a row for each path; where standard errors are estimated, each estimated variance as a
+            multiple of the true one.
         """
         normal = self._score[:, groups] / np.sqrt(self._clock[groups])
-        if null.dof is None:
-            return null.statistics_of_noise(normal)
         known = self._dof[groups] >= AS_GOOD_AS_KNOWN
-        spread = np.where(known, 1.0, self._squares[:, groups] / self._dof[groups])
-        return null.statistics_of_noise(normal, spread)
+        if known.all():
+            return normal, None
+        return normal, np.where(known, 1.0, self._squares[:, groups] / self._dof[groups])
 
 
 class LookHistory:
@@ -163,17 +170,60 @@ class LookHistory:
             counts |= {len(self.record.null), self.paths.looks}
         return counts.pop() if len(counts) == 1 else -1
 
-    def take(self, history: GroupHistory, data: LookData, joint_test: JointTest) -> None:
+    def take(self, history: GroupHistory, data: LookData, test: LookTest) -> None:
         """Add a look."""
-        effects = joint_test.effects
-        null, order = joint_test.null_distribution()
-        log_p = joint_test.test(np.arange(effects.theta.size)).log_p
-        self.record.own.append(float(null.statistics(effects.theta[None], effects.se[None])[0]))
         # As a file will have it, so that it is the same after one.
-        self.record.log_p.append(float(np.log(max(np.exp(log_p), _SMALLEST))))
+        log_p = float(np.log(max(np.exp(test.tested.log_p), _SMALLEST)))
+        own = -test.tested.log_bonferroni
         if self.paths is not None:
             self.paths.advance(history.clock, history.dof)
-            self.record.null.append(self.paths.statistics(null, data.groups[order]))
+            own, drawn = test.statistic.compute(*self.paths.noise(data.groups))
+            self.record.null.append(drawn)
+        self.record.own.append(own)
+        self.record.log_p.append(log_p)
+
+
+class LookTest:
+    """What one look tests: that its groups have the same effect, along every attribute and combination.
+
+    Args:
+        data: The look.
+        labels: The groups.
+        seed: Of the draws.
+        margins: Whether attributes are tested beside their combinations.
+    """
+
+    def __init__(self, data: LookData, labels: tuple[Label, ...], seed: int, *, margins: bool) -> None:
+        self.comparison = compare_one_effect(data.estimates(labels))
+        self.effects, self.seed = extract_effects(self.comparison), seed
+        keys = self.comparison.keys
+        codes = attribute_codes(keys, len(keys[0])) if margins else np.arange(len(keys))[:, None]
+        self.margins = margins_of(codes)
+
+    @cached_property
+    def tested(self) -> MarginTest:
+        """The look as if it were the only one."""
+        return compare_margins(self.effects, self.margins, None, self.seed)
+
+    @cached_property
+    def statistic(self) -> MarginStatistic:
+        """What is followed from look to look."""
+        return MarginStatistic(self.effects, self.margins, self.seed)
+
+    def find_clusters(self, alpha: float) -> tuple[IntArray, Margin]:
+        """Numbers of the clusters at a level, at least two of them, and the margin whose levels they join."""
+        alpha = max(alpha, float(np.exp(self.tested.log_p)))
+        hierarchy, along = build_tree(self.comparison), None
+        if len(self.margins) > 1:
+            along = attribute_paths(self.comparison, hierarchy, draws=None, seed=self.seed, cores=None, refine=True)
+        if along is None:
+            joint_test = JointTest(self.effects, None, self.seed)
+            path: PartitionPath = PartitionSearch(self.effects, hierarchy, joint_test, self.tested.log_p, True)
+        else:
+            path = along.path_at(alpha)
+        numbers = path.labels(max(2, count_clusters(path, float(np.log(alpha)))))
+        place = None if along is None else along.choice.margin_at(alpha)
+        return numbers, self.margins[-1 if place is None else place]
 
 
 # ------------------------------------------------------------------------------------------------------- the monitor
@@ -212,6 +262,8 @@ class Monitor:
         draws: How many paths are drawn. Default: 10,000, fewer for more than 2,000 groups.
         seed: Of the draws. The same seed gives the same result on any number of cores.
         tolerance: For the rule ``"folds"``: see `fl.cluster`.
+        margins: Whether groups by two attributes or more are compared along every attribute and combination, as in
+            `fl.cluster`, or as unordered combinations only. By the rule ``"boundary"``.
 
     Raises:
         InputError: If an argument cannot be used.
@@ -233,9 +285,9 @@ class Monitor:
     """
 
     __slots__ = (
-        "_arms", "_clusters", "_data", "_effects", "_folds", "_groups", "_history", "_ignored", "_labels", "_lock",
-        "_looks", "_overall", "_rows", "_spending", "_subject", "alpha", "dependence", "draws", "information",
-        "looks", "rule", "seed", "tolerance",
+        "_along", "_arms", "_clusters", "_data", "_effects", "_folds", "_groups", "_history", "_ignored", "_labels",
+        "_lock", "_looks", "_overall", "_rows", "_spending", "_subject", "alpha", "dependence", "draws", "information",
+        "looks", "margins", "rule", "seed", "tolerance",
     )  # fmt: skip
 
     def __init__(
@@ -250,6 +302,7 @@ class Monitor:
         draws: int | None = None,
         seed: int = 0,
         tolerance: float = 0.0,
+        margins: bool = True,
     ) -> None:
         checks.choice("rule", rule, _RULES)
         self.rule: Rule = rule
@@ -259,23 +312,7 @@ class Monitor:
             "tolerance", tolerance, problem, "Use for example {tolerance}.", low=0, settings={"tolerance": 0.01}
         )
         settings = {"looks": looks, "information": information, "spending": spending, "dependence": dependence}
-        for name, value in (settings | {"draws": draws}).items() if rule == "folds" else ():
-            if value is not None:
-                raise InputError.conflict(
-                    name,
-                    "goes with the rule 'boundary'",
-                    "Leave it out, or use {rule}.",
-                    value,
-                    settings={"rule": "boundary"},
-                )
-        if rule == "boundary" and self.tolerance:
-            raise InputError.conflict(
-                "tolerance",
-                "goes with the rule 'folds'",
-                "Leave it out, or use {rule}.",
-                tolerance,
-                settings={"rule": "folds"},
-            )
+        _check_settings_of_rule(rule, settings | {"draws": draws}, self.tolerance)
         if looks is not None and information is not None:
             raise InputError.conflict(
                 "looks, information", "both say where it ends", "Leave one of them out.", form="clause"
@@ -299,6 +336,7 @@ class Monitor:
         self._spending = Spending.of(usual if spending is None else spending)
         self.draws = None if draws is None else self._check_draws(draws)
         self.seed = checks.seed(seed)
+        self.margins = checks.flag("margins", margins)
         self._lock = RLock()
         self._folds = SequentialFolds(self.alpha, self.tolerance)
         self._labels: tuple[Label, ...] = ()
@@ -306,6 +344,7 @@ class Monitor:
         self._groups: GroupHistory | None = None
         self._data, self._looks = list[LookData](), list[Look]()
         self._clusters: tuple[tuple[Label, ...], ...] = ()
+        self._along: tuple[str, ...] = ()
         self._effects: tuple[AnytimeEffect, ...] = ()
         self._overall, self._arms = list[LookData](), dict[str, list[LookData]]()
         self._rows = LookRows()
@@ -386,6 +425,8 @@ class Monitor:
             dropped=self._rows.dropped,
             warnings=self._rows.warnings,
             changes=self._changes(),
+            margins=self.margins,
+            along=self._along,
         )
 
     def _monitored_groups(self) -> tuple[MonitoredGroup, ...]:
@@ -543,10 +584,10 @@ class Monitor:
         dependence = choose_dependence(current, self.dependence)
         groups = extend_history(self._groups, look_data, labels, dependence)
         draws = self._limit_draws(len(labels), dependence)
-        joint_test = self._joint_test(look_data, labels)
+        test = self._test(look_data, labels)
         history = self._so_far(draws, dependence)
-        history.take(groups, look_data, joint_test)
-        look = self._describe_look(groups, history.record, joint_test, final=final)
+        history.take(groups, look_data, test)
+        look = self._describe_look(groups, history.record, test, final=final)
         rule = self._interval_rule(look.fraction or 1.0, dependence)
         look_data = _with_intervals(look_data, current, rule.reach_of_groups(groups, look_data))
         overall, effect = self._look_at_all(look_data, current, rows, rule)
@@ -559,8 +600,9 @@ class Monitor:
             arms=dict(rows.arms),
             arm_effects=arm_effects,
         )
-        clusters = self._find_clusters(look_data, labels, joint_test, look) if look.adjusted <= self.alpha else ()
-        effects = self._cluster_effects(clusters, labels, look_data, current, groups, rule)
+        places, margin = self._find_clusters(look_data, test, look)
+        clusters = tuple(tuple(labels[g] for g in look_data.groups[at].tolist()) for at in places)
+        effects = self._cluster_effects(places, margin, look_data, current, groups, rule)
         effects = tuple(
             effect if units is None else replace(effect, n=units)
             for effect, units in zip(effects, rows.count_units(current.labels, clusters), strict=True)
@@ -569,7 +611,8 @@ class Monitor:
         self.draws, self.dependence, self._history, self._clusters = draws, dependence, history, clusters
         self._data, self._looks = [*self._data, look_data], [*self._looks, look]
         self._overall, self._rows, self._effects = [*self._overall, overall], rows, effects
-        self._arms = of_arms
+        along = margin.attributes if places and len(test.margins) > 1 else ()
+        self._arms, self._along = of_arms, tuple(subject.attributes[a] for a in along)
         return self.result
 
     def _align(
@@ -626,28 +669,29 @@ class Monitor:
 
     def _cluster_effects(
         self,
-        clusters: tuple[tuple[Label, ...], ...],
-        labels: tuple[Label, ...],
+        clusters: tuple[IntArray, ...],
+        margin: Margin,
         look_data: LookData,
         current: Estimates,
         groups: GroupHistory,
         rule: AnytimeRule,
     ) -> tuple[AnytimeEffect, ...]:
         """The effects of the clusters, each followed over the looks as a group of its own."""
-        numbers = {label_key(label): i for i, label in enumerate(labels)}
         estimated = replace(look_data, theta=_given(look_data, current))
         effects = []
         for cluster in clusters:
-            members = np.array([numbers[label_key(label)] for label in cluster], dtype=np.int64)
+            members = look_data.groups[cluster]
             places = [np.flatnonzero(np.isin(data.groups, members)) for data in (*self._data, estimated)]
             looks = [pool_look(d, at) for d, at in zip((*self._data, estimated), places, strict=True) if at.size]
             path, pooled = follow(looks, rule.dependence), looks[-1]
             dof = np.inf if pooled.dof is None else float(pooled.dof[0])
-            effects.append(_effect_of(pooled, current, rule.reach_of_cluster(groups, members, path, dof)))
+            choices = ClusterChoice(margin.share, margin.levels, int(np.unique(margin.codes[cluster]).size))
+            reach = rule.reach_of_cluster(choices, float(groups.batch[members].max()), path, dof)
+            effects.append(_effect_of(pooled, current, reach))
         return tuple(effects)
 
-    def _joint_test(self, data: LookData, labels: tuple[Label, ...]) -> JointTest:
-        return JointTest(extract_effects(compare_one_effect(data.estimates(labels))), None, self.seed)
+    def _test(self, data: LookData, labels: tuple[Label, ...]) -> LookTest:
+        return LookTest(data, labels, self.seed, margins=self.margins)
 
     def _limit_draws(self, groups: int, dependence: Dependence) -> int:
         """How many paths there are; more than memory should hold are refused."""
@@ -666,19 +710,18 @@ class Monitor:
             )
         return draws
 
-    def _describe_look(self, groups: GroupHistory, record: LookRecord, joint_test: JointTest, *, final: bool) -> Look:
+    def _describe_look(self, groups: GroupHistory, record: LookRecord, test: LookTest, *, final: bool) -> Look:
         """What the last look of a record showed, and what it needed."""
         fractions = np.append(self._fractions(), self._next_fraction(groups, final=final))
         spent = self._spending.spent(self.alpha, fractions)
         alone = float(levels_alone(record, spent)[-1])
         log_p, boundary, level = record.log_p[-1], np.inf, alone
         if record.null:
-            boundary = float(compute_boundaries(record, spent)[-1])
-            null = joint_test.null_distribution()[0]
+            boundary, drawn = float(compute_boundaries(record, spent)[-1]), record.null[-1]
             if np.isfinite(boundary):
-                level = max(alone, float(np.exp(null.log_pvalue(boundary))))
+                level = max(alone, float(np.exp(test.statistic.log_pvalue(boundary, drawn))))
             if alone <= 0 or log_p > np.log(alone):
-                log_p = null.log_pvalue(record.own[-1])
+                log_p = test.statistic.log_pvalue(record.own[-1], drawn)
         adjusted = pvalue_so_far(record, self._spending, fractions, self.alpha)
         if self._looks:
             adjusted = min(adjusted, self._looks[-1].adjusted)
@@ -708,20 +751,18 @@ class Monitor:
             fraction = float(groups.information.sum()) / self.information
         return float(max([1.0 if final else min(fraction, 1.0), *self._fractions()[-1:]]))
 
-    def _find_clusters(
-        self, data: LookData, labels: tuple[Label, ...], joint_test: JointTest, look: Look
-    ) -> tuple[tuple[Label, ...], ...]:
-        """The clusters at the level of a look, from the lowest to the highest effect: at least two."""
-        comparison = compare_one_effect(data.estimates(labels))
-        log_p = joint_test.test(np.arange(len(comparison))).log_p
-        path = PartitionSearch(joint_test.effects, build_tree(comparison), joint_test, log_p, True)
-        count = max(2, count_clusters(path, float(np.log(max(look.level, look.pvalue)))))
-        numbers = path.labels(count)
+    def _find_clusters(self, data: LookData, test: LookTest, look: Look) -> tuple[tuple[IntArray, ...], Margin]:
+        """Places of the groups of every cluster, from the lowest to the highest effect; and the margin they join.
+
+        They are the clusters at the level of the look; none where nothing is reported.
+        """
+        if look.adjusted > self.alpha:
+            return (), test.margins[-1]
+        numbers, margin = test.find_clusters(max(look.level, look.pvalue))
+        clusters = [np.flatnonzero(numbers == i) for i in range(1, int(numbers.max()) + 1)]
         weight = data.se**-2.0
-        means = [float(np.average(data.theta[numbers == i], weights=weight[numbers == i])) for i in range(1, count + 1)]
-        return tuple(
-            tuple(labels[g] for g in data.groups[numbers == i + 1].tolist()) for i in np.argsort(means, kind="stable")
-        )
+        means = [float(np.average(data.theta[at], weights=weight[at])) for at in clusters]
+        return tuple(clusters[i] for i in np.argsort(means, kind="stable")), margin
 
     def _so_far(self, draws: int, dependence: Dependence) -> LookHistory:
         """What the looks so far showed, and the paths at the last of them; drawn again where not in memory."""
@@ -735,7 +776,7 @@ class Monitor:
             for data in self._data:
                 labels = self._labels_after(groups, data)
                 groups = extend_history(groups, data, labels, dependence, check=False)
-                history.take(groups, data, self._joint_test(data, labels))
+                history.take(groups, data, self._test(data, labels))
                 advance(1)
         again = compute_boundaries(history.record, self._spending.spent(self.alpha, self._fractions()))
         again = np.nan_to_num(again, posinf=0.0, neginf=0.0)
@@ -777,11 +818,13 @@ class Monitor:
                     "dependence": self.dependence,
                     "draws": self.draws,
                     "seed": self.seed,
+                    "margins": self.margins,
                     "subject": None if self._subject is None else self._subject._asdict(),
                     "labels": [plain_label(label) for label in self._labels],
                     "data": [data.to_plain() for data in self._data],
                     "results": [look.to_dict() for look in self._looks],
                     "clusters": [[plain_label(label) for label in cluster] for cluster in self._clusters],
+                    "along": list(self._along),
                     "cluster_effects": [effect.to_dict() for effect in self._effects],
                     "overall": [data.to_plain() for data in self._overall],
                     "arms": {name: [data.to_plain() for data in looks] for name, looks in self._arms.items()},
@@ -821,13 +864,17 @@ class Monitor:
             monitor = cls(
                 rule=saved["rule"],
                 spending=_saved_spending(check_type(saved["spending"], str), spending),
-                **{name: saved[name] for name in ("alpha", "looks", "information", "dependence", "draws", "seed")},
+                **{
+                    name: saved[name]
+                    for name in ("alpha", "looks", "information", "dependence", "draws", "seed", "margins")
+                },
             )
             labels = monitor._labels = read_labels(saved["labels"])
             monitor._subject = MonitorSubject.from_plain(saved["subject"], labels)
             monitor._data = [LookData.from_plain(data, len(labels)) for data in check_type(saved["data"], list)]
             monitor._looks = [Look.from_dict(look) for look in check_type(saved["results"], list)]
             monitor._clusters = tuple(read_labels(cluster) for cluster in check_type(saved["clusters"], list))
+            monitor._along = tuple(check_type(name, str) for name in check_type(saved["along"], list))
             monitor._effects = tuple(
                 AnytimeEffect.from_dict(effect) for effect in check_type(saved["cluster_effects"], list)
             )
@@ -886,6 +933,8 @@ class Monitor:
         all_groups = sorted(keys[g] for g in self._data[-1].groups.tolist()) if rejected else []
         if clustered != all_groups or (len(self._clusters) >= 2) != rejected or not all(self._clusters):
             raise ValueError("clusters do not fit the groups")
+        if not set(self._along) <= set(() if self._subject is None or not rejected else self._subject.attributes):
+            raise ValueError("clusters run along attributes that the groups do not have")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file, whole or not at all: an interrupted write leaves the old one as it was.
@@ -974,6 +1023,16 @@ class Monitor:
                 raise InputError.conflict(
                     name, f"{path!r} was begun {setting}", "Leave it out, or begin another.", value, form="clause"
                 )
+
+
+def _check_settings_of_rule(rule: Rule, settings: dict[str, Any], tolerance: float) -> None:
+    """Refuse settings that go with the other rule."""
+    given = settings if rule == "folds" else {"tolerance": tolerance or None}
+    for name, value in given.items():
+        if value is not None:
+            other: Rule = "boundary" if rule == "folds" else "folds"
+            problem, remedy = f"goes with the rule {other!r}", "Leave it out, or use {rule}."
+            raise InputError.conflict(name, problem, remedy, value, settings={"rule": other})
 
 
 def _given(look_data: LookData, current: Estimates) -> FloatArray:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from faultlines.cli.outputs import Targets
     from faultlines.results.monitor import MonitorResult
 
-_SETTINGS = ("alpha", "looks", "information", "spending", "dependence", "draws", "seed")
+_SETTINGS = ("alpha", "looks", "information", "spending", "dependence", "draws", "seed", "margins")
 
 
 class CommandLook(NamedTuple):

@@ -527,6 +527,10 @@ class Monitoring:
         int | None, _number(GUARANTEE, "Paths that are drawn. Default: 10,000, fewer for many groups.")
     ] = None
     seed: Annotated[int | None, _number(GUARANTEE, "Seed of everything random. Default: 0.")] = None
+    margins: Annotated[
+        bool | None,
+        _option(GUARANTEE, "With several --by: test single attributes too (default), or only combinations."),
+    ] = None
     final: Annotated[
         bool, _option(GUARANTEE, "This look is the last, sooner than planned: all of α is spent.", "--final")
     ] = False

@@ -672,7 +672,8 @@ def pvalue_so_far(record: LookRecord, spending: Spending, fractions: FloatArray,
 #
 # Simultaneous statements divide a: groups that are there at the first look share 0.8 of it, those that a later look
 # adds share 0.2/(j(j + 1)) for the j-th such look, as nobody knows beforehand how many will come. A cluster is chosen
-# by the data, so its interval is simultaneous over all subsets of m of K groups, for every m: a/(K · C(K, m)).
+# by the data, so its interval is simultaneous over all subsets of m of K groups, for every m: a/(K · C(K, m)). Of
+# crossed attributes clusters join levels of a margin: a is then that margin's share of it, and K its levels.
 #
 # What holds: exactly so for normal estimates with known standard errors. From rows, standard errors are estimated and
 # early looks have few events: ends are then those of Student's t with the degrees of freedom of the look, at the same
@@ -699,6 +700,26 @@ def best_ratio(log_level: FloatArray) -> FloatArray:
     for _ in range(_STEPS):
         ratio = np.log1p(ratio) - 2 * log_level
     return ratio
+
+
+class ClusterChoice(NamedTuple):
+    """What a cluster was chosen from: some of the levels of a margin.
+
+    Attributes:
+        share: The share of α that the margin has.
+        levels: How many levels it has.
+        chosen: How many of them the cluster has.
+    """
+
+    share: float
+    levels: int
+    chosen: int
+
+    @property
+    def log_share(self) -> float:
+        """Log of the share of α that every such cluster has, where each number of levels has as much as any other."""
+        subsets = gammaln(self.levels + 1) - gammaln(self.chosen + 1) - gammaln(self.levels - self.chosen + 1)
+        return float(np.log(self.share) - subsets - np.log(self.levels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -768,18 +789,16 @@ class AnytimeRule:
         """How far the interval of every group of a look reaches; simultaneous for all groups and looks."""
         return self.reach(_log_shares(history)[look.groups], history.growth[look.groups], look.dof)
 
-    def reach_of_cluster(self, history: GroupHistory, members: IntArray, path: GroupHistory, dof: float) -> float:
-        """How far the interval of a cluster reaches; simultaneous for all sets of groups and all looks.
+    def reach_of_cluster(self, choice: ClusterChoice, batch: float, path: GroupHistory, dof: float) -> float:
+        """How far the interval of a cluster reaches; simultaneous for all that could have been chosen and all looks.
 
         Args:
-            history: What is known of all groups.
-            members: The groups of the cluster.
+            choice: What it was chosen from.
+            batch: The last look that added one of its groups, counted among the looks that added any.
             path: What is known of the cluster, as a group of its own.
             dof: Degrees of freedom of its standard error.
         """
-        groups, size = history.se.size, members.size
-        subsets = gammaln(groups + 1) - gammaln(size + 1) - gammaln(groups - size + 1)
-        log_share = _log_batch(history.batch[members].max()[None]) - subsets - np.log(groups)
+        log_share = _log_batch(np.array([batch])) + choice.log_share
         return float(self.reach(log_share, path.growth, np.array([dof]))[0])
 
 

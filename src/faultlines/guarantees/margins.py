@@ -46,6 +46,7 @@ _STREAM = 1 << 21  # number of the first stream of conditional draws: apart from
 _DRAWS = 128  # conditional draws: the average of 1/N is known to 4%
 _LEAST_DRAWS = 32
 _NUMBERS = 6_400_000  # cells times draws: 64 draws of 10⁵ cells
+_LAST = 20  # largest draws among which p is not counted but continued
 _CANDIDATES = 4  # directions for each conditional draw, of which the likeliest to get so far are taken
 _TINY = float(np.log(1e-8))  # below it Bonferroni's p is taken as it is: margins rarely get so far together
 _LARGE = float(np.log(2.0))  # Bonferroni's sum above which p is 1: it would be above .7
@@ -140,6 +141,95 @@ def compare_margins(
     reached = np.minimum(shares * np.exp(smallest), _MOST)
     log_union = _log_probability_of_union(cells, margins, reached, draws, seed, cores)
     return MarginTest(min(log_union, bonferroni), bonferroni, log_p, drawn)
+
+
+class MarginStatistic:
+    """The test of all margins as one number, on noise that is given: for groups that are looked at again and again.
+
+    With one margin it is the joint statistic itself. With several it is the largest −log(p/share) of a margin, where p
+    comes from the draws that are given: beyond the last few of them its root of −log p goes on in a straight line.
+
+    Args:
+        effects: The cells.
+        margins: Their margins, as `margins_of` lists them.
+        seed: Of the draws that standardize the statistics.
+    """
+
+    def __init__(self, effects: GroupEffects, margins: Sequence[Margin], seed: int) -> None:
+        self.margins, self._cells = margins, _cells_of(effects)
+        levels = [aggregate_effects(effects, margin.codes) for margin in margins]
+        nulls = [JointTest(each, None, seed).null_distribution() for each in levels]
+        self._nulls = [null for null, _ in nulls]
+        self._orders = [order for _, order in nulls]
+        self._own = [
+            float(null.statistics(each.theta[None, order], each.se[None, order])[0])
+            for (null, order), each in zip(nulls, levels, strict=True)
+        ]
+
+    def compute(self, normal: FloatArray, spread: FloatArray | None) -> tuple[float, FloatArray]:
+        """The statistic of the data and of every row of noise.
+
+        Args:
+            normal: Standard normals, a column for each cell.
+            spread: Where standard errors are estimated: each estimated variance as a multiple of the true one.
+        """
+        drawn = [self._of_noise(m, normal, spread) for m in range(len(self.margins))]
+        if len(self.margins) == 1:
+            return self._own[0], drawn[0]
+        own, best = -np.inf, np.full(len(normal), -np.inf)
+        for margin, value, values in zip(self.margins, self._own, drawn, strict=True):
+            evidence = _evidence(np.sort(values), np.append(values, value)) + np.log(margin.share)
+            own, best = max(own, float(evidence[-1])), np.maximum(best, evidence[:-1])
+        return own, best
+
+    def log_pvalue(self, statistic: float, drawn: FloatArray) -> float:
+        """Log of the probability that noise reaches a value of the statistic.
+
+        Args:
+            statistic: The value.
+            drawn: The statistics of noise, as `compute` gave them.
+        """
+        if len(self.margins) == 1:
+            return self._nulls[0].log_pvalue(statistic)
+        last = np.sort(drawn)[-min(_LAST, drawn.size)]
+        reached = int(np.count_nonzero(drawn >= min(statistic, last)))
+        return float(min(np.log((reached + 1) / (drawn.size + 1)) - max(statistic - last, 0.0), 0.0))
+
+    def _of_noise(self, place: int, normal: FloatArray, spread: FloatArray | None) -> FloatArray:
+        """The joint statistic of a margin in every row of noise of the cells."""
+        null, order, codes = self._nulls[place], self._orders[place], self.margins[place].codes
+        if not self.margins[place].is_cells:
+            weight = self._cells.weight
+            total = np.bincount(codes, weight)
+            normal = _level_sums(normal * np.sqrt(weight), codes) / np.sqrt(total)
+            if spread is not None:
+                spread = _level_sums(spread * weight, codes) / total
+        if null.dof is None or spread is None:
+            return null.statistics_of_noise(normal[:, order])
+        return null.statistics_of_noise(normal[:, order], spread[:, order])
+
+
+def _level_sums(rows: FloatArray, codes: IntArray) -> FloatArray:
+    """Sums over the cells of each level, in rows of cells."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(int(codes.max()) + 1))
+    return np.asarray(np.add.reduceat(rows[:, order], starts, axis=1))
+
+
+def _evidence(ranked: FloatArray, values: FloatArray) -> FloatArray:
+    """−log of the share of draws that are at least as large, going on smoothly where these end.
+
+    Args:
+        ranked: The draws in rising order.
+        values: What is looked up.
+    """
+    count = ranked.size
+    root = np.sqrt(-np.log((count - np.arange(count)) / (count + 1)))
+    last, before = count - min(_LAST, count), count - min(10 * _LAST, count)
+    heights = np.interp(values, ranked[: last + 1], root[: last + 1])
+    width = ranked[last] - ranked[before]
+    slope = (root[last] - root[before]) / width if width > 0 else 0.0
+    return np.asarray((heights + slope * np.maximum(values - ranked[last], 0.0)) ** 2)
 
 
 # ------------------------------------------------------------------------------------------------ calibration

@@ -50,7 +50,7 @@ OVERALL = "overall"  # the code of notes that stand beneath it
 
 _ABOUT_CELLS = frozenset({"membership", "continuum", "contrast", "overlap"})  # notes on clusters that are not printed
 _FEW_CLUSTERS = 3  # clusters of crossed attributes up to which the sentence about them says which attributes matter
-_NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
+NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
 _OUTLIER_FROM = 6  # groups from which on one of them can be called an outlier
 _FEW_GROUPS = 0.25  # share of the groups up to which a cluster is the exception and the other is "elsewhere"
 _MOSTLY = 0.9  # F₁ from which on a rule may stand for a cluster
@@ -94,9 +94,9 @@ def _headline(c: Clustering) -> str:
         if c.additive:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
-            rest = _nothing_added([*others, "further combinations" if crossed else "combinations"], plural=True)
+            rest = nothing_added([*others, "further combinations" if crossed else "combinations"], plural=True)
             return f"{subject_differs(groups.metric)}{beyond} {terms} ({basis}).{rest}"
-        rest = _nothing_added(others, plural=len(others) > 1)
+        rest = nothing_added(others, plural=len(others) > 1)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
             return f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}).{rest}"
         return (
@@ -126,7 +126,7 @@ def _accounts(c: Clustering) -> str:
     return f" {text[0].upper()}{text[1:]}."
 
 
-def _nothing_added(names: Sequence[str], *, plural: bool) -> str:
+def nothing_added(names: Sequence[str], *, plural: bool) -> str:
     """What is not needed to describe the differences, as a sentence; nothing where all is needed."""
     if not names:
         return ""
@@ -143,7 +143,7 @@ def subject_differs(metric: str) -> str:
 def between_levels(c: Clustering) -> str:
     """What the differences are between: few levels by name, many by their number."""
     levels = c.by_attributes
-    if len(c.attributes) == 1 and len(levels.groups) <= _NAMED_LEVELS and len(c.groups.attributes) > 1:
+    if len(c.attributes) == 1 and len(levels.groups) <= NAMED_LEVELS and len(c.groups.attributes) > 1:
         column = levels.population.columns[levels.groups.attributes.index(c.attributes[0])]
         return f"{c.attributes[0]} {formats.listed([str(value) for value in column.values])}"
     return f"{formats.count(len(levels.groups))} {formats.plural(c.attributes)}"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from markupsafe import Markup
 
 from faultlines import checks, files, formats
-from faultlines.estimates.labels import name_of
-from faultlines.render.clustering import OVERALL, RATIO, dropped_notes, subject_differs
+from faultlines.estimates.labels import key_of, name_of
+from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, dropped_notes, nothing_added, subject_differs
 from faultlines.render.geometry import LAYERS, Axis, Picture
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
+from faultlines.render.text import SAME_COMMAND, Document, TextTable, name_groups, next_note
 from faultlines.results.protocol import NEXT, Note
+from faultlines.results.rules import Population
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,11 +65,41 @@ def _headline(result: MonitorResult) -> str:
     basis = f"{formats.p_is(math.log(result.pvalue))} so far, α = {result.alpha:g}"
     where = f"look {result.looks[-1].number}" + (f" of {result.planned}" if result.planned else "")
     if result.verdict == "differ":
-        differs = f"{subject_differs(result.metric)} between {groups} ({basis})"
-        return f"{differs}, reported at {where}. Best description: {result.n_clusters} clusters."
+        differs = f"{subject_differs(result.metric)} between {_differing_levels(result)} ({basis})"
+        others = [name for name in result.attributes if result.along and name not in result.along]
+        rest = nothing_added(others, plural=len(others) > 1)
+        return f"{differs}, reported at {where}. Best description: {result.n_clusters} clusters.{rest}"
     if result.verdict == "ended":
         return f"No difference found{of_metric} between {groups} ({basis}); {where} was the last."
     return f"{where.capitalize()}: no difference{of_metric} between {groups} can be reported yet ({basis})."
+
+
+def _differing_levels(result: MonitorResult) -> str:
+    """What the differences are between: few levels of one of several attributes by name, all else by number."""
+    if not result.along:
+        return f"{formats.count(sum(map(len, result.clusters)))} {formats.plural(result.attributes)}"
+    attributes = result.along
+    places = [result.attributes.index(name) for name in attributes]
+    keys = (key_of(label) for cluster in result.clusters for label in cluster)
+    levels = list(dict.fromkeys(tuple(key[place] for place in places) for key in keys))
+    if len(attributes) == 1 < len(result.attributes) and len(levels) <= NAMED_LEVELS:
+        return f"{attributes[0]} {formats.listed([name_of(level) for level in levels])}"
+    return f"{formats.count(len(levels))} {formats.plural(attributes)}"
+
+
+def _cluster_names(result: MonitorResult, room: int) -> list[str]:
+    """The members of every cluster: groups of crossed attributes by the attributes that the clusters run along."""
+    if len(result.attributes) < 2:
+        return [formats.members(labels, name_of, room) for labels in result.clusters]
+    sizes = [group.effect.n for group in result.groups]
+    population = Population(
+        [key_of(group.label) for group in result.groups],
+        result.attributes,
+        None if None in sizes else np.array(sizes, dtype=float),
+    )
+    place = {group.label: i for i, group in enumerate(result.groups)}
+    places = (np.array([place[label] for label in cluster], dtype=np.int64) for cluster in result.clusters)
+    return [formats.printable(name_groups(population, members, room, result.along).text) for members in places]
 
 
 # -------------------------------------------------------------------------------------------------------------- notes
@@ -99,18 +131,12 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     for code, count in result.ignored.items():
         yield Note("ignored", f"{formats.count(count)} {_IGNORED[code]}.", "warning", {"code": code, "groups": count})
     yield from dropped_notes(result.dropped)  # type: ignore[arg-type]
-    if result.dependence is not None and len(result.attributes) > 1:
-        text = (
-            "Combinations of the attributes are compared, not each attribute by itself: for a difference along one of "
-            "them, monitor it alone, with a state of its own."
-        )
-        yield Note("combinations", text)
     if result.groups:
         yield _intervals_note(result)
     yield Note("assumption", _ASSUMPTIONS[result.dependence])
-    if len(result.attributes) > 1:
-        text = "Single attributes are not tested at looks: groups are compared as unordered combinations. Monitor an"
-        yield Note("margins", f"{text} attribute by itself to test it.", fields={"attributes": list(result.attributes)})
+    if len(result.attributes) > 1 and not result.margins:
+        text = "Single attributes are not tested: groups are compared as unordered combinations."
+        yield Note("margins", text, fields={"attributes": list(result.attributes)})
 
 
 def next_step(result: MonitorResult) -> Note | None:
@@ -202,7 +228,7 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
     if result.look is not None and result.look.overall is not None:
         tables.append(_effect_table(result, result.look.overall, complete=complete))
     elif result.rejected:
-        rows = [[str(i + 1), formats.members(labels, name_of, _LISTED)] for i, labels in enumerate(result.clusters)]
+        rows = [[str(i + 1), members] for i, members in enumerate(_cluster_names(result, _LISTED))]
         tables.append(TextTable(["cluster", "members"], rows, {0}))
     small = [group for group in result.small if group.effect is not None]
     if small and (complete or len(small) <= _ROWS):
@@ -222,8 +248,8 @@ def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bo
     shown = ranked if complete else ranked[:_ROWS]
     number = effect_format(result, [overall, *result.cluster_effects, *(group.effect for group in shown)])
     rows = [["overall", *_cells(overall, number), "", f"{formats.count(len(result.groups))} groups"]]
-    for i, (labels, effect) in enumerate(zip(result.clusters, result.cluster_effects, strict=False)):
-        rows.append([f"cluster {i + 1}", *_cells(effect, number), "", formats.members(labels, name_of, _LISTED)])
+    for i, (members, effect) in enumerate(zip(_cluster_names(result, _LISTED), result.cluster_effects, strict=False)):
+        rows.append([f"cluster {i + 1}", *_cells(effect, number), "", members])
     rows += [_group_row(group, number) for group in shown]
     if len(ranked) > len(shown):
         rows.append(["…", "", "", "", "", f"{formats.count(len(ranked) - len(shown))} more groups"])
@@ -354,8 +380,9 @@ def monitor_page(result: MonitorResult, *, title: str | None = None, command: st
         ],
         tables=[{"header": t.header, "rows": t.rows, "right": t.right} for t in parts.tables],
         clusters=[
-            {"number": i + 1, "size": formats.count(len(cluster)), "members": formats.members(cluster, name_of, _NAMED)}
-            for i, cluster in enumerate(result.clusters if result.rejected else ())
+            {"number": i + 1, "size": formats.count(len(cluster)), "members": members}
+            for i, (cluster, members) in enumerate(zip(result.clusters, _cluster_names(result, _NAMED), strict=True))
+            if result.rejected
         ],
         alpha=f"{result.alpha:g}",
         left=left,

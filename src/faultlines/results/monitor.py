@@ -230,7 +230,9 @@ class Look:
         information: How much is known: the sizes of all groups, or the sum of 1/se² where sizes are not given.
         fraction: How far it is on the way: of the planned looks or information; t/(t + 5) at look t without a plan.
         spent: How much of α may be spent by now.
-        statistic: The joint statistic: the largest of top merge, scan and Cochran's Q, each standardized.
+        statistic: What is followed from look to look. Of groups by one attribute the joint statistic: the largest of
+            top merge, scan and Cochran's Q, each standardized. Of crossed attributes the largest −log(p/share) of a
+            margin, p by the draws of this look.
         boundary: What it must exceed; None where draws are too few to say, or p alone decides.
         merged: By the rule ``"folds"``: the two clusters that were merged.
         overall: The effect in all groups together, with an interval that is valid at every look: from rows, that of all
@@ -379,6 +381,9 @@ class MonitorResult(TabularResult):
         dropped: Reason → number of dropped rows.
         warnings: What was noticed in the rows: sample ratios, few events.
         changes: What changed since the look before; None at the first look.
+        margins: Whether single attributes were tested beside their combinations.
+        along: Once they differ: the fewest attributes that are enough to describe the differences; none for groups by
+            one attribute, or where only combinations were compared.
         waiting: Where no look could be taken because too few groups can be compared yet: how many of them, by reason.
 
     Example:
@@ -415,6 +420,8 @@ class MonitorResult(TabularResult):
     dropped: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[Note, ...] = ()
     changes: LookChanges | None = None
+    margins: bool = False
+    along: tuple[str, ...] = ()
     waiting: Mapping[Reason, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -520,6 +527,7 @@ class MonitorResult(TabularResult):
             "alpha": self.alpha,
             "metric": self.metric,
             "attributes": list(self.attributes),
+            "along": list(self.along),
             "clusters": [[plain_label(label) for label in cluster] for cluster in self.clusters],
             "cluster_effects": [effect.to_dict() for effect in self.cluster_effects],
             "groups": dicts_of(self.columns("groups")),
