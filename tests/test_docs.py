@@ -71,7 +71,12 @@ def test_the_exit_codes_in_the_docs_are_those_of_the_code() -> None:
 
 def test_options_in_the_docs_exist() -> None:
     commands = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
-    options = {option for command in commands for parameter in command.params for option in parameter.opts}
+    options = {
+        option
+        for command in commands
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     for page in PAGES:
         if page.name not in {"CONTRIBUTING.md", "paper.md"}:  # those name options of scripts
             text = page.read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ def noise(size: int, seed: int = 0) -> np.ndarray:
 
 def chosen(effects: GroupEffects, codes: np.ndarray, alpha: float = 0.05) -> tuple[int, ...]:
     margins = margins_of(codes)
-    return AttributeChoice.of(effects, codes, margins, compare_margins(effects, margins)).at(alpha)
+    return AttributeChoice.of([effects], codes, margins, compare_margins(effects, margins)).at(alpha)
 
 
 # ----------------------------------------------------------------------------------------------------------- one p
@@ -119,7 +119,7 @@ def test_every_kind_of_standard_error_goes_through(kind: str) -> None:
     apart = effects._replace(theta=effects.theta + 2.0 * codes[:, 2])
     test = compare_margins(apart, margins)
     assert test.log_p < np.log(1e-3)
-    choice = AttributeChoice.of(apart, codes, margins, test)
+    choice = AttributeChoice.of([apart], codes, margins, test)
     assert choice.at(0.01) == (2,)
     rows = explain_variation(apart, codes)
     assert [row.beside.log_p < np.log(0.01) for row in rows] == [False, False, True, False]
@@ -170,7 +170,7 @@ def test_any_level_can_be_asked_for_without_new_tests() -> None:
     codes = crossing(6, 3, 2)
     effects = GroupEffects(noise(36, 3) + 3.0 * codes[:, 2] + 0.9 * codes[:, 1], np.ones(36), None)
     margins = margins_of(codes)
-    choice = AttributeChoice.of(effects, codes, margins, compare_margins(effects, margins))
+    choice = AttributeChoice.of([effects], codes, margins, compare_margins(effects, margins))
     named = [choice.at(alpha) for alpha in (1e-300, 1e-12, 1e-4, 0.05, 0.2)]
     assert named[0] == ()
     assert named[1] == (2,)
@@ -182,7 +182,7 @@ def test_any_level_can_be_asked_for_without_new_tests() -> None:
 def test_nothing_is_named_where_nothing_differs() -> None:
     margins = margins_of(crossing(3, 2))
     tested = MarginTest(0.0, 0.0, np.zeros(len(margins)), 0)
-    choice = AttributeChoice.of(GroupEffects(np.zeros(6), np.ones(6), None), crossing(3, 2), margins, tested)
+    choice = AttributeChoice.of([GroupEffects(np.zeros(6), np.ones(6), None)], crossing(3, 2), margins, tested)
     assert choice.margin_at(0.05) is None
     assert choice.at(0.05) == ()
 

@@ -15,6 +15,7 @@ from scipy.special import ndtr
 
 import faultlines as fl
 from faultlines.analyses.monitor import NullPaths
+from faultlines.estimates.labels import key_of
 from faultlines.guarantees.boundaries import (
     BY_ITSELF,
     SPENDING,
@@ -213,7 +214,7 @@ def test_a_difference_along_one_attribute_is_named_by_it(dependence: Any) -> Non
     assert now.verdict == "differ"
     assert now.along == ("type",)
     assert cells.along == ()
-    assert [{label[2] for label in cluster} for cluster in now.clusters] == [{"t0"}, {"t1"}]
+    assert [{key_of(label)[2] for label in cluster} for cluster in now.clusters] == [{"t0"}, {"t1"}]
     width = [effect.upper - effect.lower for effect in now.cluster_effects]
     assert max(width) < 2
     assert fl.Monitor.from_json(monitor.to_json()).result == now

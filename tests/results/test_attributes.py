@@ -208,10 +208,8 @@ def test_nested_attributes_are_named_by_the_finest_that_is_needed() -> None:
 
 def test_what_keeps_attributes_from_being_tested_is_said() -> None:
     labels = [(a, b) for a in "abc" for b in "de"]
-    both = fl.Estimates([[0.0, 1.0]] * 6, [[0.1, 0.1]] * 6, labels)
     estimates = fl.Estimates([0.0] * 6, [0.1] * 6, labels)
     cases = {
-        "several effects": fl.cluster(both),
         "tolerance": fl.cluster(estimates, tolerance=0.1),
         "counts": fl.cluster(fl.binomial([5] * 6, 10, labels)),
         "error control": fl.cluster(estimates, guarantee="bonferroni"),
@@ -220,6 +218,37 @@ def test_what_keeps_attributes_from_being_tested_is_said() -> None:
     for reason, c in cases.items():
         assert [note.fields["reason"] for note in c.notes if note.code == "margins"] == [reason]
     assert "margins" not in {note.code for note in fl.cluster(estimates).notes}
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+@pytest.mark.parametrize("dof", [None, 30.0])
+def test_several_effects_are_tested_along_attributes(correlation: float, dof: float | None) -> None:
+    """One of two effects differs by type; shrunken estimates and the page have both."""
+    rng = np.random.default_rng(5)
+    labels = [(f"c{i}", f"d{j}", f"t{k}") for i in range(4) for j in range(3) for k in range(2)]
+    se = np.exp(0.2 * rng.standard_normal((24, 2)))
+    covariance = se[:, :, None] * se[:, None, :] * (np.eye(2) * (1 - correlation) + correlation)
+    theta = np.einsum("kij,kj->ki", np.linalg.cholesky(covariance), rng.standard_normal((24, 2)))
+    theta[:, 1] += 2.5 * np.array([label[2] == "t1" for label in labels])
+    how: dict[str, Any] = {"attributes": ["country", "device", "type"], "parts": ["tpr", "fpr"], "dof": dof}
+    if correlation:
+        both = fl.Estimates(theta, None, labels, effect_covariance=covariance, **how)
+    else:
+        both = fl.Estimates(theta, se, labels, **how)
+    c = fl.cluster(both)
+    assert c.attributes == ("type",)
+    assert c.additive == ()
+    assert list(c.by_attributes.group_labels) == ["t0", "t1"]
+    assert [len(cluster.members) for cluster in c.clusters] == [12, 12]
+    assert c.pvalue < fl.cluster(both, margins=False).pvalue
+    if not correlation and dof is None:
+        weight = (se**-2.0).reshape(12, 2, 2)
+        means = np.sum(weight * theta.reshape(12, 2, 2), axis=0) / weight.sum(axis=0)
+        assert c.by_attributes.estimates.values == pytest.approx(means)
+        assert c.by_attributes.estimates.errors == pytest.approx(weight.sum(axis=0) ** -0.5)
+    assert c.posterior is not None
+    assert c.posterior.shrunken.shape == (24, 2)
+    assert c.to_markdown()
 
 
 def test_an_attribute_with_a_single_level_is_in_no_term() -> None:

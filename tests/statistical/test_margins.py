@@ -73,7 +73,7 @@ def draw_events(world: World, rivals: Crossed | None, run: int, alpha: float = A
     test = compare_margins(effects, margins)
     named: tuple[int, ...] = ()
     if test.log_p <= np.log(alpha):
-        named = AttributeChoice.of(effects, world.codes, margins, test).at(alpha)
+        named = AttributeChoice.of([effects], world.codes, margins, test).at(alpha)
     events = {"cells alone": bool(test.log_p_of_margins[-1] <= np.log(alpha))}
     by_method = {"margins": named}
     if rivals is not None:
@@ -243,17 +243,22 @@ def draw_rows(kind: str, rng: np.random.Generator) -> tuple[pd.DataFrame, fl.Met
     })  # fmt: skip
     if kind == "rate":
         return frame.assign(x=(rng.random(size) < 0.2).astype(int)), fl.rate("x")
+    if kind == "equalized odds":
+        true = rng.random(size) < 0.4
+        return frame.assign(y=true, x=rng.random(size) < np.where(true, 0.7, 0.2)), fl.equalized_odds("y", "x")
     frame["x"] = rng.gamma(2.0, 1.0, size)
     return frame, fl.mean("x") if kind == "mean" else fl.difference("x", variant="arm", control="A")
 
 
-@pytest.mark.parametrize("kind", ["rate", "mean", "difference"])
+@pytest.mark.parametrize("kind", ["rate", "mean", "difference", "equalized odds"])
 def test_level_from_rows_to_result(kind: str) -> None:
+    runs = scale_runs(300) if kind == "equalized odds" else NULL_RUNS
+
     def draw(run: int) -> dict[str, bool]:
         frame, metric = draw_rows(kind, np.random.default_rng(run))
         return {"margins": fl.cluster(frame, ["country", "device", "type"], metric, seed=run).rejected}
 
-    tally = count_events("margins", f"false positives; rows of 6 × 4 × 2 cells, {kind}", draw, NULL_RUNS)
+    tally = count_events("margins", f"false positives; rows of 6 × 4 × 2 cells, {kind}", draw, runs)
     record_figure(
         "margins", f"false positives; rows of 6 × 4 × 2 cells, {kind}; margins", tally.share("margins"), tally.runs
     )

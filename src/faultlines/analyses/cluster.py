@@ -43,7 +43,7 @@ def cluster(
             paper's α/K²), or one of the values they stand for, such as ``fl.Calibrated(draws=50_000)``.
         margins: With two or more attributes, test every margin (by country; by country × device; …) and the cells with
             one p, and report clusters along the fewest attributes that are enough. False: compare the cells alone. It
-            goes with one effect, the calibrated error control and no tolerance.
+            goes with the calibrated error control and no tolerance.
         tolerance: Take effects as similar that are at most so far apart, in the units of the metric: 0.01 asks for
             groups more than one point of a rate apart.
         refine: Move groups at a border to the cluster of nearest estimate; the number of clusters stays. Without

@@ -20,7 +20,7 @@ from faultlines.guarantees.joint_test import (
     extract_effects,
     run_joint_tests,
 )
-from faultlines.guarantees.margins import attribute_paths
+from faultlines.guarantees.margins import attribute_paths, has_several_effects
 from faultlines.guarantees.partitions import PartitionSearch
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ class Calibrated(GuaranteeDefaults):
     ) -> GuaranteedPath:
         """The path of partitions: by the test of every cluster's own groups, or by one threshold for the tree."""
         hierarchy = build_tree(comparison)
-        if margins and self._scans(comparison) and len(comparison.attributes) > 1:
+        if margins and self._tests_margins(comparison) and len(comparison.attributes) > 1:
             along = attribute_paths(comparison, hierarchy, draws=self.draws, seed=seed, cores=cores, refine=refine)
             if along is not None:
                 marginal: Facts = {
                     "draws": along.test.draws,
                     "seed": seed,
-                    "scan": 1,
+                    "scan": int(self._scans(comparison)),
                     "margins": len(along.choice.margins),
                 }
                 name = comparison.height_name
@@ -144,6 +144,9 @@ class Calibrated(GuaranteeDefaults):
         cut = cut_tree(comparison, hierarchy, calibration.log_p, refine=refine)
         facts = {"draws": calibration.draws, "seed": seed, "scan": 0}
         return GuaranteedPath(cut, hierarchy, comparison, comparison, facts, comparison.height_name)
+
+    def _tests_margins(self, comparison: Comparison) -> bool:
+        return self._scans(comparison) or (self.scan and has_several_effects(comparison) and len(comparison) > 1)
 
     def _scans(self, comparison: Comparison) -> bool:
         return self.scan and comparison.can_scan and len(comparison) > 1

@@ -83,12 +83,12 @@ class GroupEffects(NamedTuple):
         )
 
 
-def extract_effects(comparison: Comparison) -> GroupEffects:
-    """The one effect of every group of a comparison of estimates."""
+def extract_effects(comparison: Comparison, part: int = 0) -> GroupEffects:
+    """The one effect of every group of a comparison of estimates; of several, the one at a place, by itself."""
     estimates = comparison.estimates
     if estimates is None:
         raise TypeError("a scan needs estimates")
-    theta, se = estimates.values[:, 0], estimates.own[:, 0]
+    theta, se = estimates.values[:, part], estimates.own[:, part]
     unit = choose_unit(se)  # a power of two, which keeps weights far from overflow and changes nothing else
     scaled = (theta - theta[theta.size // 2]) / unit
     covariance, dof = estimates.covariance, estimates.own_dof

@@ -14,7 +14,7 @@ so p is u times the average of 1/N over noise drawn *given* that one margin gets
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtri, chndtr, ndtri
@@ -24,12 +24,12 @@ from faultlines.core.additive import LinearTest, WeightedCells, compare, compare
 from faultlines.core.comparison import NORMAL, generator
 from faultlines.core.distributions import choose_unit, log_chi_square_tail
 from faultlines.core.normal import CorrelatedNoise, as_comparison, top_merges
-from faultlines.core.tree import build_tree
+from faultlines.core.tree import build_tree, cut_tree
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import cross_levels, labels_of, margins_of, nested, number_levels, refines
 from faultlines.estimates.validation import is_independent, own_variances
 from faultlines.guarantees.base import MarginLevels
-from faultlines.guarantees.joint_test import GroupEffects, JointTest, NullDistribution, extract_effects
+from faultlines.guarantees.joint_test import GroupEffects, JointTest, NullDistribution, calibrate, extract_effects
 from faultlines.guarantees.partitions import PartitionSearch
 
 if TYPE_CHECKING:
@@ -141,6 +141,28 @@ def compare_margins(
     reached = np.minimum(shares * np.exp(smallest), _MOST)
     log_union = _log_probability_of_union(cells, margins, reached, draws, seed, cores)
     return MarginTest(min(log_union, bonferroni), bonferroni, log_p, drawn)
+
+
+def compare_margins_of_planes(
+    levels: Sequence[Comparison], margins: Sequence[Margin], draws: int | None, seed: int, cores: int | None = None
+) -> MarginTest:
+    """The same where several effects are measured together: the top merge of every margin's levels, by Bonferroni.
+
+    Of two levels the top merge is Hotelling's T².
+
+    Args:
+        levels: The levels of each margin as groups.
+        margins: The margins.
+        draws: Of each test; the usual number if None.
+        seed: Of the draws.
+        cores: How many to use; all by default.
+    """
+    calibrations = [
+        calibrate(each, build_tree(each).gap_heights, draws or each.default_draws, seed, cores=cores) for each in levels
+    ]
+    log_p = np.array([float(each.log_p.min(initial=0.0)) for each in calibrations])
+    smallest = float(np.min(log_p - np.log([margin.share for margin in margins]), initial=0.0))
+    return MarginTest(smallest, smallest, log_p, max((each.draws for each in calibrations), default=0))
 
 
 class MarginStatistic:
@@ -400,13 +422,13 @@ class AttributeChoice:
     attributes are named with probability at most α.
 
     Attributes:
-        cells: The cells.
+        cells: The cells; where several effects are measured together, of each effect by itself, with its part of α.
         codes: The level of each attribute, (K, A).
         margins: Their margins.
         tested: What the margins say.
     """
 
-    cells: WeightedCells
+    cells: tuple[WeightedCells, ...]
     codes: IntArray
     margins: tuple[Margin, ...]
     tested: MarginTest
@@ -414,10 +436,10 @@ class AttributeChoice:
 
     @classmethod
     def of(
-        cls, effects: GroupEffects, codes: IntArray, margins: tuple[Margin, ...], tested: MarginTest
+        cls, effects: Sequence[GroupEffects], codes: IntArray, margins: tuple[Margin, ...], tested: MarginTest
     ) -> AttributeChoice:
         """The choice for some cells, after their margins were tested."""
-        return cls(_cells_of(effects), codes, margins, tested)
+        return cls(tuple(_cells_of(each) for each in effects), codes, margins, tested)
 
     def at(self, alpha: float) -> tuple[int, ...]:
         """The attributes at a significance level: places in the order of the columns; none where nothing differs.
@@ -459,14 +481,15 @@ class AttributeChoice:
             The smallest p of the tests of everything else, each for its share; 0 for cells.
         """
         if place not in self._enough:
-            self._enough[place] = self._tested_enough(place)
+            smallest = min(self._tested_enough(cells, place) for cells in self.cells)
+            self._enough[place] = min(smallest + float(np.log(len(self.cells))), 0.0)
         return self._enough[place]
 
     def _is_finer(self, place: int, other: int) -> bool:
         finer, coarser = self.margins[place], self.margins[other]
         return finer.levels > coarser.levels and refines(finer.codes, coarser.codes)
 
-    def _tested_enough(self, place: int) -> float:
+    def _tested_enough(self, cells: WeightedCells, place: int) -> float:
         chosen = self.margins[place]
         if chosen.is_cells:
             return 0.0
@@ -474,14 +497,13 @@ class AttributeChoice:
         columns = [number_levels(self.codes[:, a]) for a in others]
         columns = [column for column in columns if not refines(chosen.codes, column)]
         tests = [
-            (compare(self.cells, [chosen.codes], [chosen.codes, column]).log_p, _MAIN / len(columns))
-            for column in columns
+            (compare(cells, [chosen.codes], [chosen.codes, column]).log_p, _MAIN / len(columns)) for column in columns
         ]
         finer = [self.margins[m].codes for m in range(len(self.margins)) if self._is_finer(m, place)]
         for codes in finer:
-            within = compare_within(self.cells, chosen.codes, codes)
+            within = compare_within(cells, chosen.codes, codes)
             tests += [
-                (compare(self.cells, [chosen.codes], [codes]).log_p, _FINER / len(finer)),
+                (compare(cells, [chosen.codes], [codes]).log_p, _FINER / len(finer)),
                 (within.log_p_child, _CHILD / len(finer)),
                 (within.log_p_parent, _PARENT / len(finer)),
             ]
@@ -696,7 +718,7 @@ class AttributePaths:
 
     comparison: Comparison
     hierarchy: Hierarchy
-    cell_path: PartitionSearch
+    cell_path: PartitionPath
     choice: AttributeChoice
     draws: int | None
     seed: int
@@ -742,7 +764,9 @@ class AttributePaths:
         terms is enough by itself and the levels of every term differ.
         """
         place = self.choice.margin_at(alpha)
-        if place is None or not 1 < len(self.choice.margins[place].attributes) <= _MOST_TERMS:
+        if place is None or has_several_effects(self.comparison):
+            return ()
+        if not 1 < len(self.choice.margins[place].attributes) <= _MOST_TERMS:
             return ()
         levels, attributes = self.levels_at(alpha), self.choice.margins[place].attributes
         comparison = self.comparison if levels is None else levels.comparison
@@ -770,12 +794,40 @@ class AttributePaths:
         comparison = aggregate_comparison(self.comparison, margin)
         return MarginLevels(comparison.attributes, margin.codes, comparison, *self._search(comparison, self.log_pvalue))
 
-    def _search(self, comparison: Comparison, log_p: float | None = None) -> tuple[Hierarchy, PartitionSearch]:
+    def _search(self, comparison: Comparison, log_p: float | None = None) -> tuple[Hierarchy, PartitionPath]:
         """The tree of some levels, and partitions of them: the first at a given p, by default that of their own."""
-        hierarchy, effects = build_tree(comparison), extract_effects(comparison)
-        joint_test = JointTest(effects, self.draws, self.seed, self.cores)
-        log_p = joint_test.test(np.arange(len(comparison))).log_p if log_p is None else log_p
-        return hierarchy, PartitionSearch(effects, hierarchy, joint_test, log_p, self.refine)
+        hierarchy, how = build_tree(comparison), (self.draws, self.seed, self.cores)
+        if log_p is None:
+            log_p = JointTest(extract_effects(comparison), *how).test(np.arange(len(comparison))).log_p
+        return hierarchy, _search_partitions(comparison, hierarchy, log_p, *how, refine=self.refine)
+
+
+def _search_partitions(
+    comparison: Comparison,
+    hierarchy: Hierarchy,
+    log_p: float,
+    draws: int | None,
+    seed: int,
+    cores: int | None,
+    *,
+    refine: bool,
+) -> PartitionPath:
+    """Partitions of groups, the first at a given p.
+
+    One effect: by tests of each cluster's own groups. Several effects: by one threshold for the tree.
+    """
+    if not has_several_effects(comparison):
+        effects = extract_effects(comparison)
+        return PartitionSearch(effects, hierarchy, JointTest(effects, draws, seed, cores), log_p, refine)
+    heights = hierarchy.gap_heights
+    by_gap = calibrate(comparison, heights, draws or comparison.default_draws, seed, cores=cores).log_p
+    by_gap = np.where(heights == heights.max(initial=0.0), log_p, np.maximum(by_gap, log_p))
+    return cut_tree(comparison, hierarchy, by_gap, refine=refine)
+
+
+def has_several_effects(comparison: Comparison) -> bool:
+    """Whether several effects are measured together in each group."""
+    return comparison.estimates is not None and comparison.estimates.dims > 1
 
 
 def _additive_models(comparison: Comparison, places: tuple[int, ...]) -> list[_AdditiveModel]:
@@ -847,7 +899,7 @@ def attribute_paths(
     """Test all margins of cells at once; None where there is one margin only.
 
     Args:
-        comparison: The cells, with one effect each.
+        comparison: The cells.
         hierarchy: Their tree.
         draws: Of each test; the usual number if None.
         seed: Of the draws.
@@ -861,10 +913,14 @@ def attribute_paths(
     margins = margins_of(codes)
     if len(margins) < 2:
         return None
-    effects = extract_effects(comparison)
-    tested = compare_margins(effects, margins, draws, seed, cores)
-    joint_test = JointTest(effects, draws, seed, cores)
-    cell_path = PartitionSearch(effects, hierarchy, joint_test, tested.log_p, refine)
+    parts = 1 if comparison.estimates is None else comparison.estimates.dims
+    effects = [extract_effects(comparison, part) for part in range(parts)]
+    if parts == 1:
+        tested = compare_margins(effects[0], margins, draws, seed, cores)
+    else:
+        levels = [comparison if margin.is_cells else aggregate_comparison(comparison, margin) for margin in margins]
+        tested = compare_margins_of_planes(levels, margins, draws, seed, cores)
+    cell_path = _search_partitions(comparison, hierarchy, tested.log_p, draws, seed, cores, refine=refine)
     choice = AttributeChoice.of(effects, codes, margins, tested)
     return AttributePaths(comparison, hierarchy, cell_path, choice, draws, seed, cores, refine)
 
@@ -889,32 +945,66 @@ def aggregate_comparison(comparison: Comparison, margin: Margin) -> Comparison:
     estimates = comparison.estimates
     if estimates is None:
         raise TypeError("margins need estimates")
+    first = np.unique(margin.codes, return_index=True)[1]
+    described: dict[str, Any] = {
+        "labels": labels_of([tuple(comparison.keys[i][a] for a in margin.attributes) for i in first.tolist()]),
+        "n": None if estimates.n is None else np.bincount(margin.codes, estimates.n),
+        "attributes": [comparison.attributes[a] for a in margin.attributes],
+        "scale": estimates.scale,
+        "metric": estimates.metric,
+        "recipe": estimates.recipe,
+    }
+    aggregate = _aggregate_one_effect if estimates.dims == 1 else _aggregate_several_effects
+    return as_comparison(Estimates(**aggregate(comparison, estimates, margin.codes), **described), 0.0)
+
+
+def _aggregate_one_effect(comparison: Comparison, estimates: Estimates, codes: IntArray) -> dict[str, Any]:
     theta, se = estimates.values[:, 0], estimates.own[:, 0]
     unit, center = choose_unit(se), theta[theta.size // 2]  # those of `extract_effects`
-    levels = aggregate_effects(extract_effects(comparison), margin.codes)
-    first = np.unique(margin.codes, return_index=True)[1]
-    keys = [tuple(comparison.keys[i][a] for a in margin.attributes) for i in first.tolist()]
+    levels = aggregate_effects(extract_effects(comparison), codes)
     weight = (se.min() / se) ** 2
-    total = np.bincount(margin.codes, weight)
     # What is shown is the mean of what was estimated; what is compared may have been made more normal.
-    means = np.bincount(margin.codes, weight * (estimates.given[:, 0] - center)) / total + center
-    sizes = None if estimates.n is None else np.bincount(margin.codes, estimates.n)
+    means = np.bincount(codes, weight * (estimates.given[:, 0] - center)) / np.bincount(codes, weight) + center
     covariance = None if levels.covariance is None else levels.covariance * unit**2
     has_one_dof = covariance is not None and np.isfinite(levels.common_dof)
-    dof = float(levels.common_dof) if has_one_dof and not levels.full_covariance else levels.dof
-    aggregated = Estimates(
-        means,
-        None if covariance is not None else levels.se * unit,
-        labels_of(keys),
-        sizes,
-        dof,
-        attributes=[comparison.attributes[a] for a in margin.attributes],
-        natural=estimates.scale.natural(means),
-        scale=estimates.scale,
-        metric=estimates.metric,
-        compared=levels.theta * unit + center,
-        covariance=covariance,
-        covariance_dof=levels.common_dof if levels.full_covariance and covariance is not None else None,
-        recipe=estimates.recipe,
-    )
-    return as_comparison(aggregated, 0.0)
+    return {
+        "theta": means,
+        "se": None if covariance is not None else levels.se * unit,
+        "dof": float(levels.common_dof) if has_one_dof and not levels.full_covariance else levels.dof,
+        "natural": estimates.scale.natural(means),
+        "compared": levels.theta * unit + center,
+        "covariance": covariance,
+        "covariance_dof": levels.common_dof if levels.full_covariance and covariance is not None else None,
+    }
+
+
+def _aggregate_several_effects(comparison: Comparison, estimates: Estimates, codes: IntArray) -> dict[str, Any]:
+    pooled, dof = comparison.pool(codes), estimates.dof
+    if pooled is None:
+        raise TypeError("margins need estimates")
+    covariances = pooled.covariances
+    if dof is not None:  # weights follow the variances that they come from: the allowance of each effect by itself
+        parts = [
+            WeightedCells.of(estimates.values[:, part], estimates.errors[:, part], dof).aggregate(codes)
+            for part in range(estimates.dims)
+        ]
+        variance = np.column_stack([part.excess / part.weight for part in parts if part.excess is not None])
+        allowance = np.sqrt(np.maximum(variance / pooled.errors**2, 1.0))
+        covariances = covariances * allowance[:, :, None] * allowance[:, None, :]
+        dof = np.min([part.dof for part in parts if part.dof is not None], axis=0)
+    weight = (estimates.errors.min(axis=0) / estimates.errors) ** 2
+    moved = weight * (estimates.given - estimates.values)
+    moved_levels = [
+        np.bincount(codes, moved[:, part]) / np.bincount(codes, weight[:, part]) for part in range(estimates.dims)
+    ]
+    theta = pooled.values + np.column_stack(moved_levels)
+    correlated = estimates.effect_covariance is not None
+    return {
+        "theta": theta,
+        "se": None if correlated else np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)),
+        "effect_covariance": covariances if correlated else None,
+        "dof": dof,
+        "natural": estimates.readable(theta),
+        "compared": pooled.values,
+        "parts": estimates.parts,
+    }

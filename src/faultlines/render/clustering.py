@@ -615,9 +615,7 @@ def _untested_notes(c: Clustering) -> Iterator[Note]:
     if c.judged.along is not None or "margins" in c.judged.facts or len(c.groups) < 2:
         return
     reason, remedy = "margins off", ""
-    if len(c.effect_names) > 1:
-        reason, remedy = "several effects", " Cluster each effect by itself to test them."
-    elif c.tolerance > 0:
+    if c.tolerance > 0:
         reason, remedy = "tolerance", " Leave out the tolerance to test them."
     elif isinstance(c.groups, Similarity):
         reason, remedy = "counts", " Give rows (fl.rate, fl.mean), or fl.Estimates with standard errors, to test them."

@@ -320,7 +320,7 @@ class ClusterEffects:
         """Membership probabilities and shrunken estimates of every group."""
         if self.estimates is None:
             return None
-        is_crossed = self.estimates.dims == 1 and len(self.groups.attributes) > 1 and len(self.estimates) > 2
+        is_crossed = len(self.groups.attributes) > 1 and len(self.estimates) > 2
         if self.by_levels is not None and self.levels is not None:
             of_levels = self.by_levels.posterior
             return None if of_levels is None else self._along_attributes(of_levels.select(self.levels.codes))
@@ -334,14 +334,20 @@ class ClusterEffects:
         estimates = self.groups.estimates
         if estimates is None:
             return posterior
-        variance = estimates.own[:, 0] ** 2
+        variance = estimates.own**2
         if estimates.dof is not None:  # a standard error that is an estimate is less certain
             dof = np.clip(estimates.dof, 3.0, AS_GOOD_AS_KNOWN)
-            variance = variance * dof / (dof - 2)
+            variance = variance * (dof / (dof - 2))[:, None]
         codes = attribute_codes(self.groups.keys, len(self.groups.attributes))
-        shrunken = shrink(estimates.values[:, 0], variance, codes, self.clusters, self.alpha)
-        ends = [estimates.scale.natural(part)[:, None] for part in (shrunken.mean, shrunken.lower, shrunken.upper)]
-        return replace(posterior, shrunken=ends[0], lower=ends[1], upper=ends[2])
+        parts = [
+            shrink(estimates.values[:, part], variance[:, part], codes, self.clusters, self.alpha)
+            for part in range(estimates.dims)
+        ]
+        mean, lower, upper = (
+            estimates.readable(np.column_stack([getattr(part, name) for part in parts]))
+            for name in ("mean", "lower", "upper")
+        )
+        return replace(posterior, shrunken=mean, lower=lower, upper=upper)
 
     @cached_property
     def effects(self) -> Effects:
