@@ -476,7 +476,7 @@ def test_a_planted_bug_is_reported_soon() -> None:
     keep("planted bug", "both groups named", share=exact / runs, runs=runs)
     delay = np.array(ends["monitor"]) - np.array(ends["pooled, all pairs"])
     assert np.mean(np.array(ends["monitor"]) <= days) >= 0.9
-    assert np.median(delay) <= 1
+    assert np.median(delay) <= 2  # attributes have half of α
 
 
 def _table(n: Any, y: Any, place: Any) -> pd.DataFrame:
