@@ -248,6 +248,7 @@ def test_several_effects_are_tested_along_attributes(correlation: float, dof: fl
         assert c.by_attributes.estimates.errors == pytest.approx(weight.sum(axis=0) ** -0.5)
     assert c.posterior is not None
     assert c.posterior.shrunken.shape == (24, 2)
+    assert "no difference is detectable in tpr" in str(c)  # of the two, fpr alone differs
     assert c.to_markdown()
 
 

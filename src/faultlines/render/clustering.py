@@ -183,16 +183,25 @@ def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
         return " ".join([f"The {formats.printable(c.groups.metric)} by{texts[0][2:]}", *texts[1:]])
     if (small := _small_cluster(c)) is not None:
         return _affected(c, small)
-    harmful, neutral, parts = list[str](), list[str](), c.groups.estimates.parts
+    harmful, neutral, alike, parts = list[str](), list[str](), list[str](), c.groups.estimates.parts
     for i in range(min(len(c.effect_names), _EFFECTS)):
         values = [cluster.effects[i].estimate for cluster in c.clusters]
         low, high = (c.clusters[int(place(values))] for place in (np.argmin, np.argmax))
         metric = formats.printable(parts[i] if parts else c.groups.metric)
         side = adverse[i] if adverse else None
-        (harmful if side else neutral).append(_difference(c, i, metric, low, high, side))
+        if len(parts) > 1 and not _is_apart(low.effects[i], high.effects[i]):
+            alike.append(metric)
+        else:
+            (harmful if side else neutral).append(_difference(c, i, metric, low, high, side))
+    neutral += [f"no difference is detectable in {formats.listed(alike)}"] if alike else []
     neutral += [f"{len(parts) - _EFFECTS} more effects are below"] if len(parts) > _EFFECTS else []
     first, rest = "; ".join(harmful), "; ".join(neutral)
     return " ".join([f"Worse off: {first}."] * bool(harmful) + [f"{rest[:1].upper()}{rest[1:]}."] * bool(neutral))
+
+
+def _is_apart(low: Effect, high: Effect) -> bool:
+    """Whether two effects differ by more than their intervals allow for, taken together."""
+    return high.estimate - low.estimate > math.hypot(low.upper - low.estimate, high.estimate - high.lower)
 
 
 def _small_cluster(c: Clustering) -> int | None:
