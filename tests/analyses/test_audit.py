@@ -703,3 +703,20 @@ def test_units_are_counted_and_not_their_rows() -> None:
     by_row = audit(TRUTH, predicted, **options).groups[0]
     assert by_unit.estimate == pytest.approx(by_row.estimate)
     assert by_unit.se / by_row.se == pytest.approx(np.sqrt(8), rel=0.1)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("metric", ["auc", "f1", "brier", "balanced_accuracy"])
+def test_intervals_of_small_groups_stay_within_what_the_metric_can_be(metric: str) -> None:
+    """13 rows without any error may be followed by one; and no area under the curve exceeds 1."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 3000)
+    group = np.repeat(["a", "b", "c", "d", "e"], [1500, 1460, 20, 13, 7])
+    score = np.where(group == "d", 0.1 + 0.8 * truth, np.clip(0.35 * truth + 0.65 * rng.random(3000), 0, 1))
+    frame = pd.DataFrame({"g": group, "t": truth, "s": score})
+    audit = fl.audit("t", data=frame, score="s", threshold=0.5, sensitive_features="g", metrics=metric)
+    intervals = {row["g"]: (row["lower"], row["upper"]) for row in audit.to_dicts("groups")}
+    for lower, upper in intervals.values():
+        assert (lower is None) == (upper is None)
+        assert lower is None or 0 <= lower < upper <= 1
+    if metric != "brier":
+        assert intervals["d"][0] <= 1 - (1 - 0.025 ** (1 / 13))

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from faultlines.analyses.contrasts import Side, difference, ratio
+from faultlines.analyses.contrasts import Side, difference, rate_side, ratio
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import MISSING
-from faultlines.estimates.scales import ANSCOMBE, Anscombe
+from faultlines.estimates.scales import Anscombe
 from faultlines.metrics.names import Traits, traits_of
 from faultlines.results.effects import of_others
 from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible
@@ -88,13 +88,6 @@ class PossibleRates(NamedTuple):
         """The smallest share of all trials that each group can have."""
         own = self.fewest[:, part]
         return np.asarray(own / np.maximum(own + of_others(self.most[:, part]) + self.outside[:, part].sum(), _NO_ROWS))
-
-
-def rate_side(ones: FloatArray, trials: FloatArray, tail: float) -> Side:
-    """Rates with their exact intervals."""
-    trials = np.maximum(trials, _NO_ROWS)
-    value = np.clip(ones / trials, 0.0, 1.0)
-    return Side(value, *ANSCOMBE.ends(value, ANSCOMBE.place(value), 1 / np.sqrt(4 * trials + 2), tail))
 
 
 def is_boundable(estimates: Estimates) -> bool:
@@ -227,9 +220,9 @@ def possible_shifts(groups: Groups) -> PossibleShifts | None:
         if not np.isfinite(of_effect.span):
             continue
         value = estimates.shown[:, part]
-        low = 0.0 if of_effect.span <= 1 else -of_effect.span / 2
+        low, high = of_effect.extent
         moved = lost / (rows + lost) if of_effect.averages else 2 * lost / (rows + 2 * lost)
-        down[:, part], up[:, part] = moved * (value - low), moved * (low + of_effect.span - value)
+        down[:, part], up[:, part] = moved * (value - low), moved * (high - value)
         down_overall[part], up_overall[part] = (
             share @ shift + of_effect.span * replaced for shift in (down[:, part], up[:, part])
         )
