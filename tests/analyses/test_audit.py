@@ -690,8 +690,8 @@ def test_probabilities_of_groups_are_refused() -> None:
         audit(sensitive_features={name: np.round(values, 2) for name, values in columns.items()} | {"sex": PEOPLE.sex})
     with refused("unsupported: by"):
         fl.cluster(pd.DataFrame(columns | {"y": TRUTH}), list(columns), fl.rate("y"))
-    two = {name: columns[name] for name in ("p_a", "p_b")}  # numbers like others: they do not add up
-    assert [cut.feature for cut in audit(sensitive_features=two, metrics="selection_rate").cut] == ["p_a", "p_b"]
+    two = {f"share {i}": columns[name] for i, name in enumerate(("p_a", "p_b"))}  # numbers like others: no sum of 1
+    assert [cut.feature for cut in audit(sensitive_features=two, metrics="selection_rate").cut] == list(two)
 
 
 def test_units_are_counted_and_not_their_rows() -> None:
@@ -720,3 +720,15 @@ def test_intervals_of_small_groups_stay_within_what_the_metric_can_be(metric: st
         assert lower is None or 0 <= lower < upper <= 1
     if metric != "brier":
         assert intervals["d"][0] <= 1 - (1 - 0.025 ** (1 / 13))
+
+
+@pytest.mark.parametrize("name", ["p_black", "prob_hispanic", "white_bisg"])
+def test_a_single_probability_of_a_group_is_refused_by_its_name(name: str) -> None:
+    rng = np.random.default_rng(0)
+    share, label = rng.random(400), rng.integers(0, 2, 400)
+    with refused("unsupported: sensitive_features"):
+        fl.audit(label, label, sensitive_features={name: share}, metrics="selection_rate")
+    with refused("unsupported: by"):
+        fl.cluster(pd.DataFrame({name: share, "p": label}), name, fl.selection_rate("p"))
+    for harmless in ({"owned_homes": share}, {name: (4 * share).round() / 4}, {name: share > 0.5}):
+        assert fl.audit(label, label, sensitive_features=harmless, metrics="selection_rate").comparisons
