@@ -141,7 +141,8 @@ def certify(
             missing values are taken to be like the others, and the result says so.
         unknown: What becomes of rows with a missing attribute. ``"bounds"``: they may belong to any group that has
             their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
-            are a group of their own. ``"exclude"``: they are excluded, and counted.
+            are a group of their own; without having been asked for, that does not pass where more than 5% of all rows
+            lack an attribute. ``"exclude"``: they are excluded, and counted.
         seed: Of the draws behind the simultaneous intervals.
 
     Returns:
@@ -507,9 +508,12 @@ def _treat_missing(
         readout = None if readout is None else readout.subset(~is_unknown)
         groups = groups._replace(comparison=groups.comparison.subset(~is_unknown), readout=readout)
     lacking = counts is not None and bool(counts.dropped.any())
+    # Rows of unknown groups count against a pass as missing values do, unless the user said what becomes of them.
+    unsaid = treated == "category" and unknown is None and missing == "bounds"
+    blocks = unsaid and counts is not None and counts.is_much_without_group
     if missing == "ignore" or not (lacking or outside):
         possible = possible_rates(groups, rows, metric, outside, lacking=False) if outside else None
-        return groups, _Absent("ignore" if lacking else "none", treated, possible, False)
+        return groups, _Absent("ignore" if lacking else "none", treated, possible, blocks)
     possible = possible_rates(groups, rows, metric, outside, lacking=lacking)
     if possible is None:
         shifts = possible_shifts(groups, rows, metric) if lacking else None
@@ -517,9 +521,9 @@ def _treat_missing(
         if shifts is not None and shifts.complete:
             by_values = shifts.values is not None
             treatment: MissingTreatment = "range" if by_values else "bounds"
-            return groups, _Absent(treatment, treated, None, by_values and is_large, shifts)
+            return groups, _Absent(treatment, treated, None, blocks or (by_values and is_large), shifts)
         needs_rows = rows is None and readout is not None and plain_mean(readout.metric) is not None
-        return groups, _Absent("share", treated, None, is_large or needs_rows, shifts, needs_rows=needs_rows)
+        return groups, _Absent("share", treated, None, blocks or is_large or needs_rows, shifts, needs_rows=needs_rows)
     return groups, _Absent("bounds" if lacking else "none", treated, possible, False)
 
 

@@ -71,12 +71,11 @@ def _inconclusive(result: Certificate) -> str:
         if result.excluded:
             was = "was" if len(result.excluded) == 1 else "were"
             reasons.append(f"{formats.amount(len(result.excluded), 'group')} {was} excluded")
-        if (
-            result.missing in ("share", "range")
-            and result.missing_values is not None
-            and result.missing_values.is_large
-        ):
-            reasons.append(f"{formats.share(result.missing_values.share, 1)} of rows lack a value")
+        counts = result.missing_values
+        if result.missing in ("share", "range") and counts is not None and (counts.is_large or result.needs_rows):
+            reasons.append(f"{formats.share(counts.share, 1)} of rows lack a value")
+        if result.unknown == "category" and counts is not None and (counts.is_much_without_group or not reasons):
+            reasons.append(f"{counts.without_group:,.0f} rows lack {_attribute(result)}")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
         return f"{', and '.join(reasons)}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
@@ -335,7 +334,9 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
         rule = "no pass where more than 5% of all rows, or 20% of a group, lack one"
         text = f"It cannot be bounded what missing values change: {rule}."
         if result.needs_rows:
-            text = "Missing values of means are bounded where the rows are given: fl.certify(rows, by, metric, …)."
+            text = (
+                "Missing values of a mean are bounded only from the rows: use fl.certify(rows, …) or faultlines model."
+            )
         yield Note("missing share", text, "warning", fields)
     if result.missing == "ignore":
         text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
@@ -343,6 +344,8 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
     if result.unknown in ("exclude", "category"):
         what = "are excluded" if result.unknown == "exclude" else "are a group of their own"
         text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
+        if result.unknown == "category" and result.verdict == "inconclusive" and counts.is_much_without_group:
+            text += " That passes only if asked for: unknown='category' (--unknown category)."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 
 
