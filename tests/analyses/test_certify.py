@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 import faultlines as fl
 from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, halls_reach, ratio
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
-from faultlines.metrics.moments import OwnNoise
+from faultlines.metrics.moments import OwnCounts, OwnNoise
 from faultlines.render.certificate import rounded_like
 from tests.refused import refused
 
@@ -172,7 +172,9 @@ def test_from_rows_a_group_is_bounded_by_its_own_variance_and_skewness() -> None
 def own_noise_of(frame: pd.DataFrame, metric: fl.Metric) -> OwnNoise | None:
     readout = fl.measure(frame, "g", metric).readout
     assert readout is not None
-    return readout.own_noise()
+    noise = readout.own_noise()
+    assert not isinstance(noise, OwnCounts)
+    return noise
 
 
 @pytest.mark.parametrize("kind", ["difference", "lift"])
