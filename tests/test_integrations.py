@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from fairlearn.metrics import MetricFrame, count, false_positive_rate
+from fairlearn.metrics import (
+    MetricFrame,
+    count,
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    false_positive_rate,
+    selection_rate,
+)
 from sklearn.metrics import accuracy_score, mean_absolute_error, recall_score
 
 import faultlines as fl
@@ -203,3 +210,64 @@ def test_what_is_no_result_does_not_go_out() -> None:
     bare = fl.Similarity([[1.0], [2.0]], lambda a, b: np.ones(len(a)))
     with refused("unsupported: result"):
         fl.to_metric_frame(fl.cluster(bare, guarantee="bonferroni"))
+
+
+# ------------------------------------------------------------------------------------ numbers of Fairlearn and Aequitas
+
+
+def counts_of(rows: pd.DataFrame) -> dict[str, int]:
+    """The confusion matrix of some rows, as Aequitas counts it: pp and pn are predicted positives and negatives."""
+    pairs = {"tp": (1, 1), "fp": (0, 1), "fn": (1, 0), "tn": (0, 0)}
+    counts = {name: int(((rows.truth == t) & (rows.predicted == p)).sum()) for name, (t, p) in pairs.items()}
+    return counts | {"pp": counts["tp"] + counts["fp"], "pn": counts["fn"] + counts["tn"], "k": len(rows)}
+
+
+# Aequitas' names and definitions (Saleiro and others, 2018, table 1; `Group.get_crosstabs`), and ours.
+AEQUITAS: dict[str, tuple[str, Any]] = {
+    "tpr": ("tpr", lambda c: c["tp"] / (c["tp"] + c["fn"])),
+    "tnr": ("tnr", lambda c: c["tn"] / (c["tn"] + c["fp"])),
+    "fpr": ("fpr", lambda c: c["fp"] / (c["tn"] + c["fp"])),
+    "fnr": ("fnr", lambda c: c["fn"] / (c["tp"] + c["fn"])),
+    "precision": ("precision", lambda c: c["tp"] / c["pp"]),
+    "npv": ("npv", lambda c: c["tn"] / c["pn"]),
+    "pprev": ("pprev", lambda c: c["pp"] / c["k"]),
+}
+
+
+@pytest.mark.parametrize("name", AEQUITAS)
+def test_rates_and_disparities_are_those_of_aequitas(name: str) -> None:
+    """Group rates, and their ratios to a reference group, by the definitions of Aequitas computed by hand."""
+    data, (own, rate_of) = scored(), AEQUITAS[name]
+    rates = {land: rate_of(counts_of(rows)) for land, rows in data.groupby("land")}
+    audit = fl.audit(data.truth, data.predicted, sensitive_features={"land": data.land}, metrics=own)
+    values = {row["land"]: row["estimate"] for row in audit.to_dicts("groups")}
+    assert values == pytest.approx(rates)
+    reference = max(rates, key=lambda land: rates[land])
+    metric = audit.comparisons[0].result.readout.metric  # type: ignore[union-attr]
+    certificate = fl.certify(
+        data.rename(columns={"truth": "y_true", "predicted": "y_pred"}),
+        "land",
+        metric,
+        gap=0.1,
+        against=reference,
+        ratio=True,
+    )
+    disparities = {land: rate / rates[reference] for land, rate in rates.items() if land != reference}
+    assert {group.label: group.distance for group in certificate.groups} == pytest.approx(disparities)
+
+
+def test_differences_and_ratios_are_those_of_fairlearn() -> None:
+    data = scored()
+    sensitive = {"sensitive_features": data.land}
+    frame = MetricFrame(metrics=selection_rate, y_true=data.truth, y_pred=data.predicted, **sensitive)
+    audit = fl.audit(data.truth, data.predicted, sensitive_features={"land": data.land}, metrics="selection_rate")
+    values = {row["land"]: row["estimate"] for row in audit.to_dicts("groups")}
+    assert values == pytest.approx(frame.by_group.to_dict())
+    assert audit.groups[0].overall == pytest.approx(frame.overall)
+    spread = max(values.values()) - min(values.values())
+    assert spread == pytest.approx(demographic_parity_difference(data.truth, data.predicted, **sensitive))
+    rows = data.rename(columns={"predicted": "selected"})
+    compared = fl.impact_ratios(rows, "land", selected="selected").tables[0].compared
+    assert min(category.ratio for category in compared if category.ratio is not None) == pytest.approx(
+        demographic_parity_ratio(data.truth, data.predicted, **sensitive)
+    )

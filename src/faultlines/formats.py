@@ -60,7 +60,7 @@ def decimals(
     places = 1 - math.floor(math.log10(smallest))
     if largest < 1e15 and places <= 9:
         sign = "+" if signed else ""
-        return lambda value: f"{factor * value:{sign},.{max(places, 0)}f}{unit}"
+        return lambda value: f"{factor * value:{sign}z,.{max(places, 0)}f}{unit}"  # z: never a negative zero
     digits = math.floor(math.log10(largest)) + places + 1
     return lambda value: f"{factor * value:+.{min(max(digits, 3), 17)}g}{unit}"
 

@@ -689,8 +689,8 @@ def test_probabilities_of_groups_are_refused() -> None:
         audit(sensitive_features={name: np.round(values, 2) for name, values in columns.items()} | {"sex": PEOPLE.sex})
     with refused("unsupported: by"):
         fl.cluster(pd.DataFrame(columns | {"y": TRUTH}), list(columns), fl.rate("y"))
-    two = {name: columns[name] for name in ("p_a", "p_b")}  # numbers like others: they do not add up
-    assert [cut.feature for cut in audit(sensitive_features=two, metrics="selection_rate").cut] == ["p_a", "p_b"]
+    two = {f"share {i}": columns[name] for i, name in enumerate(("p_a", "p_b"))}  # numbers like others: no sum of 1
+    assert [cut.feature for cut in audit(sensitive_features=two, metrics="selection_rate").cut] == list(two)
 
 
 def test_units_are_counted_and_not_their_rows() -> None:
@@ -702,3 +702,32 @@ def test_units_are_counted_and_not_their_rows() -> None:
     by_row = audit(TRUTH, predicted, **options).groups[0]
     assert by_unit.estimate == pytest.approx(by_row.estimate)
     assert by_unit.se / by_row.se == pytest.approx(np.sqrt(8), rel=0.1)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("metric", ["auc", "f1", "brier", "balanced_accuracy"])
+def test_intervals_of_small_groups_stay_within_what_the_metric_can_be(metric: str) -> None:
+    """13 rows without any error may be followed by one; and no area under the curve exceeds 1."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 3000)
+    group = np.repeat(["a", "b", "c", "d", "e"], [1500, 1460, 20, 13, 7])
+    score = np.where(group == "d", 0.1 + 0.8 * truth, np.clip(0.35 * truth + 0.65 * rng.random(3000), 0, 1))
+    frame = pd.DataFrame({"g": group, "t": truth, "s": score})
+    audit = fl.audit("t", data=frame, score="s", threshold=0.5, sensitive_features="g", metrics=metric)
+    intervals = {row["g"]: (row["lower"], row["upper"]) for row in audit.to_dicts("groups")}
+    for lower, upper in intervals.values():
+        assert (lower is None) == (upper is None)
+        assert lower is None or 0 <= lower < upper <= 1
+    if metric != "brier":
+        assert intervals["d"][0] <= 1 - (1 - 0.025 ** (1 / 13))
+
+
+@pytest.mark.parametrize("name", ["p_black", "prob_hispanic", "white_bisg"])
+def test_a_single_probability_of_a_group_is_refused_by_its_name(name: str) -> None:
+    rng = np.random.default_rng(0)
+    share, label = rng.random(400), rng.integers(0, 2, 400)
+    with refused("unsupported: sensitive_features"):
+        fl.audit(label, label, sensitive_features={name: share}, metrics="selection_rate")
+    with refused("unsupported: by"):
+        fl.cluster(pd.DataFrame({name: share, "p": label}), name, fl.selection_rate("p"))
+    for harmless in ({"owned_homes": share}, {name: (4 * share).round() / 4}, {name: share > 0.5}):
+        assert fl.audit(label, label, sensitive_features=harmless, metrics="selection_rate").comparisons

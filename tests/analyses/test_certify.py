@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 import faultlines as fl
 from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, halls_reach, ratio
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
-from faultlines.metrics.moments import OwnNoise
+from faultlines.metrics.moments import OwnCounts, OwnNoise
 from faultlines.render.certificate import rounded_like
 from tests.refused import refused
 
@@ -172,7 +172,9 @@ def test_from_rows_a_group_is_bounded_by_its_own_variance_and_skewness() -> None
 def own_noise_of(frame: pd.DataFrame, metric: fl.Metric) -> OwnNoise | None:
     readout = fl.measure(frame, "g", metric).readout
     assert readout is not None
-    return readout.own_noise()
+    noise = readout.own_noise()
+    assert not isinstance(noise, OwnCounts)
+    return noise
 
 
 @pytest.mark.parametrize("kind", ["difference", "lift"])
@@ -194,6 +196,77 @@ def test_own_noise_of_arms_is_welchs(kind: str) -> None:
     assert noise.dof == pytest.approx(total**2 / (of_mean**2 / (parts["count"].to_numpy() - 1)).sum(axis=1))
     assert own_noise_of(frame, fl.rate("p")) is None
     assert own_noise_of(frame, fl.difference("p", variant="arm", control="A")) is None
+
+
+def two_models(size: int = 30) -> pd.DataFrame:
+    """Two models that disagree in 1% of 6,000 rows, and in none of a small group, where both are always right."""
+    rng = np.random.default_rng(4)
+    truth = rng.integers(0, 2, 6000 + size)
+    old = np.where(rng.random(truth.size) < 0.1, 1 - truth, truth)
+    new = np.where(rng.random(truth.size) < 0.01, 1 - old, old)
+    score = np.clip(0.3 * truth + 0.7 * rng.random(truth.size), 0, 1)
+    frame = pd.DataFrame({"g": np.repeat(["a", "b", "small"], [3000, 3000, size]), "t": truth, "old": old, "new": new})
+    frame = frame.assign(s=score, s2=np.clip(score + 0.01 * rng.standard_normal(truth.size), 0, 1), w=1.0 + truth / 9)
+    frame["unit"] = np.arange(truth.size) // 2
+    small = frame.g == "small"
+    for column in ("old", "new"):
+        frame[column] = np.where(small, frame.t, frame[column])
+    for column in ("s", "s2"):
+        frame[column] = np.where(small, 0.1 + 0.8 * frame.t, frame[column])
+    return frame
+
+
+PAIRS: dict[str, Any] = {
+    "accuracy": lambda **o: fl.paired(fl.accuracy("t", "old", **o), fl.accuracy("t", "new", **o)),
+    "weighted accuracy": lambda: PAIRS["accuracy"](weight="w"),
+    "precision": lambda: fl.paired(fl.precision("t", "old"), fl.precision("t", "new")),
+    "auc": lambda: fl.paired(fl.auc("t", "s"), fl.auc("t", "s2")),
+    "brier": lambda: fl.paired(fl.brier("t", "s"), fl.brier("t", "s2")),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_small_group_without_any_change_is_no_surer_than_its_own_rows(name: str) -> None:
+    """Of 30 rows without a loss, a share of 1 − 0.05^(1/30) could be losses: what other groups vary says nothing."""
+    certificate = fl.certify(two_models(), "g", PAIRS[name](), gap=0.05, against=0)
+    bounds = {group.label: group.bound for group in certificate.groups}
+    assert bounds["small"] >= 1 - 0.05 ** (1 / 30) - 1e-9
+    assert bounds["a"] < 0.02
+    assert certificate.verdict == "inconclusive"
+    assert certificate.farthest == "small"
+
+
+def test_models_that_lose_nowhere_may_still_lose() -> None:
+    frame = two_models()
+    frame["new"] = np.where(frame.new == frame.t, frame.t, frame.old)  # gains alone
+    certificate = fl.certify(frame, "g", PAIRS["accuracy"](), gap=0.01, against=0)
+    assert certificate.verdict == "inconclusive"
+    assert certificate.certifiable == pytest.approx(1 - 0.05 ** (1 / 30))
+
+
+def test_the_bound_of_a_change_is_that_of_its_own_counts() -> None:
+    frame = two_models(200)
+    frame.loc[frame.index[-3:], "new"] = 1 - frame.t[-3:]
+    (group,) = [g for g in fl.certify(frame, "g", PAIRS["accuracy"](), gap=0.1, against=0).groups if g.label == "small"]
+    assert group.bound == pytest.approx(stats.beta.isf(0.05, 4, 197))  # 3 losses and no gain of 200
+
+
+@pytest.mark.parametrize("metric", [fl.f1("t", "old"), fl.balanced_accuracy("t", "old"), fl.auc("t", "s")])
+def test_a_small_group_without_any_error_may_make_some(metric: fl.Metric) -> None:
+    certificate = fl.certify(two_models(), "g", metric, gap=0.9, against=0.95)
+    (small,) = [group for group in certificate.groups if group.label == "small"]
+    assert small.upper <= 0.05 + 1e-12  # none of these metrics exceeds 1
+    assert small.lower <= 1 - 0.95 - (1 - 0.05 ** (1 / 30))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_a_mean_of_zeros_and_ones_is_bounded_as_the_rate(share: float) -> None:
+    frame = two_models()
+    frame["x"] = (np.random.default_rng(0).random(len(frame)) < share).astype(float)
+    frame.loc[frame.g == "a", "x"] = np.arange(3000) % 2
+    asked: Any = {"gap": 0.4, "against": 0.5}
+    by_mean, by_rate = (fl.certify(frame, "g", metric, **asked) for metric in (fl.mean("x"), fl.rate("x")))
+    assert by_mean.certifiable == pytest.approx(by_rate.certifiable)
 
 
 # ------------------------------------------------------------------------------------------------------------ margins

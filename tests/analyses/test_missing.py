@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.metrics as sk
 
 import faultlines as fl
 from faultlines.analyses.groups import groups_from
@@ -137,11 +138,11 @@ def test_a_mean_passes_only_where_few_rows_lack_a_value() -> None:
     rows = pd.DataFrame({"g": rng.choice(["a", "b"], 4000), "x": rng.normal(10, 1, 4000)})
     rows.loc[rng.choice(4000, 80, replace=False), "x"] = np.nan
     few = fl.certify(rows, "g", fl.mean("x"), gap=0.5)
-    assert (few.verdict, few.missing) == ("passed", "share")
+    assert (few.verdict, few.missing) == ("passed", "range")
     rows.loc[rng.choice(4000, 400, replace=False), "x"] = np.nan
     many = fl.certify(rows, "g", fl.mean("x"), gap=0.5)
-    assert (many.verdict, many.missing) == ("inconclusive", "share")
-    assert "missing share" in [note.code for note in many.notes]
+    assert (many.verdict, many.missing) == ("inconclusive", "range")
+    assert "missing bounds" in [note.code for note in many.notes]
     assert fl.certify(rows, "g", fl.mean("x"), gap=0.5, missing="ignore").verdict == "passed"
 
 
@@ -189,7 +190,7 @@ def test_no_way_to_fill_in_moves_a_metric_farther_than_its_bounds(name: str, com
         lost = rng.choice(400, 40, replace=False)
         holes = rows.copy()
         holes.loc[lost, ["t", "p", "q"]] = np.nan
-        shifts = possible_shifts(groups_from(holes, "g", [metric])[0])
+        shifts = possible_shifts(groups_from(holes, "g", [metric])[0], holes, metric)
         assert shifts is not None
         assert shifts.complete
         fills = [np.array(fill, dtype=float)[None].repeat(40, 0) for fill in itertools.product((0, 1), repeat=3)]
@@ -309,3 +310,111 @@ def test_units_have_the_bounds_of_their_rows() -> None:
     )
     assert units.verdict == "inconclusive"
     assert units.possible == pytest.approx(np.array(single.possible))
+
+
+# --------------------------------------------------------------------------------------------- means of missing values
+
+
+MEANS: dict[str, tuple[Any, Any]] = {
+    "mean": (fl.mean("x"), lambda rows: rows.x.mean()),
+    "weighted mean": (fl.mean("x", weight="w"), lambda rows: np.average(rows.x, weights=rows.w)),
+    "mean absolute error": (fl.mean_absolute_error("t", "x"), lambda rows: (rows.t - rows.x).abs().mean()),
+    "weighted Brier score": (
+        fl.brier("t", "s", weight="w"),
+        lambda rows: np.average((rows.t - rows.s) ** 2, weights=rows.w),
+    ),
+    "weighted F1": (
+        fl.f1("t", "p", weight="w"),
+        lambda rows: sk.f1_score(rows.t, rows.p, sample_weight=rows.w),
+    ),
+    "difference": (
+        fl.difference("x", variant="arm", control="A"),
+        lambda rows: rows[rows.arm == "B"].x.mean() - rows[rows.arm == "A"].x.mean(),
+    ),
+    "lift": (
+        fl.lift("x", variant="arm", control="A"),
+        lambda rows: rows[rows.arm == "B"].x.mean() / rows[rows.arm == "A"].x.mean() - 1,
+    ),
+}
+
+
+def valued(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Complete rows with values from 1 to 5, and the same with the highest or lowest missing in some groups."""
+    rng = np.random.default_rng(seed)
+    size = 3000
+    frame = pd.DataFrame({"g": rng.choice(list("abc"), size), "x": rng.integers(1, 6, size).astype(float)})
+    frame = frame.assign(t=rng.integers(0, 2, size), s=rng.random(size), w=rng.uniform(0.2, 3, size))
+    frame = frame.assign(p=(frame.s > 0.5).astype(float), arm=rng.choice(["A", "B"], size))
+    high = (frame.x >= 4) & (frame.g == "a") & (frame.arm == "B") & (rng.random(size) < 0.2)
+    lost = high | ((frame.x <= 2) & (frame.g == "b") & (rng.random(size) < 0.08))
+    holes = frame.copy()
+    holes.loc[lost, ["x", "s", "p"]] = np.nan
+    return frame, holes
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_bounds_hold_the_effects_of_the_complete_rows(name: str) -> None:
+    metric, of_rows = MEANS[name]
+    for seed in range(5):
+        complete, holes = valued(seed)
+        groups = groups_from(holes, "g", [metric])[0]
+        shifts = possible_shifts(groups, holes, metric)
+        assert shifts is not None
+        assert shifts.complete
+        estimates = groups.comparison.estimates
+        assert estimates is not None
+        for i, (key,) in enumerate(estimates.keys):
+            truth, shown = of_rows(complete[complete.g == key]), estimates.shown[i, 0]
+            assert shown - shifts.down[i, 0] - 1e-9 <= truth <= shown + shifts.up[i, 0] + 1e-9
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_missing_values_count_against_the_certificate_of_a_mean(name: str) -> None:
+    metric, _ = MEANS[name]
+    _, holes = valued(0)
+    asked: Any = {"against": 0, "adverse": "low"} if name in ("difference", "lift") else {}
+    ignored = fl.certify(holes, "g", metric, gap=0.5, missing="ignore", **asked)
+    gap = 1.05 * ignored.certifiable
+    assert fl.certify(holes, "g", metric, gap=gap, missing="ignore", **asked).verdict == "passed"
+    certificate = fl.certify(holes, "g", metric, gap=gap, **asked)
+    assert certificate.verdict == "inconclusive"
+    assert certificate.certifiable_ignoring == pytest.approx(ignored.certifiable)
+    (note,) = [note for note in certificate.notes if note.code == "missing bounds"]
+    assert set(note.fields["groups"]) == {"a", "b", "c"}
+    assert certificate.missing == ("bounds" if "weighted" in name and "mean" not in name else "range")
+    if certificate.missing == "range" and name != "mean absolute error":
+        assert certificate.missing_range == (1, 5)
+
+
+def test_a_cap_bounds_missing_values() -> None:
+    _, holes = valued(0)
+    assert fl.certify(holes, "g", fl.mean("x", cap=3), gap=1).missing_range == (1, 3)
+
+
+def test_many_missing_values_of_a_mean_never_pass() -> None:
+    """The values at hand say little about the range of the others where these are many."""
+    rows = pd.DataFrame({"g": ["a", "b"] * 500, "x": [1.0, 2.0, 2.0, 1.0] * 250})
+    rows.loc[rows.index % 10 == 0, "x"] = np.nan
+    certificate = fl.certify(rows, "g", fl.mean("x"), gap=0.9)
+    assert certificate.certifiable < 0.9
+    assert certificate.verdict == "inconclusive"
+
+
+def test_a_result_without_its_rows_does_not_certify_a_mean_with_missing_values() -> None:
+    _, holes = valued(0)
+    certificate = fl.certify(fl.cluster(holes, "g", fl.mean("x")), gap=2)
+    assert certificate.verdict == "inconclusive"
+    assert certificate.needs_rows
+    assert fl.certify(holes, "g", fl.mean("x"), gap=2).verdict == "passed"
+
+
+def test_many_rows_of_unknown_groups_do_not_pass_unless_that_is_asked_for() -> None:
+    """Of a metric without bounds for them: 10% of rows may hide a group that is far away."""
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"g": rng.choice(["a", "b", "?"], 4000, p=[0.5, 0.4, 0.1]), "x": rng.normal(10, 1, 4000)})
+    rows["g"] = rows.g.where(rows.g != "?")
+    assert fl.certify(rows, "g", fl.mean("x"), gap=0.5).verdict == "inconclusive"
+    for asked in ({"unknown": "category"}, {"unknown": "exclude"}, {"missing": "ignore"}):
+        assert fl.certify(rows, "g", fl.mean("x"), gap=0.5, **asked).verdict == "passed"  # type: ignore[arg-type]
+    few = rows[rows.g.notna() | (np.arange(4000) % 4 == 0)]
+    assert fl.certify(few, "g", fl.mean("x"), gap=0.5).verdict == "passed"

@@ -17,7 +17,7 @@ from faultlines.estimates.labels import MISSING, labels_of, margins_of
 from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.guarantees.margins import attribute_codes
 from faultlines.metrics.measure import measurements
-from faultlines.metrics.names import metrics_of, traits_of
+from faultlines.metrics.names import metrics_of, possible_ends, traits_of
 from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature, feature_names, stratum_text
 from faultlines.results.clustering import Clustering, adjust_for_number
 from faultlines.results.collection import Collection, unique_names
@@ -526,7 +526,8 @@ def _rows(
     estimates = groups.comparison.estimates
     if estimates is None:
         return
-    lower, upper = estimates.interval_ends(alpha)
+    ends = estimates.interval_ends(alpha)
+    lower, upper = possible_ends(estimates.recipe, estimates.shown, *ends, estimates.n, alpha / 2)
     errors = estimates.readable_errors(estimates.given, estimates.errors)
     labels = labels_of(estimates.keys)
     effects = estimates.parts or (None,)

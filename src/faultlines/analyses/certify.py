@@ -40,6 +40,7 @@ from faultlines.analyses.missing import (
     farthest_from_overall,
     farthest_from_value,
     is_boundable,
+    plain_mean,
     possible_by_group,
     possible_rates,
     possible_shifts,
@@ -134,12 +135,14 @@ def certify(
         min_size: As for `fl.cluster`.
         missing: ``"bounds"``: it passes only if it would whatever the missing values are. That is computed for rates
             (true positive rates and the like too), and for other metrics that have a lowest and a highest value (F1,
-            AUC, the change of a rate). Means and the like do not pass where more than 5% of all rows, or more than
-            20% of a group and at least five, lack a value. ``"ignore"``: rows with missing values are taken to be like
-            the others, and the result says so.
+            AUC, the change of a rate). Missing values of means, differences and lifts are taken to lie between the
+            lowest and the highest value at hand. These, and what cannot be bounded at all, do not pass where more than
+            5% of all rows, or more than 20% of a group and at least five, lack a value. ``"ignore"``: rows with
+            missing values are taken to be like the others, and the result says so.
         unknown: What becomes of rows with a missing attribute. ``"bounds"``: they may belong to any group that has
             their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
-            are a group of their own. ``"exclude"``: they are excluded, and counted.
+            are a group of their own; without having been asked for, that does not pass where more than 5% of all rows
+            lack an attribute. ``"exclude"``: they are excluded, and counted.
         seed: Of the draws behind the simultaneous intervals.
 
     Returns:
@@ -456,6 +459,7 @@ class _Absent(NamedTuple):
         blocks: Whether too much is missing for any pass.
         shifts: How far other effects could move.
         certifiable: The gap that could be certified if nothing were missing.
+        needs_rows: Whether it could be bounded what is missing if the rows were given.
     """
 
     treatment: MissingTreatment
@@ -464,6 +468,7 @@ class _Absent(NamedTuple):
     blocks: bool
     shifts: PossibleShifts | None = None
     certifiable: Any = None
+    needs_rows: bool = False
 
 
 def checked_missing(missing: Any) -> MissingChoice:
@@ -503,15 +508,22 @@ def _treat_missing(
         readout = None if readout is None else readout.subset(~is_unknown)
         groups = groups._replace(comparison=groups.comparison.subset(~is_unknown), readout=readout)
     lacking = counts is not None and bool(counts.dropped.any())
+    # Rows of unknown groups count against a pass as missing values do, unless the user said what becomes of them.
+    unsaid = treated == "category" and unknown is None and missing == "bounds"
+    blocks = unsaid and counts is not None and counts.is_much_without_group
     if missing == "ignore" or not (lacking or outside):
         possible = possible_rates(groups, rows, metric, outside, lacking=False) if outside else None
-        return groups, _Absent("ignore" if lacking else "none", treated, possible, False)
+        return groups, _Absent("ignore" if lacking else "none", treated, possible, blocks)
     possible = possible_rates(groups, rows, metric, outside, lacking=lacking)
     if possible is None:
-        shifts = possible_shifts(groups) if lacking else None
+        shifts = possible_shifts(groups, rows, metric) if lacking else None
+        is_large = counts is not None and counts.is_large
         if shifts is not None and shifts.complete:
-            return groups, _Absent("bounds", treated, None, False, shifts)
-        return groups, _Absent("share", treated, None, counts is not None and counts.is_large, shifts)
+            by_values = shifts.values is not None
+            treatment: MissingTreatment = "range" if by_values else "bounds"
+            return groups, _Absent(treatment, treated, None, blocks or (by_values and is_large), shifts)
+        needs_rows = rows is None and readout is not None and plain_mean(readout.metric) is not None
+        return groups, _Absent("share", treated, None, blocks or is_large or needs_rows, shifts, needs_rows=needs_rows)
     return groups, _Absent("bounds" if lacking else "none", treated, possible, False)
 
 
@@ -793,6 +805,8 @@ def _certificate(
         unknown=absent.unknown,
         certifiable_ignoring=absent.certifiable,
         possible=None if absent.rates is None else possible_by_group(absent.rates),
+        needs_rows=absent.needs_rows,
+        missing_range=None if absent.shifts is None else absent.shifts.values,
         warnings=() if groups.readout is None else tuple(groups.readout.warnings),
         counted=counted(groups.comparison, groups.readout),
         by_precision=by_precision,

@@ -18,6 +18,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
+from faultlines.estimates.scales import ANSCOMBE
+from faultlines.metrics.moments import OwnCounts, OwnNoise
+from faultlines.metrics.names import traits_of
 from faultlines.results.effects import of_others
 
 if TYPE_CHECKING:
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
     from faultlines.estimates.scales import FloatArray, Scale
-    from faultlines.metrics.moments import OwnNoise
     from faultlines.metrics.readout import Readout
     from faultlines.results.clustering import Adverse
 
@@ -290,6 +292,7 @@ def _far_pairs(effects: FloatArray, variance: FloatArray, limit: float) -> Float
 
 
 _AT_ONCE_of_contrasts = 2**20  # pairs that are compared in one go
+_NO_ROWS = 1e-9  # trials that stand for none
 _KEPT = 2**14  # numbers in covariances whose critical value is remembered
 
 
@@ -357,7 +360,9 @@ class OneEffect:
         share: The share of each group in the overall; they add up to 1.
         variance: Variances of what people read (delta method).
         correlation: Of the groups, (K, K), where they share data.
-        noise: The noise of each by its own rows, where rows were given and no law of it is known.
+        noise: The noise of each by its own rows, where rows were given and its scale has no law of it.
+        extent: The lowest and the highest value that the effect can have.
+        flat: Rows of each group in which nothing varies, as far as they show; infinite for all other groups.
     """
 
     shown: FloatArray
@@ -368,7 +373,9 @@ class OneEffect:
     share: FloatArray
     variance: FloatArray
     correlation: FloatArray | None = None
-    noise: OwnNoise | None = None
+    noise: OwnNoise | OwnCounts | None = None
+    extent: tuple[float, float] = (-np.inf, np.inf)
+    flat: FloatArray | None = None
 
     @property
     def overall(self) -> float:
@@ -377,6 +384,8 @@ class OneEffect:
 
     def side(self, tail: float) -> Side:
         """The groups, with the probability `tail` beyond each end of their intervals."""
+        if isinstance(self.noise, OwnCounts):
+            return counted_side(self.noise, tail, signed=self.extent[0] == -1)
         with np.errstate(over="ignore"):
             lower, upper = self.scale.ends(self.shown, self.theta, self.se, tail, self.dof)
             if self.noise is not None:
@@ -384,7 +393,13 @@ class OneEffect:
                 natural = self.scale.natural
                 lower = np.where(np.isfinite(below), np.minimum(natural(self.theta - below), self.shown), lower)
                 upper = np.where(np.isfinite(above), np.maximum(natural(self.theta + above), self.shown), upper)
-            return Side(self.shown, lower, upper)
+        lowest, highest = self.extent
+        if self.flat is not None and np.isfinite(highest - lowest):
+            # Of n rows alike, a share of 1 − tail^(1/n) could be anything that the metric can be.
+            share = -np.expm1(np.log(tail) / np.maximum(self.flat, 1.0))
+            lower = np.minimum(lower, self.shown - share * (self.shown - lowest))
+            upper = np.maximum(upper, self.shown + share * (highest - self.shown))
+        return Side(self.shown, np.maximum(lower, lowest), np.minimum(upper, highest))
 
     def rest(self, tail: float) -> Side:
         """For each group, all the others together."""
@@ -473,6 +488,28 @@ class OneEffect:
             yield places, (ratio if as_ratio else difference)(side.of(places), other, correlation=together)
 
 
+def rate_side(ones: FloatArray, trials: FloatArray, tail: float) -> Side:
+    """Rates with their exact intervals."""
+    trials = np.maximum(trials, _NO_ROWS)
+    value = np.clip(ones / trials, 0.0, 1.0)
+    return Side(value, *ANSCOMBE.ends(value, ANSCOMBE.place(value), 1 / np.sqrt(4 * trials + 2), tail))
+
+
+def counted_side(counts: OwnCounts, tail: float, *, signed: bool) -> Side:
+    """Means of values −1, 0 and 1: the rate of ones less that of minus ones, each with its exact interval.
+
+    Args:
+        counts: Ones and minus ones of every group.
+        tail: The probability beyond each end.
+        signed: Whether values can be −1 although none is: a model that loses in no row may still lose in others.
+    """
+    if not signed and not counts.minus_ones.any():
+        return rate_side(counts.ones, counts.trials, tail)
+    up, down = (rate_side(ones, counts.trials, tail) for ones in (counts.ones, counts.minus_ones))
+    odds = up.value * down.value / np.maximum((1 - up.value) * (1 - down.value), _NO_ROWS)
+    return Side(*difference(up, down, correlation=-np.sqrt(np.minimum(odds, 1.0))))  # a row is one or the other
+
+
 _CROOKED = 0.8  # of skewness times quantile, up to which a shape that is not the group's own is believed
 
 
@@ -506,6 +543,7 @@ def _unbent(quantile: FloatArray, skewness: FloatArray) -> FloatArray:
 def effects_of(estimates: Estimates, share: FloatArray, readout: Readout | None = None) -> list[OneEffect]:
     """Each effect of estimates; `share` is (K, d). With the rows behind them, bounds are by each group's own noise."""
     noise = None if readout is None or estimates.dims > 1 else readout.own_noise()
+    extents = _extents(estimates)
     dof = None if estimates.dof is None else np.minimum(estimates.dof, AS_GOOD_AS_KNOWN)
     errors = natural_errors(estimates)
     return [
@@ -519,9 +557,36 @@ def effects_of(estimates: Estimates, share: FloatArray, readout: Readout | None 
             errors[:, i] ** 2,
             correlation_of(estimates),
             noise,
+            extents[i],
+            None
+            if readout is None or scale.is_share
+            else _flat_rows(estimates.shown[:, i], readout, noise, extents[i]),
         )
         for i, scale in enumerate(estimates.scales)
     ]
+
+
+def _extents(estimates: Estimates) -> list[tuple[float, float]]:
+    """The lowest and the highest value of each effect, where these are known."""
+    traits = traits_of(estimates.recipe)
+    if len(traits) != estimates.dims:
+        return [(-np.inf, np.inf)] * estimates.dims
+    return [of_effect.extent for of_effect in traits]
+
+
+def _flat_rows(
+    shown: FloatArray, readout: Readout | None, noise: OwnNoise | OwnCounts | None, extent: tuple[float, float]
+) -> FloatArray | None:
+    """Rows (of the smaller class) of groups in which nothing varies: at an end of the metric, or unchanged between two.
+
+    Their estimated variance would be what other groups lend them, and a few rows without any error would be sure.
+    """
+    if readout is None:
+        return None
+    flat = (shown <= extent[0]) | (shown >= extent[1]) | ((extent[0] == -extent[1]) & (shown == 0))
+    if isinstance(noise, OwnNoise):
+        flat |= ~(noise.variance > 0)
+    return np.where(flat, readout.moments.n.min(axis=(1, 2)), np.inf)
 
 
 def correlation_of(estimates: Estimates) -> FloatArray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from faultlines.rows.read import ColumnSummary
 
     By = str | Bins | Sequence[str | Bins]
+
+
+_OF_GROUP = re.compile(r"^(p|pr|prob|probability|bisg|bifsg)_|_(prob|probability|bisg|bifsg)$", re.IGNORECASE)
+_FEW_VALUES = 20  # up to which a share may be a code or a grade
 
 
 class Groups(NamedTuple):
@@ -107,7 +112,7 @@ def groups_from(
             return _from_rows(data, by, metrics, min_size, guarantee, tolerance, seed)
         except NoGroupsError:
             columns = [] if by is None else [column for column in checked_by(by) if isinstance(column, str)]
-            if len(columns) > 1:
+            if columns:
                 refuse_probabilities(data, "by", summarize_columns(data, dict.fromkeys(columns, "by")))
             raise
     if by is not None or metrics:
@@ -131,20 +136,25 @@ def refuse_probabilities(data: object, parameter: str, summaries: Mapping[str, C
         summaries: The columns that name groups, and what they hold.
 
     Raises:
-        InputError: If several of them are shares that add up to 1 in every row.
+        InputError: If several of them are shares that add up to 1 in every row, or the name of one says that it is a
+            probability. A share under any other name may be a feature, such as that of homes that are owned.
     """
     shares = [
         column
         for column, summary in summaries.items()
         if summary.is_number and summary.low >= 0 and summary.high <= 1 and not summary.values <= {0, 1}
     ]
+    named = [column for column in shares if _OF_GROUP.search(column) and len(summaries[column].values) > _FEW_VALUES]
+    problem = "is the probability of a group by its name and values, and not a group"
+    problem = problem if len(named) < 2 else "are probabilities of groups by their names and values, and not groups"
     if len(shares) > 1 and sum_to_one(data, dict.fromkeys(shares, parameter)):
-        problem = "are probabilities of groups, which add up to 1 in every row, and not groups"
+        problem, named = "are probabilities of groups, which add up to 1 in every row, and not groups", shares
+    if named:
         remedy = (
             "Give the group of each row, or the likeliest one as a feature of its own. Rates weighted by probabilities "
             "hold only if outcomes do not depend on the group beyond these, which no row can show."
         )
-        raise InputError.unsupported(parameter, problem, remedy, shares)
+        raise InputError.unsupported(parameter, problem, remedy, named)
 
 
 def with_value_in_all_rows(groups: Groups, data: object, metric: Metric) -> Groups:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from faultlines.analyses.contrasts import Side, difference, ratio
+from faultlines.analyses.contrasts import Side, difference, rate_side, ratio
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import MISSING
-from faultlines.estimates.scales import ANSCOMBE, Anscombe
+from faultlines.estimates.scales import Anscombe, LogRatio
 from faultlines.metrics.names import Traits, traits_of
+from faultlines.metrics.table import METRICS
 from faultlines.results.effects import of_others
-from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible
+from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible, range_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2**20  # pairs that are compared in one go
 _NO_ROWS = 1e-9  # trials that stand for none
+_MEANS = ("mean", "mean_error", "mean_absolute_error", "mean_squared_error", "log_loss", "brier", "calibration_gap")
+_OF_ARMS = ("difference", "lift")
 
 
 # ----------------------------------------------------------------------------------------------- what rates could be
@@ -88,13 +91,6 @@ class PossibleRates(NamedTuple):
         """The smallest share of all trials that each group can have."""
         own = self.fewest[:, part]
         return np.asarray(own / np.maximum(own + of_others(self.most[:, part]) + self.outside[:, part].sum(), _NO_ROWS))
-
-
-def rate_side(ones: FloatArray, trials: FloatArray, tail: float) -> Side:
-    """Rates with their exact intervals."""
-    trials = np.maximum(trials, _NO_ROWS)
-    value = np.clip(ones / trials, 0.0, 1.0)
-    return Side(value, *ANSCOMBE.ends(value, ANSCOMBE.place(value), 1 / np.sqrt(4 * trials + 2), tail))
 
 
 def is_boundable(estimates: Estimates) -> bool:
@@ -177,6 +173,8 @@ class PossibleShifts(NamedTuple):
         down_overall: The same of the overall.
         up_overall: The same of the overall.
         complete: Whether that holds for all effects; otherwise some can be anything, or lost rows have weights.
+        values: The lowest and the highest value at hand, which are taken to hold for missing values too; None where
+            the metric itself has such ends.
     """
 
     down: FloatArray
@@ -184,6 +182,7 @@ class PossibleShifts(NamedTuple):
     down_overall: FloatArray
     up_overall: FloatArray
     complete: bool
+    values: tuple[float, float] | None = None
 
     def widen(self, distance: FloatArray, part: int, adverse: Adverse | None, reference: Reference) -> FloatArray:
         """Distances of an effect of all groups, with what missing values can add to each.
@@ -205,36 +204,84 @@ class PossibleShifts(NamedTuple):
         return np.asarray(distance + added[adverse])
 
 
-def possible_shifts(groups: Groups) -> PossibleShifts | None:
-    """How far rows that lack a value can move effects that have a lowest and a highest value; None without rows.
+def possible_shifts(groups: Groups, data: object, metric: Metric | None) -> PossibleShifts | None:
+    """How far rows that lack a value can move effects between a lowest and a highest value; None without rows.
 
     A mean of values between l and h, v in n rows, is (n v + m l) / (n + m) at least with m more rows. Of what is no
     mean (F1, balanced accuracy, AUC), m rows change at most the share 2m / (n + 2m), with n the rows of the smaller
     class: of F1 one row adds up to two to numerator and denominator, of AUC it adds the share 1 / (n + 1) of all pairs.
+    Where a metric has no lowest and highest value, means have those of the values at hand.
     """
     estimates, readout = groups.comparison.estimates, groups.readout
     if estimates is None or readout is None or readout.missing is None:
         return None
     lost = np.array([group.dropped for group in readout.missing.of(estimates.keys)])
-    rows = readout.moments.n.min(axis=(1, 2))
     traits = traits_of(estimates.recipe)
     traits = traits if len(traits) == estimates.dims else (Traits(),) * estimates.dims
-    down, up = np.zeros((2, *estimates.shown.shape))
-    down_overall, up_overall = np.zeros((2, estimates.dims))
-    share = rows / rows.sum()
-    replaced = lost.sum() / (rows.sum() + lost.sum())  # of all rows
-    for part, of_effect in enumerate(traits):
-        if not np.isfinite(of_effect.span):
-            continue
-        value = estimates.shown[:, part]
-        low = 0.0 if of_effect.span <= 1 else -of_effect.span / 2
-        moved = lost / (rows + lost) if of_effect.averages else 2 * lost / (rows + 2 * lost)
-        down[:, part], up[:, part] = moved * (value - low), moved * (low + of_effect.span - value)
-        down_overall[part], up_overall[part] = (
-            share @ shift + of_effect.span * replaced for shift in (down[:, part], up[:, part])
-        )
-    complete = "w" not in readout.metric.inputs and all(np.isfinite(of_effect.span) for of_effect in traits)
-    return PossibleShifts(down, up, down_overall, up_overall, complete)
+    is_bounded, values = all(np.isfinite(of_effect.span) for of_effect in traits), None
+    weight = readout.metric.inputs.get("w")
+    knows_weights = weight is None or weight.column not in readout.missing.by_column
+    mean = None if is_bounded else plain_mean(readout.metric)
+    is_needed = mean is not None or (is_bounded and weight is not None)
+    if data is not None and metric is not None and knows_weights and is_needed:
+        values = range_values(data, groups.by, metric, mean)
+        place = {tuple(key): i for i, key in enumerate(values.keys)}
+        width = len(values.keys[0])
+        lost = values.lost[[place[tuple(key[:width])] for key in estimates.keys]]
+    extents = [of_effect.extent for of_effect in traits]
+    if not is_bounded and values is not None:
+        high = values.high if readout.capped is None else min(values.high, readout.capped.at)
+        extents = [(min(values.low, high), high)]
+    down, up = np.stack(
+        [_moved(readout, estimates, part, lost, traits[part], extents[part]) for part in range(estimates.dims)], axis=-1
+    )
+    sizes = readout.moments.n.min(axis=(1, 2))
+    share, replaced = sizes / sizes.sum(), lost.sum() / (sizes.sum() + lost.sum())
+    # The overall has other shares of groups then, too.
+    spread = (estimates.shown + up).max(axis=0) - (estimates.shown - down).min(axis=0)
+    complete = values is not None if not is_bounded else weight is None or values is not None
+    return PossibleShifts(
+        down,
+        up,
+        share @ down + replaced * spread,
+        share @ up + replaced * spread,
+        complete,
+        extents[0] if complete and not is_bounded else None,
+    )
+
+
+def plain_mean(metric: Metric) -> Metric | None:
+    """A mean, or a difference or lift of means, without weights and units; None for what is no mean of rows' values."""
+    name = "" if metric.recipe is None else metric.recipe.name
+    in_arms = name in _OF_ARMS and metric.unit is None and "z" not in metric.inputs
+    if metric.recipe is None or metric.aggregated or not (in_arms or name in _MEANS):
+        return None
+    arguments = {key: value for key, value in metric.recipe.arguments if key not in ("weight", "unit", "overlap")}
+    return METRICS[name].function(**arguments)
+
+
+def _moved(
+    readout: Readout, estimates: Estimates, part: int, lost: FloatArray, traits: Traits, extent: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """How far so many more rows could move an effect down and up; nothing where it has no ends."""
+    low, high = extent
+    value, n = estimates.shown[:, part], readout.moments.n
+    if not np.isfinite(high - low):
+        return np.zeros(value.shape), np.zeros(value.shape)
+    if readout.by_arm is None or not readout.metric.arms:
+        rows = n.min(axis=(1, 2))
+        share = lost / (rows + lost) if traits.averages else 2 * lost / (rows + 2 * lost)
+        return share * (value - low), share * (high - value)
+    # All rows that lack a value may be in either arm.
+    share = lost[:, None] / (n[:, :, 0] + lost[:, None])
+    least, most = ((1 - share) * readout.by_arm + share * end for end in (low, high))
+    if isinstance(estimates.scales[part], LogRatio):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lowest = np.where(most[:, 0] > 0, least[:, 1] / most[:, 0] - 1, -np.inf)
+            highest = np.where(least[:, 0] > 0, most[:, 1] / least[:, 0] - 1, np.inf)
+    else:
+        lowest, highest = least[:, 1] - most[:, 0], most[:, 1] - least[:, 0]
+    return np.maximum(value - lowest, 0.0), np.maximum(highest - value, 0.0)
 
 
 def _of_groups(counts: PossibleCounts, keys: Sequence[Key]) -> PossibleCounts:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _LISTED = 240  # characters of a list of experiments
 # Codes of the notes that say why a certificate is inconclusive.
-_REASONS = {"inconclusive groups", "excluded groups", "missing bounds", "missing share"}
+_REASONS = {"inconclusive groups", "excluded groups", "missing bounds", "missing share", "unknown attributes"}
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def end_with_verdicts(
         raise typer.Exit(SPLIT)
     reasons = [(c.groups.metric, _reasons(c, missing)) for c in gated]
     reasons += [
-        (certificate.metric, [note.text for note in certificate.notes if note.code in _REASONS])
+        (certificate.metric, [n.text for n in certificate.notes if n.code in _REASONS] or [certificate.headline])
         for certificate in signed
         if certificate.verdict == "inconclusive"
     ]

@@ -24,7 +24,7 @@ from faultlines.estimates.reasons import (
 )
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import apart, correlation
-from faultlines.metrics.names import recipe_of
+from faultlines.metrics.names import possible_ends, recipe_of
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
@@ -417,7 +417,8 @@ def _intervals(
     """Exact intervals of shares, those of Student of other estimates."""
     counts: list[float | None] = [None] * n.size
     with np.errstate(all="ignore"):
-        lower, upper = metric.scale.ends(natural, theta, se, 0.025, dof)
+        ends = metric.scale.ends(natural, theta, se, 0.025, dof)
+        lower, upper = possible_ends(recipe_of(metric), natural, *ends, n, 0.025)
     if metric.scale.is_share:
         events = np.nan_to_num(natural * n)
         is_count = (np.abs(events - np.round(events)) < 1e-6) & np.isfinite(natural)

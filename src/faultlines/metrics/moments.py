@@ -492,8 +492,19 @@ class OwnNoise(NamedTuple):
     common: FloatArray
 
 
-def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise | None:
+class OwnCounts(NamedTuple):
+    """How many of each group's values are 1 and −1, where no value is anything else but 0: each (K,)."""
+
+    ones: FloatArray
+    minus_ones: FloatArray
+    trials: FloatArray
+
+
+def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise | OwnCounts | None:
     """The noise of means, ratios, differences and lifts by each group's own rows; None where a law is known instead.
+
+    Means of values that are −1, 0 and 1 have counts: a group in which nothing changed has no variance of its own, and
+    what the others vary says nothing about changes that it may have.
 
     Args:
         estimate: What a metric makes of moments.
@@ -505,7 +516,12 @@ def own_noise(estimate: Callable[[Moments], Measured], m: Moments) -> OwnNoise |
     ratio, weighted, covariate = (bool(settings.get(name)) for name in ("ratio", "weighted", "covariate"))
     n, mean = m.n[..., 0], m.mean[..., 0]
     is_plain = not (ratio or weighted or covariate)
-    if is_plain and (is_binary(n, mean, m.cov[..., 0, 0]) or (n.shape[1] == 1 and is_signed(m))):
+    binary = is_plain and is_binary(n, mean, m.cov[..., 0, 0])
+    if is_plain and n.shape[1] == 1 and (binary or is_signed(m)):
+        squares = np.nan_to_num(m.cov[:, 0, 0, 0]) * (n[:, 0] - 1) / n[:, 0] + mean[:, 0] ** 2
+        changed, change = np.rint(n[:, 0] * squares), np.rint(n[:, 0] * mean[:, 0])
+        return OwnCounts((changed + change) / 2, (changed - change) / 2, n[:, 0])
+    if binary:
         return None
     with np.errstate(all="ignore"):
         _, terms, freedom = _adjusted_terms(m, ratio=ratio, weighted=weighted, covariate=covariate)

@@ -21,6 +21,7 @@ from faultlines.rows.inputs import is_yes_or_no
 from faultlines.rows.request import Aggregated
 
 if TYPE_CHECKING:
+    from faultlines.metrics.base import FloatArray
     from faultlines.metrics.table import Direction
     from faultlines.rows.read import ColumnSummary
     from faultlines.rows.request import Input
@@ -229,6 +230,11 @@ class Traits(NamedTuple):
     span: float = math.inf
     averages: bool = True
 
+    @property
+    def extent(self) -> tuple[float, float]:
+        """The lowest and the highest value: a rate or loss is not below 0; gaps and changes go either way."""
+        return (0.0, self.span) if self.span <= 1 else (-self.span / 2, self.span / 2)
+
 
 def traits_of(recipe: str) -> tuple[Traits, ...]:
     """What is known of each effect of a metric, by what `recipe_of` says of it; nothing where that is not known.
@@ -240,6 +246,34 @@ def traits_of(recipe: str) -> tuple[Traits, ...]:
     except ValueError:
         return ()
     return _traits(parsed) if isinstance(parsed, dict) else ()
+
+
+def possible_ends(
+    recipe: str, shown: FloatArray, lower: FloatArray, upper: FloatArray, n: FloatArray | None, tail: float
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of intervals within what a metric can be, and no surer than so many rows where it is at an end.
+
+    An area under the curve is not above 1. Where it is 1 nothing varies, and of n rows without any error a share of
+    1 − tail^(1/n) could still be one.
+
+    Args:
+        recipe: What `recipe_of` says of the metric.
+        shown: The values, (K,) or (K, d).
+        lower: Their lower ends.
+        upper: Their upper ends.
+        n: The rows of each group, (K,); None where they are not known.
+        tail: The probability beyond each end.
+    """
+    traits = traits_of(recipe)
+    if len(traits) != (1 if shown.ndim == 1 else shown.shape[1]):
+        return lower, upper
+    lowest, highest = np.array([of_effect.extent for of_effect in traits]).T
+    if n is not None:
+        share = -np.expm1(np.log(tail) / np.maximum(n, 1.0)).reshape(-1, *[1] * (shown.ndim - 1))
+        with np.errstate(invalid="ignore"):
+            lower = np.where(shown >= highest, np.minimum(lower, highest - share * (highest - lowest)), lower)
+            upper = np.where(shown <= lowest, np.maximum(upper, lowest + share * (highest - lowest)), upper)
+    return np.maximum(lower, lowest), np.minimum(upper, highest)
 
 
 def _traits(recipe: Mapping[str, Any]) -> tuple[Traits, ...]:

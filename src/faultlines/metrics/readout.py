@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.reasons import RowWarning
     from faultlines.metrics.base import FloatArray, Measured, Metric
-    from faultlines.metrics.moments import OwnNoise
+    from faultlines.metrics.moments import OwnCounts, OwnNoise
     from faultlines.metrics.warnings import SampleRatio
     from faultlines.rows.request import Capped, MissingRows
 
@@ -94,8 +94,8 @@ class Readout:
         first = np.unique(np.stack([clusters, self.cell]), axis=1, return_index=True)[1]
         return np.asarray(np.bincount(clusters, n[:, 1], count) + np.bincount(clusters[first], n[first, 0], count))
 
-    def own_noise(self) -> OwnNoise | None:
-        """The noise of each estimate by its own rows, where no law of it is known."""
+    def own_noise(self) -> OwnNoise | OwnCounts | None:
+        """The noise of each estimate by its own rows, where its scale has no law of it."""
         metric = self.metric
         if metric.parts or metric.ranking is not None or metric.resampling is not None:
             return None

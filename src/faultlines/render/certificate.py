@@ -10,7 +10,14 @@ import numpy as np
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
-from faultlines.render.clustering import RATIO, dropped_notes, excluded_notes, mismatch_notes, other_notes
+from faultlines.render.clustering import (
+    RATIO,
+    dropped_notes,
+    excluded_notes,
+    mismatch_notes,
+    missing_fields,
+    other_notes,
+)
 from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
@@ -64,8 +71,11 @@ def _inconclusive(result: Certificate) -> str:
         if result.excluded:
             was = "was" if len(result.excluded) == 1 else "were"
             reasons.append(f"{formats.amount(len(result.excluded), 'group')} {was} excluded")
-        if result.missing == "share" and result.missing_values is not None and result.missing_values.is_large:
-            reasons.append(f"{formats.share(result.missing_values.share, 1)} of rows lack a value")
+        counts = result.missing_values
+        if result.missing in ("share", "range") and counts is not None and (counts.is_large or result.needs_rows):
+            reasons.append(f"{formats.share(counts.share, 1)} of rows lack a value")
+        if result.unknown == "category" and counts is not None and (counts.is_much_without_group or not reasons):
+            reasons.append(f"{counts.without_group:,.0f} rows lack {_attribute(result)}")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
         return f"{', and '.join(reasons)}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
@@ -76,9 +86,13 @@ def _inconclusive(result: Certificate) -> str:
     return f"{cannot}. {certifiable} ({farthest})."
 
 
+_BOUNDED = ("bounds", "range")  # treatments of missing values that say how far these could move effects
+
+
 def is_overturned(result: Certificate) -> bool:
     """Whether all groups are within the gap if what is missing is ignored, and may not be if it is not."""
-    if result.possible is None or result.beyond or not result.inconclusive:
+    counts_missing = result.possible is not None or result.missing in _BOUNDED
+    if not counts_missing or result.beyond or not result.inconclusive:
         return False
     ignoring = result.certifiable_ignoring if result.parts else (result.certifiable_ignoring,)
     pairs = zip(ignoring, _gaps(result), strict=True)
@@ -300,21 +314,38 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
     counts = result.missing_values
     if counts is None:
         return
-    fields = {"share": counts.share, "certifiable_ignoring": result.certifiable_ignoring}
-    if result.possible is not None:
+    fields: dict[str, Any] = {"share": counts.share, "certifiable_ignoring": result.certifiable_ignoring}
+    if result.possible is not None or result.missing in _BOUNDED:
         value = replace(result, certifiable=result.certifiable_ignoring)
         if_ignored = f"if they were like the others, {_certifiable(value)} could be certified"
-        text = f"{_what_is_missing(result)}, and these could be anything: {if_ignored}."
+        could_be = "could be anything"
+        if result.missing_range is not None:
+            low, high = (f"{end:,.6g}" for end in result.missing_range)
+            could_be = f"are taken to lie between {low} and {high}, as the others do"
+            fields["values"] = list(result.missing_range)
+        most = ""
+        fields["groups"] = missing_fields(counts)["groups"]
+        if is_overturned(result) and not counts.is_large:  # a note of its own says it where it is
+            shares = [f"{name} {formats.share(share, 1)}" for name, share in fields["groups"].items() if share]
+            most = f" (most in {', '.join(shares)})" if shares else ""
+        text = f"{_what_is_missing(result)}{most}, and these {could_be}: {if_ignored}."
         yield Note("missing bounds", text, "warning" if is_overturned(result) else "info", fields)
     elif result.missing == "share":
         rule = "no pass where more than 5% of all rows, or 20% of a group, lack one"
-        yield Note("missing share", f"It cannot be bounded what missing values change: {rule}.", "warning", fields)
+        text = f"It cannot be bounded what missing values change: {rule}."
+        if result.needs_rows:
+            text = (
+                "Missing values of a mean are bounded only from the rows: use fl.certify(rows, …) or faultlines model."
+            )
+        yield Note("missing share", text, "warning", fields)
     if result.missing == "ignore":
         text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
         yield Note("missing ignored", text, "warning", fields)
     if result.unknown in ("exclude", "category"):
         what = "are excluded" if result.unknown == "exclude" else "are a group of their own"
         text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
+        if result.unknown == "category" and result.verdict == "inconclusive" and counts.is_much_without_group:
+            text += " That passes only if asked for: unknown='category' (--unknown category)."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 
 

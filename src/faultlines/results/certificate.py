@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
 MissingChoice = Literal["bounds", "ignore"]
-MissingTreatment = Literal["none", "bounds", "share", "ignore"]
+MissingTreatment = Literal["none", "bounds", "range", "share", "ignore"]
 UnknownChoice = Literal["exclude", "category", "bounds"]
 
 OVERALL, ALL_PAIRS, HIGHEST, LOWEST = "overall", "all pairs", "highest", "lowest"
@@ -98,12 +98,15 @@ class Certificate(TabularResult):
         counted: What the sizes of groups count.
         missing_values: How many rows of every group lack a value; None where no rows were counted.
         missing: What was done about them. ``"none"``: no row lacks a value. ``"bounds"``: they could be anything.
+            ``"range"``: they are taken to lie within the values at hand, and nothing passes where they are many.
             ``"share"``: it cannot be bounded what they change, and nothing passes where they are many. ``"ignore"``:
             they are taken to be like the others.
         unknown: What was done about rows with a missing attribute; None where there are none.
         certifiable_ignoring: The gap that could be certified if missing values and unknown attributes were ignored.
         possible: The lowest and the highest rate that every group of `comparison` could have in these rows; None where
             nothing is missing or it cannot be bounded.
+        missing_range: With ``missing="range"``, the lowest and the highest value at hand.
+        needs_rows: Whether missing values could be bounded if the rows were given, which a result does not hold.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
         averaged: Whether the overall is the mean of the groups' values, which the value in all rows is not: that of a
             ranking compares people of different groups, too.
@@ -155,6 +158,8 @@ class Certificate(TabularResult):
     unknown: UnknownChoice | None = None
     certifiable_ignoring: Any = None
     possible: tuple[tuple[Any, Any], ...] | None = None
+    missing_range: tuple[float, float] | None = None
+    needs_rows: bool = False
     averaged: bool = False
     in_all_rows: Any = None
     margins: tuple[str, ...] = ()

@@ -110,26 +110,91 @@ def count_possible(data: object, by: By, metric: Request) -> PossibleCounts:
         return PossibleCounts(group_places.keys, *counts)
 
 
+class PossibleValues(NamedTuple):
+    """Values at hand, and how much is missing.
+
+    Attributes:
+        keys: The groups, excluded ones too.
+        lost: The rows of each that lack a value, (K,), as many of its average weight as they weigh.
+        low: The lowest value at hand in all groups.
+        high: The highest.
+    """
+
+    keys: Sequence[Key]
+    lost: FloatArray
+    low: float
+    high: float
+
+
+def range_values(data: object, by: By, metric: Request, plain: Request | None) -> PossibleValues:
+    """The lowest and the highest value that a metric is the mean of, and what rows without one weigh in every group.
+
+    Args:
+        data: A frame, or path, paths or glob of files.
+        by: What the groups are.
+        metric: A metric of rows; rows without a weight do not count.
+        plain: The same without weights and units, where its first variable is what it is the mean of; None: values do
+            not matter.
+
+    Raises:
+        InputError: If the rows cannot be read.
+    """
+    import narwhals as nw
+
+    attributes = checked_by(by)
+    with scan(data, list_uses(attributes, [metric], None)) as rows, working("reading rows"):
+        keys = Keys(rows, attributes)
+        frame = _cleaned(rows, keys, metric)
+        value = nw.lit(0.0)
+        if plain is not None:
+            value = form_variables(plain, {role: f"i_{role}" for role in plain.inputs})[0][1]
+        is_lost = nw.any_horizontal(*(nw.col(f"i_{role}").is_null() for role in _filled(metric)), ignore_nulls=False)
+        frame = frame.with_columns(value.alias("value"), is_lost.alias("lost"))
+        lost, weight = _as_number(nw.col("lost")), nw.col("weight")
+        sums = {"lost": weight * lost, "kept": weight * (1 - lost), "rows": 1 - lost}
+        fractions = [_column(name).max().alias(name) for name in keys.fractions()]
+        ends = [nw.col("value").min().alias("low"), nw.col("value").max().alias("high")]
+        table = fetch(
+            frame.group_by(*keys.names).agg(*(e.sum().alias(f"sum_{n}") for n, e in sums.items()), *ends, *fractions)
+        )
+        keys.record_fractions(table)
+        group_places = places.place_groups(keys, table)
+        total = np.zeros((3, len(group_places.keys)))
+        for i, name in enumerate(sums):
+            np.add.at(total[i], group_places.groups, np.nan_to_num(to_floats(table[f"sum_{name}"])))
+        of_row = np.divide(total[1], total[2], out=np.ones(total.shape[1]), where=(total[1] > 0) & (total[2] > 0))
+        low, high = (to_floats(table[name]) for name in ("low", "high"))
+        return PossibleValues(group_places.keys, total[0] / of_row, float(np.nanmin(low)), float(np.nanmax(high)))
+
+
 def _column(name: str) -> Any:
     import narwhals as nw
 
     return nw.col(name)
 
 
-def _with_outcomes(rows: Rows, keys: Keys, metric: Request) -> tuple[nw.LazyFrame[Any], int]:
-    """Rows with what each can be, 1 where it can: one{part}, zero{part}, null{part}; and the number of parts."""
+def _cleaned(rows: Rows, keys: Keys, metric: Request) -> nw.LazyFrame[Any]:
+    """Rows with their groups, what a metric reads (i_{role}, null where it is missing), and their weights."""
     import narwhals as nw
 
-    inputs = _filled(metric)
     expressions = [*keys.expressions(), *(value.alias(name) for name, value in keys.fractions().items())]
     expressions += [
-        clean_input(rows, source, source.parameter or role).value.alias(f"i_{role}") for role, source in inputs.items()
+        clean_input(rows, source, source.parameter or role).value.alias(f"i_{role}")
+        for role, source in _filled(metric).items()
     ]
     weight = metric.inputs.get("w")
     expressions.append(
         nw.lit(1.0).alias("weight") if weight is None else clean_input(rows, weight, "weight").value.alias("weight")
     )
-    frame = rows.frame.select(*expressions).with_columns(nw.lit(1.0).alias("unit_weight"))
+    return rows.frame.select(*expressions).with_columns(nw.lit(1.0).alias("unit_weight"))
+
+
+def _with_outcomes(rows: Rows, keys: Keys, metric: Request) -> tuple[nw.LazyFrame[Any], int]:
+    """Rows with what each can be, 1 where it can: one{part}, zero{part}, null{part}; and the number of parts."""
+    import narwhals as nw
+
+    inputs, weight = _filled(metric), metric.inputs.get("w")
+    frame = _cleaned(rows, keys, metric)
     frame = frame.with_columns(
         *(
             nw.when(nw.col(f"i_{role}").is_null())
