@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import faultlines as fl
+from faultlines.errors import NoGroupsError
 from faultlines.estimates.reasons import ReasonCode
 
 ROWS = 200
@@ -55,11 +56,19 @@ def test_values_around_zero_are_not_taken_for_signs(unit: float) -> None:
     np.testing.assert_allclose(small.se / unit, plain.se, rtol=1e-6)
 
 
-@pytest.mark.parametrize("unit", [1e-100, 1e-140])
-def test_lifts_of_tiny_values(unit: float) -> None:
+def test_lifts_of_tiny_values() -> None:
     plain = fl.cluster(rows(1.0), "g", METRICS["lift"]).pvalue
-    # Fourth powers of such values are zero: the correction for kurtosis is lost, and p moves by 3%.
-    assert fl.cluster(rows(unit), "g", METRICS["lift"]).pvalue == pytest.approx(plain, rel=0.05)
+    for engine, frame in frames(1e-65).items():
+        assert fl.cluster(frame, "g", METRICS["lift"]).pvalue == pytest.approx(plain, rel=1e-6), engine
+
+
+@pytest.mark.parametrize("unit", [1e-80, 1e-100, 1e-150, 1e-200])
+@pytest.mark.parametrize("name", METRICS)
+def test_values_whose_powers_are_zero_are_excluded(name: str, unit: float) -> None:
+    for engine, frame in frames(unit).items():
+        with pytest.raises(NoGroupsError) as error:
+            fl.measure(frame, "g", METRICS[name])
+        assert {reason.code for reason in error.value.reasons} == {ReasonCode.VANISHING}, engine
 
 
 @pytest.mark.parametrize("name", METRICS)

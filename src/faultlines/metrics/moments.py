@@ -42,6 +42,7 @@ _APART = np.array([-1.0, 1.0])  # treatment less control
 _ROUNDING = 1e-12  # of the variances that were added: what is left of terms that cancel is rounding below that
 _CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
+_SMALLEST = 1e-70  # size of values whose fourth powers a double still tells from 0
 
 
 class _Linear(NamedTuple):
@@ -60,6 +61,7 @@ class _Linear(NamedTuple):
     common_error: float = 0.0  # relative standard error that all variances have in common
     scores: FloatArray | None = None  # normal scores of the values, (K,), where their law is known
     lost: npt.NDArray[np.bool_] | None = None  # whether the variance cannot be told from rounding, (K, arms)
+    vanishing: npt.NDArray[np.bool_] | None = None  # whether powers of the values are lost as too small, (K, arms)
 
 
 class _Terms(NamedTuple):
@@ -87,10 +89,18 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relativ
             return _signed(n, m.mean[..., 0], m.cov[..., 0, 0])
     terms, adjusted, freedom = _adjusted_terms(m, ratio=ratio, weighted=weighted, covariate=covariate)
     variance, unclear = _clear(n, terms.value, adjusted.variance, _ROUNDING * adjusted.positive)
+    vanishing = _vanish(m)
+    variance = np.where(vanishing, np.nan, variance)  # it has no say in the variances of others
     linear = _shrink_arms(
         adjusted.value, variance, n, freedom, adjusted.shape, np.isnan(terms.below), relative=relative
     )
-    return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear)
+    return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear, vanishing=vanishing)
+
+
+def _vanish(m: Moments) -> npt.NDArray[np.bool_]:
+    """Whether a variable is so small in a group and arm that powers of it become 0, (K, arms); 0 itself is not."""
+    size = np.fmax(np.abs(m.mean), np.sqrt(np.diagonal(m.cov, axis1=-2, axis2=-1)))
+    return np.asarray(np.any((size > 0) & (size < _SMALLEST), axis=-1))
 
 
 def _adjusted_terms(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> tuple[_Terms, _Terms, FloatArray]:
@@ -546,6 +556,8 @@ def _check_arms(
         mark(reason, arm.n[:, i] == 0, Reason(ReasonCode.NO_ROWS, arm=name))
         mark(reason, arm.empty[:, i], Reason(ReasonCode.EMPTY_DENOMINATOR, arm=name))
         mark(reason, ~(arm.freedom[:, i] >= 1), Reason(ReasonCode.TOO_FEW_FOR_VARIANCE, arm=name))
+        if arm.vanishing is not None:
+            mark(reason, arm.vanishing[:, i], Reason(ReasonCode.VANISHING, arm=name))
         if arm.lost is not None:
             mark(reason, arm.lost[:, i], Reason(ReasonCode.LOST_DIGITS, arm=name))
         finite = np.isfinite(arm.value[:, i]) & np.isfinite(arm.variance[:, i])
