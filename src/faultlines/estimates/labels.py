@@ -403,9 +403,19 @@ def _levels_of(labels: Any) -> list[str]:
     return [level for level in levels if isinstance(level, str)]
 
 
+_TWO_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # one character as UTF-16 has it; JSON reads it as one
+
+
 def _plain(value: Any) -> Any:
-    """A NumPy number or text as Python's own: NumPy's compare element by element, and print with their type."""
-    return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biufUS" else value
+    """A NumPy number or text as Python's own: NumPy's compare element by element, and print with their type.
+
+    Two halves of a character (surrogates) become that character: from JSON they would come back so.
+    """
+    if isinstance(value, np.generic) and value.dtype.kind in "biufUS":
+        value = value.item()
+    if type(value) is str and not value.isascii() and _TWO_HALVES.search(value):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return value
 
 
 def _check_values(keys: Sequence[Key]) -> None:
