@@ -42,7 +42,7 @@ _APART = np.array([-1.0, 1.0])  # treatment less control
 _ROUNDING = 1e-12  # of the variances that were added: what is left of terms that cancel is rounding below that
 _CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
-_SMALLEST = 1e-70  # size of values whose fourth powers a double still tells from 0
+_SMALLEST, _LARGEST = 1e-60, 1e60  # sizes of values whose fourth powers a double holds; the range of estimates too
 
 
 class _Linear(NamedTuple):
@@ -89,18 +89,21 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relativ
             return _signed(n, m.mean[..., 0], m.cov[..., 0, 0])
     terms, adjusted, freedom = _adjusted_terms(m, ratio=ratio, weighted=weighted, covariate=covariate)
     variance, unclear = _clear(n, terms.value, adjusted.variance, _ROUNDING * adjusted.positive)
-    vanishing = _vanish(m)
-    variance = np.where(vanishing, np.nan, variance)  # it has no say in the variances of others
+    vanishing, overflowing = _beyond_powers(
+        np.concatenate([m.mean, terms.value[..., None]], axis=-1),
+        np.concatenate([np.diagonal(m.cov, axis1=-2, axis2=-1), terms.variance[..., None]], axis=-1),
+    )
+    variance = np.where(vanishing | overflowing, np.nan, variance)  # they have no say in the variances of others
     linear = _shrink_arms(
         adjusted.value, variance, n, freedom, adjusted.shape, np.isnan(terms.below), relative=relative
     )
     return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear, vanishing=vanishing)
 
 
-def _vanish(m: Moments) -> npt.NDArray[np.bool_]:
-    """Whether a variable is so small in a group and arm that powers of it become 0, (K, arms); 0 itself is not."""
-    size = np.fmax(np.abs(m.mean), np.sqrt(np.diagonal(m.cov, axis1=-2, axis2=-1)))
-    return np.asarray(np.any((size > 0) & (size < _SMALLEST), axis=-1))
+def _beyond_powers(mean: FloatArray, variance: FloatArray) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Where a variable is too small, or too large, for a double to hold fourth powers; variables are the last axis."""
+    size = np.fmax(np.abs(mean), np.sqrt(variance))
+    return np.any((size > 0) & (size < _SMALLEST), axis=-1), np.any(size > _LARGEST, axis=-1)
 
 
 def _adjusted_terms(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> tuple[_Terms, _Terms, FloatArray]:
@@ -829,6 +832,10 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
             variance = (cov[:, 0, 0] - 2 * mean * cov[:, 0, 1] + mean**2 * cov[:, 1, 1]) / (rows * weight**2)
             n = np.fmin(_kish(n, weight, cov[:, 1, 1]), np.where(variance > 0, mean * (1 - mean) / variance, np.inf))
         reason = no_reasons(len(n))
+        if weighted:
+            vanishing, overflowing = _beyond_powers(m.mean[:, 0], np.diagonal(m.cov[:, 0], axis1=-2, axis2=-1))
+            mark(reason, vanishing, Reason(ReasonCode.VANISHING))
+            mark(reason, overflowing, Reason(ReasonCode.TOO_LARGE))
         mark(reason, empty, Reason(ReasonCode.EMPTY_DENOMINATOR))
         mark(reason, ~np.isfinite(mean), Reason(ReasonCode.TOO_LARGE))
         mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), Reason(ReasonCode.NOT_A_SHARE))
