@@ -134,6 +134,18 @@ def test_an_attribute_may_be_called_cluster() -> None:
     assert (c.to_pandas()["cluster"].to_list(), c.to_pandas()["cluster_"].to_list()) == ([1, 2], ["a", "b"])
 
 
+def test_two_halves_of_a_character_are_that_character(tmp_path: Path) -> None:
+    halves, whole = ("\ud83d" + "\ude00", "b", "c"), ("\U0001f600", "b", "c")
+    first = fl.cluster(fl.Estimates([0.0, 5.0, 9.0], [0.5] * 3, halves, [50, 60, 70]))
+    fresh = fl.Estimates([0.1, 5.1, 9.1], [0.5] * 3, halves, [50, 60, 70])
+    assert tuple(fresh.labels) == whole
+    (tmp_path / "r.json").write_text(first.to_json(), encoding="utf-8")
+    assert fl.confirm(tmp_path / "r.json", fresh).to_json() == fl.confirm(first, fresh).to_json()
+    with pytest.raises(fl.InputError) as error:
+        fl.Estimates([0.0, 1.0], [1.0, 1.0], [halves[0], whole[0]])
+    assert error.value.code == "duplicate"
+
+
 def test_json_has_half_characters_as_they_are() -> None:
     e = fl.Estimates([0.0, 9.0, 9.2, 0.1], [0.5] * 4, HALVES)
     c = fl.cluster(e, guarantee=FEW)

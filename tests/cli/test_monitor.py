@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,6 @@ import pytest
 import faultlines as fl
 from faultlines.render.text import to_text
 from tests.cli.running import Done, Warm, is_one_line, without_next
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LIFT = ("--metric", "lift:revenue", "--variant", "arm", "--control", "A", "--unit", "user_id")
 TABLE = ("--by", "country", "--estimate", "lift", "--se", "sd", "--n", "users")
@@ -140,6 +137,17 @@ def test_data_in_the_place_of_the_state_are_told_apart(warm: Warm, shop: Path) -
         assert done.refused == "unreadable file: state"
     done = warm("monitor", "s.json", shop, "--by", "country", "--metric", "mean:revenue", cwd=here)
     assert done.refused == "unsupported: metric"
+
+
+@pytest.mark.parametrize("option", ["--json", "--report"])
+def test_no_look_is_shown_that_is_not_kept(warm: Warm, table: Path, option: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no disk that is always full")
+    frame = pd.read_csv(table)
+    frame.assign(lift=0.02).to_csv(table.parent / "one.csv", index=False)
+    done = warm("monitor", "s.json", "one.csv", *TABLE, "--draws", "200", option, "/dev/full", cwd=table.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert not (table.parent / "s.json").exists()
 
 
 def test_left_out_groups_are_named(warm: Warm, shop: Path) -> None:

@@ -187,6 +187,20 @@ def test_many_files_are_opened_by_few_queries(tmp_path: Path) -> None:
     assert time.perf_counter() - started < 10  # 1.6 s on one core, imports included; 3.5 s with a query for each file
 
 
+@pytest.mark.parametrize("mark", [b"ARROW:schema", b"PAR1"])
+def test_a_parquet_file_with_damaged_metadata_is_refused(mark: bytes, tmp_path: Path) -> None:
+    """PyArrow reads some of what DuckDB does not."""
+    path = tmp_path / "x.parquet"
+    ROWS.to_parquet(path)
+    data = bytearray(path.read_bytes())
+    place = data.rindex(mark) + len(mark) + 20 if mark != b"PAR1" else len(data) - 1
+    data[place : place + 1] = b"\x01"
+    path.write_bytes(bytes(data))
+    with pytest.raises(fl.InputError) as error:
+        fl.measure(path, "g", fl.mean("x"))
+    assert error.value.code == "unreadable file"
+
+
 def test_every_engine_is_chosen_in_one_place() -> None:
     asked = re.compile(r"\.is_(duckdb|polars|pyspark|pyspark_connect|ibis)\(")
     folder = Path(fl.__file__).parent

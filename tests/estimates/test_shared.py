@@ -209,6 +209,15 @@ def test_coefficients_that_the_fit_does_not_have_are_refused(terms: Any, expecte
         fl.Estimates.from_fit(fit, terms)
 
 
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_covariance_that_is_not_finite_is_refused_without_a_warning(value: float) -> None:
+    matrix = np.eye(3)
+    matrix[0, 0] = value
+    fit = SimpleNamespace(params=pd.Series([1.0, 2.0, 3.0], index=list("abc")), df_resid=50, cov_params=lambda: matrix)
+    with pytest.raises(fl.InputError):
+        fl.Estimates.from_fit(fit, {"x": ["a", "b"], "y": ["a", "c"]})
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_fits_without_effects_are_refused() -> None:
     with refused("wrong type: fit"):

@@ -114,3 +114,10 @@ def test_what_is_no_cap_is_refused(cap: float | str, code: str) -> None:
         fl.lift("spend", **ARMS, cap=cap)
     with refused("unsupported: unit, covariate, weight, cap"):
         fl.lift(fl.aggregated("n", mean="m", variance="v"), **ARMS, cap=3)
+
+
+@pytest.mark.parametrize("cap", ["1_5", "\u0665", "\u0665%", "1_0%", "nan", "1e400", "many"])
+def test_text_that_no_cell_of_csv_has_for_a_number_is_no_cap(cap: str) -> None:
+    with pytest.raises(fl.InputError) as error:
+        fl.mean("spend", cap=cap)
+    assert (error.value.code, error.value.parameter) == ("invalid", "cap")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import faultlines as fl
+from faultlines.errors import NoGroupsError
 from faultlines.estimates.reasons import ReasonCode
 
 ROWS = 200
@@ -55,11 +56,19 @@ def test_values_around_zero_are_not_taken_for_signs(unit: float) -> None:
     np.testing.assert_allclose(small.se / unit, plain.se, rtol=1e-6)
 
 
-@pytest.mark.parametrize("unit", [1e-100, 1e-140])
-def test_lifts_of_tiny_values(unit: float) -> None:
+def test_lifts_of_tiny_values() -> None:
     plain = fl.cluster(rows(1.0), "g", METRICS["lift"]).pvalue
-    # Fourth powers of such values are zero: the correction for kurtosis is lost, and p moves by 3%.
-    assert fl.cluster(rows(unit), "g", METRICS["lift"]).pvalue == pytest.approx(plain, rel=0.05)
+    for engine, frame in frames(1e-55).items():
+        assert fl.cluster(frame, "g", METRICS["lift"]).pvalue == pytest.approx(plain, rel=1e-6), engine
+
+
+@pytest.mark.parametrize("unit", [1e-62, 1e-100, 1e-150, 1e-200])
+@pytest.mark.parametrize("name", METRICS)
+def test_values_whose_powers_are_zero_are_excluded(name: str, unit: float) -> None:
+    for engine, frame in frames(unit).items():
+        with pytest.raises(NoGroupsError) as error:
+            fl.measure(frame, "g", METRICS[name])
+        assert {reason.code for reason in error.value.reasons} == {ReasonCode.VANISHING}, engine
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -69,3 +78,31 @@ def test_squares_that_overflow_are_too_large(name: str) -> None:
     third = rows(1.0).assign(g="c")
     excluded = fl.measure(pd.concat([extreme, third]), "g", METRICS[name]).excluded
     assert [(group.label, group.reason.code) for group in excluded] == [("a", ReasonCode.TOO_LARGE)]
+
+
+@pytest.mark.parametrize("unit", [1e45, 1e57, 1e-55])
+def test_shapes_have_no_units(unit: float) -> None:
+    """Groups that differ in their variances, of which eighth powers were formed."""
+    rng = np.random.default_rng(2)
+    groups = np.arange(240) % 6
+    plain = pd.DataFrame({"g": groups.astype(str), "x": rng.lognormal(size=240) * (1 + groups)})
+    expected = fl.measure(plain, "g", fl.mean("x")).estimates
+    measured = fl.measure(plain.assign(x=plain.x * unit), "g", fl.mean("x")).estimates
+    np.testing.assert_allclose(measured.se / unit, expected.se, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("unit", "code"), [(1e150, ReasonCode.TOO_LARGE), (1e-150, ReasonCode.VANISHING)])
+def test_weights_of_rates_have_a_range(unit: float, code: ReasonCode) -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"g": list("ab") * 60, "t": rng.integers(0, 2, 120), "w": unit * rng.random(120)})
+    with pytest.raises(NoGroupsError) as error:
+        fl.measure(frame, "g", fl.rate("t", weight="w"))
+    assert {reason.code for reason in error.value.reasons} == {code}
+
+
+def test_ratios_beyond_all_powers_are_excluded() -> None:
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"g": list("ab") * 60, "x": 1e-50 * rng.random(120), "y": 1e50 * rng.random(120)})
+    with pytest.raises(NoGroupsError) as error:
+        fl.measure(frame, "g", fl.ratio("x", "y"))
+    assert {reason.code for reason in error.value.reasons} == {ReasonCode.VANISHING}

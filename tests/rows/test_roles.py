@@ -19,6 +19,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.estimates.labels import reading
+from tests.rows.spark import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +38,15 @@ NANOSECONDS = np.datetime64("2020-01-01T00:00:00", "ns") + np.array([1, 2])
 TYPES: dict[str, list[pa.Array]] = {
     "text": [column(["a", "b"]), column(["ä", "b c"])],
     "category": [column(["a", "b"]).dictionary_encode()],
-    "integer": [column([1, 2], kind) for kind in (pa.int8(), pa.int64(), pa.uint64())],
-    "float": [column([0.1, 2.5], kind) for kind in (pa.float64(), pa.float32())],
+    "integer": [
+        *(column([2**63 - 1, -(2**63)]), column([2**63, 2**64 - 1], pa.uint64())),
+        *(column([1, 2], kind) for kind in (pa.int8(), pa.int64(), pa.uint64())),
+    ],
+    "float": [
+        column([1e22, 2.5e-300]),
+        column([np.float16(0.5), np.float16(2.5)], pa.float16()),
+        *(column([0.1, 2.5], kind) for kind in (pa.float64(), pa.float32())),
+    ],
     "decimal": [column([Decimal("1.10"), Decimal("2.50")], pa.decimal128(10, 2))],
     "boolean": [column([True, False])],
     "date": [column([dt.date(2020, 1, 1), dt.date(2020, 1, 2)])],
@@ -47,12 +55,13 @@ TYPES: dict[str, list[pa.Array]] = {
         column([MORNING, MORNING + dt.timedelta(1)], pa.timestamp("us")),
         column(list(NANOSECONDS), pa.timestamp("ns")),
     ],
-    "time of day": [column([dt.time(1, 2, 3), dt.time(1, 2, 4)], pa.time64("us"))],
+    "time of day": [column([dt.time(1, 2, 3, 4), dt.time(1, 2, 3, 5)], pa.time64("us"))],
     "duration": [column([dt.timedelta(seconds=1), dt.timedelta(seconds=2)], pa.duration("us"))],
     "bytes": [column([b"a", b"b"], pa.binary())],
     "list": [column([[1], [2]])],
-    "record": [column([{"a": 1}, {"a": 2}])],
+    "record": [column([[("a", 1)], [("b", 1)]], pa.map_(pa.string(), pa.int64())), column([{"a": 1}, {"a": 2}])],
 }
+ON_SPARK = ("float", "duration")  # in the everyday suite; all of them are slow
 
 
 def measured(metric: fl.Metric) -> Callable[[Any], Any]:
@@ -86,10 +95,10 @@ def ways(table: pa.Table, folder: Path) -> dict[str, Any]:
         "pandas of arrow": table.to_pandas(types_mapper=pd.ArrowDtype),
         "polars": pl.from_arrow(table),
         "arrow": table,
-        "duckdb": duckdb.from_arrow(table),
-        "ibis": ibis.memtable(table),
     }
     kind = table.schema.field("z").type
+    if not pa.types.is_float16(kind):  # which DuckDB does not have
+        tables |= {"duckdb": duckdb.from_arrow(table), "ibis": ibis.memtable(table)}
     if not pa.types.is_duration(kind):  # Parquet has whole numbers in its place
         pyarrow.parquet.write_table(table, folder / "x.parquet")
         tables["parquet"] = folder / "x.parquet"
@@ -97,6 +106,23 @@ def ways(table: pa.Table, folder: Path) -> dict[str, Any]:
         pyarrow.csv.write_csv(table, folder / "x.csv")
         tables["csv"] = folder / "x.csv"
     return tables
+
+
+def on_spark(table: pa.Table, folder: Path, sparks: dict[str, Any]) -> dict[str, Any]:
+    """The table in Spark, where there is Java and Spark has the type."""
+    kind = table.schema.field("z").type
+    absent = pa.types.is_time(kind) or pa.types.is_float16(kind) or kind == pa.timestamp("ns")
+    if not sparks or absent:
+        return {}
+    session = spark_session("local[2]")
+    if pa.types.is_duration(kind):
+        return {
+            "spark": session.createDataFrame(
+                table.to_pylist(), "g string, x double, v string, z interval day to second"
+            )
+        }
+    pyarrow.parquet.write_table(table, folder / "spark.parquet")
+    return {"spark": session.read.parquet(str(folder / "spark.parquet"))}
 
 
 def documented() -> dict[str, dict[str, bool]]:
@@ -116,19 +142,16 @@ def test_the_table_is_about_all_types_and_roles() -> None:
 
 @pytest.mark.parametrize("complete", [False, pytest.param(True, marks=pytest.mark.statistical)])
 @pytest.mark.parametrize("kind", TYPES)
-def test_one_answer_on_every_way_in(kind: str, complete: bool, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    plain = {
-        "g": pa.array([f"g{i % 3}" for i in range(ROWS)]),
-        "x": pa.array(rng.normal(size=ROWS)),
-        "v": pa.array([["A", "B"][i // 3 % 2] for i in range(ROWS)]),
-    }
+def test_one_answer_on_every_way_in(kind: str, complete: bool, tmp_path: Path, sparks: dict[str, Any]) -> None:
+    plain = rows_beside()
     for array in TYPES[kind] if complete else TYPES[kind][-1:]:
         table = pa.table(plain | {"z": array})
         control = "x" if pa.types.is_nested(array.type) else array[0].as_py()
-        if array.type == pa.float32():
+        if array.type in (pa.float32(), pa.float16()):
             control = np.float32(control)  # which reads 0.1; as a double it does not
         frames = ways(table, tmp_path)
+        if complete or kind in ON_SPARK:
+            frames |= on_spark(table, tmp_path, sparks)
         for role, ask in roles(control).items():
             if role == "unit":
                 continue  # below
@@ -142,6 +165,48 @@ def test_one_answer_on_every_way_in(kind: str, complete: bool, tmp_path: Path) -
                     np.testing.assert_allclose(estimates[1], first[1], rtol=digits, err_msg=f"{role} {way}")
                 elif estimates[0] == "answered":
                     assert [short(text) for text in estimates[1]] == [short(text) for text in first[1]], (role, way)
+
+
+@pytest.mark.parametrize("role", ["group", "bins", "value", "weight", "covariate", "variant"])
+def test_a_column_without_any_value_has_one_answer(role: str, tmp_path: Path) -> None:
+    """Without a type: an empty column of csv, nulls of Arrow, None in pandas. It counts as numbers that are missing."""
+    table = pa.table(rows_beside() | {"z": pa.nulls(ROWS)})
+    answers = {way: answer(roles("x")[role], frame) for way, frame in ways(table, tmp_path).items()}
+    first = answers["csv"]
+    assert first[0] == {"group": "answered", "bins": "answered", "covariate": "answered", "variant": "not found"}.get(
+        role, "no groups"
+    )
+    for way, estimates in answers.items():
+        assert estimates[0] == first[0], (way, answers)
+        if role in {"group", "bins"}:
+            assert estimates[1] == ["(missing)"], way
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_short_floats_as_keys(kind: Any, tmp_path: Path) -> None:
+    """They have one name on every way in that has types; a control of that type is found in csv as well."""
+    values = [kind(0.1), kind(3e4) if kind is np.float16 else kind(3e10)]
+    arrow = pa.float16() if kind is np.float16 else pa.float32()
+    frames = ways(pa.table(rows_beside() | {"z": column(values, arrow)}), tmp_path)
+    names = {way: answer(grouped("z"), frame)[1] for way, frame in frames.items() if way != "csv"}
+    large = "30000" if kind is np.float16 else "30000001024"
+    assert set(map(tuple, names.values())) == {("0.099975586" if kind is np.float16 else "0.1", large)}, names
+    arms = {way: answer(roles(values[1])["variant"], frame) for way, frame in frames.items()}
+    assert {code for code, _ in arms.values()} == {"answered"}, arms
+
+
+def test_times_of_day_keep_their_fractions(tmp_path: Path) -> None:
+    table = pa.table(rows_beside() | {"z": column([dt.time(1, 2, 3, 4), dt.time(1, 2, 3, 5)], pa.time64("ns"))})
+    for way, frame in ways(table, tmp_path).items():
+        assert len(grouped("z")(frame)) == 2, way
+
+
+def rows_beside() -> dict[str, pa.Array]:
+    return {
+        "g": pa.array([f"g{i % 3}" for i in range(ROWS)]),
+        "x": pa.array(np.random.default_rng(0).normal(size=ROWS)),
+        "v": pa.array([["A", "B"][i // 3 % 2] for i in range(ROWS)]),
+    }
 
 
 def short(text: str) -> str:
@@ -159,7 +224,7 @@ def answer(ask: Callable[[Any], Any], frame: Any) -> tuple[str, Any]:
 @pytest.mark.parametrize("kind", TYPES)
 def test_units(kind: str, tmp_path: Path) -> None:
     """Rows of six for each unit; a type of two values would put one unit into both variants."""
-    first = TYPES[kind][0]
+    first = TYPES[kind][-1]
     if kind in {"boolean", "category"}:
         pytest.skip("has too few values to name units")
     users = [_nth(first[0].as_py(), i // 6) for i in range(ROWS)]

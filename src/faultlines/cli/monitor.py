@@ -89,9 +89,9 @@ def take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetri
 
 
 def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
-    """Print the look, write JSON and page, then put the state in place: a run that fails before has not looked.
+    """Write JSON and page, print the look, then put the state in place: a run that fails before has not looked.
 
-    The state is written beside its file before anything is printed, so that a look is never shown that cannot be kept.
+    All files are written before anything is printed, the state beside its own: no look is shown that cannot be kept.
     """
     if not look.taken:
         _write_outputs(look, targets)
@@ -102,7 +102,7 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
 
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
     ended = "" if look.taken or not look.result.finished else "\nThe monitor had ended before; no look was taken."
-    targets.say(f"{to_text(look.result, spelling=complete_command)}{ended}")
-    targets.write_json(look.result.to_json())
     if targets.report is not None:
         look.result.report(targets.report, title=targets.title, command=command_line())
+    targets.write_json(look.result.to_json())
+    targets.say(f"{to_text(look.result, spelling=complete_command)}{ended}")

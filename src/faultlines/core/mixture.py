@@ -547,7 +547,7 @@ class _Fits(NamedTuple):
 def _summarized(fits: _Fits, unit: float, middle: float, alpha: float) -> MemberMeans:
     """Means and quantiles over all priors, each a normal law, in the units of the estimates."""
     estimate = fits.weights @ fits.means
-    errors = np.sqrt(np.diagonal(fits.covariances, axis1=1, axis2=2))
+    errors = np.sqrt(np.maximum(np.diagonal(fits.covariances, axis1=1, axis2=2), 0.0))
     spread = np.sqrt(fits.weights @ (errors**2 + (fits.means - estimate) ** 2))
     lower, upper = _interval(fits, fits.means, errors, alpha)
     high, low = int(np.argmax(estimate)), int(np.argmin(estimate))

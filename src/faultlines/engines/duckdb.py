@@ -187,6 +187,10 @@ class DuckDB(Engine):
         """By quoted name."""
         return native.project(", ".join(f"{_select_column(s)} AS {quote(s.name)}" for s in selections))
 
+    def type_names(self, native: Any) -> list[str]:
+        """As DuckDB writes them."""
+        return [str(dtype) for dtype in native.types]
+
     def fetch(self, native: Any) -> dict[str, Column]:
         """Masked arrays."""
         columns: dict[str, Column] = run(native.fetchnumpy)
@@ -317,13 +321,22 @@ def _as_text(value: Any) -> str:
 def _scan_frame(connection: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any], names: list[str]) -> Any:
     """A frame in memory as a relation, under other names."""
     if not frame.implementation.is_pandas():
-        return connection.from_arrow(frame.to_arrow().rename_columns(names))
+        return connection.from_arrow(_without_halves(frame.to_arrow().rename_columns(names)))
     native = frame.to_native().set_axis(names, axis=1)
     for name in names:
         dtype = native[name].dtype
+        if str(dtype) == "halffloat[pyarrow]":
+            native = native.assign(**{name: native[name].astype("float32[pyarrow]")})
         inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         if type(inner).__name__ in {"IntervalDtype", "PeriodDtype"}:  # unknown to DuckDB
             native = native.assign(**{name: native[name].astype(object).map(str, na_action="ignore")})
         elif dtype.kind == "O" and _mixes_text_and_numbers(native[name], frame.columns[names.index(name)]):
             native = native.assign(**{name: native[name].map(_as_text, na_action="ignore")})
     return connection.from_df(native)
+
+
+def _without_halves(table: Any) -> Any:
+    """A table of Arrow whose floats of 16 bits are floats of 32 bits: DuckDB has none."""
+    pa = import_module("pyarrow")
+    fields = [f.with_type(pa.float32()) if pa.types.is_float16(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields)) if pa.schema(fields) != table.schema else table

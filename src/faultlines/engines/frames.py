@@ -16,7 +16,7 @@ from faultlines.engines import readers
 from faultlines.engines.duckdb import DuckDB
 from faultlines.engines.ibis import Ibis
 from faultlines.engines.polars import Polars
-from faultlines.engines.protocol import Selection, format_time, is_time, time_zone
+from faultlines.engines.protocol import Selection, format_time, has_no_type, is_time, time_zone
 from faultlines.engines.readers import check_file, expand_path, not_numeric_error, open_stdin, parse_number, show_file
 from faultlines.engines.spark import Spark
 from faultlines.errors import Argument, InputError, did_you_mean, first_line, shorten, to_numbers
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 ENGINES: tuple[Engine, ...] = (DuckDB(), Polars(), Spark(), Ibis())
 _ERROR_MODULES = frozenset({"narwhals"}).union(*(engine.error_modules for engine in ENGINES))
+_NAMELESS = ("map", "union", "struct", "variant", "interval")  # native types that narwhals may not know
 _USABLE_DATA = "Give a pandas, Polars, PyArrow, DuckDB, Spark or Ibis frame, or csv or parquet files."
 
 
@@ -354,7 +355,10 @@ def _select_uses(
         names: Column → its name in the frame.
         is_stored: See `Rows`.
     """
+    import narwhals as nw
+
     schema = frame.collect_schema()
+    types = dict(zip(schema.names(), engine_of(frame).type_names(frame.to_native()), strict=True))
     selections: list[Selection] = []
     keys: dict[str, str] = {}
     numbers: dict[str, str] = {}
@@ -362,7 +366,7 @@ def _select_uses(
     for use in uses:
         is_key = use.kind == "key"
         if is_key:
-            _check_key(use, schema[names[use.column]])
+            _check_key(use, schema[names[use.column]], types[names[use.column]])
         own, others = (keys, numbers) if is_key else (numbers, keys)
         if use.column in own:
             continue
@@ -374,15 +378,22 @@ def _select_uses(
         own[use.column] = name = f"c{len(selections)}"
         selections.append(Selection(names[use.column], name, as_text=becomes_text))
         times |= {name} if becomes_text else set()
-    return Rows(select_columns(frame, selections), False, keys, numbers, frozenset(times), is_stored)
+    selected = select_columns(frame, selections)
+    empty = [selection.name for selection in selections if has_no_type(types[selection.column])]
+    if empty:  # numbers that are all missing, as an empty column of csv
+        selected = selected.with_columns(nw.lit(None).cast(nw.Float64).alias(name) for name in empty)
+    return Rows(selected, False, keys, numbers, frozenset(times), is_stored)
 
 
-def _check_key(use: ColumnUse, dtype: Any) -> None:
+def _check_key(use: ColumnUse, dtype: Any, native: str) -> None:
     """Refuse a column that names nothing: engines have no common text for lists, records, bytes and durations."""
     import narwhals as nw
 
-    if dtype.is_nested() or dtype in (nw.Binary, nw.Duration):
-        problem, remedy = f"holds no names ({dtype})", "Name a column of text, numbers, booleans, dates or times."
+    if dtype.is_nested() or dtype in (nw.Binary, nw.Duration) or native.lower().startswith(_NAMELESS):
+        problem, remedy = (
+            f"holds no names ({dtype if dtype != nw.Unknown else native})",
+            "Name a column of text, numbers, booleans, dates or times.",
+        )
         raise InputError.wrong_type(use.parameter, problem, remedy, use.column)
 
 

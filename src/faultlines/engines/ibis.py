@@ -40,6 +40,10 @@ class Ibis(Engine):
         """By name."""
         return native.select(**{s.name: _select_column(native[s.column], s.zone) for s in selections})
 
+    def type_names(self, native: Any) -> list[str]:
+        """As Ibis writes them."""
+        return [str(dtype) for dtype in native.schema().types]
+
     def fetch(self, native: Any) -> dict[str, Column]:
         """Lists, by way of PyArrow."""
         table = native.to_pyarrow()

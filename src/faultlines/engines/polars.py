@@ -28,16 +28,24 @@ class Polars(Engine):
         return implementation.is_polars()
 
     def select(self, native: Any, selections: Sequence[Selection], width: int) -> Any:
-        """By place: `pl.col` reads "*" and "^…$" as patterns."""
+        """By place: `pl.col` reads "*" and "^…$" as patterns. A cast of a time of day to text loses its fractions."""
         pl = import_module("polars")
-        columns = []
+        columns, types = [], native.collect_schema().dtypes()
         for selection in selections:
             column = pl.nth(selection.place)
+            if types[selection.place] == pl.Time:
+                column = column.dt.strftime("%H:%M:%S%.f")
+            if str(types[selection.place]) == "Float16":  # since Polars 1.36
+                column = column.cast(pl.Float32)
             if selection.zone is not None:
                 column = column.dt.convert_time_zone("UTC") if selection.zone else column
                 column = column.dt.strftime(f"{TIME_FORMAT}%.9f{'+00:00' if selection.zone else ''}")
             columns.append(column.alias(selection.name))
         return native.select(columns)
+
+    def type_names(self, native: Any) -> list[str]:
+        """As Polars writes them."""
+        return [str(dtype) for dtype in native.collect_schema().dtypes()]
 
     def fetch(self, native: Any) -> dict[str, Column]:
         """Arrays where there are no nulls, lists otherwise."""

@@ -72,6 +72,10 @@ class Engine(ABC):
         """Take columns of a frame of `width` columns under new names, so that no name means anything but itself."""
 
     @abstractmethod
+    def type_names(self, native: Any) -> list[str]:
+        """What the engine calls the type of each column; narwhals does not know all of them."""
+
+    @abstractmethod
     def fetch(self, native: Any) -> dict[str, Column]:
         """Run a query and bring its columns here; nulls are masked, or None in a list."""
 
@@ -138,6 +142,11 @@ def time_zone(dtype: Any) -> str | None:
     if dtype != nw.Datetime:
         return None
     return "" if getattr(dtype, "time_zone", None) is None else "UTC"
+
+
+def has_no_type(name: str) -> bool:
+    """Whether an engine calls a column's type "null": every row of it is."""
+    return name.strip('"').lower() in {"null", "void", "na"}
 
 
 def is_time(dtype: Any) -> bool:

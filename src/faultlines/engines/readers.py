@@ -531,7 +531,14 @@ def read_orders(files: Sequence[Path], columns: Iterable[str]) -> dict[str, tupl
         parquet = import_module("pyarrow.parquet")
     except ImportError:
         return {}
-    first, last = (_read_file_orders(parquet, path, columns) for path in (files[0], files[-1]))
+    orders = []
+    for path in (files[0], files[-1]):
+        try:
+            orders.append(_read_file_orders(parquet, path, columns))
+        except (import_module("pyarrow").ArrowException, OSError) as error:  # what DuckDB does not read of a file
+            problem = f"cannot be read ({first_line(error)})"
+            raise InputError.unreadable_file(show_file(path), problem, "Check that it is intact.") from error
+    first, last = orders
     return {column: levels for column, levels in first.items() if last.get(column) == levels}
 
 

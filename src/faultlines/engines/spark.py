@@ -39,6 +39,10 @@ class Spark(Engine):
         numbered = native.toDF(*(f"{PREFIX}{place}" for place in range(width)))
         return numbered.select(*columns).toDF(*(selection.name for selection in selections))
 
+    def type_names(self, native: Any) -> list[str]:
+        """As Spark writes them."""
+        return [field.dataType.simpleString() for field in native.schema.fields]
+
     def fetch(self, native: Any) -> dict[str, Column]:
         """Lists of the cells of collected rows."""
         rows = native.collect()

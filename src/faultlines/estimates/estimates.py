@@ -645,7 +645,9 @@ def effects_of(fit: Any, terms: Terms, dof: float | None = None, clusters: float
     # Of two groups the fit's own test is ours; of more, the errors of a clustered covariance add up.
     covariance_dof = cluster_count - 1 if cluster_count is not None and len(parts_of) > 2 else None
     own_dof = _fit_dof(fit) if dof is None else float(dof)
-    return FittedEffects(list(parts_of), sums @ values, sums @ covariance @ sums.T, own_dof, covariance_dof)
+    with np.errstate(all="ignore"):  # what is not finite is refused with its group
+        effects, shared = sums @ values, sums @ covariance @ sums.T
+    return FittedEffects(list(parts_of), effects, shared, own_dof, covariance_dof)
 
 
 def _read_fit(fit: Any) -> tuple[list[str], FloatArray, FloatArray]:

@@ -259,13 +259,14 @@ def reading(key: Key) -> str:
 
 # Zeros behind a time of day, which csv may have and others have not: 03:04:05.000000, 03:04:05.120.
 _EMPTY_FRACTION = re.compile(r"(:[0-9]{2}(?:\.[0-9]*[1-9])?)\.?0*(?=$|[+-][0-9]{2}:[0-9]{2}$)")
+_IN_UTC = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9:.]+)Z$")  # as PyArrow writes times with a zone to csv
 
 
 def part_reading(part: Hashable) -> str:
     """One value of a key as such text."""
     if isinstance(part, Range):
         return f"[{part.lower!r}, {part.upper!r})"
-    reading = str(part)
+    reading = _IN_UTC.sub(r"\1+00:00", str(part))
     if isinstance(part, bool) or reading in {"True", "False"}:
         return reading.lower()
     if ":" in reading:
@@ -311,12 +312,14 @@ def find_alike(parts: Iterable[Hashable]) -> tuple[Hashable, Hashable] | None:
 
 
 def _may_be_alike(text: str) -> bool:
-    return (text.endswith("0") and "." in text) or text.lower() in _TRUTH
+    return (text.endswith("0") and "." in text) or text.lower() in _TRUTH or text == "-0"
 
 
 def _plain_reading(part: Hashable) -> str:
     text = str(part)
     number = _POINT_ZERO.fullmatch(text)
+    if text == "-0" or (number and number[1] == "-0"):
+        return "0"
     return number[1] if number else _TRUTH.get(text.lower(), text)
 
 
@@ -400,9 +403,19 @@ def _levels_of(labels: Any) -> list[str]:
     return [level for level in levels if isinstance(level, str)]
 
 
+_TWO_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")  # one character as UTF-16 has it; JSON reads it as one
+
+
 def _plain(value: Any) -> Any:
-    """A NumPy number or text as Python's own: NumPy's compare element by element, and print with their type."""
-    return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biufUS" else value
+    """A NumPy number or text as Python's own: NumPy's compare element by element, and print with their type.
+
+    Two halves of a character (surrogates) become that character: from JSON they would come back so.
+    """
+    if isinstance(value, np.generic) and value.dtype.kind in "biufUS":
+        value = value.item()
+    if type(value) is str and not value.isascii() and _TWO_HALVES.search(value):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return value
 
 
 def _check_values(keys: Sequence[Key]) -> None:

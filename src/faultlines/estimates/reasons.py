@@ -38,6 +38,7 @@ class ReasonCode(StrEnum):
     TOO_FEW_OF_CLASS = "too few of a class"
     TOO_LARGE = "too large"
     TOO_SMALL = "too small"
+    VANISHING = "vanishing"  # numbers whose powers are 0 to a double
     ZERO_VALUES = "zero values"
     ZERO_VARIANCE = "zero variance"
 
@@ -112,6 +113,7 @@ _WORDS = {
     ReasonCode.NO_VALUE: "no value",
     ReasonCode.NO_VALUE_IN_DRAWS: "no value in too many draws of rows",
     ReasonCode.TOO_LARGE: "numbers too large",
+    ReasonCode.VANISHING: "numbers too close to zero",
     ReasonCode.ZERO_VALUES: "values of zero, which need an epsilon below 1",
     ReasonCode.ZERO_VARIANCE: "zero variance",
 }
@@ -156,6 +158,7 @@ _REMEDIES = {
     ReasonCode.NO_VALUE_IN_DRAWS: "Use coarser groups, or a function that has a value for few rows too.",
     ReasonCode.TOO_FEW_OF_CLASS: _BOTH,
     ReasonCode.TOO_LARGE: "Use other units: such numbers cannot be squared.",
+    ReasonCode.VANISHING: "Use other units: powers of such numbers become zero.",
     ReasonCode.ZERO_VALUES: "Use an epsilon below 1, or leave out rows with zero: it is then about the others.",
     ReasonCode.ZERO_VARIANCE: "All values of a group are the same, up to rounding: measure something that varies "
     "within groups.",

@@ -54,6 +54,8 @@ def checked_cap(cap: float | str | None) -> Cap | None:
     if not isinstance(cap, str):
         return Cap(value=number("cap", cap, "must be a number, or a quantile such as '99%'", remedy))
     try:
+        if not cap.isascii() or "_" in cap:  # Python reads them as digits, cells of csv do not
+            raise ValueError
         if not cap.endswith("%"):
             return Cap(value=number("cap", float(cap), "must be a number", remedy))
         share = float(cap[:-1]) / 100

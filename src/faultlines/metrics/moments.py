@@ -42,6 +42,7 @@ _APART = np.array([-1.0, 1.0])  # treatment less control
 _ROUNDING = 1e-12  # of the variances that were added: what is left of terms that cancel is rounding below that
 _CANCELLED = 0.25  # share of the parts of a variance that is left, below which the shape of the terms is not known
 _NEAR_ZERO, _BOTH_NEAR_ZERO = 2.0, 7.0  # standard errors below which there is no lift
+_SMALLEST, _LARGEST = 1e-60, 1e60  # sizes of values whose fourth powers a double holds; the range of estimates too
 
 
 class _Linear(NamedTuple):
@@ -60,6 +61,7 @@ class _Linear(NamedTuple):
     common_error: float = 0.0  # relative standard error that all variances have in common
     scores: FloatArray | None = None  # normal scores of the values, (K,), where their law is known
     lost: npt.NDArray[np.bool_] | None = None  # whether the variance cannot be told from rounding, (K, arms)
+    vanishing: npt.NDArray[np.bool_] | None = None  # whether powers of the values are lost as too small, (K, arms)
 
 
 class _Terms(NamedTuple):
@@ -87,10 +89,21 @@ def _linear(m: Moments, *, ratio: bool, weighted: bool, covariate: bool, relativ
             return _signed(n, m.mean[..., 0], m.cov[..., 0, 0])
     terms, adjusted, freedom = _adjusted_terms(m, ratio=ratio, weighted=weighted, covariate=covariate)
     variance, unclear = _clear(n, terms.value, adjusted.variance, _ROUNDING * adjusted.positive)
+    vanishing, overflowing = _beyond_powers(
+        np.concatenate([m.mean, terms.value[..., None]], axis=-1),
+        np.concatenate([np.diagonal(m.cov, axis1=-2, axis2=-1), terms.variance[..., None]], axis=-1),
+    )
+    variance = np.where(vanishing | overflowing, np.nan, variance)  # they have no say in the variances of others
     linear = _shrink_arms(
         adjusted.value, variance, n, freedom, adjusted.shape, np.isnan(terms.below), relative=relative
     )
-    return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear)
+    return linear._replace(plain=terms.value, mass=n * terms.below, lost=unclear, vanishing=vanishing)
+
+
+def _beyond_powers(mean: FloatArray, variance: FloatArray) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Where a variable is too small, or too large, for a double to hold fourth powers; variables are the last axis."""
+    size = np.fmax(np.abs(mean), np.sqrt(variance))
+    return np.any((size > 0) & (size < _SMALLEST), axis=-1), np.any(size > _LARGEST, axis=-1)
 
 
 def _adjusted_terms(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> tuple[_Terms, _Terms, FloatArray]:
@@ -562,6 +575,8 @@ def _check_arms(
         mark(reason, arm.n[:, i] == 0, Reason(ReasonCode.NO_ROWS, arm=name))
         mark(reason, arm.empty[:, i], Reason(ReasonCode.EMPTY_DENOMINATOR, arm=name))
         mark(reason, ~(arm.freedom[:, i] >= 1), Reason(ReasonCode.TOO_FEW_FOR_VARIANCE, arm=name))
+        if arm.vanishing is not None:
+            mark(reason, arm.vanishing[:, i], Reason(ReasonCode.VANISHING, arm=name))
         if arm.lost is not None:
             mark(reason, arm.lost[:, i], Reason(ReasonCode.LOST_DIGITS, arm=name))
         finite = np.isfinite(arm.value[:, i]) & np.isfinite(arm.variance[:, i])
@@ -833,6 +848,10 @@ def of_rate(m: Moments, *, weighted: bool = False, variable: int = 0) -> Measure
             variance = (cov[:, 0, 0] - 2 * mean * cov[:, 0, 1] + mean**2 * cov[:, 1, 1]) / (rows * weight**2)
             n = np.fmin(_kish(n, weight, cov[:, 1, 1]), np.where(variance > 0, mean * (1 - mean) / variance, np.inf))
         reason = no_reasons(len(n))
+        if weighted:
+            vanishing, overflowing = _beyond_powers(m.mean[:, 0], np.diagonal(m.cov[:, 0], axis1=-2, axis2=-1))
+            mark(reason, vanishing, Reason(ReasonCode.VANISHING))
+            mark(reason, overflowing, Reason(ReasonCode.TOO_LARGE))
         mark(reason, empty, Reason(ReasonCode.EMPTY_DENOMINATOR))
         mark(reason, ~np.isfinite(mean), Reason(ReasonCode.TOO_LARGE))
         mark(reason, (mean < -1e-9) | (mean > 1 + 1e-9), Reason(ReasonCode.NOT_A_SHARE))

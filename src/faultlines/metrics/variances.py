@@ -312,10 +312,11 @@ def _fitted_power(n: FloatArray, shape: Cumulants, unit: FloatArray) -> float:
     if n.size < 4 or unit.max() < 1.1 * unit.min():
         return 2.0
     logs = np.log(unit)
-    third, fourth = float(np.sum(n * shape.third)), float(np.sum(n * shape.fourth))
+    # Without units: eighth powers of values would overflow.
     scale = float(np.average(shape.variance, weights=n))
+    skewness, excess = float(np.sum(n * shape.third)) / scale**1.5, float(np.sum(n * shape.fourth)) / scale**2
     # Third cumulants are known better, but say nothing about symmetric values (a gamma has κ₄ = 1.5 γ²).
-    skewed = third**2 * scale > 0.25 * max(fourth, 0.0) * scale**2 * np.sum(n)
+    skewed = skewness**2 > 0.25 * max(excess, 0.0) * np.sum(n)
     powers, cumulants = ((1 + _POWERS) / 2, shape.third) if skewed else (_POWERS, shape.fourth)
     along = np.empty(powers.size)
     for i, power in enumerate(powers):

@@ -146,7 +146,8 @@ def smallest_supported_pvalue(m: Moments, dof: FloatArray | None = None) -> PVal
         The floor, and what it comes from.
     """
     noise = describe_noise(m)
-    skewness, excess = (float(np.median(np.abs(part[np.isfinite(part)]))) for part in (noise.skewness, noise.excess))
+    shapes = [np.abs(part[np.isfinite(part)]) for part in (noise.skewness, noise.excess)]
+    skewness, excess = (float(np.median(part)) if part.size else 0.0 for part in shapes)
     inverse = 0.0 if dof is None else float(np.median(1 / dof))
     terms = {
         "few events": (skewness / 6, 3),

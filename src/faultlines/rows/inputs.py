@@ -12,7 +12,7 @@ from faultlines.engines.frames import fetch
 from faultlines.engines.protocol import factorize
 from faultlines.engines.readers import TRUTH_WORDS
 from faultlines.errors import Argument, InputError, shorten, shorten_text, to_numbers
-from faultlines.rows.keys import finite
+from faultlines.rows.keys import finite, whole_part
 
 if TYPE_CHECKING:
     from faultlines.engines.frames import Rows
@@ -103,7 +103,7 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
         "any": None,
         "binary": (value != 0) & (value != 1),
         "class": (value != 0) & (value != 1),
-        "label": value != value.floor(),
+        "label": value != whole_part(value),
         "probability": (value < 0) | (value > 1),
         "weight": value < 0,
         "amount": value < 0,

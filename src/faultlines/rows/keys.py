@@ -184,7 +184,7 @@ class Keys:
                 column = self.rows.numbers[cut.column]
                 value = finite(column, self.schema[column])
                 if not self.schema[column].is_integer():
-                    fractions[f"{name}_fraction"] = value - value.floor()
+                    fractions[f"{name}_fraction"] = value - whole_part(value)
         return fractions
 
     def record_fractions(self, table: Mapping[str, Column]) -> None:
@@ -222,9 +222,9 @@ class Keys:
         self._widths[place] = (width, width == int(width))
         # 0.3 / 0.1 is a hair below 3: what is that close to an edge belongs above it.
         steps = value / width
-        nearest = (steps + 0.5).floor().cast(nw.Float64)
+        nearest = whole_part(steps + 0.5)
         close = (steps - nearest).abs() < 1e-9 * (steps.abs() + 1)
-        return nw.when(close).then(nearest).otherwise(steps.floor().cast(nw.Float64))
+        return nw.when(close).then(nearest).otherwise(whole_part(steps))
 
     def _of_edges(self, place: int, column: str, cut: Bins) -> Any:
         import narwhals as nw
@@ -313,15 +313,30 @@ def not_nan(column: str, dtype: Any) -> Any:
     return nw.when(~value.is_nan()).then(value) if dtype.is_float() else value
 
 
+def whole_part(value: Any) -> Any:
+    """A number rounded down, as a double. Beyond 2⁵³ all are whole, and databases may not have an integer for them."""
+    import narwhals as nw
+
+    is_small = value.abs() < 2.0**53
+    return nw.when(is_small).then(nw.when(is_small).then(value).floor().cast(nw.Float64)).otherwise(value)
+
+
 def key_value(column: str, dtype: Any) -> Any:
-    """A column that names things, with NaN as null; floats of 32 bits are the numbers they read as: 0.1, as in csv."""
+    """A column that names things, with NaN as null; floats of 32 bits are the numbers they read as: 0.1, as in csv.
+
+    From 2²⁴ on such floats are whole numbers, named exactly: engines shorten their digits in different ways.
+    """
     import narwhals as nw
 
     if dtype.is_decimal():  # as groups are named: engines bring decimals as text, floats or their own
         return nw.col(column).cast(nw.String)
     if dtype != nw.Float32:
         return not_nan(column, dtype)
-    return nw.when(~nw.col(column).is_nan()).then(nw.col(column).cast(nw.String).cast(nw.Float64))
+    value = nw.col(column)
+    shortest = (
+        nw.when(value.abs() < 2.0**24).then(value.cast(nw.String).cast(nw.Float64)).otherwise(value.cast(nw.Float64))
+    )
+    return nw.when(~value.is_nan()).then(shortest)
 
 
 def finite(column: str, dtype: Any) -> Any:
@@ -391,12 +406,16 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
 
 
 def _is_same_number(variant: Any, value: Any) -> bool:
-    """Whether a number is what the text of a decimal says: 1.1 and "1.10"."""
-    if isinstance(variant, bool | str) or not isinstance(variant, Real | Decimal) or not isinstance(value, str):
+    """Whether a number is what the text of a decimal says: 1.1 and "1.10"; a short float, what it rounds to."""
+    if isinstance(variant, bool | str) or not isinstance(variant, Real | Decimal) or isinstance(value, bool):
         return False
     try:
+        if isinstance(variant, np.float32 | np.float16):
+            return bool(type(variant)(value) == variant)
+        if not isinstance(value, str):
+            return False
         return Decimal(str(variant)) == Decimal(value)
-    except InvalidOperation:
+    except (InvalidOperation, TypeError, ValueError, OverflowError):
         return False
 
 
