@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 
 import faultlines as fl
 from faultlines import formats
+from faultlines.analyses import power
 from faultlines.estimates import scales
 from faultlines.estimates.validation import _LARGEST, _SMALLEST
 from faultlines.metrics.measure import measure_all
@@ -59,6 +60,15 @@ def sample(cases: Sequence[Any]) -> list[Any]:
     if ALL or size >= len(cases):
         return list(cases)
     return [cases[i] for i in sorted(random.Random(SEED).sample(range(len(cases)), size))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_simulations() -> Iterator[None]:
+    """Five simulated experiments behind a detection limit, not forty: nothing here depends on its value."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not ALL:
+            patch.setattr(power, "_RUNS_FOLLOWED", 5)
+        yield
 
 
 API = abuse_cases.api()
