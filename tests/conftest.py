@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.running import Warm, warm_commands
+from tests.cli.running import Ended, Forks, Warm, run_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    """Runs commands in forks of one process that has imported everything."""
-    with warm_commands(tmp_path_factory.mktemp("warm")) as run_warm:
-        yield run_warm
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Warm:
+    """Runs commands in this process, where everything is imported; in a folder of their own unless another is given."""
+    folder = tmp_path_factory.mktemp("warm")
+
+    def run(*arguments: str | Path, cwd: Path | None = None) -> Ended:
+        return run_here(*arguments, cwd=cwd or folder)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Runs scripts that change modules or streams in forks of one process."""
+    server = Forks(tmp_path_factory.mktemp("forks"))
+    yield server
+    server.close()
