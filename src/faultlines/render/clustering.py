@@ -1033,7 +1033,7 @@ def rule_or_members(c: Clustering, i: int, room: int) -> str:
 
 
 def members(c: Clustering, i: int, room: int) -> str:
-    """The largest groups of a cluster, in about so many characters."""
+    """The largest groups of a cluster, in about `room` characters."""
     return name_groups(c.population, np.flatnonzero(c.labels == i + 1), room, c.attributes).text
 
 

@@ -70,7 +70,7 @@ class PathStep:
 
     Attributes:
         n_clusters: How many clusters it has.
-        pvalue: The smallest significance level α above which at least so many clusters are reported. Zero for the
+        pvalue: The smallest significance level α above which at least this number of clusters is reported. Zero for the
             single cluster, which needs no evidence.
         pvalue_adj: The same, adjusted for the number of results where several were corrected.
 
