@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
-    from faultlines.results.clustering import Adverse, Clustering
-    from faultlines.results.clusters import Cluster
+    from faultlines.results.clustering import Adverse, Cluster, Clustering
     from faultlines.results.effects import Effect, Explained
     from faultlines.results.power import DetectionLimit
     from faultlines.results.tables import ExcludedShare

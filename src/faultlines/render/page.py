@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded, IntArray
     from faultlines.render.clustering import AdverseSides
     from faultlines.results.certificate import Certificate
-    from faultlines.results.clustering import Adverse, Clustering
-    from faultlines.results.clusters import Cluster
+    from faultlines.results.clustering import Adverse, Cluster, Clustering
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.protocol import Result
     from faultlines.results.self_check import SelfCheck
