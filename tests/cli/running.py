@@ -67,7 +67,7 @@ def run_here(*arguments: str | Path, cwd: Path | None = None) -> Ended:
             code = int(end.code or 0)
     for stream in (out, err):
         stream.flush()
-    ended = Ended(words, code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+    ended = Ended(words, code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
     ended.refused = "".join(refused) or ("usage" if code == 2 else "")
     return ended
 
