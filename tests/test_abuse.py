@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 
 import faultlines as fl
 from faultlines import formats
+from faultlines.analyses import power
 from faultlines.estimates import scales
 from faultlines.estimates.validation import _LARGEST, _SMALLEST
 from faultlines.metrics.measure import measure_all
@@ -40,6 +41,7 @@ from tests import abuse_cases, abuse_commands, abuse_rows
 from tests.abuse_cases import FEW, ODD_NAMES, Case, metric, three
 from tests.abuse_rows import SOUND, RowCase, people, write_files
 from tests.browsers import chromium
+from tests.cli.running import run_here
 from tests.refused import refused
 
 if TYPE_CHECKING:
@@ -59,6 +61,15 @@ def sample(cases: Sequence[Any]) -> list[Any]:
     if ALL or size >= len(cases):
         return list(cases)
     return [cases[i] for i in sorted(random.Random(SEED).sample(range(len(cases)), size))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_simulations() -> Iterator[None]:
+    """Five simulated experiments behind a detection limit, not forty: nothing here depends on its value."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not ALL:
+            patch.setattr(power, "_RUNS_FOLLOWED", 5)
+        yield
 
 
 API = abuse_cases.api()
@@ -263,25 +274,6 @@ def test_unreadable_files(folder: Path) -> None:
 # --------------------------------------------------------------------------------------------------------- command line
 
 
-def run(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
-    """A command in this process: exit code, stdout and stderr."""
-    from faultlines.cli import main
-
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "argv", ["faultlines", *words])
-        patch.setattr(sys, "stdout", streams[0])
-        patch.setattr(sys, "stderr", streams[1])
-        with pytest.raises(SystemExit) as end:
-            main()
-        patch.undo()
-    read = []
-    for stream in streams:
-        stream.flush()
-        read.append(stream.buffer.getvalue().decode())
-    return int(end.value.code or 0), read[0], read[1]
-
-
 def of_command(command: abuse_commands.Command, code: int, out: str, err: str) -> str:
     if code != command.code:
         return f"ended with {code}, not {command.code}: {err.strip()[:200]}"
@@ -313,7 +305,8 @@ def test_bad_commands(part: int, tmp_path: Path, folder: Path, monkeypatch: pyte
     before = {name: (tmp_path / name).read_bytes() for name in ("good.csv", "lifts.csv")}
     failures = {}
     for command in COMMANDS[part::8]:
-        if why := of_command(command, *run(command.words, monkeypatch)):
+        done = run_here(*command.words)
+        if why := of_command(command, done.returncode, done.stdout, done.stderr):
             failures[command.name] = why
     assert {name: (tmp_path / name).read_bytes() for name in before} == before  # no input was written over
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".faultlines")]

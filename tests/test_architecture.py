@@ -37,7 +37,7 @@ SMALL = {
     "faultlines.analyses.mitigate": "an analysis, which results lead to",
     "faultlines.engines.spark": "an engine",
 }
-MOST_MODULES = 122  # a ratchet: it may fall, and the aim is 115
+MOST_MODULES = 118  # without `__init__` and `__main__`; a ratchet: it may fall, and the aim is 115
 # Inside a folder, files may import each other as long as there is no circle.
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
@@ -157,7 +157,7 @@ def test_modules_are_few_and_none_is_a_fragment() -> None:
     for path in MODULES:
         for name in imported(path):
             importers.setdefault(name, set()).add(module_name(path))
-    ours = [path for path in MODULES if path.name != "__init__.py"]
+    ours = [path for path in MODULES if path.name not in {"__init__.py", "__main__.py"}]
     small = [module_name(path) for path in ours if code_lines(path) < 60]
     assert {name for name in small if len(importers.get(name, ())) == 1} <= SMALL.keys()
     assert len(ours) <= MOST_MODULES

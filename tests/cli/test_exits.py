@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.cli.running import BY, COMMAND, Warm, is_one_line, read_screen
+from tests.cli.running import BY, COMMAND, Forks, is_one_line, read_screen
 
 SPOILT = """if True:
     import sys
@@ -45,9 +45,9 @@ SPOILT = """if True:
     ],
 )
 def test_nothing_unexpected_ends_with_the_code_of_the_gate(
-    warm: Warm, table: Path, raising: str, code: int, words: str
+    forks: Forks, table: Path, raising: str, code: int, words: str
 ) -> None:
-    done = warm("estimates", table, *BY, "--fail-on-split", script=SPOILT.format(raising=raising))
+    done = forks.run(SPOILT.format(raising=raising), ["estimates", str(table), *BY, "--fail-on-split"])
     assert (done.returncode, done.stdout) == (code, "")
     assert words in done.stderr
     assert is_one_line(done.stderr)
@@ -122,11 +122,11 @@ ODD = """if True:
     ["sys.stderr = None", "sys.stdout = None", "sys.stderr = Odd()", "sys.stdout = Odd()", "sys.stdin = None"],
 )
 @pytest.mark.parametrize("options", [(), ("--alpha", "9"), ("--json", "-")])
-def test_streams_that_are_none_or_can_only_write(warm: Warm, table: Path, odd: str, options: tuple[str, ...]) -> None:
+def test_streams_that_are_none_or_can_only_write(forks: Forks, table: Path, odd: str, options: tuple[str, ...]) -> None:
     words, script = ["estimates", str(table), *BY, *options], ODD.format(odd=odd)
     done: subprocess.CompletedProcess[str]
     if options:
-        done = warm(*words, script=script)
+        done = forks.run(script, words)
     else:  # in a cold process too, whose end flushes what is left
         done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
     assert done.returncode == (2 if "--alpha" in options else 0), done.stderr

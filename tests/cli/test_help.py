@@ -16,7 +16,7 @@ import typer
 
 import faultlines as fl
 from faultlines.cli.commands import JOBS, app
-from faultlines.guarantees.choose import GUARANTEES
+from faultlines.guarantees import GUARANTEES
 from faultlines.metrics.table import METRICS, of_family
 
 if TYPE_CHECKING:

@@ -11,10 +11,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import ibis
+import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -167,6 +170,62 @@ def test_a_relation_is_shared_by_threads() -> None:
         with ThreadPoolExecutor(6) as pool:
             calls = [pool.submit(fl.measure, relation, "g", fl.mean("x")) for _ in range(24)]
             assert all(call.result().estimates.theta.tolist() == pytest.approx(expected) for call in calls)
+
+
+def test_short_frames_share_a_database_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Mock(wraps=duck.connect)
+    monkeypatch.setattr(duck, "connect", opened)
+    duck.SHARED_DATABASE.drop()
+    frames = [ROWS.assign(x=ROWS["x"] + i, y=np.arange(len(ROWS)) // 2 % 2) for i in range(12)]
+    metrics = [fl.mean("x"), fl.auc("y", "x")]  # the second keeps a temporary table
+    expected = [[fl.measure(pl.from_pandas(frame), "g", m).estimates.theta for m in metrics] for frame in frames]
+    assert opened.call_count == 0  # Polars reads its own frames
+    with ThreadPoolExecutor(6) as pool:
+        calls = [[pool.submit(fl.measure, frame, "g", m) for m in metrics] for frame in frames]
+        for pair, thetas in zip(calls, expected, strict=True):
+            for call, theta in zip(pair, thetas, strict=True):
+                np.testing.assert_allclose(call.result().estimates.theta, theta)
+    assert opened.call_count == 1
+    long = pd.concat([ROWS] * (200_000 // len(ROWS)))
+    fl.measure(long, "g", fl.mean("x"))
+    assert opened.call_count == 2  # what a long frame needed is given back
+    fl.measure(ROWS, "g", fl.mean("x"))
+    assert opened.call_count == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "drops"),
+    [
+        (duckdb.FatalException("database has been invalidated"), True),
+        (KeyboardInterrupt(), True),
+        (fl.InputError("by", "is b", "Do c."), False),
+    ],
+)
+def test_a_database_that_may_be_broken_is_not_used_again(error: BaseException, drops: bool) -> None:
+    with pytest.raises(type(error)), duck.own_connection(shared=True):
+        raise error
+    with duck.own_connection(shared=True):
+        before = duck.SHARED_DATABASE.connection
+    assert before is not None
+    with pytest.raises(type(error)), duck.own_connection(shared=True):
+        raise error
+    assert (duck.SHARED_DATABASE.connection is not before) == drops
+
+
+FORKED = """
+import os, sys, pandas as pd, faultlines as fl
+rows = pd.DataFrame({"g": [0, 1] * 50, "x": range(100)})
+before = fl.measure(rows, "g", fl.mean("x")).estimates.theta.tolist()
+child = os.fork()
+assert fl.measure(rows, "g", fl.mean("x")).estimates.theta.tolist() == before
+sys.exit(0 if child == 0 else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks on Windows")
+def test_a_fork_reads_frames_and_ends() -> None:
+    """A child that inherits an open database ends in a segmentation fault, or not at all."""
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
 
 
 def test_an_ibis_table_is_shared_by_threads() -> None:

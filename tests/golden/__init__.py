@@ -19,7 +19,7 @@ import faultlines as fl
 from faultlines import simulate
 from faultlines.results import SelfCheck
 from tests.cli.mistakes import MISTAKES, make_mistake, write_inputs
-from tests.cli.running import warm_commands
+from tests.cli.running import run_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,9 +165,9 @@ def outputs() -> Iterator[tuple[str, str]]:
 
 def mistakes() -> str:
     """What the command line answers to mistakes."""
-    with tempfile.TemporaryDirectory() as name, warm_commands(Path(name)) as warm:
+    with tempfile.TemporaryDirectory() as name:
         write_inputs(Path(name))
-        answers = {mistake: make_mistake(mistake, warm, Path(name)).stderr for mistake in MISTAKES}
+        answers = {mistake: make_mistake(mistake, run_here, Path(name)).stderr for mistake in MISTAKES}
     return "".join(f"$ faultlines {shlex.join(MISTAKES[mistake][0])}\n{answer}" for mistake, answer in answers.items())
 
 

@@ -13,7 +13,7 @@ import faultlines as fl
 from docs.figures import record_figure, share_error
 from faultlines import simulate
 from faultlines.core.normal import compare_effects
-from faultlines.results.clusters import clusters_of
+from faultlines.results.clustering import clusters_of
 from tests.statistical.tally import scale_runs, wider
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from faultlines.core.normal import as_comparison
 from faultlines.engines.arrays import build_table, read_column, read_columns
 from faultlines.errors import InputError, NoGroupsError, shorten_text
 from faultlines.estimates.labels import MISSING, labels_of, margins_of
-from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.guarantees import resolve_guarantee
 from faultlines.guarantees.margins import attribute_codes
 from faultlines.metrics.measure import measurements
 from faultlines.metrics.names import metrics_of, possible_ends, traits_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from faultlines import checks
 from faultlines.analyses.groups import groups_from, with_value_in_all_rows
 from faultlines.errors import InputError
-from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.guarantees import resolve_guarantee
 from faultlines.results.clustering import Clustering, adjust_for_number
 
 if TYPE_CHECKING:

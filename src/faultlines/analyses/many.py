@@ -16,8 +16,8 @@ from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.estimates import EstimateColumns, Estimates, Excluded, checked_attributes, read_experiments
 from faultlines.estimates.labels import keys_of, name_of
 from faultlines.estimates.reasons import Reason, ReasonCode
+from faultlines.guarantees import resolve_guarantee
 from faultlines.guarantees.base import run_in_order
-from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.progress import progress

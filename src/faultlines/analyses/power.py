@@ -22,13 +22,12 @@ from faultlines.estimates.estimates import Estimates, plain
 from faultlines.estimates.labels import Range, labels_of, margins_of, name_of
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.estimates.validation import numbers
+from faultlines.guarantees import resolve_guarantee
 from faultlines.guarantees.calibrated import Calibrated
-from faultlines.guarantees.choose import resolve_guarantee
 from faultlines.guarantees.joint_test import JointTest, extract_effects
 from faultlines.guarantees.margins import aggregate_effects
 from faultlines.progress import progress
-from faultlines.results.clustering import Clustering
-from faultlines.results.clusters import numbered
+from faultlines.results.clustering import Clustering, numbered
 from faultlines.results.power import DetectableDifference, DetectionLimit, Power
 
 if TYPE_CHECKING:

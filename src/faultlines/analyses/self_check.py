@@ -14,7 +14,7 @@ from faultlines.core.normal import as_comparison
 from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError, NoGroupsError, shorten
 from faultlines.estimates.scales import ANSCOMBE
-from faultlines.guarantees.choose import resolve_guarantee
+from faultlines.guarantees import resolve_guarantee
 from faultlines.metrics.base import Metric
 from faultlines.metrics.measure import measurements
 from faultlines.progress import progress

@@ -114,7 +114,7 @@ def _estimates(
     return {"data": files[0], "estimate": options.estimate, "se": options.se, "n": options.n, "dof": options.dof}
 
 
-# ---------- What `faultlines power` plans with: a table of groups, rows, or so many groups of one size.
+# ---------- What `faultlines power` plans with: a table of groups, rows, or a number of groups of one size.
 
 
 _OF_ARMS = ("variant", "control", "treatment", "covariate", "cap", "aggregate")

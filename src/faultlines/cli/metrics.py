@@ -299,7 +299,7 @@ _SIZES: dict[str, tuple[str, type[Any]]] = {"holdout": ("fraction", float), "fol
 
 def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
     """The guarantee that was asked for."""
-    from faultlines.guarantees.choose import GUARANTEES, OTHER_NAMES, unknown_guarantee_error
+    from faultlines.guarantees import GUARANTEES, OTHER_NAMES, unknown_guarantee_error
 
     constructors = {**GUARANTEES, **dict.fromkeys(OTHER_NAMES, GUARANTEES["calibrated"])}
     kind, colon, size = claim.guarantee.partition(":")

@@ -131,7 +131,7 @@ class Comparison(Protocol):
 
     @property
     def draws_are_counted(self) -> bool:
-        """Whether p is a count of draws, so that no p below one in so many draws can be found."""
+        """Whether p is a count of draws, so that no p below 1 / draws can be found."""
 
     @property
     def is_plain(self) -> bool:

@@ -46,7 +46,7 @@ class CompiledTest(NamedTuple):
 
     Attributes:
         merges: All merges of statistics, (K, m).
-        tops: Top merges of so many draws from the null of statistics.
+        tops: Top merges of draws from the null of statistics.
         default_draws: How many draws are worth their time, from the number of groups.
     """
 

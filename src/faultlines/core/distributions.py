@@ -61,7 +61,7 @@ def log_f_tail(values: FloatArray, dof: float, dof_below: float) -> FloatArray:
 
 
 def log_hotelling_tail(squares: FloatArray, dims: int, dof: float) -> FloatArray:
-    """Log of P(T² ≥ value) for Hotelling's T² of so many dimensions, whose whole covariance has these degrees."""
+    """Log of P(T² ≥ value) for Hotelling's T² in `dims` dimensions, whose whole covariance has these degrees."""
     left = max(dof - dims + 1, 1.0)
     return log_f_tail(squares * (left / (dof * dims)), dims, left)
 

@@ -422,7 +422,7 @@ def _rejected(noise: _Noise, alpha: float, most: int) -> int:
     intervals = _Intervals(noise.theta, noise.se, np.asarray(reach))
     reached, best = 0, np.zeros(1)
     for count in range(1, min(most, size - 1) + 1):
-        # The longest prefix that so many intervals can cover, each with a center in reach.
+        # The longest prefix that this number of intervals can cover, each with a center in reach.
         farthest = int(np.searchsorted(intervals.first, reached, side="right")) - 1
         covered = farthest == size
         if covered and limit == np.inf:

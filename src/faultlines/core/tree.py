@@ -222,7 +222,7 @@ class PartitionPath(Protocol):
         """Log of the p at which the partition into 2, 3, … clusters appears, never falling."""
 
     def labels(self, clusters: int) -> IntArray:
-        """Cluster numbers 1 … m of the groups in the partition into so many clusters."""
+        """Cluster numbers 1 … m of the groups in the partition into m clusters."""
 
     def open_gaps(self, clusters: int) -> BoolArray:
         """Which gaps of the tree lie between clusters of that partition, before groups at the borders are moved."""

@@ -479,7 +479,7 @@ class Margin:
 
 
 def margins_of(codes: IntArray, most_attributes: int = MOST_ATTRIBUTES, limit: int = LIMIT) -> tuple[Margin, ...]:
-    """All margins of up to so many attributes, and the cells, each partition once.
+    """All margins of up to `most_attributes` attributes, and the cells, each partition once.
 
     Equal partitions (region × state is state where states lie in regions) are listed under their shortest name.
     Attributes with a single level have no margin. Where there would be more than `limit` margins, all single

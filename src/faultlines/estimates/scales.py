@@ -243,7 +243,7 @@ class Anscombe(Scale):
         return np.asarray(np.arcsin(np.sqrt(np.clip(natural, 0.0, 1.0))))
 
     def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
-        """The angle of so many successes in all trials."""
+        """The angle of a number of successes in all trials."""
         return self.forward(natural * mass, mass)
 
     def ends(
@@ -313,7 +313,7 @@ class Counts(Scale):
         return np.asarray(np.sqrt(np.maximum(natural, 0.0)))
 
     def pooled(self, natural: FloatArray, mass: FloatArray) -> FloatArray:
-        """The root of so many events in the whole exposure."""
+        """The root of a number of events in the whole exposure."""
         return self.forward(natural * mass, mass)
 
     def ends(

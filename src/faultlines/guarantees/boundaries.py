@@ -93,7 +93,7 @@ class LookData:
 
     @classmethod
     def from_plain(cls, value: Any, labels: int, *, least: int = 2) -> LookData:
-        """From what JSON had, refused if it is not what a look can see of so many groups."""
+        """From what JSON had, refused if it is not what a look can see of this number of groups."""
         groups = [check_type(i, int) for i in check_type(value["groups"], list)]
         if len(groups) < least or len(set(groups)) < len(groups) or min(groups) < 0 or max(groups) >= labels:
             raise ValueError("groups of a look are not different known ones")
@@ -483,7 +483,7 @@ def _check_growth(
 # ---------- How α is spent over looks, and what a look must show to report a difference.
 
 
-# Of what a look may spend, the share that goes by its own p alone: it reaches far below one in so many draws.
+# Of what a look may spend, the share that goes by its own p alone: it reaches far below 1 / draws.
 BY_ITSELF = 0.01
 CUSTOM = "custom"
 _ROUNDS = 40

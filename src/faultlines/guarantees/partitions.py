@@ -151,7 +151,7 @@ def _count_certain(hierarchy: Hierarchy) -> int:
 
 
 def _cut(hierarchy: Hierarchy, clusters: int) -> IntArray:
-    """The tree cut into so many clusters, numbered from 0."""
+    """The tree cut into a number of clusters, numbered from 0."""
     is_open = hierarchy.merge_rank() >= len(hierarchy) - clusters
     return hierarchy.labels(hierarchy.starts(is_open)) - 1
 
@@ -165,7 +165,7 @@ def _propose(
     *,
     refine: bool,
 ) -> list[IntArray]:
-    """Partitions into so many clusters: the tree's, and those before with their least plausible cluster divided."""
+    """Partitions into a number of clusters: the tree's, and those before with their least plausible cluster divided."""
     proposed = [_cut(hierarchy, clusters)]
     proposed += [_divide_least_plausible(joint_test, labels) for labels in before]
     if refine:

@@ -274,11 +274,11 @@ def _measured(moments: Moments, metric: Metric, least: float) -> Measured:
         return of_all_groups
     of_large_groups = metric.measured(moments.of_groups(large))
     return Measured(
-        *(_put(of_all, of_large, large) for of_all, of_large in zip(of_all_groups, of_large_groups, strict=True))
+        *(_fill_in(of_all, of_large, large) for of_all, of_large in zip(of_all_groups, of_large_groups, strict=True))
     )
 
 
-def _put(of_all: Any, of_large: Any, large: Any) -> Any:
+def _fill_in(of_all: Any, of_large: Any, large: Any) -> Any:
     """The numbers of all groups, with others for some of them."""
     if of_all is None or of_large is None:
         return None
@@ -389,14 +389,14 @@ def _excluded(
         with np.errstate(all="ignore"):
             errors = se * metric.scale.slope(theta)
         figures = [
-            (_known(value), _known(error) if np.isfinite(value) and error > 0 else None)
+            (_finite_or_none(value), _finite_or_none(error) if np.isfinite(value) and error > 0 else None)
             for value, error in zip(natural.tolist(), errors.tolist(), strict=True)
         ]
         dof = None if part.dof is None else part.dof[places]
         intervals = _intervals(natural, theta, se, dof, sizes, metric)
     labels = labels_of(some_of(keys, places))
     return tuple(
-        Excluded(label, why, estimate, se, _known(n), *interval)
+        Excluded(label, why, estimate, se, _finite_or_none(n), *interval)
         for label, why, (estimate, se), n, interval in zip(
             labels, reasons[places], figures, sizes.tolist(), intervals, strict=True
         )
@@ -423,10 +423,10 @@ def _intervals(
         events = np.nan_to_num(natural * n)
         is_count = (np.abs(events - np.round(events)) < 1e-6) & np.isfinite(natural)
         counts = [float(round(e)) if w else None for e, w in zip(events.tolist(), is_count, strict=True)]
-    return [_Interval(c, _known(a), _known(b)) for c, a, b in zip(counts, lower, upper, strict=True)]
+    return [_Interval(c, _finite_or_none(a), _finite_or_none(b)) for c, a, b in zip(counts, lower, upper, strict=True)]
 
 
-def _known(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 

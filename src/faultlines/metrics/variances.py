@@ -246,7 +246,7 @@ def shrink_variances(
 
 
 def _farthest(groups: int) -> float:
-    """Standard errors that the mean of one of so many groups may be off by noise."""
+    """Standard errors that the mean of a group may be off by noise, given the number of groups."""
     return max(_FARTHEST, float(np.sqrt(2 * np.log(groups))) + 1.5)
 
 

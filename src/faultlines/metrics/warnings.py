@@ -88,7 +88,7 @@ def _few_events(m: Moments, metric: Metric) -> Iterator[RowWarning]:
 
 
 def few_events_limit(groups: int) -> float:
-    """The squared skewness of an arm's mean from which it counts as one of few events, among so many groups.
+    """The squared skewness of an arm's mean from which it counts as one of few events, given the number of groups.
 
     Args:
         groups: How many groups are compared.

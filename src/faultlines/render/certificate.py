@@ -282,11 +282,11 @@ def next_step(result: Certificate) -> Note | None:
     if result.verdict == "failed":
         return next_note("see which groups differ together with", "fl.cluster(rows, by, metric)", None)
     if is_overturned(result):
-        call = f'fl.certify(rows, by, metric, gap={_asked(result)}, missing="ignore")'
+        call = f'fl.certify(rows, by, metric, gap={_gap_argument(result)}, missing="ignore")'
         ignore = (call, f"{SAME_COMMAND} with --missing ignore")
         return next_note("collect the missing values or, if they are missing at random, use", *ignore)
     if result.excluded and not result.inconclusive:
-        call = f"fl.certify(rows, by, metric, gap={_asked(result)}, min_size=MIN_SIZE)"
+        call = f"fl.certify(rows, by, metric, gap={_gap_argument(result)}, min_size=MIN_SIZE)"
         purpose = "use coarser groups, or include smaller ones with"
         return next_note(purpose, call, f"{SAME_COMMAND} with --min-size NUMBER")
     if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
@@ -298,7 +298,7 @@ def next_step(result: Certificate) -> Note | None:
     return next_note(f"collect more rows of {farthest}, or certify what the data show with", call, command)
 
 
-def _asked(result: Certificate) -> str:
+def _gap_argument(result: Certificate) -> str:
     """The gap as it was asked for; of several effects, a list."""
     gaps = ", ".join(f"{gap:.10g}" for gap in _gaps(result))
     return f"[{gaps}]" if result.parts else gaps

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
-    from faultlines.results.clustering import Adverse, Clustering
-    from faultlines.results.clusters import Cluster
+    from faultlines.results.clustering import Adverse, Cluster, Clustering
     from faultlines.results.effects import Effect, Explained
     from faultlines.results.power import DetectionLimit
     from faultlines.results.tables import ExcludedShare
@@ -1040,7 +1039,7 @@ def rule_or_members(c: Clustering, i: int, room: int) -> str:
 
 
 def members(c: Clustering, i: int, room: int) -> str:
-    """The largest groups of a cluster, in about so many characters."""
+    """The largest groups of a cluster, in about `room` characters."""
     return name_groups(c.population, np.flatnonzero(c.labels == i + 1), room, c.attributes).text
 
 

@@ -12,7 +12,7 @@ from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
 from faultlines.metrics.names import plain_recipe
 from faultlines.render.clustering import decide
-from faultlines.results.clusters import overall_pvalues
+from faultlines.results.clustering import overall_pvalues
 from faultlines.results.protocol import probability
 from faultlines.results.tables import (
     missing_data,

@@ -81,7 +81,7 @@ class Axis:
             object.__setattr__(self, "high", self.high + pad)
 
     def beyond(self, pixels: float, size: float) -> float:
-        """The value that stands so many pixels after the low end of an axis of this size."""
+        """The value at a number of pixels after the low end of an axis of this size."""
         return self.low + pixels / size * (self.high - self.low)
 
 
@@ -141,7 +141,7 @@ class GroupNames:
 
 
 def row_height(rows: int, *, small: bool = False) -> float:
-    """Pixels of each of so many rows; with `small`, room for names in small letters where they are not too many."""
+    """Pixels of each row, given their number; `small` leaves room for small letters where they are few."""
     low, high, all_rows = _SIZES
     return float(np.clip(all_rows / rows, _SMALL_ROW if small and rows <= _NAMED_ROWS else low, high))
 

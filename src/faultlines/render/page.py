@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded, IntArray
     from faultlines.render.clustering import AdverseSides
     from faultlines.results.certificate import Certificate
-    from faultlines.results.clustering import Adverse, Clustering
-    from faultlines.results.clusters import Cluster
+    from faultlines.results.clustering import Adverse, Cluster, Clustering
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.protocol import Result
     from faultlines.results.self_check import SelfCheck
@@ -421,7 +420,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "explained_p": [formats.pvalue(math.log(row.pvalue)) for row in c.explained()],
         "explained_words": [note.text for note in attribute_notes(c)],
         "averages": [note.text for note in average_notes(c)],
-        "excluded": [_left_out(c, left) for left in c.excluded[:_LISTED]],
+        "excluded": [_describe_excluded(c, group) for group in c.excluded[:_LISTED]],
         "left_out": [
             (row.attribute, row.value, formats.count(row.n), formats.share(row.share, 1))
             for row in c.excluded_shares[:_MEMBERS]
@@ -576,17 +575,22 @@ def _clusters(c: Clustering, table: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _left_out(c: Clustering, left: Excluded) -> tuple[str, str, str]:
+def _describe_excluded(c: Clustering, group: Excluded) -> tuple[str, str, str]:
     """An excluded group: its name, why, and what is known of it."""
     details = ""
-    if left.events is not None and left.n is not None:
-        details = f"{formats.count(left.events)} of {formats.count(left.n)}"
-    elif left.n is not None:
-        details = f"n = {formats.count(left.n)}"
-    if left.estimate is not None and left.lower is not None and left.upper is not None and len(c.number_formats) == 1:
-        number = c.number_format([max((left.upper - left.lower) / 4, 1e-300)], [left.lower, left.upper], 0)
-        details += f": {number(left.estimate)} ({number(left.lower)} … {number(left.upper)})"
-    return level_name(left.label, c.groups.attributes), str(left.reason), details
+    if group.events is not None and group.n is not None:
+        details = f"{formats.count(group.events)} of {formats.count(group.n)}"
+    elif group.n is not None:
+        details = f"n = {formats.count(group.n)}"
+    if (
+        group.estimate is not None
+        and group.lower is not None
+        and group.upper is not None
+        and len(c.number_formats) == 1
+    ):
+        number = c.number_format([max((group.upper - group.lower) / 4, 1e-300)], [group.lower, group.upper], 0)
+        details += f": {number(group.estimate)} ({number(group.lower)} … {number(group.upper)})"
+    return level_name(group.label, c.groups.attributes), str(group.reason), details
 
 
 def alpha_text(alpha: float) -> str:

@@ -49,17 +49,17 @@ def group_table(c: Clustering, order: IntArray, *, all_listed: bool, several: bo
         all_listed: Whether these are all.
         several: Whether there are several clusters, now or at another level.
     """
-    believed = dict(believed_columns(c, c.alpha, order))
-    columns = _own_columns(c, order, believed)
+    posterior_cells = dict(posterior_columns(c, c.alpha, order))
+    columns = _own_columns(c, order, posterior_cells)
     if c.groups.n is not None:
         sizes = c.groups.n[order].tolist()
         columns.append(Column("n", [formats.count(size) for size in sizes], list(map(repr, sizes))))
     columns += _arm_columns(c, order)
     clusters = [str(cluster) for cluster in c.labels[order].tolist()]
     columns.append(Column("cluster", clusters, clusters, "cluster"))
-    if several and "membership" in believed and c.posterior is not None:
+    if several and "membership" in posterior_cells and c.posterior is not None:
         by = list(map(repr, c.posterior.membership[order].tolist()))
-        columns.append(Column("membership", believed["membership"], by, "membership"))
+        columns.append(Column("membership", posterior_cells["membership"], by, "membership"))
     keys = [key_of(c.group_labels[i]) for i in order.tolist()]
     cells = zip(*(zip(column.shown, column.by, strict=True) for column in columns), strict=True)
     return {
@@ -74,11 +74,11 @@ def group_table(c: Clustering, order: IntArray, *, all_listed: bool, several: bo
         "chip": next(i for i, column in enumerate(columns) if column.key == "cluster"),
         "total": len(c.groups),
         "whole": all_listed,
-        "about": _about(c, several=several and "membership" in believed),
+        "about": _about(c, several=several and "membership" in posterior_cells),
     }
 
 
-def believed_columns(c: Clustering, level: float, order: IntArray) -> list[tuple[str, list[str]]]:
+def posterior_columns(c: Clustering, level: float, order: IntArray) -> list[tuple[str, list[str]]]:
     """What follows the cut, as text: membership, and the shrunken effects with their intervals at a level.
 
     A page keeps the level of its result for what it says of groups, whichever cut is looked at.
@@ -106,7 +106,7 @@ def _membership(probability: float, possible: BoolArray) -> str:
     return text if len(clusters) == 1 else f"{text}, possible: {formats.either(clusters)}"
 
 
-def _own_columns(c: Clustering, order: IntArray, believed: dict[str, list[str]]) -> list[Column]:
+def _own_columns(c: Clustering, order: IntArray, posterior_cells: dict[str, list[str]]) -> list[Column]:
     """Every effect: the group's own estimate and the shrunken one, each with its interval."""
     estimates, columns = c.groups.estimates, list[Column]()
     if estimates is None:
@@ -120,15 +120,15 @@ def _own_columns(c: Clustering, order: IntArray, believed: dict[str, list[str]])
         ends = [f"{number(a)} … {number(b)}" for a, b in zip(low, high, strict=True)]
         widths = [repr(b - a) for a, b in zip(low, high, strict=True)]
         columns.append(Column(interval_name(c), ends, widths))
-        if f"shrunken{part}" in believed and c.posterior is not None:
+        if f"shrunken{part}" in posterior_cells and c.posterior is not None:
             posterior = c.posterior
             values, low, high = (
                 a[order, part].tolist() for a in (posterior.shrunken, posterior.lower, posterior.upper)
             )
             key = f"shrunken{part}"
-            columns.append(Column(f"{of}shrunken", believed[key], list(map(repr, values)), key))
+            columns.append(Column(f"{of}shrunken", posterior_cells[key], list(map(repr, values)), key))
             widths = [repr(b - a) for a, b in zip(low, high, strict=True)]
-            columns.append(Column(interval_name(c), believed[f"within{part}"], widths, f"within{part}"))
+            columns.append(Column(interval_name(c), posterior_cells[f"within{part}"], widths, f"within{part}"))
     return columns
 
 
@@ -202,12 +202,12 @@ def live(
                 for other, base in zip(pictures(c, kind, inside), several, strict=True)  # type: ignore[arg-type]
             ]
             follows = count * len(c.groups) <= _CELLS or key == claim
-            believed = believed_columns(c, frame.level, order) if follows else []
+            posterior_cells = posterior_columns(c, frame.level, order) if follows else []
             partitions.append(
                 {
                     "labels": _runs(c.labels[order].tolist()),
                     "drawn": redrawn,
-                    "believed": {name: _runs(cells) for name, cells in believed},
+                    "posterior_cells": {name: _runs(cells) for name, cells in posterior_cells},
                 }
             )
         decision = decide(c, frame.adverse, frame.level)

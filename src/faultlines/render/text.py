@@ -134,7 +134,7 @@ class GroupText(NamedTuple):
 
 
 def name_groups(population: Population, places: IntArray, room: int, attributes: Sequence[str] = ()) -> GroupText:
-    """Groups by name, the largest first, in about so many characters; those that are not named are counted.
+    """Groups by name, the largest first, in about `room` characters; those that are not named are counted.
 
     Groups of several attributes are named by them, and groups that share values together: ``race Black, sex men, age
     40–49 or 60+; race Other, sex women, age 20–29; … +5``. Excluded groups are not named.
@@ -189,7 +189,7 @@ def _name_together(population: Population, columns: Sequence[Attribute], places:
 
 
 def _words(columns: Sequence[Attribute], box: Sequence[BoolArray], groups: int) -> str:
-    """The conditions of a box among so many groups."""
+    """The conditions of a box, given the number of groups."""
     named = zip(columns, box, strict=True)
     texts = [column.words(allowed) for column, allowed in named if not allowed.all()]
     return ", ".join(texts) or f"all {formats.count(groups)} groups"

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from faultlines.results.audit import CutFeature as CutFeature
     from faultlines.results.certificate import Certificate as Certificate
     from faultlines.results.certificate import CertifiedGroup as CertifiedGroup
+    from faultlines.results.clustering import ArmEffect as ArmEffect
+    from faultlines.results.clustering import Cluster as Cluster
     from faultlines.results.clustering import Clustering as Clustering
     from faultlines.results.clustering import PathStep as PathStep
-    from faultlines.results.clusters import ArmEffect as ArmEffect
-    from faultlines.results.clusters import Cluster as Cluster
     from faultlines.results.collection import Experiments as Experiments
     from faultlines.results.confirmation import Confirmation as Confirmation
     from faultlines.results.confirmation import ConfirmedCluster as ConfirmedCluster
@@ -54,8 +54,7 @@ _HOMES = {
     "metrics.measure": "Measurement",
     "results.audit": "Audit AuditedComparison AuditedGroup CutFeature",
     "results.certificate": "Certificate CertifiedGroup",
-    "results.clustering": "Clustering PathStep",
-    "results.clusters": "ArmEffect Cluster",
+    "results.clustering": "ArmEffect Cluster Clustering PathStep",
     "results.collection": "Experiments",
     "results.confirmation": "Confirmation ConfirmedCluster ConfirmedPair",
     "results.effects": "AgainstRest Effect Explained GroupPosterior",

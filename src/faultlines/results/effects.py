@@ -396,7 +396,7 @@ class ClusterEffects:
         return observed_effects(self.estimates, self.clusters, self.count, self.alpha, self.readout)
 
     def _plain(self, reach: FloatArray) -> Effects:
-        """Precision-weighted means, with intervals of so many standard errors: for all, by cluster, or effects × 1."""
+        """Precision-weighted means, with intervals of `reach` standard errors: for all, by cluster, or effects × 1."""
         estimates, levels = self.estimates, self.means
         if estimates is None or levels is None:
             return [()] * self.count
@@ -553,7 +553,7 @@ def group_posterior(
 def _within(
     theta: FloatArray, variance: FloatArray, levels: FloatArray, probabilities: FloatArray, *, added: float
 ) -> float:
-    """τ², the variance of effects about the level of their cluster, plus so many of its standard errors."""
+    """τ², the variance of effects about the level of their cluster, plus a number of its standard errors."""
     freedom = len(theta) - len(levels)
     if freedom < 1:
         return 0.0
@@ -769,7 +769,7 @@ def compare_with_rest(estimates: Estimates, alpha: float, correction: Correction
 
 
 def _each(alpha: float, count: int) -> float:
-    """The level of one interval when so many hold together with 1 − α (Šidák)."""
+    """The level of one interval when `count` of them hold together with 1 − α (Šidák)."""
     return float(-np.expm1(np.log1p(-alpha) / count))
 
 

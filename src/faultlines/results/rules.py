@@ -67,7 +67,7 @@ class Attribute:
         values = sorted(present, key=_interval if ordered else rank) + [MISSING] * (MISSING in distinct)
         code = {value: i for i, value in enumerate(values)}
         codes = np.fromiter((code[part] for part in parts), dtype=np.int64, count=len(parts))
-        quoted = _quoted(name)
+        quoted = _quote(name)
         return cls(
             quoted, tuple(values), codes, ordered and len(present) > 1, len(present) if MISSING in distinct else -1
         )
@@ -89,7 +89,7 @@ class Attribute:
         if self.is_ordered:
             return 1 + len(self.runs(allowed)) + int(self.missing >= 0 and bool(allowed[self.missing]))
         inside = int(allowed.sum())
-        return 1 + (len(allowed) - inside if self._is_rather_a_complement(allowed) else inside)
+        return 1 + (len(allowed) - inside if self._prefers_complement(allowed) else inside)
 
     def condition(self, allowed: BoolArray) -> str:
         """The condition in words."""
@@ -97,25 +97,25 @@ class Attribute:
             runs = self.runs(allowed)
             if runs and self.missing >= 0 and runs[0] == (0, len(self.values) - 2):
                 return f"{self.name} ≠ {MISSING}"
-            texts = self._told(allowed)
+            texts = self._list_values(allowed)
             single = len(texts) == 1 and (not runs or runs[0][0] == runs[0][1])
             is_plain = single and not _is_range(self.values[runs[0][0]] if runs else MISSING)
             return f"{self.name} {'= ' if is_plain else ''}{' or '.join(texts)}"
-        complement = self._is_rather_a_complement(allowed)
-        named = self._told(~allowed if complement else allowed)
+        complement = self._prefers_complement(allowed)
+        named = self._list_values(~allowed if complement else allowed)
         if len(named) == 1:
             return f"{self.name} {'≠' if complement else '='} {named[0]}"
         return f"{self.name} {'not in' if complement else 'in'} {{{', '.join(named)}}}"
 
     def words(self, allowed: BoolArray) -> str:
         """Some of its values as a sentence names them: ``age 40–49 or 60+``, ``device web``."""
-        texts = self._told(allowed)
+        texts = self._list_values(allowed)
         return f"{self.name} {', '.join(texts) if texts[-1].startswith('…') else formats.either(texts)}"
 
-    def _told(self, allowed: BoolArray) -> list[str]:
+    def _list_values(self, allowed: BoolArray) -> list[str]:
         """The values, or the ranges of them; of very many the first."""
         if not self.is_ordered:
-            named = [_quoted(self.values[i]) for i in np.flatnonzero(allowed)[: LISTED + 1].tolist()]
+            named = [_quote(self.values[i]) for i in np.flatnonzero(allowed)[: LISTED + 1].tolist()]
             count = int(allowed.sum())
             return [*named[:LISTED], *([f"… +{count - LISTED}"] if count > LISTED else [])]
         runs = self.runs(allowed)
@@ -123,7 +123,7 @@ class Attribute:
         texts += [f"… +{len(runs) - LISTED}"] if len(runs) > LISTED else []
         return texts + ([MISSING] if self.missing >= 0 and allowed[self.missing] else [])
 
-    def _is_rather_a_complement(self, allowed: BoolArray) -> bool:
+    def _prefers_complement(self, allowed: BoolArray) -> bool:
         outside = int(np.sum(~allowed))
         return 0 < 2 * outside <= int(np.sum(allowed))
 
@@ -135,13 +135,13 @@ class Attribute:
         if isinstance(low, str) and isinstance(high, str) and INTERVAL.fullmatch(low) and INTERVAL.fullmatch(high):
             return _between(low, high)
         if first == last:
-            return _quoted(low)
+            return _quote(low)
         is_text = isinstance(low, str) and isinstance(high, str)
         if is_text and not (_DATE.fullmatch(str(low)) or _NUMBER.fullmatch(str(low))):
             try:
-                return _joined(_interval(str(low))[0], _interval(str(high))[1])
+                return _join_ends(_interval(str(low))[0], _interval(str(high))[1])
             except ValueError:  # levels that have an order of their own
-                return f"{_quoted(low)} to {_quoted(high)}"
+                return f"{_quote(low)} to {_quote(high)}"
         plain = str(low).isdigit() and str(high).isdigit()
         return f"{low}–{high}" if plain else f"{low} to {high}"
 
@@ -212,13 +212,13 @@ def _has_order(values: Sequence[Hashable]) -> bool:
     return all(low <= high for low, high in intervals) and all(a[1] <= b[0] and a < b for a, b in pairwise(intervals))
 
 
-def _joined(low: float, high: float) -> str:
+def _join_ends(low: float, high: float) -> str:
     if low == -np.inf:
         return f"up to {high:.12g}"
     return f"{low:.12g}+" if high == np.inf else f"{low:.12g}–{high:.12g}"
 
 
-def _quoted(value: Hashable) -> str:
+def _quote(value: Hashable) -> str:
     """A value as it can stand in a list: in quotes where it would be read as several, or as none."""
     words = formats.printable(str(value))
     odd = words != words.strip() or not words or re.search(r'[,{}"=≠()]|\b(and|or|nor|in)\b', words)
@@ -304,7 +304,7 @@ class Search:
             box = [np.ones_like(b) if is_free else b for is_free, b in zip(free, smallest, strict=True)]
             if np.any(self.inside(tuple(box)) & ~want):
                 continue
-            widened = self._widened(box, want)
+            widened = self._widen(box, want)
             if self.cost([widened]) < self.cost([best]):
                 best = widened
         return best
@@ -313,28 +313,28 @@ class Search:
         """A few boxes that together describe these groups as well as a greedy search can."""
         if int(want.sum()) <= _BOXES:  # name the groups themselves
             cells = [tuple(np.arange(len(c.values)) == c.codes[i] for c in self.columns) for i in np.flatnonzero(want)]
-            return self._merged(cells, want)
-        boxes, reached = self._with_another([], want)
+            return self._merge(cells, want)
+        boxes, reached = self._add_box([], want)
         while len(boxes) < _BOXES:
-            more, value = self._with_another(boxes, want)
+            more, value = self._add_box(boxes, want)
             for i in range(len(more) - 1):  # a box chosen alone is often too wide once there are others
-                others, better = self._with_another([*more[:i], *more[i + 1 :]], want)
+                others, better = self._add_box([*more[:i], *more[i + 1 :]], want)
                 if better > value:
                     more, value = others, better
             if value < reached + _WORTH:
                 break
             boxes, reached = more, value
-        return self._merged(boxes, want)
+        return self._merge(boxes, want)
 
     # ------------------------------------------------------------------------------------------------ steps of it
 
     def _everything(self) -> list[BoolArray]:
         return [np.ones(len(column.values), dtype=bool) for column in self.columns]
 
-    def _of(self, boxes: Sequence[Box], want: BoolArray) -> float:
+    def _value_of(self, boxes: Sequence[Box], want: BoolArray) -> float:
         return self.value(self.inside_any(boxes), want, self.cost(boxes))
 
-    def _widened(self, box: list[BoolArray], want: BoolArray) -> Box:
+    def _widen(self, box: list[BoolArray], want: BoolArray) -> Box:
         """Values added that no other group in the box has, where that makes the rule shorter."""
         box = list(box)
         for i, column in enumerate(self.columns):
@@ -352,22 +352,22 @@ class Search:
                     box[i] = wider
         return tuple(box)
 
-    def _merged(self, boxes: list[Box], want: BoolArray) -> list[Box]:
+    def _merge(self, boxes: list[Box], want: BoolArray) -> list[Box]:
         """Two boxes made one wherever the rule fits as well and gets shorter."""
         for i, j in combinations(range(len(boxes)), 2):
             joined: Box = tuple(a | b for a, b in zip(boxes[i], boxes[j], strict=True))
             fewer = [box for k, box in enumerate(boxes) if k not in (i, j)]
-            for box in (joined, self._widened(list(joined), want)):
-                if self._of([*fewer, box], want) > self._of(boxes, want):
-                    return self._merged([*fewer, box], want)
+            for box in (joined, self._widen(list(joined), want)):
+                if self._value_of([*fewer, box], want) > self._value_of(boxes, want):
+                    return self._merge([*fewer, box], want)
         return boxes
 
-    def _with_another(self, boxes: list[Box], want: BoolArray) -> tuple[list[Box], float]:
+    def _add_box(self, boxes: list[Box], want: BoolArray) -> tuple[list[Box], float]:
         """The best box to add, for the groups that are not yet in one, and how good the rule is then."""
         held = self.inside_any(boxes)
         rest = want & ~held
         if not rest.any():
-            return boxes, self._of(boxes, want)
+            return boxes, self._value_of(boxes, want)
         cost = self.cost(boxes)
         candidates = [
             (self.value(held | self.inside(box), want, cost + self.cost([box])), box)
@@ -581,7 +581,7 @@ class Population:
         if key not in self._known:
             wants = [labels == i + 1 for i in range(int(labels.max()))]
             several = len(wants) > 2
-            self._known[key] = self._of_several(wants) if several else self._of_two(wants[0])
+            self._known[key] = self._describe_several(wants) if several else self._describe_two(wants[0])
         return self._known[key]
 
     @cached_property
@@ -605,7 +605,7 @@ class Population:
 
     # ----------------------------------------------------------------------------------------------- two clusters
 
-    def _of_two(self, want: BoolArray) -> tuple[Rule, ...]:
+    def _describe_two(self, want: BoolArray) -> tuple[Rule, ...]:
         """The rules of a cluster and of all other groups: each is what the other is not."""
         if want.all():
             return (Rule("all groups"),)
@@ -613,14 +613,14 @@ class Population:
         exact = [self._short_box(side) for side in sides]
         regions = [_Region((box,), False, side) for box, side in zip(exact, sides, strict=True) if box is not None]
         if len(regions) == 2:  # both are exact, so each has its own words
-            return tuple(self._told(region, side) for region, side in zip(regions, sides, strict=True))
+            return tuple(self._make_rule(region, side) for region, side in zip(regions, sides, strict=True))
         best: _Region | None
         if exact[0] is not None:
             best = regions[0]
         elif exact[1] is not None:
             best = regions[0].complement()
         else:
-            covered = [self._covered(side) for side in sides]
+            covered = [self._cover(side) for side in sides]
             both = [*covered[0], *(region.complement() for region in covered[1])]
             best = max(
                 both,
@@ -631,14 +631,14 @@ class Population:
             return Rule(NO_RULE, 0.0, 0.0), Rule(NO_RULE, 0.0, 0.0)
         pair = ((best, want), (best.complement(), ~want))
         fits = all(self._fits(*half) for half in pair)  # they are the same statement: both are shown, or neither is
-        return tuple(self._told(*half, fits=fits) for half in pair)
+        return tuple(self._make_rule(*half, fits=fits) for half in pair)
 
     def _short_box(self, want: BoolArray) -> Box | None:
         """The shortest box with just these groups, if there is one that is worth reading."""
         box = self._search.exact_box(want)
         return box if box is not None and (len(self.columns) == 1 or self._search.cost([box]) <= _SHORT) else None
 
-    def _covered(self, want: BoolArray, barred: BoolArray | None = None) -> list[_Region]:
+    def _cover(self, want: BoolArray, barred: BoolArray | None = None) -> list[_Region]:
         """Regions around these groups, by a search that keeps clear of those barred; none if all need those."""
         claimed = self._search.barred if barred is None else barred
         target = want & ~claimed
@@ -664,12 +664,12 @@ class Population:
 
     # ------------------------------------------------------------------------------------------- several clusters
 
-    def _of_several(self, wants: Sequence[BoolArray]) -> tuple[Rule, ...]:
+    def _describe_several(self, wants: Sequence[BoolArray]) -> tuple[Rule, ...]:
         """Rules of three clusters or more: exact ones first, then the best of the others, and one for what is left."""
         weight = [float(self._search.weight[want].sum()) for want in wants]
         largest = sorted(range(len(wants)), key=lambda i: -weight[i])
         searched = set(largest[:_MOST_SEARCHES])
-        alone = [self._found(want, search=i in searched) for i, want in enumerate(wants)]
+        alone = [self._find_region(want, search=i in searched) for i, want in enumerate(wants)]
         values = [-np.inf if r is None else self._value(r, wants[i]) for i, r in enumerate(alone)]
         exact = [r is not None and np.array_equal(r.inside, wants[i]) for i, r in enumerate(alone)]
         claimed = np.zeros(len(self.keys), dtype=bool)
@@ -678,16 +678,16 @@ class Population:
         for i in sorted(range(len(wants)), key=lambda i: (not exact[i], i == rest, -values[i])):
             region = alone[i]
             if region is not None and np.any(region.inside & claimed):
-                region = self._best(self._covered(wants[i], claimed), wants[i])
+                region = self._choose_best(self._cover(wants[i], claimed), wants[i])
             if i == rest and claimed.any():
                 others = _Region((), True, ~claimed)
-                region = self._best([others, *([] if region is None else [region])], wants[i])
+                region = self._choose_best([others, *([] if region is None else [region])], wants[i])
             if region is not None:
-                rules[i] = self._told(region, wants[i], fits=self._fits(region, wants[i]))
+                rules[i] = self._make_rule(region, wants[i], fits=self._fits(region, wants[i]))
                 claimed = claimed | region.inside if rules[i].fits else claimed
         return tuple(rules)
 
-    def _found(self, want: BoolArray, *, search: bool) -> _Region | None:
+    def _find_region(self, want: BoolArray, *, search: bool) -> _Region | None:
         """The best region for a cluster on its own."""
         key = _digest(want)
         if key not in self._alone:
@@ -697,13 +697,13 @@ class Population:
             elif not search:
                 return None
             else:
-                regions = self._covered(want)
+                regions = self._cover(want)
                 if 2 * float(self._search.weight[want].sum()) > float(self._search.weight.sum()):
-                    regions += [region.complement() for region in self._covered(~want)]
-                self._alone[key] = self._best(regions, want)
+                    regions += [region.complement() for region in self._cover(~want)]
+                self._alone[key] = self._choose_best(regions, want)
         return self._alone[key]
 
-    def _best(self, regions: Sequence[_Region], want: BoolArray) -> _Region | None:
+    def _choose_best(self, regions: Sequence[_Region], want: BoolArray) -> _Region | None:
         return max(regions, key=lambda region: self._value(region, want), default=None)
 
     # ----------------------------------------------------------------------------------------------------- words
@@ -711,7 +711,7 @@ class Population:
     def _fits(self, region: _Region, want: BoolArray) -> bool:
         return min(self._search.fit(region.inside, want)) >= _RIGHT
 
-    def _told(self, region: _Region, want: BoolArray, *, fits: bool = True) -> Rule:
+    def _make_rule(self, region: _Region, want: BoolArray, *, fits: bool = True) -> Rule:
         """The rule of a region in words; none where it does not fit."""
         words = self._words(region) if fits else NO_RULE
         return Rule(words, *self._search.fit(region.inside, want), self.counted)

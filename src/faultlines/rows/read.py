@@ -491,7 +491,7 @@ def _bootstrap(
 
 
 def _evaluate(columns: Sequence[npt.NDArray[Any]], times: npt.NDArray[np.int64], how: Resampling) -> float:
-    """The statistic where each row counts so many times."""
+    """The statistic where each row counts as often as `times` says."""
     try:
         if how.weighted:
             drawn = times > 0  # a row of weight zero may still change a statistic that looks at distinct values

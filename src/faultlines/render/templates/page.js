@@ -178,7 +178,7 @@
       });
       for (const key of followers) {
         const place = column(key);
-        const cells = unrolled(partition.believed[key] ?? ["–", rows.length]);
+        const cells = unrolled(partition.posterior_cells[key] ?? ["–", rows.length]);
         rows.forEach((row, i) => {
           const cell = row.cells[place];
           cell.textContent = cells[i];
