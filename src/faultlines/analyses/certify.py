@@ -641,7 +641,7 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
     verdicts = {certificate.verdict for certificate in certificates}
     verdict: Verdict = "failed" if "failed" in verdicts else "passed" if verdicts == {"passed"} else "inconclusive"
     pick = min if cells.ratio else max
-    parts = range(len(cells.percent))
+    parts = range(len(cells.units))
     farthest = [pick(groups, key=lambda group, i=i: group.bound[i] if several else group.bound) for i in parts]  # type: ignore[misc]
     return replace(
         cells,
@@ -785,7 +785,7 @@ def _certificate(
         groups=certified,
         comparison=groups.comparison,
         excluded=groups.excluded,
-        percent=tuple(scale.is_percent for scale in estimates.scales),
+        units=tuple(scale.unit for scale in estimates.scales),
         seed=seed,
         dropped=groups.dropped,
         missing_values=None if groups.readout is None else groups.readout.missing,

@@ -417,7 +417,7 @@ class Monitor:
             ignored=dict(self._ignored),
             metric=subject.metric,
             attributes=subject.attributes,
-            percent=subject.percent,
+            unit=subject.unit,
             counted=subject.counted,
             groups=self._monitored_groups(),
             cluster_effects=self._effects,

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import Argument, InputError
+from faultlines.estimates.scales import ANSCOMBE, IDENTITY, POINTS
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import Clusters, mean_of, with_weight
 from faultlines.metrics.moments import of_paired
@@ -62,10 +63,11 @@ def paired(first: Metric, second: Metric) -> Metric:
         return replace(first, name=name, inputs=both, variables=_truth_and_scores)
     inputs = {f"{_FIRST}{role}": source for role, source in before.inputs.items()}
     inputs |= {f"{_SECOND}{role}": source for role, source in after.inputs.items()}
+    scale = POINTS if before.scale == ANSCOMBE else IDENTITY
     if kind in _OF_DIFFERENT_ROWS:
-        return _of_ratios(name, inputs, (before, after), weight, clusters)
+        return replace(_of_ratios(name, inputs, (before, after), weight, clusters), scale=scale)
     metric = mean_of(name, inputs, partial(_changed, before=before, after=after), weight, clusters)
-    return replace(metric, size_unit=first.size_unit)
+    return replace(metric, size_unit=first.size_unit, scale=scale)
 
 
 def _truth_and_scores(c: Columns) -> dict[str, Any]:

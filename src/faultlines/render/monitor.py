@@ -17,7 +17,7 @@ from faultlines.results.protocol import NEXT, Note
 from faultlines.results.rules import Population
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
 
     from faultlines.guarantees.boundaries import Dependence
@@ -253,15 +253,15 @@ def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bo
     rows += [_group_row(group, number) for group in shown]
     if len(ranked) > len(shown):
         rows.append(["…", "", "", "", "", f"{formats.count(len(ranked) - len(shown))} more groups"])
-    change = "change, points" if result.percent else "change"
+    change = "change, points" if result.unit else "change"
     level = f"{formats.level(result.alpha)} interval"
     header = ["", formats.printable(result.metric), level, formats.printable(result.counted), change, ""]
     return TextTable(header, rows, {1, 2, 3, 4})
 
 
-def _group_row(group: MonitoredGroup, number: Callable[[float], str]) -> list[str]:
+def _group_row(group: MonitoredGroup, number: formats.NumberFormat) -> list[str]:
     name = formats.members([group.label], name_of, _NAME)
-    change = "" if group.change is None else number(group.change).removesuffix("%")
+    change = "" if group.change is None else number.bare(group.change)
     return [name, *_cells(group.effect, number), change, "" if group.status == "measured" else group.status]
 
 
@@ -272,20 +272,16 @@ def _distance(effect: AnytimeEffect, overall: AnytimeEffect) -> float:
     return abs(gap) / width if width > 0 else 0.0
 
 
-def _cells(effect: AnytimeEffect, number: Callable[[float], str]) -> list[str]:
+def _cells(effect: AnytimeEffect, number: formats.NumberFormat) -> list[str]:
     size = "" if effect.n is None else formats.count(effect.n)
-    return [number(effect.estimate), f"{_end(effect.lower, number)} … {_end(effect.upper, number)}", size]
+    return [number(effect.estimate), number.interval(effect.lower, effect.upper), size]
 
 
-def _end(value: float, number: Callable[[float], str]) -> str:
-    return number(value) if math.isfinite(value) else "−∞" if value < 0 else "∞"
-
-
-def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> Callable[[float], str]:
+def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> formats.NumberFormat:
     """A format for effects that are shown beside each other, with two digits of the narrowest interval."""
     widths = [effect.upper - effect.lower for effect in effects if 0 < effect.upper - effect.lower < math.inf]
     values = [v for e in effects for v in (e.estimate, e.lower, e.upper) if math.isfinite(v)]
-    return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.percent)
+    return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.unit)
 
 
 def _small_table(result: MonitorResult) -> TextTable:
@@ -412,12 +408,12 @@ def _draw_effects(result: MonitorResult) -> Picture | None:
     if not finite:
         return None
     number = effect_format(result, [effect for _, effect in finite])
-    factor, unit = (100.0, ", %") if result.percent else (1.0, "")
+    factor, unit = (100.0, f",{result.unit}" if result.unit == " points" else ", %") if result.unit else (1.0, "")
     low = min(0.0, *(factor * e.lower for _, e in finite), *(factor * e.upper for _, e in finite))
     high = max(0.0, *(factor * e.upper for _, e in finite))
     points = [
         {"x": x, "y": factor * e.estimate, "cluster": 1, "name": f"look {x:.0f}", "estimate": number(e.estimate),
-         "interval": f"{number(e.lower)} … {number(e.upper)}"}
+         "interval": number.interval(e.lower, e.upper)}
         for x, e in finite
     ]  # fmt: skip
     numbers = [x for x, _ in finite]

@@ -585,7 +585,7 @@ def _left_out(c: Clustering, left: Excluded) -> tuple[str, str, str]:
         details = f"n = {formats.count(left.n)}"
     if left.estimate is not None and left.lower is not None and left.upper is not None and len(c.number_formats) == 1:
         number = c.number_format([max((left.upper - left.lower) / 4, 1e-300)], [left.lower, left.upper], 0)
-        details += f": {number(left.estimate)} ({number(left.lower)} … {number(left.upper)})"
+        details += f": {number(left.estimate)} ({number.interval(left.lower, left.upper)})"
     return level_name(left.label, c.groups.attributes), str(left.reason), details
 
 

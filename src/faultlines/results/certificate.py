@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import DropCode, RowWarning
+    from faultlines.formats import Unit
     from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
@@ -111,7 +112,7 @@ class Certificate(TabularResult):
             and where no rows were given.
         margins: The margins that were certified, if that was asked: "sex", "race", "sex × race". The label of a level
             has "any" for the attributes that its margin does not have.
-        percent: Which of the effects people read in percent.
+        units: What each effect is read in: percent, percentage points, or what the metric is in.
         seed: Of the draws behind `critical`.
 
     Example:
@@ -144,7 +145,7 @@ class Certificate(TabularResult):
     groups: tuple[CertifiedGroup, ...]
     comparison: Comparison
     excluded: tuple[Excluded, ...]
-    percent: tuple[bool, ...]
+    units: tuple[Unit, ...]
     seed: int
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
     warnings: tuple[Note | SampleRatio | RowWarning, ...] = ()
@@ -168,7 +169,7 @@ class Certificate(TabularResult):
     def directions(self) -> tuple[Adverse | None, ...]:
         """For each effect, the side on which groups can be too far away; None: either."""
         if isinstance(self.against, str) and self.against in DIRECTIONS:
-            return (DIRECTIONS[self.against],) * len(self.percent)
+            return (DIRECTIONS[self.against],) * len(self.units)
         return self.adverse if self.parts else (self.adverse,)
 
     @property
