@@ -25,6 +25,14 @@ _NOUNS = frozenset(
     "model month occupation page plan platform product project prompt provider race region school segment sex shop "
     "site source state store study subject task team tier topic type user variant version week year zip".split()
 )
+# Units that are counted: names of columns, without the ending of an id, that have a plural people would write.
+_UNITS = frozenset(
+    "account applicant business buyer case city client clinic company conversation customer device driver employee "
+    "family firm hospital household listing market member merchant order patient player product prompt rider school "
+    "seller session shop store student subscriber subscription supplier team tenant ticket user vehicle vendor visit "
+    "visitor workspace".split()
+)
+_ID = re.compile(r"(_?(id|key|uuid|hash|no|nr|number)|(Id|ID|Key|Uuid|UUID))$")
 
 
 def pvalue(log_p: float) -> str:
@@ -277,6 +285,26 @@ def plural(attributes: Sequence[str]) -> str:
     if name not in _NOUNS:
         by = " × ".join(attributes)
         return f"groups by {by}" if by != "group" else "groups"
+    return _plural(name)
+
+
+def unit_name(column: str | None) -> str:
+    """What rows of a unit are counted as: ``users`` for user or user_id, ``units`` for a column like schid."""
+    noun = None if column is None else _unit_noun(column)
+    return "rows" if column is None else "units" if noun is None else _plural(noun)
+
+
+def one_unit(column: str) -> str:
+    """What one unit is called: ``user`` for user_id, and the column itself where that has no noun in it."""
+    return _unit_noun(column) or column
+
+
+def _unit_noun(column: str) -> str | None:
+    noun = _ID.sub("", column).lower()
+    return noun if noun in _UNITS else None
+
+
+def _plural(name: str) -> str:
     if name.endswith("y") and name[-2:-1] not in set("aeiou"):
         return f"{name[:-1]}ies"
     return f"{name}es" if name.endswith(("s", "x", "z", "ch", "sh")) else f"{name}s"

@@ -121,3 +121,28 @@ def test_a_mismatch_is_said_once_before_looks_certificates_and_confirmations(war
     page = (launch / "said.html").read_text(encoding="utf-8")
     assert page.count(sentence) == looked.stdout.count(sentence) == 1
     assert page.index(sentence) < page.index("<h1>")
+
+
+@pytest.mark.parametrize(
+    "asked", [["--fail-on-split"], ["--certify", "0.5"], ["--fail-on", "harm", "--adverse", "low", "--certify", "0.5"]]
+)
+def test_no_gate_passes_beside_a_mismatch_unless_it_is_ignored(warm: Warm, launch: Path, asked: list[str]) -> None:
+    rows = ("sessions.parquet", "--by", "country", *METRIC, *ARMS, "--treatment", "B")
+    done = warm("experiment", *rows, *asked, "--json", "gate.json", cwd=launch)
+    assert done.returncode == 3
+    assert written(launch, "gate.json")["notes"][0]["text"] in done.stderr
+    if "--certify" in asked:
+        certificate = written(launch, "gate.json")["certificate"]
+        assert (certificate["verdict"], certificate["mismatch"]) == ("inconclusive", True)
+    assert warm("experiment", *rows, *asked, "--mismatch", "ignore", cwd=launch).returncode == 0
+    query = "select *, 'launch' as test from 'sessions.parquet'"
+    many = ("many", "--sql", query, "--experiment", "test", *rows[1:], "--fail-on-split")
+    assert [warm(*many, *how, cwd=launch).returncode for how in ((), ("--mismatch", "ignore"))] == [3, 0]
+
+
+def test_harm_that_is_shown_fails_beside_a_mismatch(warm: Warm, launch: Path) -> None:
+    query = "select * from 'sessions.parquet' where not (country = 'FR' and arm = 'C' and user % 2 = 0)"
+    rows = ("--sql", query, "--by", "country,browser", *METRIC, *ARMS, "--treatment", "C")
+    done = warm("experiment", *rows, "--fail-on", "harm", "--adverse", "low", cwd=launch)
+    assert done.returncode == 1
+    assert done.stdout.startswith("Warning: ")

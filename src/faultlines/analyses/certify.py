@@ -75,7 +75,14 @@ if TYPE_CHECKING:
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout
-    from faultlines.results.certificate import MissingChoice, MissingTreatment, Status, UnknownChoice, Verdict
+    from faultlines.results.certificate import (
+        MismatchChoice,
+        MissingChoice,
+        MissingTreatment,
+        Status,
+        UnknownChoice,
+        Verdict,
+    )
     from faultlines.results.clustering import Adverse
 
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
@@ -99,6 +106,7 @@ def certify(
     min_size: float | None = None,
     missing: MissingChoice = "bounds",
     unknown: UnknownChoice | None = None,
+    mismatch: MismatchChoice = "inconclusive",
     seed: int = 0,
 ) -> Certificate:
     """Certify that no group is farther than a gap from the overall, the best group, or another reference?
@@ -140,6 +148,8 @@ def certify(
         unknown: What becomes of rows with a missing attribute. ``"bounds"``: they may belong to any group that has
             their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
             are a group of their own. ``"exclude"``: they are excluded, and counted.
+        mismatch: Of experiments with a sample ratio mismatch. ``"inconclusive"``: nothing passes beside one, for lost
+            units may be unlike the others. ``"ignore"``: it is said, and the verdict goes by effects alone.
         seed: Of the draws behind the simultaneous intervals.
 
     Returns:
@@ -160,19 +170,20 @@ def certify(
         >>> fl.certify(lifts, gap=0.01, against=0, adverse="low").verdict
         'passed'
     """
-    missing, unknown = checked_missing(missing), checked_unknown(unknown)
+    missing, unknown, mismatch = checked_missing(missing), checked_unknown(unknown), checked_mismatch(mismatch)
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
     checked_adverse(adverse)
     groups = _groups(data, by, metric, min_size)
     treat = partial(_treat_missing, data=data, metric=metric, missing=missing, unknown=unknown)
     ask = partial(_certify, gap=gap, against=against, ratio=ratio, adverse=adverse, alpha=alpha, seed=seed)
+    stops = mismatch == "inconclusive" and _has_mismatch(groups)
     if not checks.flag("margins", margins):
-        return ask(*treat(groups))
+        return _stopped(ask(*treat(groups)), stops=stops)
     listed = _margins(groups, against)
     certificates = [
         ask(*treat(_of_margin(data, groups, margin, metric, min_size)), level=alpha * margin.share) for margin in listed
     ]
-    return _together(certificates, listed, groups.comparison.attributes)
+    return _stopped(_together(certificates, listed, groups.comparison.attributes), stops=stops)
 
 
 def _certify(
@@ -478,6 +489,26 @@ def checked_unknown(unknown: Any) -> UnknownChoice | None:
         return None
     remedy = "Use 'bounds', 'category' or 'exclude'."
     return cast("UnknownChoice", checks.choice("unknown", unknown, ("exclude", "category", "bounds"), remedy))
+
+
+def checked_mismatch(mismatch: Any) -> MismatchChoice:
+    """What becomes of a pass beside a sample ratio mismatch."""
+    remedy = "Use 'inconclusive', or 'ignore' to go by effects alone."
+    return cast("MismatchChoice", checks.choice("mismatch", mismatch, ("inconclusive", "ignore"), remedy))
+
+
+def _has_mismatch(groups: Groups) -> bool:
+    """Whether arms are not divided as expected."""
+    ratio = None if groups.readout is None else groups.readout.sample_ratio
+    return ratio is not None and ratio.is_mismatch
+
+
+def _stopped(certificate: Certificate, *, stops: bool) -> Certificate:
+    """A certificate that does not pass beside a sample ratio mismatch; harm that is shown is still shown."""
+    if not stops:
+        return certificate
+    verdict: Verdict = "failed" if certificate.verdict == "failed" else "inconclusive"
+    return replace(certificate, verdict=verdict, mismatch=True)
 
 
 def _treat_missing(

@@ -16,6 +16,7 @@ from faultlines.errors import InputError
 from faultlines.estimates.labels import key_of
 from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, unmarked
 from faultlines.estimates.scales import Scales
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Measured, Metric, recorded
 from faultlines.metrics.moments import of_resampled
 from faultlines.rows.inputs import form_variables
@@ -499,7 +500,7 @@ def bootstrapped(
         of_resampled,
         unit=unit,
         resampling=how,
-        size_unit="units" if unit else "rows",
+        size_unit=unit_name(unit),
         shaped=(),
         min_size=_ENOUGH,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import Argument, InputError
 from faultlines.estimates.scales import ANSCOMBE, IDENTITY, POINTS
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import Clusters, mean_of, with_weight
 from faultlines.metrics.moments import of_paired
@@ -93,6 +94,7 @@ def _of_ratios(
     inputs = with_weight(inputs, weight)
     pairs = tuple((i, j) for j in range(4) for i in range(j))
     if clusters.unit is not None:
+        units = unit_name(clusters.unit)
         return Metric(
             name,
             inputs,
@@ -101,7 +103,7 @@ def _of_ratios(
             unit=clusters.unit,
             overlap=clusters.overlap,
             sums=partial(_sums, before=both[0], after=both[1]),
-            size_unit="units" if "y" in both[0].inputs else f"units with {both[0].size_unit}",
+            size_unit=units if "y" in both[0].inputs else f"{units} with {both[0].size_unit}",
             pairs=pairs,
             shaped=(0, 1, 2, 3),
             size_variables=(4, 5),

@@ -65,14 +65,20 @@ def _inconclusive(result: Certificate) -> str:
             reasons.append(f"{formats.amount(len(result.excluded), 'group')} {was} excluded")
         if result.missing == "share" and result.missing_values is not None and result.missing_values.is_large:
             reasons.append(f"{formats.share(result.missing_values.share, 1)} of rows lack a value")
+        if result.mismatch:
+            reasons.append("the arms have a sample ratio mismatch")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
-        return f"{', and '.join(reasons)}. {measured}. {certifiable}."
+        return f"{_capitalized(', and '.join(reasons))}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
     farthest = formats.members(list(dict.fromkeys(names)), naming(result.attributes), _LISTED)
     cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
     if is_overturned(result):
         cannot = f"{_what_is_missing(result)}. {cannot}, whatever is missing"
     return f"{cannot}. {certifiable} ({farthest})."
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def is_overturned(result: Certificate) -> bool:
@@ -264,8 +270,16 @@ def next_step(result: Certificate) -> Note | None:
         return next_note(
             "hand it over as a page with", f'certificate.report("{page}")', f"{SAME_COMMAND} with --report {page}"
         )
+    if result.mismatch:
+        call, command = "fl.srm(rows, by, variant=…)", "faultlines srm FILES --by COLUMN --variant COLUMN"
+        return next_note("find the cause of the sample ratio mismatch with", call, command)
     if result.verdict == "failed":
         return next_note("see which groups differ together with", "fl.cluster(rows, by, metric)", None)
+    return _next_of_inconclusive(result)
+
+
+def _next_of_inconclusive(result: Certificate) -> Note | None:
+    """Collect what is missing, or certify less."""
     if is_overturned(result):
         call = f'fl.certify(rows, by, metric, gap={_asked(result)}, missing="ignore")'
         ignore = (call, f"{SAME_COMMAND} with --missing ignore")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
 MissingChoice = Literal["bounds", "ignore"]
+MismatchChoice = Literal["inconclusive", "ignore"]
 MissingTreatment = Literal["none", "bounds", "share", "ignore"]
 UnknownChoice = Literal["exclude", "category", "bounds"]
 
@@ -103,6 +104,7 @@ class Certificate(TabularResult):
             they are taken to be like the others.
         unknown: What was done about rows with a missing attribute; None where there are none.
         certifiable_ignoring: The gap that could be certified if missing values and unknown attributes were ignored.
+        mismatch: Whether a sample ratio mismatch keeps the certificate from passing.
         possible: The lowest and the highest rate that every group of `comparison` could have in these rows; None where
             nothing is missing or it cannot be bounded.
         by_precision: Whether the overall weighs groups by their precision, for want of sizes.
@@ -155,6 +157,7 @@ class Certificate(TabularResult):
     missing: MissingTreatment = "none"
     unknown: UnknownChoice | None = None
     certifiable_ignoring: Any = None
+    mismatch: bool = False
     possible: tuple[tuple[Any, Any], ...] | None = None
     averaged: bool = False
     in_all_rows: Any = None
@@ -285,6 +288,7 @@ class Certificate(TabularResult):
             "missing": self.missing,
             "unknown": self.unknown,
             "certifiable_ignoring": _finite(self.certifiable_ignoring),
+            "mismatch": self.mismatch,
             "notes": [note.to_dict() for note in self.notes],
             "groups": rows,
         }
