@@ -83,6 +83,8 @@ def test_looks_at_two_arms_with_few_users_count_everybody_once(warm: Warm, launc
     done = warm("monitor", "two.json", "--sql", UNTIL.format(3), *asked, "--json", "two-look.json", cwd=launch)
     assert done.returncode == 0, done.stderr
     look = written(launch, "two-look.json")["looks"][-1]
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.startswith("overall")]
+    assert rows == [["overall", "B"], ["overall", "C"]]  # a mean of two treatments is the effect of none
     assert look["overall"]["n"] <= sum(look["arms"].values()) + 2_000
     sessions = pd.read_parquet(launch / "sessions.parquet")
     assert look["overall"]["n"] <= sessions[sessions.day <= 3].user.nunique()
@@ -135,9 +137,16 @@ def test_no_gate_passes_beside_a_mismatch_unless_it_is_ignored(warm: Warm, launc
         certificate = written(launch, "gate.json")["certificate"]
         assert (certificate["verdict"], certificate["mismatch"]) == ("inconclusive", True)
     assert warm("experiment", *rows, *asked, "--mismatch", "ignore", cwd=launch).returncode == 0
+
+
+@pytest.mark.parametrize(("how", "code"), [((), 3), (("--mismatch", "ignore"), 0)])
+def test_looks_and_many_experiments_do_not_pass_beside_a_mismatch(
+    warm: Warm, launch: Path, how: tuple[str, ...], code: int
+) -> None:
+    asked = ("--by", "country", *METRIC, *ARMS, "--treatment", "B", "--fail-on-split", *how)
     query = "select *, 'launch' as test from 'sessions.parquet'"
-    many = ("many", "--sql", query, "--experiment", "test", *rows[1:], "--fail-on-split")
-    assert [warm(*many, *how, cwd=launch).returncode for how in ((), ("--mismatch", "ignore"))] == [3, 0]
+    assert warm("many", "--sql", query, "--experiment", "test", *asked, cwd=launch).returncode == code
+    assert warm("monitor", f"gate-{code}.json", "sessions.parquet", *asked, cwd=launch).returncode == code
 
 
 def test_harm_that_is_shown_fails_beside_a_mismatch(warm: Warm, launch: Path) -> None:

@@ -685,21 +685,24 @@ def monitor(
     measured: opt.WatchedMetric,
     how: opt.Monitoring,
     fail_on_split: opt.FailOnClaim = False,
+    mismatch: opt.Mismatch = "inconclusive",
     json: opt.Json = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """Do groups differ yet, while data come in? Look as often as you like: α holds over all looks."""
-    from faultlines.cli.gate import gate
+    from faultlines.analyses.certify import checked_mismatch
+    from faultlines.cli.gate import end_with_look, gate
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
+    checked_mismatch(mismatch)
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.inputs, also=[watched.state])
     with open_monitor(watched.state, how) as held:
         with gate(fail_on_split):
             look = take_look(held, watched, measured, final=how.final)
         write_look(look, targets, watched.state)
-    if fail_on_split and look.result.rejected:
-        raise typer.Exit(streams.SPLIT)
+    if fail_on_split:
+        end_with_look(look.result, mismatch)
 
 
 # ----------------------------------------------------------------------------------------------------- impact ratios

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.impact import ImpactRatios
+    from faultlines.results.monitor import MonitorResult
     from faultlines.results.sample_ratio import SampleRatios
     from faultlines.results.self_check import SelfCheck
 
@@ -103,6 +104,22 @@ def end_with_experiments(result: Experiments, missing: str = "bounds", mismatch:
         texts += [f"{name}: {' '.join(reasons)}"] if reasons else []
     if texts:
         _end_inconclusive([formats.members(texts, str, _LISTED, "; ")])
+
+
+def end_with_look(result: MonitorResult, mismatch: str = "inconclusive") -> None:
+    """End with the gate's exit code: 1 when a difference is reported, 3 beside a sample ratio mismatch.
+
+    Args:
+        result: The monitor after its last look.
+        mismatch: As for `end_with_verdicts`.
+    """
+    from faultlines.render.clustering import RATIO
+
+    if result.rejected:
+        raise typer.Exit(SPLIT)
+    texts = [note.text for note in result.warnings if note.code == RATIO]
+    if texts and mismatch == "inconclusive":
+        _end_inconclusive(texts)
 
 
 def end_with_confirmation(result: Confirmation) -> None:

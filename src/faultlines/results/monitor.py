@@ -435,8 +435,14 @@ class MonitorResult(TabularResult):
 
     @property
     def finished(self) -> bool:
-        """Whether it is over: further looks change nothing."""
+        """Whether the verdict is final: further looks update effects and intervals, and nothing else."""
         return self.verdict != "continue"
+
+    @property
+    def decided(self) -> Look | None:
+        """The look that ended it: where the difference was reported, or the last that could; None before."""
+        at_end = (look for look in self.looks if look.adjusted <= self.alpha or (look.fraction or 0.0) >= 1)
+        return next(at_end, self.look) if self.finished else None
 
     @property
     def n_clusters(self) -> int:
