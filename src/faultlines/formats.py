@@ -27,10 +27,10 @@ _NOUNS = frozenset(
 )
 # Units that are counted: names of columns, without the ending of an id, that have a plural people would write.
 _UNITS = frozenset(
-    "account applicant business buyer case city client clinic company conversation customer device driver employee "
-    "family firm hospital household listing market member merchant order patient player product prompt rider school "
-    "seller session shop store student subscriber subscription supplier team tenant ticket user vehicle vendor visit "
-    "visitor workspace".split()
+    "account applicant business buyer case city client clinic company conversation customer device document "
+    "driver employee family firm hospital household item listing market member merchant order patient player "
+    "product prompt pupil query question rider school seller session shop store student subject subscriber "
+    "subscription supplier team tenant thread ticket user vehicle vendor visit visitor workspace".split()
 )
 _ID = re.compile(r"(_?(id|key|uuid|hash|no|nr|number)|(Id|ID|Key|Uuid|UUID))$")
 
