@@ -210,5 +210,5 @@ def test_points_in_time_are_no_groups_but_days_are(tmp_path: Path, kind: str) ->
     with refused("invalid data: unit") as caught:
         fl.cluster(path, "ts", fl.mean("x", unit="user"))
     assert "::date as day" in str(caught.value)
-    by_day = fl.sql(f"select *, ts::date as day from '{path}'")
+    by_day = duckdb.sql(f"select *, ts::date as day from '{path}'")
     assert len(fl.cluster(by_day, "day", fl.mean("x")).groups) == 3

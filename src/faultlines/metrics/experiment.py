@@ -422,7 +422,7 @@ class _Options:
             raise InputError.missing("aggregate", "is about rows of units", "Name the unit.", aggregate)
         if aggregate == "first":
             query = f"select * from 'FILE' qualify row_number() over (partition by \"{unit}\" order by TIME) = 1"
-            remedy = f"Keep the first row of each {unit} by a query (fl.sql, --sql): {query}."
+            remedy = f"Keep the first row of each {unit} by a query (--sql, duckdb.sql): {query}."
             raise InputError.unsupported("aggregate", "needs an order of rows", remedy, aggregate)
         self.aggregate = choice("aggregate", aggregate or "sum", AGGREGATES)
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):

@@ -97,7 +97,7 @@ _MOST_TIMES = 1_000  # groups that are points in time, beyond which nobody means
 
 def _use_days(column: str) -> str:
     query = f"select *, \"{column}\"::date as day from 'FILE'"
-    return f"Make days of {column!r} by a query (fl.sql, --sql), and group by day: {query}."
+    return f"Make days of {column!r} by a query (--sql, duckdb.sql), and group by day: {query}."
 
 
 def _find_time(data: object, rows: Rows, by: Sequence[str | Bins]) -> str | None:
