@@ -6,11 +6,14 @@ import html
 import math
 import re
 import unicodedata
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
+
+Unit = Literal["", "%", " points"]  # what stands behind a number: shares are in percent, their differences in points
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 _BAR = 20
 _UNSEEN = {"Cc", "Cs", "Cn", "Co", "Zl", "Zp"}
@@ -22,6 +25,14 @@ _NOUNS = frozenset(
     "model month occupation page plan platform product project prompt provider race region school segment sex shop "
     "site source state store study subject task team tier topic type user variant version week year zip".split()
 )
+# Units that are counted: names of columns, without the ending of an id, that have a plural people would write.
+_UNITS = frozenset(
+    "account applicant business buyer case city client clinic company conversation customer device document "
+    "driver employee family firm hospital household item listing market member merchant order patient player "
+    "product prompt pupil query question rider school seller session shop store student subject subscriber "
+    "subscription supplier team tenant thread ticket user vehicle vendor visit visitor workspace".split()
+)
+_ID = re.compile(r"(_?(id|key|uuid|hash|no|nr|number)|(Id|ID|Key|Uuid|UUID))$")
 
 
 def pvalue(log_p: float) -> str:
@@ -43,26 +54,52 @@ def p_is(log_p: float) -> str:
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
-def decimals(
-    errors: Sequence[float], values: Sequence[float], signed: bool = True, percent: bool = False
-) -> Callable[[float], str]:
+class NumberFormat(NamedTuple):
+    """How a number is written: called with one, it gives the text.
+
+    Attributes:
+        spec: Python's format of the number.
+        unit: What stands behind it.
+    """
+
+    spec: str
+    unit: Unit = ""
+
+    def __call__(self, value: float) -> str:
+        """The number with its unit."""
+        return f"{self.bare(value)}{self.unit}" if not math.isinf(value) else self.bare(value)
+
+    def bare(self, value: float) -> str:
+        """The number alone, where a header has its unit; what is infinite is shown as such."""
+        if math.isinf(value):
+            return "−∞" if value < 0 else "∞"
+        return f"{100 * value if self.unit else value:{self.spec}}"
+
+    def interval(self, lower: float, upper: float) -> str:
+        """Two ends; a unit that is a word stands behind both."""
+        if self.unit == " points":
+            return f"{self.bare(lower)} … {self.bare(upper)}{self.unit}"
+        return f"{self(lower)} … {self(upper)}"
+
+
+def decimals(errors: Sequence[float], values: Sequence[float], signed: bool = True, unit: Unit = "") -> NumberFormat:
     """A number format for estimates whose standard errors are `errors`: two digits of the smallest one.
 
     Args:
         errors: Standard errors, above zero.
         values: What will be shown.
         signed: Whether a plus sign says something.
-        percent: Whether values are shares, to be shown in per cent.
+        unit: What they are shown in: values with a unit are shares, or differences of shares.
     """
-    factor, unit = (100.0, "%") if percent else (1.0, "")
+    factor = 100.0 if unit else 1.0
     smallest = factor * min(errors)
     largest = max(smallest, *(abs(factor * value) for value in values))
     places = 1 - math.floor(math.log10(smallest))
     if largest < 1e15 and places <= 9:
         sign = "+" if signed else ""
-        return lambda value: f"{factor * value:{sign}z,.{max(places, 0)}f}{unit}"  # z: never a negative zero
+        return NumberFormat(f"{sign}z,.{max(places, 0)}f", unit)  # z: never a negative zero
     digits = math.floor(math.log10(largest)) + places + 1
-    return lambda value: f"{factor * value:+.{min(max(digits, 3), 17)}g}{unit}"
+    return NumberFormat(f"+.{min(max(digits, 3), 17)}g", unit)
 
 
 def count(value: float) -> str:
@@ -248,6 +285,26 @@ def plural(attributes: Sequence[str]) -> str:
     if name not in _NOUNS:
         by = " × ".join(attributes)
         return f"groups by {by}" if by != "group" else "groups"
+    return _plural(name)
+
+
+def unit_name(column: str | None) -> str:
+    """What rows of a unit are counted as: ``users`` for user or user_id, ``units`` for a column like schid."""
+    noun = None if column is None else _unit_noun(column)
+    return "rows" if column is None else "units" if noun is None else _plural(noun)
+
+
+def one_unit(column: str) -> str:
+    """What one unit is called: ``user`` for user_id, and the column itself where that has no noun in it."""
+    return _unit_noun(column) or column
+
+
+def _unit_noun(column: str) -> str | None:
+    noun = _ID.sub("", column).lower()
+    return noun if noun in _UNITS else None
+
+
+def _plural(name: str) -> str:
     if name.endswith("y") and name[-2:-1] not in set("aeiou"):
         return f"{name[:-1]}ies"
     return f"{name}es" if name.endswith(("s", "x", "z", "ch", "sh")) else f"{name}s"

@@ -245,7 +245,7 @@ def test_groups_too_small_in_the_fresh_rows_are_missing_with_their_reason() -> N
     rows = rows[(rows.country != "FR") | (rows.user < 40)]
     confirmation = fl.confirm(old, rows)
     assert [(group.label, group.reason.text) for group in confirmation.missing] == [
-        ("FR", "fewer than 10 units in an arm")
+        ("FR", "fewer than 10 users in an arm")
     ]
     smaller = fl.confirm(old, rows, min_size=2)
     assert not smaller.missing

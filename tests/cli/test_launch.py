@@ -83,6 +83,8 @@ def test_looks_at_two_arms_with_few_users_count_everybody_once(warm: Warm, launc
     done = warm("monitor", "two.json", "--sql", UNTIL.format(3), *asked, "--json", "two-look.json", cwd=launch)
     assert done.returncode == 0, done.stderr
     look = written(launch, "two-look.json")["looks"][-1]
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.startswith("overall")]
+    assert rows == [["overall", "B"], ["overall", "C"]]  # a mean of two treatments is the effect of none
     assert look["overall"]["n"] <= sum(look["arms"].values()) + 2_000
     sessions = pd.read_parquet(launch / "sessions.parquet")
     assert look["overall"]["n"] <= sessions[sessions.day <= 3].user.nunique()
@@ -121,3 +123,35 @@ def test_a_mismatch_is_said_once_before_looks_certificates_and_confirmations(war
     page = (launch / "said.html").read_text(encoding="utf-8")
     assert page.count(sentence) == looked.stdout.count(sentence) == 1
     assert page.index(sentence) < page.index("<h1>")
+
+
+@pytest.mark.parametrize(
+    "asked", [["--fail-on-split"], ["--certify", "0.5"], ["--fail-on", "harm", "--adverse", "low", "--certify", "0.5"]]
+)
+def test_no_gate_passes_beside_a_mismatch_unless_it_is_ignored(warm: Warm, launch: Path, asked: list[str]) -> None:
+    rows = ("sessions.parquet", "--by", "country", *METRIC, *ARMS, "--treatment", "B")
+    done = warm("experiment", *rows, *asked, "--json", "gate.json", cwd=launch)
+    assert done.returncode == 3
+    assert written(launch, "gate.json")["notes"][0]["text"] in done.stderr
+    if "--certify" in asked:
+        certificate = written(launch, "gate.json")["certificate"]
+        assert (certificate["verdict"], certificate["mismatch"]) == ("inconclusive", True)
+    assert warm("experiment", *rows, *asked, "--mismatch", "ignore", cwd=launch).returncode == 0
+
+
+@pytest.mark.parametrize(("how", "code"), [((), 3), (("--mismatch", "ignore"), 0)])
+def test_looks_and_many_experiments_do_not_pass_beside_a_mismatch(
+    warm: Warm, launch: Path, how: tuple[str, ...], code: int
+) -> None:
+    asked = ("--by", "country", *METRIC, *ARMS, "--treatment", "B", "--fail-on-split", *how)
+    query = "select *, 'launch' as test from 'sessions.parquet'"
+    assert warm("many", "--sql", query, "--experiment", "test", *asked, cwd=launch).returncode == code
+    assert warm("monitor", f"gate-{code}.json", "sessions.parquet", *asked, cwd=launch).returncode == code
+
+
+def test_harm_that_is_shown_fails_beside_a_mismatch(warm: Warm, launch: Path) -> None:
+    query = "select * from 'sessions.parquet' where not (country = 'FR' and arm = 'C' and user % 2 = 0)"
+    rows = ("--sql", query, "--by", "country,browser", *METRIC, *ARMS, "--treatment", "C")
+    done = warm("experiment", *rows, "--fail-on", "harm", "--adverse", "low", cwd=launch)
+    assert done.returncode == 1
+    assert done.stdout.startswith("Warning: ")

@@ -236,7 +236,15 @@ def test_a_decision_is_reached_and_stays() -> None:
     seen = [monitor.update(look) for look in looks(FAR)]
     assert [result.rejected for result in seen] == [False, True, True, True, True, True]
     assert seen[1].clusters == (("a", "b"), ("c", "d", "e"))
-    assert seen[5] == seen[1]
+    assert {result.pvalue for result in seen[1:]} == {seen[1].pvalue}
+    assert [result.look.number for result in seen if result.look] == [1, 2, 3, 4, 5, 6]
+    assert seen[5].decided == seen[1].look
+    assert {n.code for n in seen[5].notes} - {n.code for n in seen[1].notes} == {"after the end"}
+    widths = [r.groups[0].effect.upper - r.groups[0].effect.lower for r in seen[1:]]
+    assert widths == sorted(widths, reverse=True)
+    assert len(seen[5].cluster_effects) == seen[5].n_clusters >= 2
+    assert fl.Monitor.from_json(monitor.to_json()).result == seen[5]
+    assert monitor.update(looks(FAR)[-1]) == seen[5]  # the same data once more
     assert seen[1].n_clusters == 2
     assert seen[1].look is not None
     assert seen[1].look.number == 2
@@ -253,8 +261,11 @@ def test_the_end_without_a_claim() -> None:
     monitor = fl.Monitor(looks=3, draws=500)
     seen = [monitor.update(look) for look in looks(days=4)]
     assert [result.finished for result in seen] == [False, False, True, True]
-    assert seen[3] == seen[2]
     assert seen[3].verdict == "ended"
+    assert seen[3].pvalue == seen[2].pvalue
+    assert (seen[3].looks[3].information or 0) > (seen[2].looks[2].information or 0)
+    assert seen[3].decided == seen[2].look
+    assert fl.Monitor.from_json(monitor.to_json()).result == seen[3]
     assert [result.looks[-1].fraction for result in seen[:3]] == pytest.approx([1 / 3, 2 / 3, 1])
     assert seen[2].looks[-1].spent == 0.05
     p = [result.pvalue for result in seen]
@@ -570,3 +581,11 @@ def test_another_experiment_on_the_second_day_is_refused() -> None:
 def test_a_spending_function_that_is_none_is_refused(function: Any) -> None:
     with refused("wrong return value: spending"):
         fl.Monitor(looks=3, spending=function)
+
+
+def test_intervals_that_share_alpha_over_planned_looks_end_with_them() -> None:
+    """With nothing assumed of looks, α is divided over those that were planned: a further one would have none."""
+    monitor = fl.Monitor(looks=2, dependence="any")
+    seen = [monitor.update(look) for look in looks(FAR)[:4]]
+    assert [len(result.looks) for result in seen] == [1, 2, 2, 2]
+    assert seen[3] == seen[1]

@@ -35,6 +35,9 @@ def test_the_name_says_per_what() -> None:
     names = {
         fl.lift("spend", **ARMS).name: "lift of spend",
         fl.lift("spend", **ARMS, unit="household").name: "lift of spend per household",
+        fl.lift("spend", **ARMS, unit="user_id").name: "lift of spend per user",
+        fl.lift("spend", **ARMS, unit="schid").name: "lift of spend per schid",
+        fl.lift("spend", **ARMS, unit="user", overlap="covariance").name: "lift of spend per user and group",
         fl.lift("spend", **ARMS, unit="user", aggregate="mean").name: "lift of mean spend per user",
         fl.difference("bought", **ARMS, unit="user", aggregate="any").name: "difference of any bought per user",
         fl.ratio_lift("spend", "visits", **ARMS, unit="user").name: "ratio lift of spend/visits",
@@ -103,3 +106,38 @@ def test_units_and_controls_that_groups_share_are_counted_once() -> None:
     several = fl.cluster(rows, "g", fl.lift("spend", **ARMS, treatment="*"))
     assert several.to_dict()["distinct_units"] == len(rows)
     assert "distinct_units" not in fl.cluster(rows, "g", fl.mean("spend")).to_dict()
+
+
+def test_differences_of_yes_and_no_are_read_in_points() -> None:
+    rows = spend()
+    rows["bought"], rows["twice"] = (rows.spend > 5).astype(int), 2 * (rows.spend > 5).astype(int)
+    rows["before"] = rows.spend + 1
+    metrics = [
+        (fl.difference("bought", **ARMS), " points"),
+        (fl.difference("bought", **ARMS, covariate="before"), " points"),
+        (fl.difference("bought", **ARMS, unit="user", aggregate="any"), " points"),
+        (fl.difference("twice", **ARMS), ""),
+        (fl.difference("spend", **ARMS), ""),
+        (fl.lift("bought", **ARMS), "%"),
+    ]
+    for metric, unit in metrics:
+        assert fl.measure(rows, "g", metric).estimates.scales[0].unit == unit, metric.name
+    both = fl.joint(fl.difference("bought", **ARMS), fl.difference("spend", **ARMS))
+    assert [scale.unit for scale in fl.measure(rows, "g", both).estimates.scales] == [" points", ""]
+    c = fl.cluster(rows, "g", fl.difference("bought", **ARMS))
+    assert c.number_formats[0].unit == " points"
+    assert fl.certify(c, gap=0.5).units == (" points",)
+    share = c.to_dicts("groups")[0]["estimate"]  # numbers for programs stay as they are
+    first = rows[rows.g == c.to_dicts("groups")[0]["g"]]
+    means = first.groupby("arm").bought.mean()
+    assert share == pytest.approx(means["B"] - means["A"])
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [("user", "users"), ("user_id", "users"), ("userId", "users"), ("household", "households"), ("uid", "units"),
+     ("company_key", "companies"), ("schid", "units"), ("anonymous_id", "units")],
+)  # fmt: skip
+def test_units_are_counted_by_their_own_name(column: str, name: str) -> None:
+    assert fl.lift("spend", **ARMS, unit=column).size_unit == name
+    assert fl.rate("bought", unit=column).size_unit == name

@@ -19,6 +19,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.estimates.labels import reading
+from tests.refused import refused
 from tests.rows.spark import spark_session
 
 if TYPE_CHECKING:
@@ -258,3 +259,21 @@ def _nth(value: Any, i: int) -> Any:
         if isinstance(value, kind):
             return make()
     return i
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_points_in_time_are_no_groups_but_days_are(tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(3)
+    seconds = pd.to_timedelta(rng.integers(0, 86_400 * 3, 4_000), unit="s")
+    rows = pd.DataFrame({"ts": pd.Timestamp("2026-01-01") + seconds, "x": rng.normal(size=4_000)})
+    rows["user"] = np.arange(4_000) // 2
+    path = str(tmp_path / f"rows.{kind}")
+    rows.to_csv(path, index=False) if kind == "csv" else rows.to_parquet(path)
+    with refused("unsupported: by") as caught:
+        fl.cluster(path, "ts", fl.mean("x"))
+    assert "::date as day" in str(caught.value)
+    with refused("invalid data: unit") as caught:
+        fl.cluster(path, "ts", fl.mean("x", unit="user"))
+    assert "::date as day" in str(caught.value)
+    by_day = duckdb.sql(f"select *, ts::date as day from '{path}'")
+    assert len(fl.cluster(by_day, "day", fl.mean("x")).groups) == 3

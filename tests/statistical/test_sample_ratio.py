@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from docs.figures import record_figure
 from faultlines.metrics.warnings import compare_arms
 from tests.statistical.tally import level_bound, scale_runs
 
@@ -35,7 +36,10 @@ def test_false_alarms_stay_within_alpha(
         )
         for alpha in alarms:
             alarms[alpha] += check is not None and check.pvalue <= alpha
+    plan = "/".join(f"{100 * share:.0f}" for share in shares)
+    how = f"{plan}, {' × '.join(map(str, levels))} groups, {'planned shares' if planned else 'shares not given'}"
     for alpha, count in alarms.items():
+        record_figure("sample_ratio", f"false alarms; {how}; α = {alpha:g}", count / RUNS, RUNS)
         assert count / RUNS <= level_bound(alpha, RUNS)
 
 
@@ -56,6 +60,9 @@ def test_a_loss_in_one_country_is_found_in_the_crossing_nearly_as_often_as_by_co
         by_country += plain.pvalue <= 1e-3
         by_cell += crossed.pvalue <= 1e-3
         named += crossed.pvalue <= 1e-3 and crossed.where == (("country", 0),)
+    name = "a fifth of one arm lost in one of 20 countries"
+    for column, count in (("by country", by_country), ("by country × browser", by_cell), ("country named", named)):
+        record_figure("sample_ratio", f"power; {name}; {column}", count / runs, runs)
     assert by_cell / runs > by_country / runs - 0.1, (by_country, by_cell)
     assert by_cell / runs > 0.7
     assert named > 0.9 * by_cell

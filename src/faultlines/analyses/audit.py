@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from faultlines.estimates.estimates import Estimates, Excluded
+    from faultlines.formats import Unit
     from faultlines.guarantees.base import Guarantee, GuaranteedPath
     from faultlines.metrics.base import Metric
     from faultlines.metrics.names import Wanted
@@ -532,14 +533,14 @@ def _rows(
     labels = labels_of(estimates.keys)
     effects = estimates.parts or (None,)
     for part, effect in enumerate(effects):
-        percent = estimates.scales[part].is_percent
+        unit = estimates.scales[part].unit
         value = None if overall is None else float(overall.shown[0, part])
         for i, label in enumerate(labels):
             n = None if estimates.n is None else float(estimates.n[i])
             estimate, se, low, high = (float(column[i, part]) for column in (estimates.shown, errors, lower, upper))
-            yield AuditedGroup(metric, effect, by, label, stratum, n, estimate, se, low, high, value, percent)
+            yield AuditedGroup(metric, effect, by, label, stratum, n, estimate, se, low, high, value, unit)
         for left in groups.excluded:
-            yield _excluded_row(left, metric, effect, by, stratum, value, percent)
+            yield _excluded_row(left, metric, effect, by, stratum, value, unit)
 
 
 def _excluded_row(
@@ -549,11 +550,11 @@ def _excluded_row(
     by: tuple[str, ...],
     stratum: Stratum,
     overall: float | None,
-    percent: bool,
+    unit: Unit,
 ) -> AuditedGroup:
     """A group that was not compared, with what is known of it."""
     values = (left.estimate, left.se, left.lower, left.upper) if effect is None else (None,) * 4
-    return AuditedGroup(metric, effect, by, left.label, stratum, left.n, *values, overall, percent, left.reason)
+    return AuditedGroup(metric, effect, by, left.label, stratum, left.n, *values, overall, unit, left.reason)
 
 
 _MOST = 20  # results with a part of their own

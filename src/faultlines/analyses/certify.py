@@ -76,7 +76,14 @@ if TYPE_CHECKING:
     from faultlines.estimates.scales import FloatArray
     from faultlines.metrics.base import Metric
     from faultlines.metrics.readout import Readout
-    from faultlines.results.certificate import MissingChoice, MissingTreatment, Status, UnknownChoice, Verdict
+    from faultlines.results.certificate import (
+        MismatchChoice,
+        MissingChoice,
+        MissingTreatment,
+        Status,
+        UnknownChoice,
+        Verdict,
+    )
     from faultlines.results.clustering import Adverse
 
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
@@ -100,6 +107,7 @@ def certify(
     min_size: float | None = None,
     missing: MissingChoice = "bounds",
     unknown: UnknownChoice | None = None,
+    mismatch: MismatchChoice = "inconclusive",
     seed: int = 0,
 ) -> Certificate:
     """Certify that no group is farther than a gap from the overall, the best group, or another reference?
@@ -143,6 +151,8 @@ def certify(
             their other attributes (rates only; the default there, unless ``missing="ignore"``). ``"category"``: they
             are a group of their own; without having been asked for, that does not pass where more than 5% of all rows
             lack an attribute. ``"exclude"``: they are excluded, and counted.
+        mismatch: Of experiments with a sample ratio mismatch. ``"inconclusive"``: nothing passes beside one, for lost
+            units may be unlike the others. ``"ignore"``: it is said, and the verdict goes by effects alone.
         seed: Of the draws behind the simultaneous intervals.
 
     Returns:
@@ -163,19 +173,20 @@ def certify(
         >>> fl.certify(lifts, gap=0.01, against=0, adverse="low").verdict
         'passed'
     """
-    missing, unknown = checked_missing(missing), checked_unknown(unknown)
+    missing, unknown, mismatch = checked_missing(missing), checked_unknown(unknown), checked_mismatch(mismatch)
     alpha, seed, ratio = checks.alpha(alpha), checks.seed(seed), checks.flag("ratio", ratio)
     checked_adverse(adverse)
     groups = _groups(data, by, metric, min_size)
     treat = partial(_treat_missing, data=data, metric=metric, missing=missing, unknown=unknown)
     ask = partial(_certify, gap=gap, against=against, ratio=ratio, adverse=adverse, alpha=alpha, seed=seed)
+    stops = mismatch == "inconclusive" and _has_mismatch(groups)
     if not checks.flag("margins", margins):
-        return ask(*treat(groups))
+        return _stopped(ask(*treat(groups)), stops=stops)
     listed = _margins(groups, against)
     certificates = [
         ask(*treat(_of_margin(data, groups, margin, metric, min_size)), level=alpha * margin.share) for margin in listed
     ]
-    return _together(certificates, listed, groups.comparison.attributes)
+    return _stopped(_together(certificates, listed, groups.comparison.attributes), stops=stops)
 
 
 def _certify(
@@ -485,6 +496,26 @@ def checked_unknown(unknown: Any) -> UnknownChoice | None:
     return cast("UnknownChoice", checks.choice("unknown", unknown, ("exclude", "category", "bounds"), remedy))
 
 
+def checked_mismatch(mismatch: Any) -> MismatchChoice:
+    """What becomes of a pass beside a sample ratio mismatch."""
+    remedy = "Use 'inconclusive', or 'ignore' to go by effects alone."
+    return cast("MismatchChoice", checks.choice("mismatch", mismatch, ("inconclusive", "ignore"), remedy))
+
+
+def _has_mismatch(groups: Groups) -> bool:
+    """Whether arms are not divided as expected."""
+    ratio = None if groups.readout is None else groups.readout.sample_ratio
+    return ratio is not None and ratio.is_mismatch
+
+
+def _stopped(certificate: Certificate, *, stops: bool) -> Certificate:
+    """A certificate that does not pass beside a sample ratio mismatch; harm that is shown is still shown."""
+    if not stops:
+        return certificate
+    verdict: Verdict = "failed" if certificate.verdict == "failed" else "inconclusive"
+    return replace(certificate, verdict=verdict, mismatch=True)
+
+
 def _treat_missing(
     groups: Groups, data: object, metric: Metric | None, missing: MissingChoice, unknown: UnknownChoice | None
 ) -> tuple[Groups, _Absent]:
@@ -653,7 +684,7 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
     verdicts = {certificate.verdict for certificate in certificates}
     verdict: Verdict = "failed" if "failed" in verdicts else "passed" if verdicts == {"passed"} else "inconclusive"
     pick = min if cells.ratio else max
-    parts = range(len(cells.percent))
+    parts = range(len(cells.units))
     farthest = [pick(groups, key=lambda group, i=i: group.bound[i] if several else group.bound) for i in parts]  # type: ignore[misc]
     return replace(
         cells,
@@ -797,7 +828,7 @@ def _certificate(
         groups=certified,
         comparison=groups.comparison,
         excluded=groups.excluded,
-        percent=tuple(scale.is_percent for scale in estimates.scales),
+        units=tuple(scale.unit for scale in estimates.scales),
         seed=seed,
         dropped=groups.dropped,
         missing_values=None if groups.readout is None else groups.readout.missing,

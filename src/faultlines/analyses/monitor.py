@@ -417,7 +417,7 @@ class Monitor:
             ignored=dict(self._ignored),
             metric=subject.metric,
             attributes=subject.attributes,
-            percent=subject.percent,
+            unit=subject.unit,
             counted=subject.counted,
             groups=self._monitored_groups(),
             cluster_effects=self._effects,
@@ -503,7 +503,7 @@ class Monitor:
         new: NewPolicy | None = None,
         final: bool = False,
     ) -> MonitorResult:
-        """Take a look. Once the verdict is not ``"continue"``, further looks change nothing.
+        """Take a look. Once the verdict is not ``"continue"``, further looks update effects, not the verdict and its p.
 
         Args:
             data: By the rule ``"boundary"``: all data so far. Rows, with `by` and `metric`, as for `fl.cluster`; or
@@ -563,15 +563,13 @@ class Monitor:
         final: bool,
     ) -> MonitorResult:
         finished = self._verdict() != "continue"
-        if finished and by is not None:
+        if finished and not self._has_intervals_left():
             return self.result
         try:
             current, rows = measure_look(data, by, metric, min_size, self._interval_rule(1.0))
         except NoGroupsError as error:
             return replace(self.result, waiting=dict(error.reasons))
         check_one_effect(current)
-        if finished:
-            return self.result
         if len(current) < 2 and rows.small:
             return replace(self.result, waiting=rows.count_reasons())
         subject = MonitorSubject.of(current, rows.counted)
@@ -579,6 +577,8 @@ class Monitor:
             subject.check(self._subject)
         look_data, labels, ignored = self._align(current, rows, *policies)
         if self._data and look_data.is_same_data(self._data[-1]):
+            if finished:
+                return self.result
             problem = f"were analyzed at look {len(self._data)}"
             raise InputError.duplicate("estimates", problem, "Run again when there are new data.")
         dependence = choose_dependence(current, self.dependence)
@@ -588,6 +588,8 @@ class Monitor:
         history = self._so_far(draws, dependence)
         history.take(groups, look_data, test)
         look = self._describe_look(groups, history.record, test, final=final)
+        if finished:  # α was spent on the verdict: it stands as it was reported, with its p
+            look = replace(look, adjusted=self._looks[-1].adjusted)
         rule = self._interval_rule(look.fraction or 1.0, dependence)
         look_data = _with_intervals(look_data, current, rule.reach_of_groups(groups, look_data))
         overall, effect = self._look_at_all(look_data, current, rows, rule)
@@ -614,6 +616,13 @@ class Monitor:
         along = margin.attributes if places and len(test.margins) > 1 else ()
         self._arms, self._along = of_arms, tuple(subject.attributes[a] for a in along)
         return self.result
+
+    def _has_intervals_left(self) -> bool:
+        """Whether intervals are valid at one more look: not where α was divided over planned looks, and all were taken.
+
+        Confidence sequences hold at any number of looks.
+        """
+        return self.dependence != "any" or self.looks is None or len(self._looks) < self.looks
 
     def _align(
         self, current: Estimates, rows: LookRows, missing: MissingPolicy, new: NewPolicy
@@ -910,18 +919,18 @@ class Monitor:
             raise ValueError("results do not fit the data")
         dependence, self._looks = self.dependence or "independent", []
         for i, (data, look) in enumerate(zip(self._data, looks, strict=True)):
-            last = i == len(looks) - 1
+            after = looks[min(i + 1, len(looks) - 1)].adjusted
             try:
                 self._groups = extend_history(self._groups, data, self._labels_after(self._groups, data), dependence)
             except InputError as error:
                 raise ValueError(str(error)) from error
-            fraction = self._next_fraction(self._groups, final=last and look.fraction == 1)
+            fraction = self._next_fraction(self._groups, final=look.fraction == 1)
             stated = np.array([look.number, look.information, look.fraction], dtype=float)
             if not np.allclose(stated, (i + 1, self._groups.information.sum(), fraction), rtol=1e-9, atol=0):
                 raise ValueError(f"look {i + 1} does not fit the data")
             ends = look.adjusted <= self.alpha or stated[2] >= 1
-            if not last and (ends or look.adjusted < looks[i + 1].adjusted):
-                raise ValueError("a look after the end, or p that rises")
+            if look.adjusted != after if ends else look.adjusted < after:
+                raise ValueError("p that rises, or changes after the end")
             self._looks.append(look)
         if self._groups is not None and self._groups.se.size < len(keys):
             raise ValueError("groups that no look has seen")

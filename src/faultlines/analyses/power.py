@@ -20,7 +20,7 @@ from faultlines.core.tree import count_clusters
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates, plain
 from faultlines.estimates.labels import Range, labels_of, margins_of, name_of
-from faultlines.estimates.scales import ANSCOMBE
+from faultlines.estimates.scales import ANSCOMBE, IDENTITY, POINTS
 from faultlines.estimates.validation import numbers
 from faultlines.guarantees import resolve_guarantee
 from faultlines.guarantees.calibrated import Calibrated
@@ -156,6 +156,7 @@ def power(
         n=None if estimates.n is None else float(np.sum(estimates.n)),
         needed=needed,
         days=None if needed is None or per_day is None else needed / per_day,
+        in_points=tuple(scale.is_percent for scale in estimates.scales),
     )
 
 
@@ -408,7 +409,9 @@ def _from_sizes(estimates: Estimates | None, data: Any, spread: _Spread) -> Esti
             scale=ANSCOMBE,
         )
     errors = (spread.factor or 0.0) / np.sqrt(size)
-    return Estimates(np.zeros(len(estimates)), errors, estimates.labels, estimates.n, attributes=attributes)
+    scale = IDENTITY if spread.baseline is None else POINTS
+    zeros = np.zeros(len(estimates))
+    return Estimates(zeros, errors, estimates.labels, estimates.n, attributes=attributes, scale=scale)
 
 
 def _estimates(ones: FloatArray, **arguments: Any) -> Estimates:

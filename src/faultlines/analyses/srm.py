@@ -12,6 +12,7 @@ from faultlines.analyses.cluster import cluster, holm
 from faultlines.errors import InputError
 from faultlines.estimates.labels import Names, match, part_of
 from faultlines.estimates.reasons import DropCode
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric
 from faultlines.metrics.experiment import aggregated
 from faultlines.metrics.forms import value_variables
@@ -94,7 +95,7 @@ def srm(
         expected = tuple((weights / weights.sum()).tolist())
     if len(arms) < 2:
         raise InputError.too_few("variant", "has one value alone", "An experiment needs two variants.", variant)
-    counted = "units" if unit else "rows"
+    counted = unit_name(unit)
     ratio = compare_arms(counts, arms, keys, names, shares=expected, unit=counted)
     total = counts.sum(axis=0)
     table = tuple(

@@ -310,6 +310,7 @@ def aggregates(
     claim: opt.Claim,
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
+    mismatch: opt.Mismatch = "inconclusive",
     signed: opt.Certify,
     output: opt.Output,
 ) -> None:
@@ -325,7 +326,7 @@ def aggregates(
         return
     rows = opt.RowOptions(files=counted.files, sql=counted.sql, by=counted.by, min_size=counted.min_size)
     metrics = [aggregated_metric(metric, counted.n, columns, arms)]
-    _cluster_rows(rows, metrics, claim, None, settings, opt.SelfCheckOptions(), output, fail_on_split, signed)
+    _cluster_rows(rows, metrics, claim, None, settings, opt.SelfCheckOptions(), output, fail_on_split, signed, mismatch)
 
 
 # ------------------------------------------------------------------------------------------------------------- many
@@ -351,18 +352,20 @@ def many(
     refine: opt.Refine = True,
     fail_on_split: opt.FailOnSplit = False,
     missing: opt.Missing = "bounds",
+    mismatch: opt.Mismatch = "inconclusive",
     json: opt.Json = None,
     csv: opt.Csv = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """In which of many experiments do groups differ? One table or one scan, with one correction over all."""
-    from faultlines.analyses.certify import checked_missing
+    from faultlines.analyses.certify import checked_mismatch, checked_missing
     from faultlines.analyses.many import cluster_many
     from faultlines.cli.aggregates import many_from
     from faultlines.cli.gate import end_with_experiments, gate
 
     checked_missing(missing)
+    checked_mismatch(mismatch)
     guarantee, source = chosen_guarantee(claim), many_from(experiments, measured, columns)
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), experiments.inputs, csv=csv)
     settings = _settings(claim, refine, experiments.min_size, margins) | source
@@ -376,7 +379,7 @@ def many(
     if targets.report is not None:
         result.report(targets.report, title=title, command=outputs.command_line())
     if fail_on_split:
-        end_with_experiments(result, missing)
+        end_with_experiments(result, missing, mismatch)
 
 
 # ------------------------------------------------------------------------------------------------------------- rows
@@ -403,6 +406,7 @@ def experiment(
     split_unit: opt.SplitUnit = None,
     tried: opt.SelfCheckOptions,
     fail_on_split: opt.FailOnSplit = False,
+    mismatch: opt.Mismatch = "inconclusive",
     signed: opt.Certify,
     output: opt.Output,
 ) -> None:
@@ -414,7 +418,7 @@ def experiment(
     metrics = experiment_metrics(metric, arms, per_arm=per_arm)
     metrics = _joint(metrics) if joint else metrics
     settings = _settings(claim, refine, rows.min_size, margins)
-    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed)
+    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed, mismatch)
 
 
 @_command(
@@ -540,6 +544,7 @@ def _cluster_rows(
     output: opt.Output,
     fail_on_split: bool,
     signed: opt.Certify,
+    mismatch: str = "inconclusive",
 ) -> None:
     """Cluster rows by each metric, correct for their number, and print the results."""
     from faultlines.analyses.cluster import cluster_metrics, holm
@@ -548,7 +553,7 @@ def _cluster_rows(
     from faultlines.render.text import to_text
 
     guarantee = chosen_guarantee(claim, split_unit)
-    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed, metrics)
+    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed, metrics, mismatch)
     data = rows.rows()
     targets = outputs.checked(output, rows.inputs, len(metrics))
     by = attributes(rows.by)
@@ -565,7 +570,9 @@ def _cluster_rows(
     for text in self_checks.texts(checks_of_rows):
         targets.say(f"\n{text}")
     targets.write(results, claim.alpha, checks_of_rows, certificates)
-    end_with_verdicts(results, certificates, fail_on_split=fail_on_split, missing=wanted.missing)
+    end_with_verdicts(
+        results, certificates, fail_on_split=fail_on_split, missing=wanted.missing, mismatch=wanted.mismatch
+    )
 
 
 def _joint(metrics: "list[Metric]") -> "list[Metric]":
@@ -679,21 +686,24 @@ def monitor(
     measured: opt.WatchedMetric,
     how: opt.Monitoring,
     fail_on_split: opt.FailOnClaim = False,
+    mismatch: opt.Mismatch = "inconclusive",
     json: opt.Json = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """Do groups differ yet, while data come in? Look as often as you like: α holds over all looks."""
-    from faultlines.cli.gate import gate
+    from faultlines.analyses.certify import checked_mismatch
+    from faultlines.cli.gate import end_with_look, gate
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
+    checked_mismatch(mismatch)
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.inputs, also=[watched.state])
     with open_monitor(watched.state, how) as held:
         with gate(fail_on_split):
             look = take_look(held, watched, measured, final=how.final)
         write_look(look, targets, watched.state)
-    if fail_on_split and look.result.rejected:
-        raise typer.Exit(streams.SPLIT)
+    if fail_on_split:
+        end_with_look(look.result, mismatch)
 
 
 # ----------------------------------------------------------------------------------------------------- impact ratios

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from faultlines.cli import options as opt
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
-    from faultlines.results.certificate import Certificate, MissingChoice, UnknownChoice
+    from faultlines.results.certificate import Certificate, MismatchChoice, MissingChoice, UnknownChoice
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.collection import Experiments
     from faultlines.results.confirmation import Confirmation
     from faultlines.results.impact import ImpactRatios
+    from faultlines.results.monitor import MonitorResult
     from faultlines.results.sample_ratio import SampleRatios
     from faultlines.results.self_check import SelfCheck
 
@@ -53,6 +54,7 @@ def end_with_verdicts(
     *,
     fail_on_split: bool,
     missing: str = "bounds",
+    mismatch: str = "inconclusive",
     skipped: Mapping[str, str] | None = None,
 ) -> None:
     """End with the exit code of the gates that were asked for: 1 when one says no, 3 when one is inconclusive.
@@ -62,6 +64,7 @@ def end_with_verdicts(
         certificates: One for each, if they were asked for; none for a result that has only one group.
         fail_on_split: Whether clusters must not differ.
         missing: ``"bounds"``: a large share of rows that lack a value is inconclusive; ``"ignore"``: it is not.
+        mismatch: ``"inconclusive"``: nothing passes beside a sample ratio mismatch; ``"ignore"``: it may.
         skipped: What could not be compared, with the reason: inconclusive where a gate was asked for.
     """
     several = max(len(results), len(certificates)) > 1
@@ -69,6 +72,7 @@ def end_with_verdicts(
     signed = [certificate for certificate in certificates if certificate is not None]
     if any(c.verdict == "differ" for c in gated) or any(certificate.verdict == "failed" for certificate in signed):
         raise typer.Exit(SPLIT)
+    ratios = _ratio_texts(results) if (fail_on_split or certificates) and mismatch == "inconclusive" else []
     reasons = [(c.groups.metric, _reasons(c, missing)) for c in gated]
     reasons += [
         (certificate.metric, [n.text for n in certificate.notes if n.code in _REASONS] or [certificate.headline])
@@ -79,23 +83,43 @@ def end_with_verdicts(
         reasons += [(name, [f"not compared ({reason})."]) for name, reason in (skipped or {}).items()]
         several = several or bool(skipped)
     texts = [f"{metric}: {text}" if several else text for metric, of_metric in reasons for text in of_metric]
-    if texts:
-        _end_inconclusive(texts)
+    if texts or ratios:
+        _end_inconclusive([*ratios, *texts])
 
 
-def end_with_experiments(result: Experiments, missing: str = "bounds") -> None:
+def end_with_experiments(result: Experiments, missing: str = "bounds", mismatch: str = "inconclusive") -> None:
     """End with the gate's exit code over many experiments: 1 when groups differ in one, 3 when one is inconclusive.
 
     Args:
         result: The experiments.
         missing: As for `end_with_verdicts`.
+        mismatch: Likewise.
     """
     if result.verdict == "differ":
         raise typer.Exit(SPLIT)
     texts = [f"{name_of(experiment.label)}: {experiment.reason}" for experiment in result.excluded]
-    texts += [f"{name}: {' '.join(reasons)}" for name in result if (reasons := _reasons(result[name], missing))]
+    for name in result:
+        reasons = _ratio_texts([result[name]]) if mismatch == "inconclusive" else []
+        reasons += _reasons(result[name], missing)
+        texts += [f"{name}: {' '.join(reasons)}"] if reasons else []
     if texts:
         _end_inconclusive([formats.members(texts, str, _LISTED, "; ")])
+
+
+def end_with_look(result: MonitorResult, mismatch: str = "inconclusive") -> None:
+    """End with the gate's exit code: 1 when a difference is reported, 3 beside a sample ratio mismatch.
+
+    Args:
+        result: The monitor after its last look.
+        mismatch: As for `end_with_verdicts`.
+    """
+    from faultlines.render.clustering import RATIO
+
+    if result.rejected:
+        raise typer.Exit(SPLIT)
+    texts = [note.text for note in result.warnings if note.code == RATIO]
+    if texts and mismatch == "inconclusive":
+        _end_inconclusive(texts)
 
 
 def end_with_confirmation(result: Confirmation) -> None:
@@ -127,6 +151,13 @@ def _end_inconclusive(texts: Sequence[str]) -> None:
     raise typer.Exit(CANNOT_TELL)
 
 
+def _ratio_texts(results: Sequence[Clustering]) -> list[str]:
+    """The sample ratio mismatches of some results, each said once: metrics of the same rows share them."""
+    from faultlines.render.clustering import ratio_notes
+
+    return list(dict.fromkeys(note.text for c in results for note in ratio_notes(c)))
+
+
 def _reasons(c: Clustering, missing: str = "bounds") -> list[str]:
     """Why a result without clusters does not cover all groups, or all rows; nothing where it does."""
     from faultlines.render.clustering import exclusion_notes
@@ -151,18 +182,21 @@ class Certificates:
     harm: bool = False
     missing: MissingChoice = "bounds"
     unknown: UnknownChoice | None = None
+    mismatch: MismatchChoice = "inconclusive"
 
     @classmethod
-    def of(cls, options: opt.Certify, metrics: Sequence[Metric] = ()) -> Certificates:
+    def of(cls, options: opt.Certify, metrics: Sequence[Metric] = (), mismatch: str = "inconclusive") -> Certificates:
         """What was asked for, refused before any work is done if it cannot be answered.
 
         Args:
             options: What was asked for on the command line.
             metrics: What is measured, where rows are; each may know its harmful direction.
+            mismatch: What becomes of a pass beside a sample ratio mismatch.
         """
-        from faultlines.analyses.certify import checked_gap, checked_missing, checked_unknown
+        from faultlines.analyses.certify import checked_gap, checked_mismatch, checked_missing, checked_unknown
 
         missing, unknown = checked_missing(options.missing), checked_unknown(options.unknown)
+        ratios = checked_mismatch(mismatch)
         harm = options.fail_on is not None
         if harm:
             checks.choice("fail_on", options.fail_on, ("harm",), "Use --fail-on harm, or --fail-on-split.")
@@ -180,14 +214,15 @@ class Certificates:
             ):
                 if value is not None:
                     raise InputError.conflict(option, "goes with --certify", "Add for example --certify 0.02.")
-            return cls(missing=missing)
+            return cls(missing=missing, mismatch=ratios)
 
         gap = 0.0 if options.certify is None else checked_gap("certify", options.certify, ratio=options.ratio)
         remedy = "Use low where low values are harmful, high, both, or auto for what the metric says."
         checks.choice("adverse", options.adverse, ("auto", "low", "high", "both"), remedy)
         adverse = None if options.adverse == "both" else cast("Adverse", options.adverse)
         _check_directions(adverse, metrics, harm=harm)
-        return cls(gap, options.reference, options.certify_margins, options.ratio, adverse, harm, missing, unknown)
+        choices = (adverse, harm, missing, unknown, ratios)
+        return cls(gap, options.reference, options.certify_margins, options.ratio, *choices)
 
     @property
     def asked(self) -> bool:
@@ -244,6 +279,7 @@ class Certificates:
                     alpha=alpha / len(results),
                     missing=self.missing,
                     unknown=self.unknown,
+                    mismatch=self.mismatch,
                     seed=seed,
                 )
                 # The result beside it says a sample ratio mismatch already.

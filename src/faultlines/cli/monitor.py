@@ -32,7 +32,8 @@ class CommandLook(NamedTuple):
     Attributes:
         monitor: The monitor after it.
         result: Its result.
-        taken: Whether this run took a look; not where the monitor had ended before, or groups are too small yet.
+        taken: Whether this run took a look; not where groups are too small yet, or where a monitor that has ended has
+            no new data, or no valid intervals for them.
     """
 
     monitor: Monitor
@@ -72,12 +73,10 @@ def open_monitor(state: Path, how: opt.Monitoring) -> Iterator[Monitor]:
 
 
 def take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool) -> CommandLook:
-    """Look at all data so far; rows are not read where the monitor has ended."""
+    """Look at all data so far."""
     table, has_metric = is_table(watched), any(value is not None for value in asdict(measured).values())
     metric = None if table else metric_of_rows(measured)
     looks = len(monitor.result.looks)
-    if monitor.result.finished:
-        return CommandLook(monitor, monitor.result, taken=False)
     how: dict[str, Any] = {
         "missing": watched.missing, "new": watched.new, "final": final, "min_size": watched.min_size
     }  # fmt: skip
@@ -101,7 +100,11 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
 
 
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
-    ended = "" if look.taken or not look.result.finished else "\nThe monitor had ended before; no look was taken."
+    ended = (
+        ""
+        if look.taken or not look.result.finished
+        else "\nThe monitor has ended, and no look was taken: there are no new data, or all planned looks were used."
+    )
     if targets.report is not None:
         look.result.report(targets.report, title=targets.title, command=command_line())
     targets.write_json(look.result.to_json())

@@ -563,8 +563,8 @@ FailOnSplit = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when clusters differ. Exit 3 when groups were excluded, many rows lack a value, or only one group is "
-        "left.",
+        "Exit 1 when clusters differ. Exit 3 when groups were excluded, many rows lack a value, arms have a sample "
+        "ratio mismatch, or only one group is left.",
         "--fail-on-split",
     ),
 ]
@@ -577,6 +577,16 @@ Missing = Annotated[
         "Rows that lack a value. bounds: nothing passes that they could overturn (exit 3). ignore: they are taken "
         "to be like the others.",
         metavar="bounds|ignore",
+    ),
+]
+
+
+Mismatch = Annotated[
+    str,
+    _option(
+        GATE,
+        "A sample ratio mismatch. inconclusive: nothing passes beside one (exit 3). ignore: gates go by effects alone.",
+        metavar="inconclusive|ignore",
     ),
 ]
 

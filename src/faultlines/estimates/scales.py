@@ -13,6 +13,8 @@ from faultlines.errors import InputError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from faultlines.formats import Unit
+
     FloatArray = npt.NDArray[np.float64]
 
 _FEWEST = 1e-9  # events that a beta or gamma law needs
@@ -45,7 +47,8 @@ class Scale:
 
     Attributes:
         name: How it is called in a result.
-        is_percent: Whether people read the effect in per cent.
+        is_percent: Whether people read the effect, or differences of it, in per cent.
+        is_points: Whether the effect is itself a difference of shares, which people read in percentage points.
         is_share: Whether pooled groups are read as events over trials, whatever the scale makes of them.
         is_straight: Whether a distance on the scale is one in what people read.
         bends: Whether a tolerance has a different size on the scale depending on where the effects lie.
@@ -73,10 +76,16 @@ class Scale:
 
     name: str = "identity"
     is_percent: bool = False
+    is_points: bool = False
     is_share: ClassVar[bool] = False
     is_straight: ClassVar[bool] = True
     bends: ClassVar[bool] = False
     counted: ClassVar[str] = "units"
+
+    @property
+    def unit(self) -> Unit:
+        """What stands behind a value as people read it."""
+        return " points" if self.is_points else "%" if self.is_percent else ""
 
     def natural(self, theta: FloatArray) -> FloatArray:
         """From the scale to what people read.
@@ -380,6 +389,7 @@ class Scales(Scale):
 
 IDENTITY = Scale()
 PERCENT = Scale(is_percent=True)
+POINTS = Scale(is_percent=True, is_points=True)
 ANSCOMBE = Anscombe()
 COUNTS = Counts()
 LOG_RATIO = LogRatio()

@@ -13,6 +13,7 @@ from faultlines.core.distributions import log_two_sided
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import name_of
+from faultlines.formats import UNITS
 from faultlines.guarantees.state import check_number, check_type, label_key
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.labels import Label
     from faultlines.estimates.scales import FloatArray
+    from faultlines.formats import Unit
 
 MissingPolicy = Literal["error", "keep", "ignore"]
 NewPolicy = Literal["error", "add", "ignore"]
@@ -192,7 +194,7 @@ class MonitorSubject(NamedTuple):
         attributes: What the groups are values of.
         scale: The scale of the estimates.
         recipe: How rows were measured; "" where estimates were given.
-        percent: Whether people read the effects in per cent.
+        unit: What people read the effects in: percent, percentage points, or what the metric is in.
         counted: What sizes of groups count.
     """
 
@@ -200,7 +202,7 @@ class MonitorSubject(NamedTuple):
     attributes: tuple[str, ...] = ("group",)
     scale: str = "identity"
     recipe: str = ""
-    percent: bool = False
+    unit: Unit = ""
     counted: str = ""
 
     @classmethod
@@ -212,7 +214,7 @@ class MonitorSubject(NamedTuple):
             estimates.attributes,
             estimates.scale.name,
             estimates.recipe,
-            scale.is_percent,
+            scale.unit,
             counted or scale.counted,
         )
 
@@ -226,11 +228,13 @@ class MonitorSubject(NamedTuple):
         metric, scale, recipe, counted = (
             check_type(value[name], str) for name in ("metric", "scale", "recipe", "counted")
         )
+        if value["unit"] not in UNITS:
+            raise ValueError("unit is not known")
         attributes = tuple(check_type(name, str) for name in check_type(value["attributes"], list))
         lengths = {len(label) if isinstance(label, tuple) else 1 for label in labels}
         if len(set(attributes)) < len(attributes) or lengths != {len(attributes)}:
             raise ValueError("attributes do not fit the labels")
-        return cls(metric, attributes, scale, recipe, check_type(value["percent"], bool), counted)
+        return cls(metric, attributes, scale, recipe, value["unit"], counted)
 
     def check(self, before: MonitorSubject) -> None:
         """Refuse another one than at the looks before."""

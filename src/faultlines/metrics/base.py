@@ -54,6 +54,8 @@ class Measured(NamedTuple):
         by_arm: The plain value of every arm, (K, arms), control first; None where there are no arms.
         mass: What each group weighs in the value of all groups together: its rows, the sum of their weights, or their
             denominator; in the shape of `theta`. None: `n`.
+        scale: How people read the estimates, where values decide it: differences of 0/1 values are in points.
+            None: as the metric says.
 
     Example:
         >>> import faultlines as fl, numpy as np
@@ -73,6 +75,7 @@ class Measured(NamedTuple):
     compared: FloatArray | None = None
     by_arm: FloatArray | None = None
     mass: FloatArray | None = None
+    scale: Scale | None = None
 
 
 class Recipe(NamedTuple):
@@ -288,6 +291,7 @@ class Metric:
             None if estimate.compared is None else self._array("compared", estimate.compared, theta.shape),
             None if estimate.by_arm is None else self._array("by_arm", estimate.by_arm, (groups, 2)),
             None if estimate.mass is None else self._array("mass", estimate.mass, theta.shape),
+            estimate.scale if isinstance(estimate.scale, Scale) else None,
         )
 
     def _array(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> FloatArray:

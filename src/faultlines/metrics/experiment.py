@@ -10,6 +10,7 @@ from faultlines.checks import choice
 from faultlines.checks import column as checked_column
 from faultlines.errors import InputError
 from faultlines.estimates.scales import IDENTITY, LOG_RATIO, Scale
+from faultlines.formats import one_unit, unit_name
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import (
     ROWS_COLUMN,
@@ -421,7 +422,7 @@ class _Options:
             raise InputError.missing("aggregate", "is about rows of units", "Name the unit.", aggregate)
         if aggregate == "first":
             query = f"select * from 'FILE' qualify row_number() over (partition by \"{unit}\" order by TIME) = 1"
-            remedy = f"Keep the first row of each {unit} by a query (fl.sql, --sql): {query}."
+            remedy = f"Keep the first row of each {unit} by a query (--sql, duckdb.sql): {query}."
             raise InputError.unsupported("aggregate", "needs an order of rows", remedy, aggregate)
         self.aggregate = choice("aggregate", aggregate or "sum", AGGREGATES)
         for name, column in (("unit", unit), ("covariate", covariate), ("weight", weight)):
@@ -483,7 +484,7 @@ class _Options:
             formula,
             arms=self.arms,
             unit=self.unit,
-            size_unit="units" if self.unit else "rows",
+            size_unit=unit_name(self.unit),
             centred={"centre": "x"} if self.weight is not None and denom is None else {},
             scale=scale,
             shaped=shaped_of(inputs),
@@ -498,7 +499,9 @@ class _Options:
             return f"{numer}/{'rows' if denom == ROWS_COLUMN else denom}"
         if self.unit is None:
             return numer
-        return f"{numer if self.aggregate == 'sum' else f'{self.aggregate} {numer}'} per {self.unit}"
+        # A unit in several groups has a value in each of them: what its rows there add up to.
+        per = one_unit(self.unit) + (" and group" if self.overlap == "covariance" else "")
+        return f"{numer if self.aggregate == 'sum' else f'{self.aggregate} {numer}'} per {per}"
 
     def _products(self, inputs: Mapping[str, Input]) -> tuple[tuple[int, int, int], ...]:
         if "w" not in inputs or "y" in inputs:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from faultlines.checks import number
 from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric
 from faultlines.metrics.moments import of_population, of_rate, of_unit_rate
 from faultlines.rows.request import Cap, Input
@@ -86,7 +87,11 @@ class Clusters(NamedTuple):
             sums: From input columns to x and y of a row.
             fields: Further fields of the metric.
         """
-        usual: dict[str, Any] = {"estimate": partial(of_population, ratio=True), "shaped": (0, 1), "size_unit": "units"}
+        usual: dict[str, Any] = {
+            "estimate": partial(of_population, ratio=True),
+            "shaped": (0, 1),
+            "size_unit": unit_name(self.unit),
+        }
         return Metric(name, inputs, unit_variables, unit=self.unit, overlap=self.overlap, sums=sums, **(usual | fields))
 
 
@@ -146,7 +151,8 @@ def rate_of(
 ) -> Metric:
     """The share of rows for which something is 1 among those for which it is not null; `size_unit` names those."""
     if clusters.unit is not None:
-        counted = "units" if size_unit == "rows" else f"units with {size_unit}"
+        units = unit_name(clusters.unit)
+        counted = units if size_unit == "rows" else f"{units} with {size_unit}"
         sums = partial(_unit_sums, form=form)
         fields: dict[str, Any] = {"estimate": of_unit_rate, "scale": ANSCOMBE, "size_unit": counted}
         return clusters.ratio(name, with_weight(inputs, weight), sums, **fields)

@@ -16,6 +16,7 @@ from faultlines.errors import InputError
 from faultlines.estimates.labels import key_of
 from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, unmarked
 from faultlines.estimates.scales import Scales
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Measured, Metric, recorded
 from faultlines.metrics.moments import of_resampled
 from faultlines.rows.inputs import form_variables
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from faultlines.estimates.scales import Scale
     from faultlines.metrics.base import FloatArray
     from faultlines.rows.request import Columns, Grouped
 
@@ -61,7 +63,6 @@ def joint(*metrics: Metric) -> Metric:
         f"{name} ({plain[: i + 1].count(name)})" if plain.count(name) > 1 else name for i, name in enumerate(plain)
     )
     layout = _layout(metrics)
-    scales = tuple(metric.scale for metric in metrics)
     return Metric(
         " and ".join(names),
         {
@@ -75,7 +76,7 @@ def joint(*metrics: Metric) -> Metric:
         unit=metrics[0].unit,
         sums=None if metrics[0].sums is None else partial(_sums, metrics=metrics),
         centred={f"{k}{_OF}{c}": f"{k}{_OF}{role}" for k, m in enumerate(metrics) for c, role in m.centred.items()},
-        scale=Scales(" and ".join(scale.name for scale in scales), parts=scales),
+        scale=_joint_scale([metric.scale for metric in metrics]),
         size_unit=metrics[0].size_unit,
         parts=names,
         pairs=(*layout.within, *layout.copies),
@@ -231,7 +232,12 @@ def _joint(m: Moments, metrics: tuple[Metric, ...], layout: _JointLayout) -> Mea
         correlation * (se[:, :, None] * se[:, None, :]),
         compared,
         mass=np.stack([part.n if part.mass is None else part.mass for part in parts], axis=1),
+        scale=_joint_scale([part.scale or metric.scale for metric, part in zip(metrics, parts, strict=True)]),
     )
+
+
+def _joint_scale(scales: Sequence[Scale]) -> Scales:
+    return Scales(" and ".join(scale.name for scale in scales), parts=tuple(scales))
 
 
 def _slopes(metric: Metric, m: Moments) -> FloatArray:
@@ -494,7 +500,7 @@ def bootstrapped(
         of_resampled,
         unit=unit,
         resampling=how,
-        size_unit="units" if unit else "rows",
+        size_unit=unit_name(unit),
         shaped=(),
         min_size=_ENOUGH,
     )

@@ -22,6 +22,7 @@ from faultlines.estimates.reasons import (
     remedy_without_groups,
     unmarked,
 )
+from faultlines.estimates.scales import Scale
 from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import apart, correlation
 from faultlines.metrics.names import possible_ends, recipe_of
@@ -280,8 +281,8 @@ def _measured(moments: Moments, metric: Metric, least: float) -> Measured:
 
 def _fill_in(of_all: Any, of_large: Any, large: Any) -> Any:
     """The numbers of all groups, with others for some of them."""
-    if of_all is None or of_large is None:
-        return None
+    if of_all is None or of_large is None or isinstance(of_large, Scale):
+        return of_large
     combined = of_all.copy()
     combined[large] = of_large
     return combined
@@ -312,7 +313,7 @@ def _estimates(part: Measured, places: Any, labels: Any, names: tuple[str, ...],
         None if part.dof is None else part.dof[places],
         attributes=names,
         natural=part.natural[places],
-        scale=metric.scale,
+        scale=part.scale or metric.scale,
         metric=metric.name,
         effect_covariance=None if part.effect_covariance is None else part.effect_covariance[places],
         parts=metric.parts or None,

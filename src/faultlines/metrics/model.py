@@ -11,6 +11,7 @@ from faultlines.checks import column as checked_column
 from faultlines.checks import flag, number
 from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE, PERCENT
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import (
     ENOUGH,
@@ -404,7 +405,7 @@ def _odds_of_units(
         rate_of(side, inputs, partial(_classified, outcome=outcome, threshold=threshold), weight, rows, clusters)
         for side, (outcome, rows) in sides.items()
     ]
-    return replace(joint(*rates), name=name, size_unit=f"units with {_SIDES}")
+    return replace(joint(*rates), name=name, size_unit=f"{unit_name(rates[0].unit)} with {_SIDES}")
 
 
 def _both_rates(c: Columns, threshold: float | None) -> dict[str, Any]:
@@ -473,7 +474,7 @@ def auc(
         partial(of_area, weighted=weight is not None) if unit is None else of_unit_area,
         unit=unit,
         ranking=int(bins),
-        size_unit=_SIDES if unit is None else f"units, {_SIDES}",
+        size_unit=_SIDES if unit is None else f"{unit_name(unit)}, {_SIDES}",
         shaped=(),
         min_size=_EITHER_SIDE,
     )
@@ -788,7 +789,7 @@ def f1(
     name, rows = "F1" + of_class(positive, classes), "positives or predicted positives"
     if unit is not None:
         sums = partial(_f1_terms_of_rows, threshold=threshold)
-        return Clusters(unit, overlap).ratio(name, inputs, sums, size_unit=f"units with {rows}")
+        return Clusters(unit, overlap).ratio(name, inputs, sums, size_unit=f"{unit_name(unit)} with {rows}")
     return Metric(
         name,
         inputs,
@@ -879,7 +880,7 @@ def balanced_accuracy(
             overlap=overlap,
             sums=partial(_sides_of_rows, threshold=threshold),
             scale=PERCENT,
-            size_unit="units with positives or negatives",
+            size_unit=f"{unit_name(unit)} with positives or negatives",
             pairs=tuple((i, j) for j in range(4) for i in range(j)),
             shaped=(0, 1, 2, 3),
             size_variables=(4, 5),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from faultlines.estimates.reasons import Reason, ReasonCode, mark, no_reasons, unmarked
-from faultlines.estimates.scales import ANSCOMBE
+from faultlines.estimates.scales import ANSCOMBE, POINTS
 from faultlines.metrics.base import Measured
 from faultlines.metrics.variances import (
     Cumulants,
@@ -784,9 +784,9 @@ def of_difference(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -
         reason = no_reasons(len(m.n))
         _check_arms(arm, reason)
         effect = arm.value[:, 1] - arm.value[:, 0]
-        return _finish(arm, effect, arm.variance / arm.n, _third(arm) @ _APART, _fourth(arm), reason)._replace(
-            by_arm=arm.plain
-        )
+        measured = _finish(arm, effect, arm.variance / arm.n, _third(arm) @ _APART, _fourth(arm), reason)
+        of_shares = not (ratio or weighted) and is_binary(m.n[..., 0], m.mean[..., 0], m.cov[..., 0, 0])
+        return measured._replace(by_arm=arm.plain, scale=POINTS if of_shares else None)
 
 
 def of_lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Measured:

@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faultlines.errors import Argument, InputError
+from faultlines.estimates.scales import ANSCOMBE, IDENTITY, POINTS
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.forms import Clusters, mean_of, with_weight
 from faultlines.metrics.moments import of_paired
@@ -62,10 +64,11 @@ def paired(first: Metric, second: Metric) -> Metric:
         return replace(first, name=name, inputs=both, variables=_truth_and_scores)
     inputs = {f"{_FIRST}{role}": source for role, source in before.inputs.items()}
     inputs |= {f"{_SECOND}{role}": source for role, source in after.inputs.items()}
+    scale = POINTS if before.scale == ANSCOMBE else IDENTITY
     if kind in _OF_DIFFERENT_ROWS:
-        return _of_ratios(name, inputs, (before, after), weight, clusters)
+        return replace(_of_ratios(name, inputs, (before, after), weight, clusters), scale=scale)
     metric = mean_of(name, inputs, partial(_changed, before=before, after=after), weight, clusters)
-    return replace(metric, size_unit=first.size_unit)
+    return replace(metric, size_unit=first.size_unit, scale=scale)
 
 
 def _truth_and_scores(c: Columns) -> dict[str, Any]:
@@ -91,6 +94,7 @@ def _of_ratios(
     inputs = with_weight(inputs, weight)
     pairs = tuple((i, j) for j in range(4) for i in range(j))
     if clusters.unit is not None:
+        units = unit_name(clusters.unit)
         return Metric(
             name,
             inputs,
@@ -99,7 +103,7 @@ def _of_ratios(
             unit=clusters.unit,
             overlap=clusters.overlap,
             sums=partial(_sums, before=both[0], after=both[1]),
-            size_unit="units" if "y" in both[0].inputs else f"units with {both[0].size_unit}",
+            size_unit=units if "y" in both[0].inputs else f"{units} with {both[0].size_unit}",
             pairs=pairs,
             shaped=(0, 1, 2, 3),
             size_variables=(4, 5),

@@ -9,6 +9,7 @@ from faultlines.checks import column as checked_column
 from faultlines.checks import number
 from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE, PERCENT
+from faultlines.formats import unit_name
 from faultlines.metrics.base import Metric, recorded
 from faultlines.metrics.experiment import check_denominator, with_variance
 from faultlines.metrics.forms import (
@@ -259,7 +260,7 @@ def atkinson(
         arms=arms,
         unit=unit,
         scale=PERCENT,
-        size_unit="units" if unit else "rows",
+        size_unit=unit_name(unit),
         min_size=_FEWEST if variant is None else _FEWEST_OF_ARM,
     )
 

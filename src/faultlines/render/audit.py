@@ -20,7 +20,7 @@ from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
 
     from faultlines.render.clustering import AdverseSides
@@ -243,35 +243,32 @@ def describe_groups(result: Audit) -> list[GroupTable]:
         levels = tuple(row for row in rows if len(row.group.by) == 1)
         cells = tuple(row for row in rows if len(row.group.by) > 1)
         overall = "–" if groups[0].overall is None else number(groups[0].overall)
-        unit = "points" if groups[0].percent else ""
+        unit = "points" if groups[0].unit else ""
         tables.append(GroupTable(formats.printable(title), overall, levels, cells, unit))
     return tables
 
 
-def _number_formats(groups: Sequence[AuditedGroup]) -> tuple[Callable[[float], str], Callable[[float], str]]:
+def _number_formats(groups: Sequence[AuditedGroup]) -> tuple[formats.NumberFormat, formats.NumberFormat]:
     """How values and differences of a metric are written: with the digits of a typical standard error."""
     errors = [group.se for group in groups if group.se]
     typical = float(np.median(errors)) if errors else 1.0
     ends = [end for group in groups for end in (group.lower, group.upper) if end is not None] or [0.0]
-    percent, signed = groups[0].percent, any(group.estimate is not None and group.estimate < 0 for group in groups)
-    number = formats.decimals([typical], ends, signed, percent)
+    unit, signed = groups[0].unit, any(group.estimate is not None and group.estimate < 0 for group in groups)
+    number = formats.decimals([typical], ends, signed, unit)
     differences = [group.difference for group in groups if group.difference is not None] or [0.0]
-    if percent:
-        plain = formats.decimals([100 * typical], [100 * d for d in differences], True, False)
-        return number, lambda difference: plain(100 * difference)
-    return number, formats.decimals([typical], differences, True, False)
+    return number, formats.decimals([typical], differences, True, unit)
 
 
-def _group_row(group: AuditedGroup, number: Callable[[float], str], points: Callable[[float], str]) -> GroupRow:
+def _group_row(group: AuditedGroup, number: formats.NumberFormat, points: formats.NumberFormat) -> GroupRow:
     name = f"{group.by[0]} {name_of(group.label)}" if len(group.by) == 1 else named_by(group.label, group.by)
-    has_interval = group.lower is not None and group.upper is not None
+    has_interval, difference = group.lower is not None and group.upper is not None, group.difference
     return GroupRow(
         group,
         formats.printable(name),
         "–" if group.n is None else formats.count(group.n),
         "–" if group.estimate is None else number(group.estimate),
-        f"{number(group.lower)} … {number(group.upper)}" if has_interval else "–",  # type: ignore[arg-type]
-        "excluded" if group.excluded is not None else "–" if group.difference is None else points(group.difference),
+        number.interval(group.lower, group.upper) if has_interval else "–",  # type: ignore[arg-type]
+        "excluded" if group.excluded is not None else "–" if difference is None else points.bare(difference),
     )
 
 

@@ -23,7 +23,7 @@ from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from faultlines.results.certificate import Certificate, CertifiedGroup, Status
 
@@ -53,10 +53,9 @@ def _failed(result: Certificate) -> str:
         group = beyond[0]
         number = _distance_format([group], result, 0)
         what = "ratio" if result.ratio else "difference"
-        unit = " points" if result.percent[0] and not result.ratio else ""
         kind = "bounds" if _one_sided(result, 0) else "interval"
-        interval = f"simultaneous {formats.level(result.alpha)} {kind} {number(group.lower)} … {number(group.upper)}"
-        values = f"{what} {number(group.distance)}{unit} ({interval}{unit})"
+        interval = f"simultaneous {formats.level(result.alpha)} {kind} {number.interval(group.lower, group.upper)}"
+        values = f"{what} {number(group.distance)} ({interval})"
         other = f" {level_name(group.other, result.attributes)}" if result.against == ALL_PAIRS else ""
         return f"{level_name(group.label, result.attributes)} is {_beyond(result, other)}: {values}."
     names = formats.members(result.beyond, naming(result.attributes), _LISTED)
@@ -74,10 +73,12 @@ def _inconclusive(result: Certificate) -> str:
         counts = result.missing_values
         if result.missing in ("share", "range") and counts is not None and (counts.is_large or result.needs_rows):
             reasons.append(f"{formats.share(counts.share, 1)} of rows lack a value")
+        if result.mismatch:
+            reasons.append("the arms have a sample ratio mismatch")
         if result.unknown == "category" and counts is not None and (counts.is_much_without_group or not reasons):
             reasons.append(f"{counts.without_group:,.0f} rows lack {_attribute(result)}")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
-        return f"{', and '.join(reasons)}. {measured}. {certifiable}."
+        return f"{_capitalized(', and '.join(reasons))}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
     farthest = formats.members(list(dict.fromkeys(names)), naming(result.attributes), _LISTED)
     cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
@@ -87,6 +88,10 @@ def _inconclusive(result: Certificate) -> str:
 
 
 _BOUNDED = ("bounds", "range")  # treatments of missing values that say how far these could move effects
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def is_overturned(result: Certificate) -> bool:
@@ -179,7 +184,7 @@ def _reference(result: Certificate, pair: str) -> tuple[str, str]:
 def _fixed(result: Certificate) -> str:
     """The fixed value that groups are compared with."""
     value = float(result.against)
-    return "zero" if value == 0 else f"{100 * value:.3g}%" if all(result.percent) else f"{value:.3g}"
+    return "zero" if value == 0 else f"{100 * value:.3g}{result.units[0]}" if all(result.units) else f"{value:.3g}"
 
 
 def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> str:
@@ -192,7 +197,7 @@ def _each(result: Certificate, texts: Sequence[str], joined: str = " and ") -> s
 def _size(result: Certificate, gap: float, part: int, text: str | None = None) -> str:
     """A gap with its unit."""
     # What was asked is printed as it was asked: a gap of 0.1002 must not read "10 points" beside a bound of 10.01.
-    if not result.percent[part]:
+    if not result.units[part]:
         return f"{gap:.10g}" if text is None else text
     points = f"{100 * gap:.10g}" if text is None else text
     return f"{points} {'point' if points == '1' else 'points'}"
@@ -206,7 +211,7 @@ def _certifiable(result: Certificate) -> str:
         if result.ratio:
             texts.append(f"ratio {rounded_like(value, gap, up=False)}")
         else:
-            factor = 100.0 if result.percent[i] else 1.0
+            factor = 100.0 if result.units[i] else 1.0
             texts.append(_size(result, value, i, rounded_like(factor * value, factor * gap, up=True)))
     return _each(result, texts)
 
@@ -279,8 +284,16 @@ def next_step(result: Certificate) -> Note | None:
         return next_note(
             "hand it over as a page with", f'certificate.report("{page}")', f"{SAME_COMMAND} with --report {page}"
         )
+    if result.mismatch:
+        call, command = "fl.srm(rows, by, variant=…)", "faultlines srm FILES --by COLUMN --variant COLUMN"
+        return next_note("find the cause of the sample ratio mismatch with", call, command)
     if result.verdict == "failed":
         return next_note("see which groups differ together with", "fl.cluster(rows, by, metric)", None)
+    return _next_of_inconclusive(result)
+
+
+def _next_of_inconclusive(result: Certificate) -> Note | None:
+    """Collect what is missing, or certify less."""
     if is_overturned(result):
         call = f'fl.certify(rows, by, metric, gap={_gap_argument(result)}, missing="ignore")'
         ignore = (call, f"{SAME_COMMAND} with --missing ignore")
@@ -385,7 +398,7 @@ def _value_texts(result: Certificate, values: Sequence[float]) -> list[str]:
             [] if estimates is None else estimates.readable_errors(estimates.given, estimates.errors)[:, i].tolist()
         )
         number = formats.decimals(
-            [error for error in errors if error > 0] or [1.0], [value], value < 0, result.percent[i]
+            [error for error in errors if error > 0] or [1.0], [value], value < 0, result.units[i]
         )
         texts.append(f"{result.parts[i]} {number(value)}" if result.parts else number(value))
     return texts
@@ -419,7 +432,7 @@ def group_table(result: Certificate, *, complete: bool = False) -> TextTable:
     ranked = sorted(result.groups, key=lambda group: (_ORDER[group.status], -_relative_bound(result, group)))
     shown = ranked if complete else ranked[:_ROWS]
     header, columns = ["group"], [[formats.members([group.label], naming(result.attributes), _NAME) for group in shown]]
-    for i in range(len(result.percent)):
+    for i in range(len(result.units)):
         for name, cells in _effect_columns(result, shown, i):
             header.append(name)
             columns.append(cells)
@@ -447,14 +460,14 @@ def _effect_columns(result: Certificate, shown: Sequence[CertifiedGroup], i: int
     )
     number = _distance_format(shown, result, i)
     estimate = formats.decimals(
-        [_smallest_width(lower, upper) / 4], values, any(value < 0 for value in values), result.percent[i]
+        [_smallest_width(lower, upper) / 4], values, any(value < 0 for value in values), result.units[i]
     )
-    points = ", points" if result.percent[i] and not result.ratio else ""
+    points = ", points" if number.unit else ""
     interval = f"{formats.level(result.alpha)} {'bounds' if _one_sided(result, i) else 'interval'}{points}"
     columns = [
         (result.parts[i] if result.parts else "effect", [estimate(value) for value in values]),
-        ("ratio" if result.ratio else "difference", [number(value) for value in distances]),
-        (interval, [f"{number(low)} … {number(high)}" for low, high in zip(lower, upper, strict=True)]),
+        ("ratio" if result.ratio else "difference", [number.bare(value) for value in distances]),
+        (interval, [f"{number.bare(low)} … {number.bare(high)}" for low, high in zip(lower, upper, strict=True)]),
     ]
     if result.has_others:
         others = [group.other[i] if result.parts else group.other for group in shown]
@@ -475,14 +488,9 @@ def _smallest_width(lower: Sequence[float], upper: Sequence[float]) -> float:
     return min((high - low for low, high in zip(lower, upper, strict=True) if 0 < high - low < math.inf), default=1.0)
 
 
-def _distance_format(shown: Sequence[CertifiedGroup], result: Certificate, i: int) -> Callable[[float], str]:
-    """A format for distances; infinite ones are shown as such."""
+def _distance_format(shown: Sequence[CertifiedGroup], result: Certificate, i: int) -> formats.NumberFormat:
+    """A format for distances: those of effects in percent are in points."""
     distances, lower, upper = (_numbers(result, shown, i, field) for field in ("distance", "lower", "upper"))
-    factor = 100.0 if result.percent[i] and not result.ratio else 1.0
-    finite = [factor * value for value in (*distances, *lower, *upper) if math.isfinite(value)] or [1.0]
-    number = formats.decimals([factor * _smallest_width(lower, upper) / 4], finite, not result.ratio)
-
-    def text(value: Any) -> str:
-        return number(factor * value) if math.isfinite(value) else ("∞" if value > 0 else "−∞")
-
-    return text
+    finite = [value for value in (*distances, *lower, *upper) if math.isfinite(value)] or [1.0]
+    unit: formats.Unit = " points" if result.units[i] and not result.ratio else ""
+    return formats.decimals([_smallest_width(lower, upper) / 4], finite, not result.ratio, unit)

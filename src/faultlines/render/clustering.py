@@ -29,7 +29,7 @@ from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import Excluded
@@ -249,7 +249,7 @@ def _term_sentence(c: Clustering, term: Clustering, adverse: Adverse | None) -> 
     return f"By {' × '.join(term.groups.attributes)}: {'; '.join(texts)}{more}."
 
 
-def term_number(c: Clustering, term: Clustering) -> Callable[[float], str]:
+def term_number(c: Clustering, term: Clustering) -> formats.NumberFormat:
     """How effects of a term of a result are written: with a sign where those of the result have one."""
     effects = [cluster.effects[0] for cluster in term.clusters]
     ends = [end for effect in effects for end in (effect.lower, effect.upper)]
@@ -500,7 +500,7 @@ def overall_notes(c: Clustering) -> Iterator[Note]:
         texts = []
         for i, (name, effect, p) in enumerate(zip(_metric_names(c), arm.effects, arm.pvalues, strict=True)):
             number = c.number_format([effect.se], [effect.estimate, effect.lower, effect.upper], i)
-            interval = f"{formats.level(c.alpha)} interval {number(effect.lower)} … {number(effect.upper)}"
+            interval = f"{formats.level(c.alpha)} interval {number.interval(effect.lower, effect.upper)}"
             texts.append(f"{number(effect.estimate)} {name} ({interval}, {formats.p_is(math.log(p))})")
         text = f"{name_of(arm.treatment)} against {name_of(arm.control)}{where}: {'; '.join(texts)}."
         fields = {"treatment": str(arm.treatment), "control": str(arm.control), "pvalue": plain(arm.pvalues)}
@@ -851,7 +851,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
 def _cluster_sentence(c: Clustering, place: int, standing: str) -> ClusterSentence:
     cluster = c.clusters[place]
     effects = list(zip(c.number_formats, cluster.effects, strict=bool(cluster.effects)))
-    texts = [f"{number(e.estimate)} ({number(e.lower)} … {number(e.upper)})" for number, e in effects]
+    texts = [f"{number(e.estimate)} ({number.interval(e.lower, e.upper)})" for number, e in effects]
     if len(texts) > 1:  # several are too long with their intervals, which are in the table
         names = map(formats.printable, c.effect_names)
         texts = [f"{name} {number(e.estimate)}" for name, (number, e) in zip(names, effects, strict=True)]
@@ -959,7 +959,7 @@ def effect_cells(c: Clustering, cluster: Cluster) -> list[str]:
 def _cells(c: Clustering, effects: Sequence[Effect]) -> list[str]:
     cells = []
     for number, effect in zip(c.number_formats, effects, strict=bool(effects)):
-        cells += [number(effect.estimate), f"{number(effect.lower)} … {number(effect.upper)}"]
+        cells += [number(effect.estimate), number.interval(effect.lower, effect.upper)]
     return cells
 
 
@@ -994,7 +994,7 @@ def _term_table(c: Clustering, *, complete: bool) -> TextTable:
         name = " × ".join(term.groups.attributes)
         is_repeated = i > 0 and pairs[i - 1][0] is term and not complete
         number, effect = term_number(c, term), cluster.effects[0]
-        interval = f"{number(effect.lower)} … {number(effect.upper)}"
+        interval = number.interval(effect.lower, effect.upper)
         row = ["" if is_repeated else name, number(effect.estimate), interval, *bars[i : i + 1]]
         row += [formats.count(cluster.n or 0)] if has_sizes else []
         rows.append([*row, members(term, cluster.number - 1, 10**9 if complete else _LISTED)])

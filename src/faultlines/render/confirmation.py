@@ -12,7 +12,7 @@ from faultlines.render.text import Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from faultlines.estimates.labels import Label
     from faultlines.results.confirmation import Confirmation, ConfirmedPair
@@ -99,12 +99,9 @@ def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:
         parts, result.estimates.scales, pair.original_differences, pair.differences, strict=True
     ):
         number = _gap_format(new, old, is_percent=scale.is_percent)
-        unit = " points" if scale.is_percent else ""
-        interval = f"{formats.level(result.alpha)} interval {number(new.lower)} … {number(new.upper)}{unit}"
+        interval = f"{formats.level(result.alpha)} interval {number.interval(new.lower, new.upper)}"
         share = f"{_percent(new.estimate / old)} of it, " if old else ""
-        texts.append(
-            f"{part}difference {number(new.estimate)}{unit}, {number(old)}{unit} originally ({share}{interval})"
-        )
+        texts.append(f"{part}difference {number(new.estimate)}, {number(old)} originally ({share}{interval})")
     power = ""
     if pair.verdict == "inconclusive":
         power = f"; half of it would have been detected with a probability of {formats.share(pair.power)}"
@@ -143,7 +140,7 @@ def _cluster_table(result: Confirmation, room: int) -> TextTable:
     return TextTable(header, rows, set(range(len(header) - 1)))
 
 
-def _number_formats(result: Confirmation) -> list[Callable[[float], str]]:
+def _number_formats(result: Confirmation) -> list[formats.NumberFormat]:
     """How each effect is written."""
     chosen = []
     for i, scale in enumerate(result.estimates.scales):
@@ -151,18 +148,18 @@ def _number_formats(result: Confirmation) -> list[Callable[[float], str]]:
         values = [end for effect in effects for end in (effect.lower, effect.upper)]
         values += [cluster.original_effects[i] for cluster in result.clusters]
         errors = [effect.se for effect in effects if effect.se > 0] or [1.0]
-        chosen.append(formats.decimals(errors, values, any(value < 0 for value in values), scale.is_percent))
+        chosen.append(formats.decimals(errors, values, any(value < 0 for value in values), scale.unit))
     return chosen
 
 
-def _effect_cells(effects: Sequence[Effect], number: Callable[[float], str]) -> list[str]:
+def _effect_cells(effects: Sequence[Effect], number: formats.NumberFormat) -> list[str]:
     """Estimate and interval as text; dashes where there is none."""
     if not effects:
         return ["–", "–"]
-    return [number(effects[0].estimate), f"{number(effects[0].lower)} … {number(effects[0].upper)}"]
+    return [number(effects[0].estimate), number.interval(effects[0].lower, effects[0].upper)]
 
 
-def _gap_format(new: Effect, old: float, *, is_percent: bool) -> Callable[[float], str]:
-    """How a difference is written: those of effects in percent in points, which are said behind it."""
-    number = formats.decimals([new.se if new.se > 0 else 1.0], [old, new.lower, new.upper], False, is_percent)
-    return lambda value: number(value).removesuffix("%")
+def _gap_format(new: Effect, old: float, *, is_percent: bool) -> formats.NumberFormat:
+    """How a difference is written: those of effects in percent in points."""
+    unit: formats.Unit = " points" if is_percent else ""
+    return formats.decimals([new.se if new.se > 0 else 1.0], [old, new.lower, new.upper], False, unit)

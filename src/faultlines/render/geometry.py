@@ -71,7 +71,7 @@ class Axis:
     low: float
     high: float
     is_shown: bool = True
-    is_percent: bool = False
+    unit: formats.Unit = ""
 
     def __post_init__(self) -> None:
         least = 1e-12 * max(abs(self.low), abs(self.high))
@@ -246,7 +246,7 @@ def plane(c: Clustering, estimates: Estimates, frame: Frame) -> Picture:
             formats.printable(estimates.parts[i]),
             float(low[i]),
             float(high[i]),
-            is_percent=estimates.scales[i].is_percent,
+            unit=estimates.scales[i].unit,
         )
         for i in range(2)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -17,7 +17,7 @@ from faultlines.results.protocol import NEXT, Note
 from faultlines.results.rules import Population
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
 
     from faultlines.guarantees.boundaries import Dependence
@@ -63,8 +63,13 @@ def _headline(result: MonitorResult) -> str:
     groups = f"{count} {formats.plural(result.attributes)}"
     of_metric = "" if result.metric == "effect" else f" in {result.metric}"
     basis = f"{formats.p_is(math.log(result.pvalue))} so far, α = {result.alpha:g}"
-    where = f"look {result.looks[-1].number}" + (f" of {result.planned}" if result.planned else "")
+    look = result.decided or result.looks[-1]
+    where = f"look {look.number}" + (f" of {result.planned}" if result.planned else "")
     if result.verdict == "differ":
+        if look.number < result.looks[-1].number:  # what p is about is that some groups differ, not how they do now
+            differs = f"{subject_differs(result.metric)} between {groups} ({basis})"
+            now = f"Best description at look {result.looks[-1].number}: {result.n_clusters} clusters."
+            return f"{differs}, reported at {where}. {now}"
         differs = f"{subject_differs(result.metric)} between {_differing_levels(result)} ({basis})"
         others = [name for name in result.attributes if result.along and name not in result.along]
         rest = nothing_added(others, plural=len(others) > 1)
@@ -124,10 +129,11 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     if result.changes is not None:
         yield _changes_note(result, result.changes)
     yield from _small_notes(result)
-    level = "no p would suffice" if last.level == 0 else f"{formats.pvalue(math.log(last.level))} was needed"
-    spent = "" if last.spent is None else f"; {formats.share(last.spent / result.alpha, 1)} of α spent"
-    text = f"This look: {formats.p_is(math.log(last.pvalue))}, {level}{spent}."
-    yield Note("look", text, fields={"pvalue": last.pvalue, "level": last.level})
+    if result.decided is not None and result.decided.number < last.number:
+        text = f"Look {last.number} updates effects and intervals; the verdict and its p are those of look "
+        yield Note("after the end", f"{text}{result.decided.number}.", fields={"look": result.decided.number})
+    else:
+        yield _look_note(result, last)
     for code, count in result.ignored.items():
         yield Note("ignored", f"{formats.count(count)} {_IGNORED[code]}.", "warning", {"code": code, "groups": count})
     yield from dropped_notes(result.dropped)  # type: ignore[arg-type]
@@ -137,6 +143,14 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
     if len(result.attributes) > 1 and not result.margins:
         text = "Single attributes are not tested: groups are compared as unordered combinations."
         yield Note("margins", text, fields={"attributes": list(result.attributes)})
+
+
+def _look_note(result: MonitorResult, last: Look) -> Note:
+    """What the last look showed, and what it needed."""
+    level = "no p would suffice" if last.level == 0 else f"{formats.pvalue(math.log(last.level))} was needed"
+    spent = "" if last.spent is None else f"; {formats.share(last.spent / result.alpha, 1)} of α spent"
+    text = f"This look: {formats.p_is(math.log(last.pvalue))}, {level}{spent}."
+    return Note("look", text, fields={"pvalue": last.pvalue, "level": last.level})
 
 
 def next_step(result: MonitorResult) -> Note | None:
@@ -182,10 +196,13 @@ def _changes_note(result: MonitorResult, changes: LookChanges) -> Note:
     parts = []
     if changes.n is not None:
         parts.append(f"{formats.count(changes.n)} more {result.counted}")
-    if before.overall is not None and now.overall is not None:
-        number = effect_format(result, [before.overall, now.overall])
-        parts.append(f"overall {number(before.overall.estimate)} → {number(now.overall.estimate)}")
-    parts.append(f"p so far {_p(before.adjusted)} → {_p(now.adjusted)}")
+    then = {each.name: each.effect for each in _overall_effects(before)}
+    for _, name, effect in _overall_effects(now):
+        if name in then:
+            number = effect_format(result, [then[name], effect])
+            parts.append(f"{name} {number(then[name].estimate)} → {number(effect.estimate)}")
+    if result.decided is None or result.decided.number == now.number:
+        parts.append(f"p so far {_p(before.adjusted)} → {_p(now.adjusted)}")
     for labels, what in ((changes.new, "new"), (changes.stopped, "stopped")):
         if labels:
             count = formats.amount(len(labels), f"{what} group")
@@ -244,24 +261,46 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
 
 def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bool) -> TextTable:
     """Overall, the clusters once they differ, and groups: those farthest from the overall effect first."""
-    ranked = sorted(result.groups, key=lambda group: -_distance(group.effect, overall))
+    all_groups = _overall_effects(result.looks[-1])
+    of_arm = {each.treatment: each.effect for each in all_groups}
+
+    def distance(group: MonitoredGroup) -> float:
+        return _distance(group.effect, of_arm.get(name_of(key_of(group.label)[-1]), overall))
+
+    ranked = sorted(result.groups, key=distance, reverse=True)
     shown = ranked if complete else ranked[:_ROWS]
-    number = effect_format(result, [overall, *result.cluster_effects, *(group.effect for group in shown)])
-    rows = [["overall", *_cells(overall, number), "", f"{formats.count(len(result.groups))} groups"]]
+    number = effect_format(result, [*of_arm.values(), *result.cluster_effects, *(group.effect for group in shown)])
+    size = f"{formats.count(len(result.groups))} groups"
+    rows = [[each.name, *_cells(each.effect, number), "", "" if i else size] for i, each in enumerate(all_groups)]
     for i, (members, effect) in enumerate(zip(_cluster_names(result, _LISTED), result.cluster_effects, strict=False)):
         rows.append([f"cluster {i + 1}", *_cells(effect, number), "", members])
     rows += [_group_row(group, number) for group in shown]
     if len(ranked) > len(shown):
         rows.append(["…", "", "", "", "", f"{formats.count(len(ranked) - len(shown))} more groups"])
-    change = "change, points" if result.percent else "change"
+    change = "change, points" if result.unit else "change"
     level = f"{formats.level(result.alpha)} interval"
     header = ["", formats.printable(result.metric), level, formats.printable(result.counted), change, ""]
     return TextTable(header, rows, {1, 2, 3, 4})
 
 
-def _group_row(group: MonitoredGroup, number: Callable[[float], str]) -> list[str]:
+class _Overall(NamedTuple):
+    """An effect in all groups together; of several treatments, that of one."""
+
+    treatment: str
+    name: str
+    effect: AnytimeEffect
+
+
+def _overall_effects(look: Look) -> list[_Overall]:
+    """The effects in all groups: one of each of several treatments, for their mean is the effect of none."""
+    if len(look.arm_effects) > 1:
+        return [_Overall(arm.treatment, f"overall {arm.treatment}", arm.effect) for arm in look.arm_effects]
+    return [] if look.overall is None else [_Overall("", "overall", look.overall)]
+
+
+def _group_row(group: MonitoredGroup, number: formats.NumberFormat) -> list[str]:
     name = formats.members([group.label], name_of, _NAME)
-    change = "" if group.change is None else number(group.change).removesuffix("%")
+    change = "" if group.change is None else number.bare(group.change)
     return [name, *_cells(group.effect, number), change, "" if group.status == "measured" else group.status]
 
 
@@ -272,20 +311,16 @@ def _distance(effect: AnytimeEffect, overall: AnytimeEffect) -> float:
     return abs(gap) / width if width > 0 else 0.0
 
 
-def _cells(effect: AnytimeEffect, number: Callable[[float], str]) -> list[str]:
+def _cells(effect: AnytimeEffect, number: formats.NumberFormat) -> list[str]:
     size = "" if effect.n is None else formats.count(effect.n)
-    return [number(effect.estimate), f"{_end(effect.lower, number)} … {_end(effect.upper, number)}", size]
+    return [number(effect.estimate), number.interval(effect.lower, effect.upper), size]
 
 
-def _end(value: float, number: Callable[[float], str]) -> str:
-    return number(value) if math.isfinite(value) else "−∞" if value < 0 else "∞"
-
-
-def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> Callable[[float], str]:
+def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> formats.NumberFormat:
     """A format for effects that are shown beside each other, with two digits of the narrowest interval."""
     widths = [effect.upper - effect.lower for effect in effects if 0 < effect.upper - effect.lower < math.inf]
     values = [v for e in effects for v in (e.estimate, e.lower, e.upper) if math.isfinite(v)]
-    return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.percent)
+    return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.unit)
 
 
 def _small_table(result: MonitorResult) -> TextTable:
@@ -320,9 +355,11 @@ _NUMBERS = set(range(len(_LOOK_HEADER)))
 def _look_row(result: MonitorResult, look: Look) -> list[str]:
     """A look as the cells of a table."""
     effect = ["–", "–"]
-    if look.overall is not None:
-        number = effect_format(result, [look.overall])
-        effect = _cells(look.overall, number)[:2]
+    if effects := _overall_effects(look):
+        number = effect_format(result, [each.effect for each in effects])
+        cells = [_cells(each.effect, number)[:2] for each in effects]
+        names = [f"{each.treatment} " if each.treatment else "" for each in effects]
+        effect = ["; ".join(f"{name}{cell[i]}" for name, cell in zip(names, cells, strict=True)) for i in range(2)]
     return [
         str(look.number),
         _information(look.information),
@@ -406,31 +443,36 @@ def _level(level: float) -> str:
 
 
 def _draw_effects(result: MonitorResult) -> Picture | None:
-    """The overall effect at every look, with its interval."""
-    seen = [(float(look.number), look.overall) for look in result.looks if look.overall is not None]
-    finite = [(x, e) for x, e in seen if math.isfinite(e.lower) and math.isfinite(e.upper)]
-    if not finite:
+    """The overall effect of every treatment at every look, with its interval."""
+    series: dict[str, list[tuple[float, AnytimeEffect]]] = {}
+    for look in result.looks:
+        for overall in _overall_effects(look):
+            if math.isfinite(overall.effect.lower) and math.isfinite(overall.effect.upper):
+                seen = series.setdefault(overall.treatment, [])
+                beside = 0.12 * list(series).index(overall.treatment)  # intervals do not cover each other
+                seen.append((look.number + beside, overall.effect))
+    effects = [effect for seen in series.values() for _, effect in seen]
+    if not effects:
         return None
-    number = effect_format(result, [effect for _, effect in finite])
-    factor, unit = (100.0, ", %") if result.percent else (1.0, "")
-    low = min(0.0, *(factor * e.lower for _, e in finite), *(factor * e.upper for _, e in finite))
-    high = max(0.0, *(factor * e.upper for _, e in finite))
-    points = [
-        {"x": x, "y": factor * e.estimate, "cluster": 1, "name": f"look {x:.0f}", "estimate": number(e.estimate),
-         "interval": f"{number(e.lower)} … {number(e.upper)}"}
-        for x, e in finite
-    ]  # fmt: skip
-    numbers = [x for x, _ in finite]
-    layers = {
-        "means": _joined(numbers, [factor * e.estimate for _, e in finite], 1),
-        "branches": [{"x": x, "x2": x, "y": factor * e.lower, "y2": factor * e.upper, "cluster": 1} for x, e in finite],
-        "points": points,
-    }
-    about = (
-        f"Overall {result.metric} at every look, with its {formats.level(result.alpha)} interval, valid at all looks."
-    )
-    all_layers = {name: layers.get(name, []) for name in LAYERS}
-    return Picture(about, _WIDE, _HIGH, _axis(result), Axis(f"{result.metric}{unit}", low, high), all_layers)
+    number = effect_format(result, effects)
+    factor, unit = (100.0, f",{result.unit}" if result.unit == " points" else ", %") if result.unit else (1.0, "")
+    low, high = (factor * pick(0.0, *(end for e in effects for end in (e.lower, e.upper))) for pick in (min, max))
+    layers: dict[str, list[Row]] = {name: [] for name in LAYERS}
+    for cluster, (treatment, seen) in enumerate(series.items(), start=1):
+        layers["means"] += _joined([x for x, _ in seen], [factor * e.estimate for _, e in seen], cluster)
+        for x, e in seen:
+            ends = {"y": factor * e.lower, "y2": factor * e.upper}
+            layers["branches"].append({"x": x, "x2": x, **ends, "cluster": cluster})
+            texts = {"estimate": number(e.estimate), "interval": number.interval(e.lower, e.upper)}
+            name = f"{treatment}, look {int(x)}" if treatment else f"look {int(x)}"
+            layers["points"].append({"x": x, "y": factor * e.estimate, "cluster": cluster, "name": name, **texts})
+        last = seen[-1]
+        name_at: Row = {"x": last[0] + 0.1, "y": factor * last[1].estimate}
+        layers["notes"] += [{**name_at, "text": treatment, "cluster": cluster, "align": "left"}] if treatment else []
+    arms = f" of {formats.listed(list(series))}" if len(series) > 1 else ""
+    level = formats.level(result.alpha)
+    about = f"Overall {result.metric}{arms} at every look, with {level} intervals that are valid at all looks."
+    return Picture(about, _WIDE, _HIGH, _axis(result), Axis(f"{result.metric}{unit}", low, high), layers)
 
 
 def _draw_looks(result: MonitorResult) -> Picture:

@@ -589,7 +589,7 @@ def _describe_excluded(c: Clustering, group: Excluded) -> tuple[str, str, str]:
         and len(c.number_formats) == 1
     ):
         number = c.number_format([max((group.upper - group.lower) / 4, 1e-300)], [group.lower, group.upper], 0)
-        details += f": {number(group.estimate)} ({number(group.lower)} … {number(group.upper)})"
+        details += f": {number(group.estimate)} ({number.interval(group.lower, group.upper)})"
     return level_name(group.label, c.groups.attributes), str(group.reason), details
 
 

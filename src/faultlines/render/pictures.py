@@ -71,8 +71,8 @@ def _effect(c: Clustering, estimates: Estimates, frame: Frame, part: int) -> _Ef
     low = max(float(lower.min()), low - 0.6 * room)
     high = min(float(upper.max()), high + 0.6 * room)
     margin = 0.03 * (high - low)
-    percent = estimates.scales[part].is_percent
-    axis = frame.axes[part][0] if frame.axes else Axis(title, low - margin, high + margin, is_percent=percent)
+    unit = estimates.scales[part].unit
+    axis = frame.axes[part][0] if frame.axes else Axis(title, low - margin, high + margin, unit=unit)
     overall = c.overall.effects[part].estimate
     sure = c.certain_at(frame.level)[frame.order]
     return _Effect(title, values, lower, upper, c.labels[frame.order], sure, ends, overall, axis)
@@ -144,7 +144,7 @@ def _draw_groups(
         layers["intervals"].append(
             {"x": max(low, axis.low), "x2": min(high, axis.high), "y": y, "y2": y, "cluster": cluster}
         )
-        tooltip = {"name": names[place], "estimate": number(value), "interval": f"{number(low)} … {number(high)}"}
+        tooltip = {"name": names[place], "estimate": number(value), "interval": number.interval(low, high)}
         inside = min(max(value, axis.low), axis.high)
         layers["points"].append({"x": inside, "y": y, "cluster": cluster, "hollow": not sure, **tooltip})
         layers["names"] += row_name(axis, y, names[place], step)
@@ -475,7 +475,7 @@ def plot_rows(
             "name": value.name,
             "n": "" if value.n is None else formats.count(value.n),
             "value": number(value.estimate),
-            "interval": f"{number(value.lower)} … {number(value.upper)}",
+            "interval": number.interval(value.lower, value.upper),
             "cluster": value.cluster,
             "left": f"{place(value.lower):.2f}",
             "width": f"{max(place(value.upper) - place(value.lower), 0.3):.2f}",

@@ -19,11 +19,15 @@ def headline(result: Power) -> str:
     if result.gap is None or result.detected is None:
         return formats.printable(" ".join(note.text for note in _minimum_notes(result)))
     steps = "A gap" if len(result.planned) == 2 else "Steps"
-    detected = formats.share(result.detected)
+    detected, size = formats.share(result.detected), _difference(result.gap, 4, all(result.in_points))
     return formats.printable(
-        f"{steps} of {result.gap:.4g} between {_groups(result)}: detected in {detected} of simulated experiments "
+        f"{steps} of {size} between {_groups(result)}: detected in {detected} of simulated experiments "
         f"(target: {formats.share(result.target)})."
     )
+
+
+def _difference(size: float, digits: int, in_points: bool) -> str:
+    return f"{100 * size:.{digits}g} points" if in_points else f"{size:.{digits}g}"
 
 
 def _groups(result: Power) -> str:
@@ -61,12 +65,18 @@ def next_step(result: Power) -> Note | None:
     return next_note(purpose, "fl.cluster(rows, by, metric)", command)
 
 
+def _effects(result: Power) -> dict[str, bool]:
+    """The effects in their order, with whether differences of each are in points."""
+    names = dict.fromkeys(row.effect for row in result.directions)
+    return dict(zip(names, result.in_points, strict=True))
+
+
 def _minimum_notes(result: Power) -> Iterator[Note]:
-    for effect in dict.fromkeys(row.effect for row in result.directions):
+    for effect, in_points in _effects(result).items():
         size = max(row.minimum_detectable for row in result.directions if row.effect == effect)
         of_effect = f" in {effect}" if effect else ""
         text = (
-            f"Minimum detectable difference{of_effect} between {_groups(result)}: {size:.3g} "
+            f"Minimum detectable difference{of_effect} between {_groups(result)}: {_difference(size, 3, in_points)} "
             f"({formats.share(result.target)} power)."
         )
         yield Note("minimum detectable", text, fields={"effect": effect, "size": size})
@@ -74,7 +84,7 @@ def _minimum_notes(result: Power) -> Iterator[Note]:
 
 def _direction_table(result: Power) -> TextTable:
     """Both directions, one row for each effect and direction."""
-    several = any(row.effect for row in result.directions)
+    several, of_effect = any(row.effect for row in result.directions), _effects(result)
     header = [*(["effect"] if several else []), "groups that differ are"]
     header += ["detected", "recovered exactly"] if result.gap is not None else []
     rows = []
@@ -82,7 +92,7 @@ def _direction_table(result: Power) -> TextTable:
         cells = [*([row.effect] if several else []), row.direction]
         if row.detected is not None and row.recovered is not None:
             cells += [formats.share(row.detected), formats.share(row.recovered)]
-        rows.append([*cells, f"{row.minimum_detectable:.3g}"])
+        rows.append([*cells, _difference(row.minimum_detectable, 3, of_effect[row.effect])])
     first = 2 if several else 1
     return TextTable([*header, "minimum detectable"], rows, set(range(first, len(header) + 1)))
 

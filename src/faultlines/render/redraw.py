@@ -14,7 +14,7 @@ from faultlines.render.pictures import pictures
 from faultlines.results.tables import ARMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from faultlines.estimates.estimates import BoolArray, Estimates, IntArray
     from faultlines.render.geometry import Frame, Picture
@@ -93,7 +93,7 @@ def posterior_columns(c: Clustering, level: float, order: IntArray) -> list[tupl
         number = _number(c, estimates, part, order)
         values, low, high = (a[order, part].tolist() for a in (posterior.shrunken, posterior.lower, posterior.upper))
         columns.append((f"shrunken{part}", [number(value) for value in values]))
-        columns.append((f"within{part}", [f"{number(a)} … {number(b)}" for a, b in zip(low, high, strict=True)]))
+        columns.append((f"within{part}", [number.interval(a, b) for a, b in zip(low, high, strict=True)]))
     return columns
 
 
@@ -117,7 +117,7 @@ def _own_columns(c: Clustering, order: IntArray, posterior_cells: dict[str, list
         values, low, high = (array[:, part].tolist() for array in (estimates.shown[order], lower, upper))
         number = _number(c, estimates, part, order)
         columns.append(Column(f"{of}own estimate", [number(value) for value in values], list(map(repr, values))))
-        ends = [f"{number(a)} … {number(b)}" for a, b in zip(low, high, strict=True)]
+        ends = [number.interval(a, b) for a, b in zip(low, high, strict=True)]
         widths = [repr(b - a) for a, b in zip(low, high, strict=True)]
         columns.append(Column(interval_name(c), ends, widths))
         if f"shrunken{part}" in posterior_cells and c.posterior is not None:
@@ -132,7 +132,7 @@ def _own_columns(c: Clustering, order: IntArray, posterior_cells: dict[str, list
     return columns
 
 
-def _number(c: Clustering, estimates: Estimates, part: int, order: IntArray) -> Callable[[float], str]:
+def _number(c: Clustering, estimates: Estimates, part: int, order: IntArray) -> formats.NumberFormat:
     """How an effect of single groups is written: with two digits of a small standard error."""
     errors = estimates.readable_errors(estimates.given, estimates.errors)[:, part]
     positive = errors[errors > 0]
@@ -149,7 +149,7 @@ def _arm_columns(c: Clustering, order: IntArray) -> list[Column]:
     spread = float(np.nanstd(readout.by_arm)) or 1.0
     for i, arm in enumerate(ARMS):
         values, sizes = readout.by_arm[order, i].tolist(), readout.arm_sizes[order, i].tolist()
-        number = formats.decimals([spread / 10], values, False, False)
+        number = formats.decimals([spread / 10], values, False)
         # In one column, so that the table fits on a page.
         texts = [f"{number(v)} ({formats.count(n)})" for v, n in zip(values, sizes, strict=True)]
         columns.append(Column(f"{arm} (n)", texts, list(map(repr, values))))

@@ -90,16 +90,23 @@ _OF_EVERY_OBJECT = frozenset(
 )
 
 
+_TICKS: dict[str, dict[str, str]] = {
+    "": {},
+    "%": {"format": ".3~%"},
+    " points": {"labelExpr": "format(100 * datum.value, '.3~f')"},
+}
+
+
 def _scaled(axis: Axis, *, reverse: bool = False) -> dict[str, Any]:
-    number_format = {"format": ".3~%"} if axis.is_percent else {}
+    title = f"{axis.title}, points" if axis.unit == " points" else axis.title
     return {
         "scale": {"domain": [axis.low, axis.high], "nice": False, "zero": False, "reverse": reverse},
         "axis": {
-            "title": f"{axis.title} " if axis.title in _OF_EVERY_OBJECT else axis.title,
+            "title": f"{title} " if title in _OF_EVERY_OBJECT else title,
             "grid": True,
             "tickCount": 7,
         }
-        | number_format
+        | _TICKS[axis.unit]
         if axis.is_shown
         else None,
     }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import Reason
     from faultlines.estimates.scales import FloatArray
+    from faultlines.formats import Unit
     from faultlines.results.certificate import Certificate, MissingChoice
     from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.multiplicity import Correction
@@ -78,7 +79,7 @@ class AuditedGroup:
         lower: Lower end of its interval at 1 − α, as a statement about this group alone.
         upper: Upper end.
         overall: The value in all rows of the stratum.
-        percent: Whether people read the value in percent.
+        unit: What people read the value in: percent, percentage points, or what the metric is in.
         excluded: Why the group was not compared; None where it was.
 
     Example:
@@ -101,7 +102,7 @@ class AuditedGroup:
     lower: float | None
     upper: float | None
     overall: float | None
-    percent: bool
+    unit: Unit
     excluded: Reason | None = None
 
     @property

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
     from faultlines.estimates.reasons import DropCode, RowWarning
+    from faultlines.formats import Unit
     from faultlines.metrics.warnings import SampleRatio
     from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Note, Rows
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Status = Literal["within", "beyond", "inconclusive"]
 Verdict = Literal["passed", "failed", "inconclusive"]
 MissingChoice = Literal["bounds", "ignore"]
+MismatchChoice = Literal["inconclusive", "ignore"]
 MissingTreatment = Literal["none", "bounds", "range", "share", "ignore"]
 UnknownChoice = Literal["exclude", "category", "bounds"]
 
@@ -103,6 +105,7 @@ class Certificate(TabularResult):
             they are taken to be like the others.
         unknown: What was done about rows with a missing attribute; None where there are none.
         certifiable_ignoring: The gap that could be certified if missing values and unknown attributes were ignored.
+        mismatch: Whether a sample ratio mismatch keeps the certificate from passing.
         possible: The lowest and the highest rate that every group of `comparison` could have in these rows; None where
             nothing is missing or it cannot be bounded.
         missing_range: With ``missing="range"``, the lowest and the highest value at hand.
@@ -114,7 +117,7 @@ class Certificate(TabularResult):
             and where no rows were given.
         margins: The margins that were certified, if that was asked: "sex", "race", "sex × race". The label of a level
             has "any" for the attributes that its margin does not have.
-        percent: Which of the effects people read in percent.
+        units: What each effect is read in: percent, percentage points, or what the metric is in.
         seed: Of the draws behind `critical`.
 
     Example:
@@ -147,7 +150,7 @@ class Certificate(TabularResult):
     groups: tuple[CertifiedGroup, ...]
     comparison: Comparison
     excluded: tuple[Excluded, ...]
-    percent: tuple[bool, ...]
+    units: tuple[Unit, ...]
     seed: int
     dropped: Mapping[DropCode, int] = field(default_factory=dict)
     warnings: tuple[Note | SampleRatio | RowWarning, ...] = ()
@@ -157,6 +160,7 @@ class Certificate(TabularResult):
     missing: MissingTreatment = "none"
     unknown: UnknownChoice | None = None
     certifiable_ignoring: Any = None
+    mismatch: bool = False
     possible: tuple[tuple[Any, Any], ...] | None = None
     missing_range: tuple[float, float] | None = None
     needs_rows: bool = False
@@ -173,7 +177,7 @@ class Certificate(TabularResult):
     def directions(self) -> tuple[Adverse | None, ...]:
         """For each effect, the side on which groups can be too far away; None: either."""
         if isinstance(self.against, str) and self.against in DIRECTIONS:
-            return (DIRECTIONS[self.against],) * len(self.percent)
+            return (DIRECTIONS[self.against],) * len(self.units)
         return self.adverse if self.parts else (self.adverse,)
 
     @property
@@ -289,6 +293,7 @@ class Certificate(TabularResult):
             "missing": self.missing,
             "unknown": self.unknown,
             "certifiable_ignoring": _finite(self.certifiable_ignoring),
+            "mismatch": self.mismatch,
             "notes": [note.to_dict() for note in self.notes],
             "groups": rows,
         }

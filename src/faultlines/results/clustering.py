@@ -35,7 +35,7 @@ from faultlines.results.tables import cluster_columns, excluded_by_value, group_
 from faultlines.rows.attach import attach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from os import PathLike
 
     from faultlines.core.comparison import Comparison
@@ -951,7 +951,7 @@ class Clustering(TabularResult):
         return () if self.groups.estimates is None else self.groups.estimates.parts or ("effect",)
 
     @cached_property
-    def number_formats(self) -> tuple[Callable[[float], str], ...]:
+    def number_formats(self) -> tuple[formats.NumberFormat, ...]:
         """How each effect is written: with two digits of the smallest standard error of a cluster."""
         chosen = []
         for part in range(len(self.effect_names)):
@@ -960,7 +960,7 @@ class Clustering(TabularResult):
             chosen.append(self.number_format([effect.se for effect in effects if effect.se > 0] or [1.0], ends, part))
         return tuple(chosen)
 
-    def number_format(self, errors: Sequence[float], values: Sequence[float], part: int) -> Callable[[float], str]:
+    def number_format(self, errors: Sequence[float], values: Sequence[float], part: int) -> formats.NumberFormat:
         """A format for other numbers of an effect; a plus sign only where some values are negative.
 
         Args:
@@ -973,8 +973,7 @@ class Clustering(TabularResult):
         """
         estimates = self.groups.estimates
         signed = estimates is not None and bool(np.any(estimates.shown[:, part] < 0))
-        percent = estimates is not None and estimates.scales[part].is_percent
-        return formats.decimals(errors, values, signed, percent)
+        return formats.decimals(errors, values, signed, "" if estimates is None else estimates.scales[part].unit)
 
     # ------------------------------------------------------------------------------------------------------- as data
 

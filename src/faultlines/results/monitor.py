@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from faultlines.estimates.labels import Label
+    from faultlines.formats import Unit
     from faultlines.guarantees.boundaries import Dependence
     from faultlines.results.protocol import Columns, Rows
 
@@ -372,7 +373,7 @@ class MonitorResult(TabularResult):
         ignored: Groups that the last look did not use as they came, by code: missing, stopped, new.
         metric: What is measured.
         attributes: What the groups are values of.
-        percent: Whether people read the effects in per cent.
+        unit: What people read the effects in: percent, percentage points, or what the metric is in.
         counted: What sizes of groups count.
         groups: Every group at the last look, with its effect.
         cluster_effects: The effects of the clusters, once they differ: of each, the precision-weighted mean of its
@@ -412,7 +413,7 @@ class MonitorResult(TabularResult):
     ignored: dict[str, int]
     metric: str = "effect"
     attributes: tuple[str, ...] = ("group",)
-    percent: bool = False
+    unit: Unit = ""
     counted: str = "users"
     groups: tuple[MonitoredGroup, ...] = ()
     cluster_effects: tuple[AnytimeEffect, ...] = ()
@@ -434,8 +435,14 @@ class MonitorResult(TabularResult):
 
     @property
     def finished(self) -> bool:
-        """Whether it is over: further looks change nothing."""
+        """Whether the verdict is final: further looks update effects and intervals, and nothing else."""
         return self.verdict != "continue"
+
+    @property
+    def decided(self) -> Look | None:
+        """The look that ended it: where the difference was reported, or the last that could; None before."""
+        at_end = (look for look in self.looks if look.adjusted <= self.alpha or (look.fraction or 0.0) >= 1)
+        return next(at_end, self.look) if self.finished else None
 
     @property
     def n_clusters(self) -> int:

@@ -73,6 +73,7 @@ class Power(Result):
         needed: Units in all groups with which the gap is detected with probability `target`; None where sizes are not
             known, no gap is given, or several effects are measured.
         days: How many days that takes; None where it was not asked.
+        in_points: For each effect, whether people read its differences in percentage points.
 
     Example:
         >>> import faultlines as fl
@@ -98,6 +99,7 @@ class Power(Result):
     n: float | None = None
     needed: float | None = None
     days: float | None = None
+    in_points: tuple[bool, ...] = (False,)
 
     @property
     def verdict(self) -> Verdict:
@@ -122,7 +124,8 @@ class Power(Result):
         smallest = list(self.minimum_detectable) if several else self.minimum_detectable
         rest = {"planned": list(self.planned), "minimum_detectable": smallest}
         rest |= {"directions": [asdict(row) for row in self.directions]}
-        return first | asdict(self) | rest | {"notes": [note.to_dict() for note in self.notes]}
+        fields = {name: value for name, value in asdict(self).items() if name != "in_points"}
+        return first | fields | rest | {"notes": [note.to_dict() for note in self.notes]}
 
 
 # ----------------------------------------------------------------------------------------------------- detection limits

@@ -75,7 +75,13 @@ def read(
         _check_roles(attribute_names(by), request)
     with scan(data, list_uses(by, requests, split)) as rows, working("reading rows"):
         keys = Keys(rows, by, separate=separate)
-        grouped, resolved = _group(rows, keys, requests, split), keys.resolve()
+        try:
+            grouped, resolved = _group(rows, keys, requests, split), keys.resolve()
+        except InputError as error:
+            if error.parameter == "unit" and (column := _find_time(data, rows, by)) is not None:
+                raise error.changed(remedy=_use_days(column), settings={}) from error
+            raise
+    _check_times(attribute_names(by), grouped)
     if any(_takes_rows_as_independent(request) for request in requests):
         used = {use.column for use in list_uses(by, requests, split)}
         repeated = find_repeated_column(data, rows, used) if rows.is_stored else None
@@ -83,6 +89,37 @@ def read(
             if repeated is not None and _takes_rows_as_independent(request):
                 grouped[place] = [replace(part, repeated=repeated) for part in grouped[place]]
     return Read(grouped, resolved)
+
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
+_MOST_TIMES = 1_000  # groups that are points in time, beyond which nobody means each to be one
+
+
+def _use_days(column: str) -> str:
+    query = f"select *, \"{column}\"::date as day from 'FILE'"
+    return f"Make days of {column!r} by a query (--sql, duckdb.sql), and group by day: {query}."
+
+
+def _find_time(data: object, rows: Rows, by: Sequence[str | Bins]) -> str | None:
+    """The first attribute that holds points in time, by its type or, in csv, by what it reads like."""
+    plain = [attribute for attribute in by if isinstance(attribute, str)]
+    typed = [column for column in plain if rows.keys[column] in rows.times]
+    if typed or not rows.from_text or not plain:
+        return next(iter(typed), None)
+    first = first_values(data, plain, 1)
+    return next((column for column in plain if any(_TIME.match(str(v)) for v in to_list(first[column]))), None)
+
+
+def _check_times(names: Sequence[str], grouped: Sequence[Sequence[Grouped]]) -> None:
+    """Refuse groups of single seconds; days, which have no time, may be as many as there are."""
+    keys = grouped[0][0].keys if grouped else ()
+    for place, column in enumerate(names if len(keys) > _MOST_TIMES else ()):
+        if not _TIME.match(str(key_of(keys[0])[place])):
+            continue
+        times = len({key_of(key)[place] for key in keys})
+        if times > _MOST_TIMES:
+            problem = f"holds {times:,} points in time, and each would be a group"
+            raise InputError.unsupported("by", problem, _use_days(column), column)
 
 
 def _check_roles(attributes: Sequence[str], request: Request) -> None:
