@@ -589,3 +589,16 @@ def test_intervals_that_share_alpha_over_planned_looks_end_with_them() -> None:
     seen = [monitor.update(look) for look in looks(FAR)[:4]]
     assert [len(result.looks) for result in seen] == [1, 2, 2, 2]
     assert seen[3] == seen[1]
+
+
+def test_differences_of_groups_too_small_for_a_lift_are_in_points_too() -> None:
+    rng = np.random.default_rng(4)
+    size = {"a": 4_000, "b": 4_000, "c": 60}
+    rows = pd.DataFrame({"g": np.repeat(list(size), list(size.values()))})
+    rows["arm"] = np.where(np.arange(len(rows)) % 2, "A", "B")
+    rows["bought"] = (rng.random(len(rows)) < 0.1).astype(int)
+    metric = fl.lift("bought", variant="arm", control="A")
+    monitor = fl.Monitor(looks=5)
+    now = monitor.update(rows, "g", metric)
+    assert [(small.label, small.unit) for small in now.small] == [("c", " points")]
+    assert fl.Monitor.from_json(monitor.to_json()).result == now

@@ -177,11 +177,11 @@ def _small_groups(groups: Groups, absolute_groups: Sequence[Groups], rule: Anyti
         sizes = np.full(at.size, np.nan) if absolute.n is None else absolute.n[at]
         for key, theta, width, n in zip(keys, middle.tolist(), reach.tolist(), sizes.tolist(), strict=True):
             effects[key] = AnytimeEffect(theta, theta - width, theta + width, n)
-    name = "" if absolute is None else absolute.metric
     return tuple(
-        SmallGroup(group.label, group.reason, group.n, name if effect is not None else "", effect)
+        SmallGroup(group.label, group.reason, group.n, absolute.metric, effect, absolute.scales[0].unit)
+        if absolute is not None and (effect := effects.get(key_of(group.label))) is not None
+        else SmallGroup(group.label, group.reason, group.n)
         for group in groups.excluded
-        for effect in [effects.get(key_of(group.label))]
     )
 
 

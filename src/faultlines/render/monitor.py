@@ -328,7 +328,7 @@ def _small_table(result: MonitorResult) -> TextTable:
     shown = [(small, small.effect) for small in result.small if small.effect is not None]
     widths = [effect.upper - effect.lower for _, effect in shown]
     values = [value for _, effect in shown for value in (effect.lower, effect.upper)]
-    number = formats.decimals([max(min(widths), 1e-300) / 8], values)
+    number = formats.decimals([max(min(widths), 1e-300) / 8], values, unit=shown[0][0].unit)
     rows = [
         [formats.members([small.label], name_of, _NAME), *_cells(effect, number), formats.printable(small.reason.text)]
         for small, effect in shown

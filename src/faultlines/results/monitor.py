@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from faultlines.estimates.labels import key_of, name_of
 from faultlines.estimates.reasons import Reason, ReasonCode
+from faultlines.formats import UNITS
 from faultlines.guarantees.state import check_number, check_type, plain_label, read_labels
 from faultlines.results.protocol import Note, TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns
@@ -170,6 +171,7 @@ class SmallGroup:
         n: How many users or rows it has.
         metric: What `effect` is: of a lift that cannot be had yet, the difference.
         effect: Its effect so far, where there is one; intervals are simultaneous for all such groups and all looks.
+        unit: What people read that effect in: percentage points, or what the metric is in.
 
     Example:
         >>> import faultlines as fl, numpy as np, polars as pl
@@ -185,6 +187,7 @@ class SmallGroup:
     n: float | None = None
     metric: str = ""
     effect: AnytimeEffect | None = None
+    unit: Unit = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The group as plain data.
@@ -195,7 +198,8 @@ class SmallGroup:
         effect = None if self.effect is None else self.effect.to_dict()
         reason = asdict(self.reason) | {"code": str(self.reason.code)}
         return {
-            "label": plain_label(self.label), "reason": reason, "n": self.n, "metric": self.metric, "effect": effect
+            "label": plain_label(self.label), "reason": reason, "n": self.n, "metric": self.metric, "effect": effect,
+            "unit": self.unit,
         }  # fmt: skip
 
     @classmethod
@@ -216,7 +220,10 @@ class SmallGroup:
         reason = Reason(**value["reason"] | {"code": ReasonCode(value["reason"]["code"])})
         n = None if value["n"] is None else check_number(value["n"], 0)
         effect = None if value["effect"] is None else AnytimeEffect.from_dict(value["effect"])
-        return cls(read_labels([value["label"]])[0], reason, n, check_type(value["metric"], str), effect)
+        if value["unit"] not in UNITS:
+            raise ValueError("unit is not known")
+        label, metric = read_labels([value["label"]])[0], check_type(value["metric"], str)
+        return cls(label, reason, n, metric, effect, value["unit"])
 
 
 @dataclass(frozen=True, slots=True)
