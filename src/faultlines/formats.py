@@ -86,14 +86,15 @@ def decimals(errors: Sequence[float], values: Sequence[float], signed: bool = Tr
     """A number format for estimates whose standard errors are `errors`: two digits of the smallest one.
 
     Args:
-        errors: Standard errors, above zero.
+        errors: Standard errors; where none is above zero, three digits of the values are shown.
         values: What will be shown.
         signed: Whether a plus sign says something.
         unit: What they are shown in: values with a unit are shares, or differences of shares.
     """
     factor = 100.0 if unit else 1.0
-    smallest = factor * min(errors)
-    largest = max(smallest, *(abs(factor * value) for value in values))
+    largest = max((abs(factor * value) for value in values), default=1.0)
+    smallest = factor * min((error for error in errors if error > 0), default=(largest or 1.0) / factor / 1e3)
+    largest = max(smallest, largest)
     places = 1 - math.floor(math.log10(smallest))
     if largest < 1e15 and places <= 9:
         sign = "+" if signed else ""

@@ -272,6 +272,29 @@ def test_a_mean_of_zeros_and_ones_is_bounded_as_the_rate(share: float) -> None:
 # ------------------------------------------------------------------------------------------------------------ margins
 
 
+def test_one_group_has_no_margins() -> None:
+    rows = pd.DataFrame({"c": ["DE"] * 40, "d": ["web"] * 40, "x": [0, 1] * 20})
+    with refused("no groups: data"):
+        fl.certify(rows, ["c", "d"], fl.rate("x"), gap=0.1, margins=True)
+
+
+def test_two_rates_with_unknown_groups_are_bounded() -> None:
+    """Variables behind the covariance of two rates are not rates of their own."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({
+        "g": [["a", "b", "c", None][i] for i in rng.integers(0, 4, 800)],
+        "x": rng.integers(0, 2, 800),
+        "y": [None if i < 8 else int(v) for i, v in enumerate(rng.integers(0, 2, 800))],
+    })  # fmt: skip
+    certificate = fl.certify(rows, "g", fl.joint(fl.rate("x"), fl.rate("y")), gap=0.9)
+    assert certificate.unknown == "bounds"
+    assert certificate.possible is not None
+    for (low, high), group in zip(certificate.possible, ("a", "b", "c"), strict=True):
+        seen = rows[rows.g == group]
+        assert low[0] <= float(seen["x"].mean()) <= high[0]
+        assert low[1] <= float(seen["y"].mean()) <= high[1]
+
+
 def test_margins_are_certified_with_the_cells() -> None:
     """No country, no device and no combination: margins as their own rows have them."""
     rng = np.random.default_rng(0)

@@ -617,6 +617,8 @@ def _margins(groups: Groups, against: Any) -> tuple[Margin, ...]:
     if against is not None and not (isinstance(against, int | float) or against in _NAMED):
         remedy = "Compare with 'overall', 'highest', 'lowest' or 'all pairs', or leave margins out."
         raise InputError.conflict("against", "is a group of one margin only", remedy, against)
+    if len(groups.comparison) < 2:
+        raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
     columns = zip(*groups.comparison.keys, strict=True)
     codes = [np.unique([name_of((level,)) for level in column], return_inverse=True)[1] for column in columns]
     return margins_of(np.stack(codes, axis=1))

@@ -321,11 +321,12 @@ def difference(side: Side, other: Side, *, correlation: FloatArray | float = 0.0
     value = side.value - other.value
     down, up = side.value - side.lower, side.upper - side.value
     other_down, other_up = other.value - other.lower, other.upper - other.value
-    return Interval(
-        value,
-        value - np.sqrt(np.maximum(down**2 + other_up**2 - 2 * correlation * down * other_up, 0.0)),
-        value + np.sqrt(np.maximum(up**2 + other_down**2 - 2 * correlation * up * other_down, 0.0)),
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # an end that far away is no end
+        return Interval(
+            value,
+            value - np.sqrt(np.maximum(down**2 + other_up**2 - 2 * correlation * down * other_up, 0.0)),
+            value + np.sqrt(np.maximum(up**2 + other_down**2 - 2 * correlation * up * other_down, 0.0)),
+        )
 
 
 def ratio(side: Side, other: Side, *, correlation: FloatArray | float = 0.0) -> Interval:
@@ -410,7 +411,8 @@ class OneEffect:
             se = self.scale.effective(likely, self._of_rest(np.sqrt(self.variance)) / left**2)
             return Side(value, *self.scale.ends(value, self.scale.place(value), se, tail))
         side = self.side(tail)
-        below, above = (np.sqrt(self._of_rest(np.abs(end - side.value))) / left for end in (side.lower, side.upper))
+        with np.errstate(over="ignore"):  # an end that far away is no end
+            below, above = (np.sqrt(self._of_rest(np.abs(end - side.value))) / left for end in (side.lower, side.upper))
         return Side(value, value - below, value + above)
 
     def _of_rest(self, errors: FloatArray) -> FloatArray:

@@ -107,11 +107,11 @@ def unknown_counts(
     groups: Groups, data: object, metric: Metric | None, is_unknown: npt.NDArray[np.bool_]
 ) -> PossibleCounts:
     """Rows whose attributes are unknown, by what they can be; of groups that were excluded too where rows are given."""
+    estimates, readout = measured_rows(groups)
     if data is not None and metric is not None and can_be_filled(metric):
         counts = count_possible(data, groups.by, metric)
-        return counts.of(np.flatnonzero(unknown_keys(counts.keys)))
-    estimates, readout = measured_rows(groups)
-    return counts_without_rows(estimates, readout).of(np.flatnonzero(is_unknown))
+        return counts.of(np.flatnonzero(unknown_keys(counts.keys)), estimates.dims)
+    return counts_without_rows(estimates, readout).of(np.flatnonzero(is_unknown), estimates.dims)
 
 
 def measured_rows(groups: Groups) -> tuple[Estimates, Readout]:
@@ -153,7 +153,7 @@ def possible_rates(
     if not lacking:
         counts = counts_without_rows(estimates, readout, lacking=False)
     elif data is not None and metric is not None and can_be_filled(metric):
-        counts = _of_groups(count_possible(data, groups.by, metric), estimates.keys)
+        counts = _of_groups(count_possible(data, groups.by, metric), estimates)
     elif weight is None:
         counts = counts_without_rows(estimates, readout)
     else:
@@ -284,10 +284,10 @@ def _moved(
     return np.maximum(value - lowest, 0.0), np.maximum(highest - value, 0.0)
 
 
-def _of_groups(counts: PossibleCounts, keys: Sequence[Key]) -> PossibleCounts:
-    """The counts of some groups, in their order."""
+def _of_groups(counts: PossibleCounts, estimates: Estimates) -> PossibleCounts:
+    """The counts of the groups and rates of estimates, in their order."""
     place = {tuple(key): i for i, key in enumerate(counts.keys)}
-    return counts.of(np.array([place[tuple(key)] for key in keys], dtype=np.int64))
+    return counts.of(np.array([place[tuple(key)] for key in estimates.keys], dtype=np.int64), estimates.dims)
 
 
 def counts_without_rows(estimates: Estimates, readout: Readout, *, lacking: bool = True) -> PossibleCounts:

@@ -352,12 +352,21 @@ class _ModelDraws(NamedTuple):
     evidence: float
 
 
+def _root(covariance: FloatArray) -> FloatArray:
+    """A matrix whose product with its own transpose is the covariance, or the nearest one that rounding leaves."""
+    try:
+        return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        spread, axes = np.linalg.eigh((covariance + covariance.T) / 2)
+        return np.asarray(axes * np.sqrt(np.maximum(spread, 0.0)))
+
+
 def _draw_from(
     groups: ScaledGroups, model: _FittedModel, information: FloatArray, draws: int, seed: int
 ) -> _ModelDraws:
     """Draws around the most likely effects and shares, weighted by their posterior over what they were drawn from."""
     count, dims = model.effects.shape
-    rng, root = generator(seed, 0), np.linalg.cholesky(np.linalg.inv(information))
+    rng, root = generator(seed, 0), _root(np.asarray(np.linalg.inv(information), dtype=np.float64))
     size, dof = len(root), max(_TAIL, 2.0 * len(root))
     half = rng.standard_normal((draws // 2, size))
     stretch = np.sqrt(dof / rng.chisquare(dof, len(half)))[:, None] * half

@@ -62,9 +62,9 @@ class PossibleCounts(NamedTuple):
     certain: FloatArray
     any: FloatArray
 
-    def of(self, chosen: npt.NDArray[np.int64]) -> PossibleCounts:
-        """Those of some groups."""
-        return PossibleCounts([self.keys[i] for i in chosen.tolist()], *(part[chosen] for part in self[1:]))
+    def of(self, chosen: npt.NDArray[np.int64], rates: int | None = None) -> PossibleCounts:
+        """Those of some groups, and of the first rates where variables beyond those are for covariances."""
+        return PossibleCounts([self.keys[i] for i in chosen.tolist()], *(part[chosen, :rates] for part in self[1:]))
 
     @property
     def is_unknown(self) -> npt.NDArray[np.bool_]:
