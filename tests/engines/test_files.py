@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import duckdb
@@ -24,6 +25,9 @@ import pytest
 import faultlines as fl
 from faultlines.engines import duckdb as duck
 from tests.refused import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROWS = pd.DataFrame({"g": ["a", "b"] * 40, "x": [i % 7 for i in range(80)], "sd": [1.0] * 80})
 
@@ -196,19 +200,18 @@ def test_short_frames_share_a_database_and_nothing_else(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("error", "drops"),
     [
-        (duckdb.FatalException("database has been invalidated"), True),
-        (KeyboardInterrupt(), True),
-        (fl.InputError("by", "is b", "Do c."), False),
+        (duckdb.FatalException, True),
+        (KeyboardInterrupt, True),
+        (partial(fl.InputError, "by", "is b", "Do c."), False),
     ],
 )
-def test_a_database_that_may_be_broken_is_not_used_again(error: BaseException, drops: bool) -> None:
-    with pytest.raises(type(error)), duck.own_connection(shared=True):
-        raise error
+def test_a_database_that_may_be_broken_is_not_used_again(error: Callable[[], BaseException], drops: bool) -> None:
+    kind = type(error())
     with duck.own_connection(shared=True):
         before = duck.SHARED_DATABASE.connection
     assert before is not None
-    with pytest.raises(type(error)), duck.own_connection(shared=True):
-        raise error
+    with pytest.raises(kind), duck.own_connection(shared=True):
+        raise error()
     assert (duck.SHARED_DATABASE.connection is not before) == drops
 
 
