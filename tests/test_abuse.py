@@ -486,7 +486,7 @@ def things() -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
     yield "sequential", sequential, lambda s: s.to_json()
     monitor = fl.Monitor(looks=3, draws=200)
     yield "monitored", monitor.update(three()), lambda m: (str(m), m.to_dict())
-    yield "monitor", monitor, lambda m: (m.to_json(), str(m.update(three(n=200, se=[0.5, 0.5, 0.5]))))
+    yield "monitor", monitor, lambda m: (m.to_json(), str(copy.deepcopy(m).update(three(n=200, se=[0.5, 0.5, 0.5]))))
     yield "error", fl.InputError("a", "is b", "Do c.", value=1), lambda e: (str(e), e.parameter, e.problem, e.remedy)
     yield "metrics", [metric(name) for name in METRICS], all_measured
     yield "joint", fl.joint(fl.rate("p"), fl.mean("x")), lambda m: fl.measure(people(), "g", m).estimates.theta.tolist()

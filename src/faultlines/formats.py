@@ -291,7 +291,7 @@ def plural(attributes: Sequence[str]) -> str:
 
 def unit_name(column: str | None) -> str:
     """What rows of a unit are counted as: ``users`` for user or user_id, ``units`` for a column like schid."""
-    noun = None if column is None else _unit_noun(column)
+    noun = _unit_noun(column) if isinstance(column, str) else None  # what is no column is refused where it is read
     return "rows" if column is None else "units" if noun is None else _plural(noun)
 
 

@@ -144,14 +144,44 @@ FROM (
                 `t0`.`country` AS `k0`,
                 CASE
                   WHEN ABS(
-                    ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) - CAST(CAST(FLOOR(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5) AS INT64) AS FLOAT64)
+                    ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) - CASE
+                      WHEN ABS(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5) < 9007199254740992.0
+                      THEN CAST(CAST(FLOOR(
+                        CASE
+                          WHEN ABS(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5) < 9007199254740992.0
+                          THEN ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5
+                          ELSE NULL
+                        END
+                      ) AS INT64) AS FLOAT64)
+                      ELSE ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5
+                    END
                   ) < (
                     (
                       ABS(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0)) + 1
                     ) * 1e-09
                   )
-                  THEN CAST(CAST(FLOOR(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5) AS INT64) AS FLOAT64)
-                  ELSE CAST(CAST(FLOOR(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0)) AS INT64) AS FLOAT64)
+                  THEN CASE
+                    WHEN ABS(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5) < 9007199254740992.0
+                    THEN CAST(CAST(FLOOR(
+                      CASE
+                        WHEN ABS(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5) < 9007199254740992.0
+                        THEN ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5
+                        ELSE NULL
+                      END
+                    ) AS INT64) AS FLOAT64)
+                    ELSE ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) + 0.5
+                  END
+                  ELSE CASE
+                    WHEN ABS(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0)) < 9007199254740992.0
+                    THEN CAST(CAST(FLOOR(
+                      CASE
+                        WHEN ABS(ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0)) < 9007199254740992.0
+                        THEN ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0)
+                        ELSE NULL
+                      END
+                    ) AS INT64) AS FLOAT64)
+                    ELSE ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0)
+                  END
                 END AS `k1`,
                 `t0`.`arm`,
                 `t0`.`user_id` AS `unit`,

@@ -148,18 +148,60 @@ FROM (
                   WHEN ABS(
                     (
                       CAST("t0"."age" AS DOUBLE) / 10.0
-                    ) - CAST(CAST(FLOOR((
-                      CAST("t0"."age" AS DOUBLE) / 10.0
-                    ) + 0.5) AS BIGINT) AS DOUBLE)
+                    ) - CASE
+                      WHEN ABS((
+                        CAST("t0"."age" AS DOUBLE) / 10.0
+                      ) + 0.5) < 9007199254740992.0
+                      THEN CAST(CAST(FLOOR(
+                        CASE
+                          WHEN ABS((
+                            CAST("t0"."age" AS DOUBLE) / 10.0
+                          ) + 0.5) < 9007199254740992.0
+                          THEN (
+                            CAST("t0"."age" AS DOUBLE) / 10.0
+                          ) + 0.5
+                          ELSE NULL
+                        END
+                      ) AS BIGINT) AS DOUBLE)
+                      ELSE (
+                        CAST("t0"."age" AS DOUBLE) / 10.0
+                      ) + 0.5
+                    END
                   ) < (
                     (
                       ABS(CAST("t0"."age" AS DOUBLE) / 10.0) + 1
                     ) * 1e-09
                   )
-                  THEN CAST(CAST(FLOOR((
-                    CAST("t0"."age" AS DOUBLE) / 10.0
-                  ) + 0.5) AS BIGINT) AS DOUBLE)
-                  ELSE CAST(CAST(FLOOR(CAST("t0"."age" AS DOUBLE) / 10.0) AS BIGINT) AS DOUBLE)
+                  THEN CASE
+                    WHEN ABS((
+                      CAST("t0"."age" AS DOUBLE) / 10.0
+                    ) + 0.5) < 9007199254740992.0
+                    THEN CAST(CAST(FLOOR(
+                      CASE
+                        WHEN ABS((
+                          CAST("t0"."age" AS DOUBLE) / 10.0
+                        ) + 0.5) < 9007199254740992.0
+                        THEN (
+                          CAST("t0"."age" AS DOUBLE) / 10.0
+                        ) + 0.5
+                        ELSE NULL
+                      END
+                    ) AS BIGINT) AS DOUBLE)
+                    ELSE (
+                      CAST("t0"."age" AS DOUBLE) / 10.0
+                    ) + 0.5
+                  END
+                  ELSE CASE
+                    WHEN ABS(CAST("t0"."age" AS DOUBLE) / 10.0) < 9007199254740992.0
+                    THEN CAST(CAST(FLOOR(
+                      CASE
+                        WHEN ABS(CAST("t0"."age" AS DOUBLE) / 10.0) < 9007199254740992.0
+                        THEN CAST("t0"."age" AS DOUBLE) / 10.0
+                        ELSE NULL
+                      END
+                    ) AS BIGINT) AS DOUBLE)
+                    ELSE CAST("t0"."age" AS DOUBLE) / 10.0
+                  END
                 END AS "k1",
                 "t0"."arm",
                 "t0"."user_id" AS "unit",
