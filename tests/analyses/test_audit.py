@@ -731,3 +731,38 @@ def test_a_single_probability_of_a_group_is_refused_by_its_name(name: str) -> No
         fl.cluster(pd.DataFrame({name: share, "p": label}), name, fl.selection_rate("p"))
     for harmless in ({"owned_homes": share}, {name: (4 * share).round() / 4}, {name: share > 0.5}):
         assert fl.audit(label, label, sensitive_features=harmless, metrics="selection_rate").comparisons
+
+
+def unknown_sex() -> pd.DataFrame:
+    """A model that selects people of unknown sex more often; race does not matter."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "sex": rng.choice(["female", "male", None], 6000, p=[0.4, 0.45, 0.15]),
+        "race": rng.choice(["A", "B", "C"], 6000),
+    })  # fmt: skip
+    frame["y"] = rng.random(6000) < 0.3
+    return frame.assign(p=rng.random(6000) < np.where(frame.y, 0.8, 0.2) + 0.1 * frame.sex.isna())
+
+
+def test_what_attributes_explain_agrees_with_the_result_beside_it() -> None:
+    rows = unknown_sex()
+    c = fl.cluster(rows, ["sex", "race"], fl.selection_rate("p"))
+    by_sex = fl.cluster(rows, "sex", fl.selection_rate("p"))
+    pvalues = {row.attribute: row.pvalue for row in c.explained()}
+    assert c.attributes == ("sex",)
+    assert np.log(pvalues["sex"]) == pytest.approx(by_sex.log_pvalue, rel=0.1)
+    assert pvalues["race"] > 0.05
+
+
+def test_an_unknown_level_is_named_with_its_attribute() -> None:
+    c = fl.cluster(unknown_sex(), ["sex", "race"], fl.selection_rate("p"))
+    assert "for sex (missing)" in str(c)
+    assert "sex (missing)" in c.to_markdown()
+
+
+def test_a_model_card_promises_no_error_rate() -> None:
+    """From rows, false positives can be above α: a card names the error control and α, and no probability of error."""
+    rows = unknown_sex()
+    card = fl.model_card(fl.audit(rows.y, rows.p, sensitive_features=rows[["sex", "race"]]))
+    assert "α = 0.05" in card
+    assert "at most" not in card

@@ -291,7 +291,7 @@ def _far_pairs(effects: FloatArray, variance: FloatArray, limit: float) -> Float
 # --------------------
 
 
-_AT_ONCE_of_contrasts = 2**20  # pairs that are compared in one go
+_PAIRS_AT_ONCE = 2**20  # pairs that are compared in one go
 _NO_ROWS = 1e-9  # trials that stand for none
 _KEPT = 2**14  # numbers in covariances whose critical value is remembered
 
@@ -481,7 +481,7 @@ class OneEffect:
         """
         side, groups = self.side(tail), self.shown.size
         other = side if others is None else Side(*(array[others] for array in side))
-        some = max(1, _AT_ONCE_of_contrasts // groups)
+        some = max(1, _PAIRS_AT_ONCE // groups)
         for start in range(0, groups, some):
             places = np.arange(start, min(start + some, groups))
             together: FloatArray | float = 0.0
