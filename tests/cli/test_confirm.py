@@ -126,3 +126,24 @@ def test_no_common_group_cannot_tell(warm: Warm, table: Path) -> None:
     done = warm("confirm", "c.json", "unknown.csv", *BY, GATE, cwd=here)
     assert done.returncode == 3
     assert done.stderr.startswith("faultlines: inconclusive: ")
+
+
+def test_nothing_is_confirmed_beside_a_sample_ratio_mismatch(warm: Warm, tmp_path: Path) -> None:
+    """A third of one arm is lost in one group of the new rows: exit 3, unless that is known to be harmless."""
+    rng = np.random.default_rng(1)
+    size = 12_000
+    rows = pd.DataFrame({"country": rng.choice(["DE", "FR", "IN"], size), "arm": rng.choice(["A", "B"], size)})
+    rows["x"] = rng.normal(1.0, 1.0, size) + 0.5 * ((rows.country == "IN") & (rows.arm == "B"))
+    rows[: size // 2].to_csv(tmp_path / "old.csv", index=False)
+    fresh = rows[size // 2 :]
+    fresh[~((fresh.country == "DE") & (fresh.arm == "B") & (rng.random(len(fresh)) < 0.35))].to_csv(
+        tmp_path / "new.csv", index=False
+    )
+    asked = ("--by", "country", "--metric", "difference:x", "--variant", "arm", "--control", "A")
+    assert warm("experiment", "old.csv", *asked, "--json", "c.json", cwd=tmp_path).returncode == 0
+    done = warm("confirm", "c.json", "new.csv", GATE, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert is_one_line(done.stderr)
+    assert warm("confirm", "c.json", "new.csv", GATE, "--mismatch", "ignore", cwd=tmp_path).returncode == 0
+    assert warm("confirm", "c.json", "new.csv", cwd=tmp_path).returncode == 0
+    assert warm("confirm", "c.json", "new.csv", GATE, "--mismatch", "nope", cwd=tmp_path).returncode == 2

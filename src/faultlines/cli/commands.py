@@ -643,14 +643,17 @@ def confirm(
     alpha: opt.Alpha = 0.05,
     seed: opt.Seed = 0,
     fail_unless_confirmed: opt.FailUnlessConfirmed = False,
+    mismatch: opt.Mismatch = "inconclusive",
     json: opt.Json = None,
 ) -> None:
     """Do clusters of earlier data differ again on new data? If so, by how much?"""
+    from faultlines.analyses.certify import checked_mismatch
     from faultlines.analyses.confirm import confirm as confirm_clusters
     from faultlines.cli.gate import end_with_confirmation, gate
     from faultlines.cli.metrics import fresh_metric
     from faultlines.cli.outputs import is_table, table_of
 
+    checked_mismatch(mismatch)
     metric = fresh_metric(measured)
     targets = outputs.checked(opt.Output(json=json), fresh.inputs, also=[fresh.clusters])
     by: Any = attributes(fresh.by) if fresh.by else None
@@ -664,7 +667,7 @@ def confirm(
     targets.say_result(result)
     targets.write_json(outputs.dumped(result.to_dict()))
     if fail_unless_confirmed:
-        end_with_confirmation(result)
+        end_with_confirmation(result, mismatch)
 
 
 # ---------------------------------------------------------------------------------------------------------- monitor

@@ -122,12 +122,22 @@ def end_with_look(result: MonitorResult, mismatch: str = "inconclusive") -> None
         _end_inconclusive(texts)
 
 
-def end_with_confirmation(result: Confirmation) -> None:
-    """End with the gate's exit code: 1 when clusters are not confirmed, 3 when the new data are inconclusive."""
+def end_with_confirmation(result: Confirmation, mismatch: str = "inconclusive") -> None:
+    """End with the gate's exit code: 1 when clusters are not confirmed, 3 when the new data are inconclusive.
+
+    Args:
+        result: The confirmation.
+        mismatch: As for `end_with_verdicts`.
+    """
+    from faultlines.render.clustering import mismatch_notes
+
     if result.verdict == "inconclusive":
         _end_inconclusive([result.headline])
     if result.verdict == "not confirmed":
         raise typer.Exit(SPLIT)
+    texts = [note.text for note in mismatch_notes(result.warnings)]
+    if texts and mismatch == "inconclusive":
+        _end_inconclusive(texts)
 
 
 def end_with_ratios(result: SampleRatios) -> None:

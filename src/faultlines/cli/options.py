@@ -546,7 +546,7 @@ FailUnlessConfirmed = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when the clusters are not confirmed; exit 3 when the new data are too few.",
+        "Exit 1 when the clusters are not confirmed; exit 3 when new data are too few or have a sample ratio mismatch.",
         "--fail-unless-confirmed",
     ),
 ]
