@@ -154,7 +154,7 @@ def test_one_answer_on_every_way_in(kind: str, complete: bool, tmp_path: Path, s
         if complete or kind in ON_SPARK:
             frames |= on_spark(table, tmp_path, sparks)
         for role, ask in roles(control).items():
-            if role == "unit" or (role == "weight" and array[1].as_py() == -(2**63)):
+            if role == "unit" or (role == "weight" and -(2**63) in array.to_pylist()):
                 continue  # units are below; no weight is negative
             answers = {way: answer(ask, frame) for way, frame in frames.items()}
             first = answers["arrow"]
