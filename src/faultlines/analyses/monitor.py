@@ -215,7 +215,9 @@ class LookTest:
         alpha = max(alpha, float(np.exp(self.tested.log_p)))
         hierarchy, along = build_tree(self.comparison), None
         if len(self.margins) > 1:
-            along = attribute_paths(self.comparison, hierarchy, draws=None, seed=self.seed, cores=None, refine=True)
+            along = attribute_paths(
+                self.comparison, hierarchy, draws=None, seed=self.seed, cores=None, refine=True, tested=self.tested
+            )
         if along is None:
             joint_test = JointTest(self.effects, None, self.seed)
             path: PartitionPath = PartitionSearch(self.effects, hierarchy, joint_test, self.tested.log_p, True)

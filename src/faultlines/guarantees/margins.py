@@ -895,6 +895,7 @@ def attribute_paths(
     seed: int,
     cores: int | None,
     refine: bool,
+    tested: MarginTest | None = None,
 ) -> AttributePaths | None:
     """Test all margins of cells at once; None where there is one margin only.
 
@@ -905,6 +906,7 @@ def attribute_paths(
         seed: Of the draws.
         cores: How many to use; all by default.
         refine: Whether groups at a border are moved.
+        tested: What the margins say, where that is known already.
 
     Returns:
         The attributes and the partitions along them.
@@ -915,9 +917,9 @@ def attribute_paths(
         return None
     parts = 1 if comparison.estimates is None else comparison.estimates.dims
     effects = [extract_effects(comparison, part) for part in range(parts)]
-    if parts == 1:
+    if tested is None and parts == 1:
         tested = compare_margins(effects[0], margins, draws, seed, cores)
-    else:
+    elif tested is None:
         levels = [comparison if margin.is_cells else aggregate_comparison(comparison, margin) for margin in margins]
         tested = compare_margins_of_planes(levels, margins, draws, seed, cores)
     cell_path = _search_partitions(comparison, hierarchy, tested.log_p, draws, seed, cores, refine=refine)

@@ -197,8 +197,8 @@ class Query:
         if self.unit is None:
             counts = [nw.len().alias("rows"), *self._extremes()]
             if self._repetitions == 1:
-                frame = self._assign_parts(prepared, 0)
-                return self._results(self._fetch_from_powers(frame, counts) or self._fetch_moments(frame, counts))
+                frame, stored = self._assign_parts(prepared, 0), self.rows.is_stored
+                return self._results(self._fetch_moments(frame, counts, is_stored=stored))
             with materialize(prepared) as rows:
                 return self._repeat(rows, counts)[0]
         with materialize(self._sum_units(prepared)) as units:
@@ -229,7 +229,7 @@ class Query:
         table: Mapping[str, Column] = {}
         for repetition in range(self._repetitions):
             divided = self._assign_parts(frame, repetition)
-            table = self._fetch_moments(divided, counts)
+            table = self._fetch_moments(divided, counts, is_stored=True)
             for k, (parts, more) in enumerate(zip(results, self._results(table), strict=True)):
                 parts.extend(more if self.requests[k].overlap == "error" else self._add_overlaps(k, divided, more))
         return results, table
@@ -318,6 +318,10 @@ class Query:
         """Inputs whose missing values are counted by themselves: those that are used with others, or with units."""
         return sorted({place for joined in self.together if len(joined) > 1 or self.unit for place in joined})
 
+    def _used_alone(self) -> dict[int, int]:
+        """Inputs that some request uses without others, and the number of that set: its rows are those with a value."""
+        return {place: number for joined, number in self.together.items() if len(joined) == 1 for place in joined}
+
     # -------------------------------------------------------------------------------------------------------- counts
 
     def _extremes(self, *, of_units: bool = False) -> list[Any]:
@@ -348,7 +352,11 @@ class Query:
         for used in self._summed_inputs():
             sums.append(_aggregate_rows(sources[used.place], nw.col(used.name)).alias(used.name))
         counts = [nw.col(self._counted(n)).count().alias(f"ok{n}") for n in self.together.values()]
-        counts += [nw.col(f"i{place}").count().alias(f"have{place}") for place in self._counted_alone()]
+        counts += [
+            nw.col(f"i{place}").count().alias(f"have{place}")
+            for place in self._counted_alone()
+            if place not in self._used_alone()
+        ]
         summed = frame.group_by(*keys, "unit").agg(nw.len().alias("rows"), *counts, *self._extremes(), *sums)
         return hash_units(summed, self.split) if self.split else summed
 
@@ -382,10 +390,11 @@ class Query:
 
         has_unit = ~nw.col("unit").is_null()
         frame = units.with_columns(
+            *(nw.col(f"ok{n}").alias(f"have{place}") for place, n in self._used_alone().items()),
             *(
                 nw.when(has_unit).then(nw.col(f"ok{n}")).otherwise(nw.lit(0)).alias(f"ok{n}")
                 for n in self.together.values()
-            )
+            ),
         )
         columns = [(used.name, used.together) for used in self._summed_inputs()]
         for k, (request, roles) in enumerate(zip(self.requests, self.used, strict=True)):
@@ -408,13 +417,15 @@ class Query:
 
     # ------------------------------------------------------------------------------------------------------- moments
 
-    def _fetch_moments(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> dict[str, Column]:
-        return fetch(self._aggregate(frame, counts))
+    def _fetch_moments(
+        self, frame: nw.LazyFrame[Any], counts: list[Any], *, is_stored: bool = False
+    ) -> dict[str, Column]:
+        """Counts and moments by group: from sums of powers where a look at some rows first takes no time."""
+        table = self._fetch_from_powers(frame, counts) if is_stored and engine_of(frame).sums_powers_fast else None
+        return fetch(self._aggregate(frame, counts)) if table is None else table
 
     def _fetch_from_powers(self, frame: nw.LazyFrame[Any], counts: list[Any]) -> dict[str, Column] | None:
-        """The same from sums of powers; None where these would not do, or a look at some rows may take long."""
-        if not (self.rows.is_stored and engine_of(frame).sums_powers_fast):
-            return None
+        """The same from sums of powers; None where these would not do."""
         wide = self._with_variables(frame)
         columns = self._shaped_columns()
         if not columns or any(request.centred for request in self.requests):
@@ -439,7 +450,7 @@ class Query:
             present = [value for value in dict.fromkeys(values) if value is not None]
             chosen = nw.col(name).is_in(present)
             frame = frame.filter(chosen | nw.col(name).is_null() if None in values else chosen)
-        again = self._fetch_moments(frame, counts)
+        again = fetch(self._aggregate(frame, counts))
         places_again = {
             key: i for i, key in enumerate(zip(*(to_list(again[name]) for name in self.keyed), strict=True))
         }

@@ -55,8 +55,8 @@ FROM (
       `t5`.`unit`,
       `t5`.`rows`,
       `t5`.`ok0`,
-      `t5`.`have0`,
       `t5`.`i0_0`,
+      `t5`.`have0`,
       CASE
         WHEN CASE
           WHEN AVG(`t5`.`d_i0_0` * `t5`.`d_i0_0`) OVER (
@@ -97,8 +97,8 @@ FROM (
         `t4`.`unit`,
         `t4`.`rows`,
         `t4`.`ok0`,
-        `t4`.`have0`,
         `t4`.`i0_0`,
+        `t4`.`have0`,
         CASE WHEN ABS(`t4`.`i0_0`) < 1e+70 THEN `t4`.`i0_0` ELSE NULL END - AVG(CASE WHEN ABS(`t4`.`i0_0`) < 1e+70 THEN `t4`.`i0_0` ELSE NULL END) OVER (
           PARTITION BY `t4`.`k0`, `t4`.`k1`, `t4`.`arm`
           ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
@@ -113,14 +113,14 @@ FROM (
           CASE WHEN NOT (
             `t3`.`unit` IS NULL
           ) THEN `t3`.`ok0` ELSE 0 END AS `ok0`,
-          `t3`.`have0`,
           CASE
             WHEN CASE WHEN NOT (
               `t3`.`unit` IS NULL
             ) THEN `t3`.`ok0` ELSE 0 END > 0
             THEN `t3`.`i0_0`
             ELSE NULL
-          END AS `i0_0`
+          END AS `i0_0`,
+          `t3`.`ok0` AS `have0`
         FROM (
           SELECT
             `t2`.`k0`,
@@ -129,7 +129,6 @@ FROM (
             `t2`.`unit`,
             COUNT(*) AS `rows`,
             COUNT(`t2`.`i0_0`) AS `ok0`,
-            COUNT(`t2`.`i0`) AS `have0`,
             COALESCE(SUM(`t2`.`i0_0`), 0) AS `i0_0`
           FROM (
             SELECT
