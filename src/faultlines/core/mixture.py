@@ -35,6 +35,8 @@ _TAIL = (
 _CERTAIN = 1 - 1e-9  # membership probability from which on a group is in no other cluster
 _IN_REACH = 10.0  # draws that must lie outside an interval whose ends are draws
 _RELIABLE = 50.0  # draws that those of unequal weight must be worth
+_NEGLIGIBLE = 3.0  # log evidence behind the best from which on a model may be left out: it counts a twentieth
+_SAME_CLUSTERS = 0.75  # of the groups that a model leaves in their cluster, below which it is about other clusters
 
 
 class ScaledGroups(NamedTuple):
@@ -178,15 +180,20 @@ def _posterior(groups: ScaledGroups, labels: IntArray, seed: int) -> MixturePost
         blocks = np.einsum("km,kij->mij", np.round(free.membership), groups.precision)
         return _rescale(_normal_posterior(free, np.linalg.inv(blocks)), groups)
     draws = min(_DRAWS, _WORTH // (2 * free.membership.size))
-    models = (free, _fit_model(groups, labels, free=False)) if draws >= _FEWEST else (free,)
+    models = [free]
+    if draws >= _FEWEST:
+        equal = _fit_model(groups, labels, free=False)
+        # Equal shares cannot describe one outlier among many groups: EM then leaves it and halves the others.
+        models += [equal] if np.mean(equal.membership.argmax(axis=1) == labels) >= _SAME_CLUSTERS else []
     information = [_information(groups, model) for model in models]
     for several in (1, 4) if draws >= _FEWEST else ():
         drawn = [
             _draw_from(groups, model, information_of_model, several * draws, seed)
             for model, information_of_model in zip(models, information, strict=True)
         ]
-        reliable = [draws_of_model for draws_of_model in drawn if 1 / np.sum(draws_of_model.weights**2) >= _RELIABLE]
-        if reliable:
+        reliable = [model for model in drawn if 1 / np.sum(model.weights**2) >= _RELIABLE]
+        best = max(model.evidence for model in drawn)
+        if reliable and max(model.evidence for model in reliable) >= best - _NEGLIGIBLE:
             return _rescale(_average_models(reliable), groups)
     count, dims = free.effects.shape
     inverse = np.linalg.inv(information[0])[: count * dims, : count * dims].reshape(count, dims, count, dims)
