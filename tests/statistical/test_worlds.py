@@ -29,6 +29,8 @@ KNOWN: dict[str, tuple[float, str]] = {
     "Atkinson near 1e6, 20": (0.085, "an index near its bound"),
     "giant and 40 of 200, conversion 10%, lift": (0.085, "lifts of few events beside a giant group"),
     "balanced accuracy, rates differ, 60": (0.07, "two shares with few events"),
+    "0 or 2 beside normal, 12–60 rows, 60": (0.07, "a mean far out has a small variance at the ends of a scale"),
+    "graded answers, 20–60 rows, 60": (0.07, "a mean far out has a small variance at the ends of a scale"),
 }
 
 

@@ -274,6 +274,33 @@ def revenue(rng: Generator, p: Array, g: Array) -> Array:
     return np.where(rng.random(p.size) < p, rng.lognormal(3, 1, p.size), 0.0)
 
 
+_RATINGS = np.array(  # five ways to give one to five stars, three on average
+    [
+        [0.05, 0.1, 0.7, 0.1, 0.05],
+        [0.5, 0, 0, 0, 0.5],
+        [0.2, 0.2, 0.2, 0.2, 0.2],
+        [0.02, 0.02, 0.92, 0.02, 0.02],
+        [0.1, 0.3, 0.2, 0.3, 0.1],
+    ]
+)
+
+
+def ratings(rng: Generator, _: Array, g: Array, laws: int = 5) -> Array:
+    """One to five stars; groups differ in how they are spread and not in their mean."""
+    below = np.cumsum(_RATINGS[g % laws], axis=1)
+    return 1.0 + np.sum(rng.random(g.size)[:, None] > below[:, :-1], axis=1)
+
+
+def wide_and_narrow(rng: Generator, sd: Array, g: Array) -> Array:
+    """0 or 2 in half the groups, about 1 in the others."""
+    return np.where(g % 2 == 0, 2.0 * (rng.random(g.size) < 0.5), 1 + 0.3 * rng.standard_normal(g.size))
+
+
+def graded(rng: Generator, _: Array, g: Array) -> Array:
+    """Grades of answers: right or wrong in half the groups, in between in the others."""
+    return np.where(g % 2 == 0, (rng.random(g.size) < 0.5).astype(float), rng.beta(8, 8, g.size))
+
+
 def pareto(rng: Generator, scale: Array, g: Array, tail: float = 2.2) -> Array:
     """Pareto values; their fourth moment is infinite."""
     return scale * (1 + rng.pareto(tail, scale.size))
@@ -775,6 +802,12 @@ def _further() -> Iterable[World]:
             rows_of(sizes(int(0.9 * rows), int(1.1 * rows), groups), bernoulli, p=constant(share)),
         )
     yield World("rate 10%, sizes 10–5,000, 1,000", _RATE, rows_of(sizes(10, 5000, 1000), bernoulli, p=constant(0.1)))
+    two_ratings = partial(ratings, laws=2)
+    yield World("ratings, two laws, 12–60 rows, 60", _MEAN, rows_of(sizes(12, 60, 60), two_ratings))
+    yield World("ratings, two laws, 30–300 rows, 60", _MEAN, rows_of(sizes(30, 300, 60), two_ratings))
+    yield World("ratings, five laws, 12–60 rows, 60", _MEAN, rows_of(sizes(12, 60, 60), ratings))
+    yield World("0 or 2 beside normal, 12–60 rows, 60", _MEAN, rows_of(sizes(12, 60, 60), wide_and_narrow))
+    yield World("graded answers, 20–60 rows, 60", _MEAN, rows_of(sizes(20, 60, 60), graded))
     yield World("0/1 as a mean, 10%, 50 rows, 200", _MEAN, rows_of(sizes(45, 55, 200), bernoulli, p=constant(0.1)))
     yield World(
         "0/1 as a mean, 3%, sizes 30–3,000, 100", _MEAN, rows_of(sizes(30, 3000, 100), bernoulli, p=constant(0.03))

@@ -287,6 +287,9 @@ def _likeness_to_counts(skewness: FloatArray, excess: FloatArray) -> FloatArray:
     return np.asarray(np.clip((two_valued - 0.5) / 0.3, 0.0, 1.0))
 
 
+_UNEQUAL = 1.5  # times as large as the smallest: variances from which on one shape is not taken for granted
+
+
 def shapes_by_group(n: FloatArray, shape: Cumulants, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Skewness and excess kurtosis of every group: κ₃ = B v^((1+b)/2), κ₄ = A v^b, with b in [1, 2] fitted.
 
@@ -304,7 +307,28 @@ def shapes_by_group(n: FloatArray, shape: Cumulants, variance: FloatArray) -> tu
     third = float(np.sum(n * shape.third) / np.sum(n * unit ** ((1 + power) / 2))) / scale**1.5
     fourth = float(np.sum(n * shape.fourth) / np.sum(n * unit**power)) / scale**2
     skewness = third * unit ** ((power - 2) / 2)
-    return skewness, np.maximum(fourth * unit ** (power - 2), skewness**2 - 2)
+    excess = np.maximum(fourth * unit ** (power - 2), skewness**2 - 2)
+    if unit.max() > _UNEQUAL * unit.min():
+        excess = np.maximum(excess, _excess_by_half(n, shape, variance))
+    return skewness, excess
+
+
+def _excess_by_half(n: FloatArray, shape: Cumulants, variance: FloatArray) -> FloatArray:
+    """The excess kurtosis of the quieter and of the noisier half of the groups, 0 at least.
+
+    One amplitude for all fourth cumulants follows the noisiest groups. Ratings at both ends of a scale make it
+    negative, which says nothing about groups whose ratings lie in the middle and seldom far from it.
+    """
+    is_noisy = variance > np.median(variance)
+    return np.where(
+        is_noisy,
+        *(
+            max(float(np.sum(n[half] * shape.fourth[half]) / np.sum(n[half] * variance[half] ** 2)), 0.0)
+            if half.any()
+            else 0.0
+            for half in (is_noisy, ~is_noisy)
+        ),
+    )
 
 
 def _fitted_power(n: FloatArray, shape: Cumulants, unit: FloatArray) -> float:
