@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import faultlines as fl
 from faultlines.estimates.labels import margins_of
 from faultlines.guarantees import joint_test
 from faultlines.guarantees.joint_test import GroupEffects
@@ -175,8 +176,19 @@ def test_any_level_can_be_asked_for_without_new_tests() -> None:
     assert named[0] == ()
     assert named[1] == (2,)
     assert named[3] == (1, 2)
-    assert all(choice.log_p_enough(place) <= 0 for place in range(len(margins)))
-    assert choice.log_p_enough(len(margins) - 1) == 0
+    assert all(choice.log_p_enough(margin) <= 0 for margin in margins)
+    assert choice.log_p_enough(margins[-1]) == 0
+
+
+def test_more_attributes_than_are_tested_can_be_enough() -> None:
+    codes = crossing(3, 2, 3, 2, 3)
+    four = sum(3.0 * (codes[:, a] == 1) for a in range(4))
+    effects = GroupEffects(noise(len(codes), 11) + four, np.ones(len(codes)), None)
+    assert chosen(effects, codes) == (0, 1, 2, 3)
+    crossed = 9.0 * ((codes[:, :4] == [1, 0, 2, 1]).all(axis=1))
+    assert chosen(effects._replace(theta=noise(len(codes), 12) + crossed), codes) == (0, 1, 2, 3)
+    five = four + 3.0 * (codes[:, 4] == 1)
+    assert chosen(effects._replace(theta=noise(len(codes), 13) + five), codes) == (0, 1, 2, 3, 4)
 
 
 def test_nothing_is_named_where_nothing_differs() -> None:
@@ -298,3 +310,39 @@ def test_nested_attributes_are_tested_beside_what_does_not_refine_them() -> None
 def test_fewer_than_two_cells_explain_nothing() -> None:
     assert explain_variation(GroupEffects(np.zeros(1), np.ones(1), None), np.zeros((1, 2), dtype=int)) == ()
     assert compare_margins(GroupEffects(np.zeros(1), np.ones(1), None), ()).log_p == 0
+
+
+# ----------------------------------------------------------------------------- rules, new groups, constant attributes
+
+
+def test_rules_speak_of_the_attributes_that_clusters_run_along() -> None:
+    zips = np.arange(120)
+    keys = [(int(i // 30), int(i // 5), int(i)) for i in zips]
+    effects = 4.0 * (zips // 5 == 3) + noise(120, 4)
+    result = fl.cluster(fl.Estimates(effects, np.ones(120), keys, attributes=["region", "state", "zip"]))
+    assert [cluster.rule for cluster in result.clusters] == ["state ≠ 3", "state = 3"]
+
+
+def test_new_combinations_have_the_cluster_of_their_levels() -> None:
+    keys = [(a, b) for a in "xyz" for b in range(4)]
+    effects = [6.0 * (a == "y") for a, _ in keys] + noise(12, 1)
+    result = fl.cluster(fl.Estimates(effects, np.ones(12), keys, attributes=["a", "b"]))
+    assert result.attributes == ("a",)
+    rows = pd.DataFrame({"a": ["x", "y", "y", "w"], "b": [1, 2, 9, 1]})
+    assert result.assign(rows)["cluster"].fillna(0).tolist() == [1, 2, 2, 0]
+
+
+@pytest.mark.parametrize("first", [["same"] * 4, ["n1", "n2", "n3", "n4"]])
+def test_attributes_that_add_nothing_by_themselves_are_not_named(first: list[str]) -> None:
+    keys = list(zip("abcd", first, strict=True))
+    result = fl.cluster(fl.Estimates([0.0, 0.1, 9.0, 0.0], np.ones(4), keys, attributes=["letter", "other"]))
+    assert result.attributes == ("letter",)
+    assert result.clusters[1].rule == "letter = c"
+
+
+def test_what_matters_has_its_share_beside_attributes_that_do_not() -> None:
+    for seed in range(40):
+        codes = crossing(60, 3, 2)
+        effects = GroupEffects(noise(len(codes), seed) + 0.5 * codes[:, 2], np.ones(len(codes)), None)
+        kind = explain_variation(effects, codes)[2]
+        assert kind.share > 0 or kind.alone.log_p > np.log(0.05)

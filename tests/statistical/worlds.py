@@ -288,7 +288,7 @@ _RATINGS = np.array(  # five ways to give one to five stars, three on average
 def ratings(rng: Generator, _: Array, g: Array, laws: int = 5) -> Array:
     """One to five stars; groups differ in how they are spread and not in their mean."""
     below = np.cumsum(_RATINGS[g % laws], axis=1)
-    return 1.0 + np.sum(rng.random(g.size)[:, None] > below[:, :-1], axis=1)
+    return np.asarray(1.0 + np.sum(rng.random(g.size)[:, None] > below[:, :-1], axis=1))
 
 
 def wide_and_narrow(rng: Generator, sd: Array, g: Array) -> Array:

@@ -224,8 +224,8 @@ class LookTest:
         else:
             path = along.path_at(alpha)
         numbers = path.labels(max(2, count_clusters(path, float(np.log(alpha)))))
-        place = None if along is None else along.choice.margin_at(alpha)
-        return numbers, self.margins[-1 if place is None else place]
+        margin = None if along is None else along.choice.margin_at(alpha)
+        return numbers, self.margins[-1] if margin is None else margin
 
 
 # ------------------------------------------------------------------------------------------------------- the monitor
@@ -606,7 +606,8 @@ class Monitor:
         )
         places, margin = self._find_clusters(look_data, test, look)
         clusters = tuple(tuple(labels[g] for g in look_data.groups[at].tolist()) for at in places)
-        effects = self._cluster_effects(places, margin, look_data, current, groups, rule)
+        choices = margin if margin.share > 0 else test.margins[-1]  # what is not tested has no part of α of its own
+        effects = self._cluster_effects(places, choices, look_data, current, groups, rule)
         effects = tuple(
             effect if units is None else replace(effect, n=units)
             for effect, units in zip(effects, rows.count_units(current.labels, clusters), strict=True)

@@ -451,6 +451,7 @@ def _check_distinct(keys: Sequence[Key]) -> None:
 
 MOST_ATTRIBUTES = 3  # in one margin beside the full crossing: four-way patterns are cells in practice
 LIMIT = 60  # margins: six attributes have 42, seven 64; each further one costs the others a little power
+_MOST_CROSSED = 8  # attributes of which all sets are considered: 162 of four to seven of them
 _SINGLE_ATTRIBUTES = 0.5  # of the significance level: DESIGN.md, section 2.1
 _BETWEEN = 0.25  # of it, for margins of two or more attributes that are not the cells
 _CELLS = 0.25  # of it, so that one deviating cell stays within .05 of the power that a test of cells alone has
@@ -515,6 +516,30 @@ def margins_of(codes: IntArray, most_attributes: int = MOST_ATTRIBUTES, limit: i
         partitions.setdefault(everyone.tobytes(), (tuple(range(count)), everyone))
     ranked = sorted(partitions.values(), key=lambda named: (named[1].max() + 1 == cells, len(named[0]), named[0]))
     return _share_out(ranked)
+
+
+def larger_margins(codes: IntArray, margins: Sequence[Margin]) -> tuple[Margin, ...]:
+    """Margins of more attributes than are tested and fewer than all: without a share of the significance level.
+
+    Args:
+        codes: The level of each attribute, (K, A).
+        margins: Those that are tested, as `margins_of` lists them.
+
+    Returns:
+        The margins, those of fewer attributes first; partitions that are tested are not among them.
+    """
+    count = codes.shape[1]
+    columns = [number_levels(codes[:, a]) for a in range(count)]
+    varying = [a for a, column in enumerate(columns) if column.max(initial=0) > 0]
+    known = {margin.codes.tobytes() for margin in margins}
+    larger = []
+    for size in range(MOST_ATTRIBUTES + 1, min(len(varying), _MOST_CROSSED + 1)):
+        for chosen in combinations(varying, size):
+            partition = cross_levels([columns[a] for a in chosen])
+            if partition.tobytes() not in known:
+                known.add(partition.tobytes())
+                larger.append(Margin(chosen, partition, int(partition.max()) + 1, 0.0))
+    return tuple(larger)
 
 
 def _candidates(sizes: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:

@@ -26,7 +26,16 @@ from faultlines.core.distributions import choose_unit, log_chi_square_tail
 from faultlines.core.normal import CorrelatedNoise, as_comparison, top_merges
 from faultlines.core.tree import build_tree, cut_tree
 from faultlines.estimates.estimates import Estimates
-from faultlines.estimates.labels import cross_levels, labels_of, margins_of, nested, number_levels, refines
+from faultlines.estimates.labels import (
+    MOST_ATTRIBUTES,
+    cross_levels,
+    labels_of,
+    larger_margins,
+    margins_of,
+    nested,
+    number_levels,
+    refines,
+)
 from faultlines.estimates.validation import is_independent, own_variances
 from faultlines.guarantees.base import MarginLevels
 from faultlines.guarantees.joint_test import GroupEffects, JointTest, NullDistribution, calibrate, extract_effects
@@ -54,7 +63,7 @@ _SECANT_STEPS = 8
 _MOST = 0.99  # no margin is tested at a higher level
 _WELL_KNOWN = 1e4  # degrees of freedom from which on a standard error counts as known, as in `joint`
 _NOISE = float(np.log(0.05))  # log p above which what an attribute leaves is not counted as variation
-_MOST_TERMS = 4  # attributes up to which all divisions into terms are tried: 15 of them
+_MOST_TERMS = 4  # attributes up to which all divisions into terms are tried, 15 of them; of more, single ones alone
 _MAIN, _FINER, _CHILD, _PARENT = 0.6, 0.1, 0.25, 0.05  # shares of the tests of "these attributes are enough"
 
 
@@ -432,7 +441,7 @@ class AttributeChoice:
     codes: IntArray
     margins: tuple[Margin, ...]
     tested: MarginTest
-    _enough: dict[int, float] = field(default_factory=dict)
+    _enough: dict[tuple[int, ...], float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -453,44 +462,57 @@ class AttributeChoice:
         Returns:
             Places of the attributes, in rising order.
         """
-        place = self.margin_at(alpha)
-        return () if place is None else self.margins[place].attributes
+        margin = self.margin_at(alpha)
+        return () if margin is None else margin.attributes
 
-    def margin_at(self, alpha: float) -> int | None:
-        """The same as the place of a margin; None where nothing differs."""
+    def margin_at(self, alpha: float) -> Margin | None:
+        """The same as a margin; None where nothing differs."""
         if not self.margins or self.tested.log_p > np.log(alpha):
             return None
-        log_p = self.tested.log_p_of_margins
-        for size in sorted({len(margin.attributes) for margin in self.margins}):
-            same = [m for m, margin in enumerate(self.margins) if len(margin.attributes) == size]
-            same.sort(key=lambda m: (log_p[m], self.margins[m].levels))
-            passing = [m for m in same if self.log_p_enough(m) > np.log(alpha)]
-            differing = [m for m in passing if log_p[m] <= np.log(alpha * self.margins[m].share)]
-            for m in passing:
-                if not any(self._is_finer(m, other) for other in differing):
-                    return m
-        return len(self.margins) - 1
+        log_p = {
+            margin.attributes: float(p) for margin, p in zip(self.margins, self.tested.log_p_of_margins, strict=True)
+        }
+        for same in self._by_size():
+            same.sort(key=lambda margin: (log_p.get(margin.attributes, 0.0), margin.levels))
+            passing = [margin for margin in same if self.log_p_enough(margin) > np.log(alpha)]
+            differing = [
+                margin
+                for margin in passing
+                if margin.share > 0 and log_p[margin.attributes] <= np.log(alpha * margin.share)
+            ]
+            for margin in passing:
+                if not any(_is_finer(margin, other) for other in differing):
+                    return margin
+        return self.margins[-1]
 
-    def log_p_enough(self, place: int) -> float:
+    def _by_size(self) -> Iterator[list[Margin]]:
+        """Margins by their number of attributes; those of more than are tested only when they are needed."""
+        for listed in (self._tested_below_cells, self._larger):
+            margins = listed()
+            for size in sorted({len(margin.attributes) for margin in margins}):
+                yield [margin for margin in margins if len(margin.attributes) == size]
+
+    def _tested_below_cells(self) -> list[Margin]:
+        return [margin for margin in self.margins if len(margin.attributes) <= MOST_ATTRIBUTES]
+
+    def _larger(self) -> list[Margin]:
+        return list(larger_margins(self.codes, self.margins))
+
+    def log_p_enough(self, margin: Margin) -> float:
         """Log p of "the attributes of this margin are enough".
 
         Args:
-            place: Of the margin.
+            margin: The margin.
 
         Returns:
             The smallest p of the tests of everything else, each for its share; 0 for cells.
         """
-        if place not in self._enough:
-            smallest = min(self._tested_enough(cells, place) for cells in self.cells)
-            self._enough[place] = min(smallest + float(np.log(len(self.cells))), 0.0)
-        return self._enough[place]
+        if margin.attributes not in self._enough:
+            smallest = min(self._tested_enough(cells, margin) for cells in self.cells)
+            self._enough[margin.attributes] = min(smallest + float(np.log(len(self.cells))), 0.0)
+        return self._enough[margin.attributes]
 
-    def _is_finer(self, place: int, other: int) -> bool:
-        finer, coarser = self.margins[place], self.margins[other]
-        return finer.levels > coarser.levels and refines(finer.codes, coarser.codes)
-
-    def _tested_enough(self, cells: WeightedCells, place: int) -> float:
-        chosen = self.margins[place]
+    def _tested_enough(self, cells: WeightedCells, chosen: Margin) -> float:
         if chosen.is_cells:
             return 0.0
         others = [a for a in range(self.codes.shape[1]) if a not in chosen.attributes]
@@ -499,7 +521,7 @@ class AttributeChoice:
         tests = [
             (compare(cells, [chosen.codes], [chosen.codes, column]).log_p, _MAIN / len(columns)) for column in columns
         ]
-        finer = [self.margins[m].codes for m in range(len(self.margins)) if self._is_finer(m, place)]
+        finer = [margin.codes for margin in self.margins if _is_finer(margin, chosen)]
         for codes in finer:
             within = compare_within(cells, chosen.codes, codes)
             tests += [
@@ -508,6 +530,10 @@ class AttributeChoice:
                 (within.log_p_parent, _PARENT / len(finer)),
             ]
         return min(0.0, *(log_p - float(np.log(share)) for log_p, share in tests))
+
+
+def _is_finer(finer: Margin, coarser: Margin) -> bool:
+    return finer.levels > coarser.levels and refines(finer.codes, coarser.codes)
 
 
 # ----------------------------------------------------------------------------------------------- what explains what
@@ -536,7 +562,7 @@ class AttributeShare(NamedTuple):
 
 
 def explain_variation(effects: GroupEffects, codes: IntArray, confidence: float = 0.95) -> tuple[AttributeShare, ...]:
-    """JointTest and shares of each attribute, and of combinations, with fixed effects.
+    """Test and share of each attribute, and of combinations, with fixed effects.
 
     Args:
         effects: The cells.
@@ -569,7 +595,7 @@ def explain_variation(effects: GroupEffects, codes: IntArray, confidence: float 
         interval = _interval(alone[a], compare(cells, [column], [everyone]), share, confidence)
         rows.append(AttributeShare(a, int(column.max()) + 1, alone[a], adjusted, share, interval, share_beside))
     if count > 1:
-        share = _part_of(left, variation) if left.log_p <= _NOISE else 0.0
+        share = _part_of(left, variation)
         interval = _interval(left, additive, share, confidence)
         rows.append(AttributeShare(None, size, left, left, share, interval, share))
     return tuple(rows)
@@ -580,14 +606,17 @@ def _variation(additive: LinearTest, left: LinearTest, alone: Sequence[LinearTes
 
     What is like noise counts as none: of many cells with faint effects it would be the larger part as often as not.
     """
-    shows = min(additive.log_p, *(test.log_p for test in alone)) <= _NOISE
-    of_attributes = max(additive.square - additive.effects, 0.0) if shows else 0.0
+    # Attributes that do not matter can have less than their noise's share of squares: not at the cost of one that does.
+    shown = [test.square - test.effects for test in (additive, *alone) if test.log_p <= _NOISE]
+    of_attributes = max(additive.square - additive.effects, *shown, 0.0) if shown else 0.0
     return of_attributes + (max(left.square - left.effects, 0.0) if left.log_p <= _NOISE else 0.0)
 
 
 def _part_of(test: LinearTest, variation: float) -> float:
-    """A debiased sum of squares as a share of the variation; 0 where there is none."""
-    return float(np.clip((test.square - test.effects) / variation, 0.0, 1.0)) if variation > 0 else 0.0
+    """A debiased sum of squares as a share of the variation; 0 where it is like noise, or there is none."""
+    if variation <= 0 or test.log_p > _NOISE:
+        return 0.0
+    return float(np.clip((test.square - test.effects) / variation, 0.0, 1.0))
 
 
 def _interval(part: LinearTest, rest: LinearTest, share: float, confidence: float) -> tuple[float, float]:
@@ -724,9 +753,9 @@ class AttributePaths:
     seed: int
     cores: int | None
     refine: bool
-    _levels: dict[int, MarginLevels | None] = field(default_factory=dict)
-    _models: dict[int, list[_AdditiveModel]] = field(default_factory=dict)
-    _terms: dict[tuple[int, int], tuple[MarginLevels, ...]] = field(default_factory=dict)
+    _levels: dict[tuple[int, ...], MarginLevels | None] = field(default_factory=dict)
+    _models: dict[tuple[int, ...], list[_AdditiveModel]] = field(default_factory=dict)
+    _terms: dict[tuple[tuple[int, ...], int], tuple[MarginLevels, ...]] = field(default_factory=dict)
 
     @property
     def test(self) -> MarginTest:
@@ -744,13 +773,12 @@ class AttributePaths:
 
     def levels_at(self, alpha: float) -> MarginLevels | None:
         """The levels of those attributes as groups; None where nothing differs, or the cells themselves are needed."""
-        place = self.choice.margin_at(alpha)
-        if place is None:
+        margin = self.choice.margin_at(alpha)
+        if margin is None:
             return None
-        if place not in self._levels:
-            margin = self.choice.margins[place]
-            self._levels[place] = None if margin.is_cells else self._build_levels(margin)
-        return self._levels[place]
+        if margin.attributes not in self._levels:
+            self._levels[margin.attributes] = None if margin.is_cells else self._build_levels(margin)
+        return self._levels[margin.attributes]
 
     def path_at(self, alpha: float) -> PartitionPath:
         """Partitions of the cells along those attributes."""
@@ -763,24 +791,22 @@ class AttributePaths:
         The attributes that are enough are divided into as many terms as possible such that the additive model of the
         terms is enough by itself and the levels of every term differ.
         """
-        place = self.choice.margin_at(alpha)
-        if place is None or has_several_effects(self.comparison):
+        margin = self.choice.margin_at(alpha)
+        if margin is None or len(margin.attributes) < 2 or has_several_effects(self.comparison):
             return ()
-        if not 1 < len(self.choice.margins[place].attributes) <= _MOST_TERMS:
-            return ()
-        levels, attributes = self.levels_at(alpha), self.choice.margins[place].attributes
+        levels, attributes = self.levels_at(alpha), margin.attributes
         comparison = self.comparison if levels is None else levels.comparison
         codes = np.arange(len(self.comparison)) if levels is None else levels.codes
-        if place not in self._models:
+        if attributes not in self._models:
             places = attributes if levels is None else tuple(range(len(attributes)))
-            self._models[place] = _additive_models(comparison, places)
-        for i, model in enumerate(self._models[place]):
+            self._models[attributes] = _additive_models(comparison, places)
+        for i, model in enumerate(self._models[attributes]):
             if model.fit.log_p <= np.log(alpha):
                 continue
-            if (place, i) not in self._terms:
-                self._terms[place, i] = self._build_terms(comparison, codes, model)
-            if all(term.path.log_pvalue <= np.log(alpha) for term in self._terms[place, i]):
-                return self._terms[place, i]
+            if (attributes, i) not in self._terms:
+                self._terms[attributes, i] = self._build_terms(comparison, codes, model)
+            if all(term.path.log_pvalue <= np.log(alpha) for term in self._terms[attributes, i]):
+                return self._terms[attributes, i]
         return ()
 
     def _build_terms(self, comparison: Comparison, codes: IntArray, model: _AdditiveModel) -> tuple[MarginLevels, ...]:
@@ -838,7 +864,8 @@ def _additive_models(comparison: Comparison, places: tuple[int, ...]) -> list[_A
     cells, by_attribute = _cells_of(extract_effects(comparison)), attribute_codes(comparison.keys, count)
     mix = cells.weight if estimates.n is None else estimates.n
     models = []
-    for blocks in _divisions(places):
+    divisions = _divisions(places) if len(places) <= _MOST_TERMS else [tuple((a,) for a in places)]
+    for blocks in divisions:
         codes = tuple(cross_levels([by_attribute[:, a] for a in block]) for block in blocks)
         fit = fit_additive(cells, codes, mix) if len(blocks) > 1 else None
         models += [] if fit is None else [_AdditiveModel(blocks, codes, fit)]
@@ -897,7 +924,7 @@ def attribute_paths(
     refine: bool,
     tested: MarginTest | None = None,
 ) -> AttributePaths | None:
-    """Test all margins of cells at once; None where there is one margin only.
+    """Test all margins of cells at once; None where there is nothing to compare.
 
     Args:
         comparison: The cells.
@@ -913,7 +940,7 @@ def attribute_paths(
     """
     codes = attribute_codes(comparison.keys, len(comparison.attributes))
     margins = margins_of(codes)
-    if len(margins) < 2:
+    if not margins:
         return None
     parts = 1 if comparison.estimates is None else comparison.estimates.dims
     effects = [extract_effects(comparison, part) for part in range(parts)]

@@ -274,6 +274,7 @@ def clusters_of(
     fixed: bool = False,
     all_people: bool = False,
     levels: MarginLevels | None = None,
+    attributes: tuple[str, ...] = (),
 ) -> tuple[IntArray, tuple[Cluster, ...]]:
     """Labels numbered from the lowest to the highest effect, and the clusters in that order.
 
@@ -286,6 +287,7 @@ def clusters_of(
         fixed: Whether other data chose the clusters.
         all_people: Whether it is all groups as one, with the effect on all their people.
         levels: The levels of some attributes, where clusters are unions of these.
+        attributes: Those that rules may speak of; all if none are given.
     """
     labels = numbered(groups, labels)
     labels.setflags(write=False)
@@ -297,7 +299,8 @@ def clusters_of(
     ends = np.cumsum(np.bincount(labels, minlength=count + 1)[1:]).tolist()
     sizes = None if groups.n is None else _sizes(groups.n, labels - 1, count, readout).tolist()
     names, ordered = labels_of(groups.keys), order.tolist()
-    partition = Partition(population or Population(groups.keys, groups.attributes, groups.n), labels)
+    population = population or Population(groups.keys, groups.attributes, groups.n)
+    partition = Partition(population, labels, attributes or tuple(groups.attributes))
     pooled = ClusterEffects(groups, labels - 1, alpha, readout, fixed, all_people, levels)
     if readout is not None:
         _ = pooled.observed  # here, so that a metric of one's own that cannot do it fails before it is printed
@@ -834,10 +837,19 @@ class Clustering(TabularResult):
         count = count_clusters(path, float(np.log(alpha)))
         partition = path.labels(count)
         levels = self.judged.levels_at(alpha) if count > 1 else None
+        along = self.judged.along
+        attributes = () if along is None or count < 2 else along.attributes_at(alpha)
         population = self.population if self.clusters else None
         fixed = self.guarantee.intervals_hold
         labels, clusters = clusters_of(
-            self.groups, partition, alpha, population, self.readout, fixed=fixed, levels=levels
+            self.groups,
+            partition,
+            alpha,
+            population,
+            self.readout,
+            fixed=fixed,
+            levels=levels,
+            attributes=attributes,
         )
         if self.clusters and np.array_equal(labels, self.labels):  # the same clusters: nothing is estimated again
             clusters[0].pooled.share(self.clusters[0].pooled)
@@ -1003,6 +1015,8 @@ class Clustering(TabularResult):
     def cluster_of(self, groups: Sequence[Key]) -> IntArray:
         """The cluster of each group of other rows; 0 where it has none.
 
+        Where clusters are unions of levels of some attributes, a combination that is new has the cluster of its levels.
+
         Args:
             groups: Keys of the groups of a frame.
 
@@ -1013,11 +1027,19 @@ class Clustering(TabularResult):
             InputError: If none of the groups was clustered.
         """
         places = match(groups, self.groups.keys)
-        if all(place < 0 for place in places):
+        numbers = np.append(self.labels, 0)[places]
+        levels = self.judged.levels_at(self.alpha) if self.n_clusters > 1 else None
+        if levels is not None:
+            of_levels = np.zeros(len(levels.comparison) + 1, dtype=np.int64)
+            of_levels[levels.codes] = self.labels
+            columns = [self.groups.attributes.index(name) for name in levels.attributes]
+            by_level = match([tuple(key[i] for i in columns) for key in groups], levels.comparison.keys)
+            numbers = np.where(numbers > 0, numbers, of_levels[by_level])
+        if not numbers.any():
             few = ", ".join(repr(name_of(key)) for key in list(groups)[:3])
             problem = f"none of its groups was clustered ({few}, …)"
             raise InputError.not_found("frame", problem, "Give a frame with the same groups.", form="clause")
-        return np.append(self.labels, 0)[places]
+        return numbers
 
     @property
     def row_attributes(self) -> tuple[str | Bins, ...]:
@@ -1028,7 +1050,8 @@ class Clustering(TabularResult):
     def assign(self, frame: Frame, column: str = "cluster") -> Frame:
         """The frame with the cluster of each row as a new column, in the frame's own type.
 
-        Rows of excluded groups, or of groups that were not there before, have none. The order of the rows is kept where
+        Rows of excluded groups, or of groups that were not there before, have none; where clusters run along some
+        attributes (`c.attributes`), they have the cluster of their levels. The order of the rows is kept where
         frames have one (pandas, Polars, PyArrow).
 
         Args:

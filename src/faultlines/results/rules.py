@@ -97,6 +97,9 @@ class Attribute:
             runs = self.runs(allowed)
             if runs and self.missing >= 0 and runs[0] == (0, len(self.values) - 2):
                 return f"{self.name} ≠ {MISSING}"
+            outside = np.flatnonzero(~allowed)
+            if len(runs) > 1 and outside.size == 1 and not _is_range(self.values[int(outside[0])]):
+                return f"{self.name} ≠ {_quote(self.values[int(outside[0])])}"
             texts = self._list_values(allowed)
             single = len(texts) == 1 and (not runs or runs[0][0] == runs[0][1])
             is_plain = single and not _is_range(self.values[runs[0][0]] if runs else MISSING)
@@ -546,6 +549,7 @@ class Population:
         self.sizes = None if sizes is None or not np.any(sizes > 0) else sizes
         self._known: dict[bytes, tuple[Rule, ...]] = {}
         self._alone: dict[bytes, _Region | None] = {}
+        self._along: dict[tuple[str, ...], Population] = {}
 
     def __reduce__(self) -> tuple[type[Population], tuple[object, ...]]:
         return Population, (self.keys, self.attributes, self.sizes)  # what was found is found again
@@ -556,6 +560,16 @@ class Population:
         if isinstance(self.keys, Names):
             return (Attribute.of(self.attributes[0], self.keys.names),)
         return tuple(Attribute.of(name, [key[i] for key in self.keys]) for i, name in enumerate(self.attributes))
+
+    def along(self, attributes: tuple[str, ...]) -> Population:
+        """The same groups by some of the attributes only."""
+        if attributes == tuple(self.attributes):
+            return self
+        if attributes not in self._along:
+            places = [self.attributes.index(name) for name in attributes]
+            keys = [tuple(key[i] for i in places) for key in self.keys]
+            self._along[attributes] = Population(keys, attributes, self.sizes)
+        return self._along[attributes]
 
     @property
     def counted(self) -> str:
@@ -741,15 +755,22 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Which cluster each group is in, from 1 on; its rules are made when first asked for."""
+    """Which cluster each group is in, from 1 on; its rules are made when first asked for.
+
+    Attributes:
+        population: The groups.
+        labels: The cluster of each.
+        attributes: Those along which clusters run: rules speak of no others.
+    """
 
     population: Population
     labels: IntArray
+    attributes: tuple[str, ...]
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The rule of every cluster."""
-        return self.population.rules(self.labels)
+        return self.population.along(self.attributes).rules(self.labels)
 
 
 def _digest(array: IntArray | BoolArray) -> bytes:
