@@ -127,6 +127,10 @@ class WeightedCells:
     def __len__(self) -> int:
         return self.theta.size
 
+    def subset(self, places: IntArray) -> WeightedCells:
+        """Some of the cells."""
+        return self if places.size == len(self) else self._at(places)
+
     def aggregate(self, codes: IntArray) -> WeightedCells:
         """The weighted means of the levels of a partition, whose levels are numbered from 0.
 
@@ -135,7 +139,7 @@ class WeightedCells:
         """
         levels = int(codes.max()) + 1
         if levels == len(self):
-            return self._reordered(codes)
+            return self._at(np.argsort(codes))
         total = _sum(codes, self.weight, levels)
         theta = _sum(codes, self.weight * self.theta, levels) / total
         covariance = None if self.covariance is None else covariance_of_means(self.covariance, self.weight, codes)
@@ -151,8 +155,7 @@ class WeightedCells:
         excess = variance / total * (1 + reliance * np.maximum(added, 0.0))
         return WeightedCells(theta, total, excess, freedom, reliance, covariance, self.dof_of_all, self.whole)
 
-    def _reordered(self, codes: IntArray) -> WeightedCells:
-        order = np.argsort(codes)
+    def _at(self, order: IntArray) -> WeightedCells:
         excess, dof, reliance = (None if x is None else x[order] for x in (self.excess, self.dof, self.reliance))
         covariance = None if self.covariance is None else self.covariance[np.ix_(order, order)]
         return WeightedCells(

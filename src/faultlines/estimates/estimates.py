@@ -95,6 +95,20 @@ class Excluded:
         return self.reason.text
 
 
+class Remainder(NamedTuple):
+    """Rows of groups that are too small to be compared, pooled over some attributes: they count along the others.
+
+    Attributes:
+        estimates: The estimates of what was pooled.
+        keys: For each, a value for every attribute, None for those that were pooled over.
+        groups: How many groups were pooled.
+    """
+
+    estimates: Estimates
+    keys: tuple[tuple[Hashable, ...], ...]
+    groups: int
+
+
 def plain(parts: Sequence[_T]) -> Any:
     """One effect as itself, several as a tuple: the one place where the shape inside becomes that of users."""
     return parts[0] if len(parts) == 1 else tuple(parts)
@@ -129,6 +143,7 @@ class Estimates:
             one. The guarantee then allows for all its errors (Hotelling). `dof` is for one that is known but for a
             factor.
         recipe: How rows were measured, where they were: `fl.Monitor` refuses to go on with another one.
+        remainder: Small groups of rows, pooled over some attributes: they count where attributes are tested.
 
     Raises:
         InputError: If an array has the wrong shape, a standard error is not above zero, a covariance matrix is not
@@ -159,6 +174,7 @@ class Estimates:
     own: FloatArray  # (K, d), standard errors without what several groups have in common
     covariance_dof: float  # infinite where the covariance is known, or known but for a factor
     recipe: str
+    remainder: Remainder | None
 
     def __init__(
         self,
@@ -178,6 +194,7 @@ class Estimates:
         covariance: npt.ArrayLike | None = None,
         covariance_dof: float | None = None,
         recipe: str = "",
+        remainder: Remainder | None = None,
     ) -> None:
         estimated = columns("theta", theta)
         values = estimated if compared is None else columns("compared", compared, estimated.shape)
@@ -230,6 +247,7 @@ class Estimates:
             ("own", own),
             ("covariance_dof", whole_dof),
             ("recipe", recipe),
+            ("remainder", remainder),
         ):
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -493,6 +511,34 @@ class Estimates:
             covariance=None if self.covariance is None else self.covariance[np.ix_(places, places)],
         )
 
+    def with_small_groups(self) -> Estimates:
+        """With the small groups that were pooled as groups of their own, named by numbers; itself where there are none.
+
+        Example:
+            >>> import faultlines as fl
+            >>> len(fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"]).with_small_groups())
+            2
+        """
+        if self.remainder is None:
+            return self
+        more = self.remainder.estimates
+
+        def both(name: str) -> FloatArray | None:
+            first, second = getattr(self, name), getattr(more, name)
+            return None if first is None or second is None else np.concatenate((first, second))
+
+        return Estimates(
+            both("given"),  # type: ignore[arg-type]
+            both("errors"),
+            n=both("n"),
+            dof=both("dof"),
+            natural=both("shown"),
+            scale=self.scale,
+            metric=self.metric,
+            compared=both("values"),
+            recipe=self.recipe,
+        )
+
     def replaced(self, values: FloatArray, *, spread: float = 1.0, **changes: Any) -> Estimates:
         """Other estimates of the same groups, with standard errors `spread` times as large, or other ones.
 
@@ -552,7 +598,8 @@ class Estimates:
         for array in arrays.values():
             array.setflags(write=False)
         for field in self.__slots__:
-            object.__setattr__(copied, field, arrays[field] if field in arrays else getattr(self, field))
+            value = None if field == "remainder" else getattr(self, field)
+            object.__setattr__(copied, field, arrays.get(field, value))
         return copied
 
     def changed(self, **changes: Any) -> Estimates:
@@ -575,6 +622,8 @@ class Estimates:
         arguments |= {"labels": labels_of(arguments.pop("keys"))}
         if "theta" in changes and "compared" not in changes:
             arguments["compared"] = None
+        if "theta" in changes:  # what was pooled is of other groups then
+            arguments["remainder"] = None
         arguments |= changes
         if arguments["effect_covariance"] is not None or arguments["covariance"] is not None:
             arguments["se"] = None

@@ -28,6 +28,7 @@ from faultlines.core.tree import build_tree, cut_tree
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import (
     MOST_ATTRIBUTES,
+    Margin,
     cross_levels,
     labels_of,
     larger_margins,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison
     from faultlines.core.tree import Hierarchy, PartitionPath
     from faultlines.estimates.estimates import BoolArray, IntArray
-    from faultlines.estimates.labels import Key, Margin
+    from faultlines.estimates.labels import Key
     from faultlines.estimates.scales import FloatArray
 
 _STREAM = 1 << 21  # number of the first stream of conditional draws: apart from those of the tests
@@ -113,7 +114,13 @@ def _effects_of(levels: WeightedCells) -> GroupEffects:
 
 
 def compare_margins(
-    effects: GroupEffects, margins: Sequence[Margin], draws: int | None = None, seed: int = 0, cores: int | None = None
+    effects: GroupEffects,
+    margins: Sequence[Margin],
+    draws: int | None = None,
+    seed: int = 0,
+    cores: int | None = None,
+    *,
+    count: int | None = None,
 ) -> MarginTest:
     """Test all margins of some cells at once.
 
@@ -123,6 +130,7 @@ def compare_margins(
         draws: Directions that a test may use; the usual number if None.
         seed: Of all draws.
         cores: How many to use; all by default.
+        count: How many of the cells are compared by themselves: those after them only count in levels of the first.
 
     Returns:
         One p for all margins, and that of each.
@@ -137,7 +145,11 @@ def compare_margins(
     if not margins:
         return MarginTest(0.0, 0.0, np.zeros(0), 0)
     cells = _cells_of(effects)
-    levels = [effects if margin.is_cells else _effects_of(cells.aggregate(margin.codes)) for margin in margins]
+    tested_levels = [_TestedLevels.of(margin, count) for margin in margins]
+    levels = [
+        effects if margin.is_cells and of.is_all else _effects_of(cells.subset(of.cells).aggregate(of.codes))
+        for margin, of in zip(margins, tested_levels, strict=True)
+    ]
     tests = [JointTest(each, draws, seed, cores) for each in levels]
     tested = [test.test(np.arange(each.theta.size)) for test, each in zip(tests, levels, strict=True)]
     log_p = np.array([each.log_p for each in tested])
@@ -148,8 +160,31 @@ def compare_margins(
     if len(margins) == 1 or smallest < _TINY or smallest > _LARGE:
         return MarginTest(bonferroni, bonferroni, log_p, drawn)
     reached = np.minimum(shares * np.exp(smallest), _MOST)
-    log_union = _log_probability_of_union(cells, margins, reached, draws, seed, cores)
+    log_union = _log_probability_of_union(cells, tested_levels, reached, draws, seed, cores)
     return MarginTest(min(log_union, bonferroni), bonferroni, log_p, drawn)
+
+
+class _TestedLevels(NamedTuple):
+    """The levels of a margin that hold a cell which is compared by itself, and all cells in them.
+
+    Attributes:
+        cells: Places of those cells.
+        codes: Their levels, from 0 on.
+        levels: How many there are.
+        is_all: Whether these are all cells.
+    """
+
+    cells: IntArray
+    codes: IntArray
+    levels: int
+    is_all: bool
+
+    @classmethod
+    def of(cls, margin: Margin, count: int | None) -> _TestedLevels:
+        """Those of a margin whose first cells, `count` of them, are compared by themselves."""
+        levels = margin.levels if count is None else int(margin.codes[:count].max()) + 1  # they come first
+        cells = np.flatnonzero(margin.codes < levels)
+        return cls(cells, margin.codes[cells], levels, cells.size == margin.codes.size)
 
 
 def compare_margins_of_planes(
@@ -273,11 +308,12 @@ class _Statistic:
     other at the levels at which they are tested.
     """
 
-    def __init__(self, cells: WeightedCells, margin: Margin, tests: tuple[int | None, int, int | None]) -> None:
-        self.codes = margin.codes
-        self.order = np.argsort(margin.codes, kind="stable")
-        self.starts = np.searchsorted(margin.codes[self.order], np.arange(margin.levels))
-        levels = cells.aggregate(margin.codes)
+    def __init__(self, cells: WeightedCells, margin: _TestedLevels, tests: tuple[int | None, int, int | None]) -> None:
+        self.cells, self.codes = margin.cells, margin.codes
+        by_level = np.argsort(margin.codes, kind="stable")
+        self.order = margin.cells[by_level]
+        self.starts = np.searchsorted(margin.codes[by_level], np.arange(margin.levels))
+        levels = cells.subset(margin.cells).aggregate(margin.codes)
         self.weight, self.covariance = levels.weight, levels.covariance
         self.freedom = margin.levels - 1
         own = 1 / levels.weight
@@ -379,7 +415,7 @@ class _Statistic:
 
 def _log_probability_of_union(
     cells: WeightedCells,
-    margins: Sequence[Margin],
+    margins: Sequence[_TestedLevels],
     levels: FloatArray,
     draws: int | None,
     seed: int,
@@ -412,7 +448,9 @@ def _with_means(cells: WeightedCells, statistic: _Statistic, noise: FloatArray, 
     """Rows of cells whose levels have these means; what is left of the noise is independent of them."""
     gap = means - statistic.aggregate(noise, cells.weight)
     if cells.covariance is None:
-        return np.asarray(noise + gap[:, statistic.codes])
+        moved = noise.copy()
+        moved[:, statistic.cells] += gap[:, statistic.codes]
+        return moved
     share = np.zeros((len(cells), statistic.se.size))
     share[np.arange(len(cells)), statistic.codes] = cells.weight / statistic.weight[statistic.codes]
     with_levels = cells.root @ (cells.root.T @ share)
@@ -736,7 +774,9 @@ class AttributePaths:
 
     Attributes:
         comparison: The cells.
-        hierarchy: Their tree.
+        with_small: The cells, then small groups of rows that are pooled over some attributes; the cells alone where
+            there are none.
+        hierarchy: The tree of the cells.
         cell_path: Partitions of the cells themselves, the first at the p over all margins.
         choice: The fewest attributes that are enough.
         draws: Of each test; the usual number if None.
@@ -746,6 +786,7 @@ class AttributePaths:
     """
 
     comparison: Comparison
+    with_small: Comparison
     hierarchy: Hierarchy
     cell_path: PartitionPath
     choice: AttributeChoice
@@ -817,8 +858,10 @@ class AttributePaths:
         return tuple(terms)
 
     def _build_levels(self, margin: Margin) -> MarginLevels:
-        comparison = aggregate_comparison(self.comparison, margin)
-        return MarginLevels(comparison.attributes, margin.codes, comparison, *self._search(comparison, self.log_pvalue))
+        count = len(self.comparison)
+        comparison = aggregate_comparison(self.with_small, margin, self.comparison)
+        codes = margin.codes[:count]
+        return MarginLevels(comparison.attributes, codes, comparison, *self._search(comparison, self.log_pvalue))
 
     def _search(self, comparison: Comparison, log_p: float | None = None) -> tuple[Hierarchy, PartitionPath]:
         """The tree of some levels, and partitions of them: the first at a given p, by default that of their own."""
@@ -942,16 +985,44 @@ def attribute_paths(
     margins = margins_of(codes)
     if not margins:
         return None
+    with_small, codes = add_small_groups(comparison, codes)
+    count = len(comparison)
+    margins = margins if len(with_small) == count else tuple(_extend(margin, codes) for margin in margins)
     parts = 1 if comparison.estimates is None else comparison.estimates.dims
-    effects = [extract_effects(comparison, part) for part in range(parts)]
+    effects = [extract_effects(with_small, part) for part in range(parts)]
     if tested is None and parts == 1:
-        tested = compare_margins(effects[0], margins, draws, seed, cores)
+        tested = compare_margins(effects[0], margins, draws, seed, cores, count=count)
     elif tested is None:
         levels = [comparison if margin.is_cells else aggregate_comparison(comparison, margin) for margin in margins]
         tested = compare_margins_of_planes(levels, margins, draws, seed, cores)
     cell_path = _search_partitions(comparison, hierarchy, tested.log_p, draws, seed, cores, refine=refine)
     choice = AttributeChoice.of(effects, codes, margins, tested)
-    return AttributePaths(comparison, hierarchy, cell_path, choice, draws, seed, cores, refine)
+    return AttributePaths(comparison, with_small, hierarchy, cell_path, choice, draws, seed, cores, refine)
+
+
+def add_small_groups(comparison: Comparison, codes: IntArray) -> tuple[Comparison, IntArray]:
+    """The cells, then the small groups that are pooled over some attributes, with the levels of all of them.
+
+    What is pooled over an attribute has a level of its own there, as has one that no cell has.
+
+    Args:
+        comparison: The cells.
+        codes: The level of each attribute of each cell, (K, A).
+    """
+    estimates = comparison.estimates
+    if estimates is None or estimates.remainder is None or comparison.tolerance > 0:
+        return comparison, codes
+    keys = [*comparison.keys, *estimates.remainder.keys]
+    return as_comparison(estimates.with_small_groups(), 0.0), attribute_codes(keys, codes.shape[1])
+
+
+def _extend(margin: Margin, codes: IntArray) -> Margin:
+    """A margin of the cells as one of the cells and of what is pooled beside them."""
+    if margin.is_cells:
+        every = np.arange(len(codes), dtype=np.int64)
+        return Margin(margin.attributes, every, every.size, margin.share)
+    crossed = cross_levels([number_levels(codes[:, a]) for a in margin.attributes])
+    return Margin(margin.attributes, crossed, int(crossed.max()) + 1, margin.share)
 
 
 def attribute_codes(keys: Sequence[Key], attributes: int) -> IntArray:
@@ -969,22 +1040,31 @@ def nested_attributes(comparison: Comparison) -> tuple[tuple[str, str], ...]:
     return tuple((comparison.attributes[fine], comparison.attributes[coarse]) for fine, coarse in pairs)
 
 
-def aggregate_comparison(comparison: Comparison, margin: Margin) -> Comparison:
-    """The levels of a margin as groups of their own, with precision-weighted means of their cells."""
+def aggregate_comparison(comparison: Comparison, margin: Margin, cells: Comparison | None = None) -> Comparison:
+    """The levels of a margin as groups of their own, with precision-weighted means of their cells.
+
+    Args:
+        comparison: The cells.
+        margin: The margin.
+        cells: Those that are compared by themselves, which come first and have the names; all of them by default.
+    """
+    cells = comparison if cells is None else cells
+    of = _TestedLevels.of(margin, len(cells))
+    comparison = comparison if of.is_all else comparison.subset(margin.codes < of.levels)
     estimates = comparison.estimates
     if estimates is None:
         raise TypeError("margins need estimates")
-    first = np.unique(margin.codes, return_index=True)[1]
+    first = np.unique(of.codes, return_index=True)[1]
     described: dict[str, Any] = {
-        "labels": labels_of([tuple(comparison.keys[i][a] for a in margin.attributes) for i in first.tolist()]),
-        "n": None if estimates.n is None else np.bincount(margin.codes, estimates.n),
-        "attributes": [comparison.attributes[a] for a in margin.attributes],
+        "labels": labels_of([tuple(cells.keys[i][a] for a in margin.attributes) for i in first.tolist()]),
+        "n": None if estimates.n is None else np.bincount(of.codes, estimates.n),
+        "attributes": [cells.attributes[a] for a in margin.attributes],
         "scale": estimates.scale,
         "metric": estimates.metric,
         "recipe": estimates.recipe,
     }
     aggregate = _aggregate_one_effect if estimates.dims == 1 else _aggregate_several_effects
-    return as_comparison(Estimates(**aggregate(comparison, estimates, margin.codes), **described), 0.0)
+    return as_comparison(Estimates(**aggregate(comparison, estimates, of.codes), **described), 0.0)
 
 
 def _aggregate_one_effect(comparison: Comparison, estimates: Estimates, codes: IntArray) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import apart, correlation
 from faultlines.metrics.names import possible_ends, recipe_of
 from faultlines.metrics.readout import Readout
+from faultlines.metrics.small_groups import pool_small_groups
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
 from faultlines.metrics.warnings import sample_ratio, warnings
@@ -240,6 +241,9 @@ def measurements(
     measured_parts = []
     for part, grouped, (_, assumed), ratio in zip(measured, parts, shaped, ratios, strict=True):
         estimates = _estimates(part, places, labels, names, metric)
+        sizes = _sizes(grouped.moments, metric)
+        remainder = pool_small_groups(metric, grouped.moments, keys, sizes, keep, least, ratio)
+        estimates = estimates if remainder is None else estimates.changed(remainder=remainder)
         notes = (*assumed, *warnings(metric, grouped, keep, estimates.errors[:, 0]))
         if grouped.together is not None:
             estimates, words = _sharing(estimates, grouped, grouped.together, metric, places)

@@ -145,7 +145,7 @@ class Readout:
         for centre in dict.fromkeys(centre for _, _, centre in metric.products):
             products = [(product, weight) for product, weight, about in metric.products if about == centre]
             moments = _recentred(moments, products, centre)
-        return metric.measured(_summed(moments, clusters, count))
+        return metric.measured(sum_moments(moments._replace(skewness=None, kurtosis=None), clusters, count))
 
 
 def _recentred(m: Moments, products: Sequence[tuple[int, int]], centre: int) -> Moments:
@@ -164,8 +164,8 @@ def _recentred(m: Moments, products: Sequence[tuple[int, int]], centre: int) -> 
     return m._replace(mean=mean, cov=cov)
 
 
-def _summed(m: Moments, clusters: IntArray, count: int) -> Moments:
-    """Moments of clusters from those of their groups, exactly; their shape is not needed."""
+def sum_moments(m: Moments, clusters: IntArray, count: int) -> Moments:
+    """Moments of clusters from those of their groups, exactly, with their shape where that of the groups is known."""
     n = np.zeros((count, *m.n.shape[1:]))
     mean, cov = np.zeros(n.shape), np.zeros((*n.shape, n.shape[-1]))
     means = np.where(m.n > 0, m.mean, 0.0)
@@ -178,4 +178,24 @@ def _summed(m: Moments, clusters: IntArray, count: int) -> Moments:
         inner = np.where(rows > 1, (rows - 1) * m.cov, 0.0)
         np.add.at(cov, clusters, inner + rows * away[..., :, None] * away[..., None, :])
         cov = cov / (np.sqrt(n[..., :, None] * n[..., None, :]) - 1)
-    return Moments(n, mean, cov)
+    pooled = Moments(n, mean, cov)
+    if m.skewness is None or m.kurtosis is None:
+        return pooled
+    return _sum_shapes(pooled, m, (m.skewness, m.kurtosis), away, clusters)
+
+
+def _sum_shapes(
+    pooled: Moments, m: Moments, shape: tuple[FloatArray, FloatArray], away: FloatArray, clusters: IntArray
+) -> Moments:
+    """The same with skewness and kurtosis, from third and fourth moments about the common means."""
+    third, fourth = np.zeros(pooled.n.shape), np.zeros(pooled.n.shape)
+    with np.errstate(all="ignore"):
+        variance = np.diagonal(m.cov, axis1=-2, axis2=-1)
+        square = np.where(m.n > 1, variance * (m.n - 1) / m.n, 0.0)
+        known = square > 0
+        cube = np.where(known, np.nan_to_num(shape[0]) * square**1.5, 0.0)
+        power = np.where(known, np.nan_to_num(shape[1]) * square**2, 0.0)
+        np.add.at(third, clusters, m.n * (cube + 3 * away * square + away**3))
+        np.add.at(fourth, clusters, m.n * (power + 4 * away * cube + 6 * away**2 * square + away**4))
+        spread = np.diagonal(pooled.cov, axis1=-2, axis2=-1) * (pooled.n - 1) / pooled.n
+        return pooled._replace(skewness=third / pooled.n / spread**1.5, kurtosis=fourth / pooled.n / spread**2)

@@ -19,7 +19,7 @@ from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of
 from faultlines.estimates.scales import critical_value
 from faultlines.guarantees.joint_test import GroupEffects, extract_effects
-from faultlines.guarantees.margins import attribute_codes, explain_variation
+from faultlines.guarantees.margins import add_small_groups, attribute_codes, explain_variation
 from faultlines.results.multiplicity import CORRECTIONS, corrected
 from faultlines.results.protocol import probability
 
@@ -655,7 +655,8 @@ def explain_attributes(comparison: Comparison) -> tuple[Explained, ...]:
     estimates, names = comparison.estimates, comparison.attributes
     if estimates is None or len(names) < 2 or len(estimates) < 3:
         return ()
-    codes = attribute_codes(comparison.keys, len(names))
+    of_cells = attribute_codes(comparison.keys, len(names))
+    comparison, codes = add_small_groups(comparison, of_cells)
     rows: list[Explained] = []
     for part in range(estimates.dims):
         if estimates.dims == 1:
@@ -671,7 +672,7 @@ def explain_attributes(comparison: Comparison) -> tuple[Explained, ...]:
             rows.append(
                 Explained(
                     COMBINATIONS if row.attribute is None else names[row.attribute],
-                    row.levels,
+                    len(of_cells) if row.attribute is None else int(of_cells[:, row.attribute].max()) + 1,
                     row.share,
                     *row.interval,
                     row.share_beside,
