@@ -14,6 +14,7 @@ import gzip
 import io
 import itertools
 import os
+import re
 import sys
 import tempfile
 import zlib
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------------------------- paths
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^\\]")  # pathlib makes one slash of two; C:/ is a drive
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
 BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -103,7 +105,16 @@ def _check_name(path: Path, name: Argument) -> None:
 
 
 def expand_path(path: str | Path) -> Path:
-    """A path with ``~`` as the home folder, expanded once: none that begins with ``~`` is left for DuckDB to expand."""
+    """A path with ``~`` as the home folder, expanded once: none that begins with ``~`` is left for DuckDB to expand.
+
+    Raises:
+        InputError: If it is empty, which would be the current folder, or a URL.
+    """
+    if not str(path).strip():
+        raise InputError.empty(Argument("file", path), "is an empty path", "Name a file; '.' is the current folder.")
+    if _URL.match(str(path)) and not os.path.lexists(path):
+        problem, remedy = "is a URL, but faultlines reads local files only", "Download it, or give a frame."
+        raise InputError.unsupported(Argument("file", str(path)), problem, remedy)
     expanded = expand(path)
     return expanded.absolute() if str(expanded).startswith("~") else expanded
 
@@ -135,6 +146,8 @@ def _match_files(pattern: str | Path) -> list[Path]:
         if not glob.has_magic(str(path)) or path.exists():
             return [path]
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         problem = f"cannot be read ({describe_os_error(error)})"
         raise InputError.unreadable_file(show_file(path), problem, "Check the path.") from error
@@ -148,7 +161,9 @@ def _files_in(folder: Path) -> list[Path]:
     files = [
         path
         for path in sorted(folder.rglob("*"))
-        if path.name.lower().endswith(CSV + PARQUET) and not any(p[0] in "._" for p in path.relative_to(folder).parts)
+        if path.name.lower().endswith(CSV + PARQUET)
+        and not any(p[0] in "._" for p in path.relative_to(folder).parts)
+        and not path.is_dir()  # Spark writes folders with such names
     ]
     if not files:
         raise InputError.file_not_found(

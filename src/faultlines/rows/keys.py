@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines.engines.frames import fetch
-from faultlines.engines.protocol import factorize, format_time, to_floats
+from faultlines.engines.protocol import factorize, format_time, is_not_nan, to_floats
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import MISSING, Names, Range, check_alike, in_order, match, part_of, rank
 from faultlines.estimates.reasons import DropCode
@@ -310,7 +310,7 @@ def not_nan(column: str, dtype: Any) -> Any:
     import narwhals as nw
 
     value = nw.col(column)
-    return nw.when(~value.is_nan()).then(value) if dtype.is_float() else value
+    return nw.when(is_not_nan(value)).then(value) if dtype.is_float() else value
 
 
 def whole_part(value: Any) -> Any:
@@ -336,7 +336,7 @@ def key_value(column: str, dtype: Any) -> Any:
     shortest = (
         nw.when(value.abs() < 2.0**24).then(value.cast(nw.String).cast(nw.Float64)).otherwise(value.cast(nw.Float64))
     )
-    return nw.when(~value.is_nan()).then(shortest)
+    return nw.when(is_not_nan(value)).then(shortest)
 
 
 def finite(column: str, dtype: Any) -> Any:
