@@ -54,6 +54,9 @@ TYPES: dict[str, list[pa.Array]] = {
     "time stamp": [
         column(MICROSECONDS, pa.timestamp("us")),
         column([MORNING, MORNING + dt.timedelta(1)], pa.timestamp("us")),
+        *(column([MORNING, dt.datetime(9999, 12, 31)], pa.timestamp(unit)) for unit in ("s", "ms", "us")),
+        column([MORNING, dt.datetime(1, 1, 1)], pa.timestamp("us")),
+        column([MORNING.replace(tzinfo=dt.UTC), dt.datetime(9999, 12, 31, tzinfo=dt.UTC)], pa.timestamp("us", "UTC")),
         column(list(NANOSECONDS), pa.timestamp("ns")),
     ],
     "time of day": [column([dt.time(1, 2, 3, 4), dt.time(1, 2, 3, 5)], pa.time64("us"))],
@@ -224,6 +227,19 @@ def test_nan_is_missing_in_files(role: str, kind: pa.DataType, tmp_path: Path) -
             assert values == first[1]
         else:
             np.testing.assert_allclose(values, first[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()])
+def test_days_far_away(kind: pa.DataType, tmp_path: Path) -> None:
+    """Nanoseconds end in 1677 and 2262; the last day there is, 9999-12-31, often stands for "never"."""
+    zone = dt.UTC if getattr(kind, "tz", None) else None
+    days = [dt.datetime(1600, 1, 1, tzinfo=zone), dt.datetime(9999, 12, 31, tzinfo=zone)]
+    frames = ways(pa.table(rows_beside() | {"z": column(days, kind)}), tmp_path)
+    names = {way: answer(grouped("z"), frame) for way, frame in frames.items()}
+    assert len(set(map(str, names.values()))) == 1, names
+    assert names["arrow"][0] == "answered"
+    arms = {way: answer(roles(days[1])["variant"], frame)[0] for way, frame in frames.items()}
+    assert set(arms.values()) == {"answered"}, arms
 
 
 def test_times_of_day_keep_their_fractions(tmp_path: Path) -> None:

@@ -224,7 +224,8 @@ class DuckDB(Engine):
 
     def select(self, native: Any, selections: Sequence[Selection], width: int) -> Any:
         """By quoted name."""
-        return native.project(", ".join(f"{_select_column(s)} AS {quote(s.name)}" for s in selections))
+        types = native.types
+        return native.project(", ".join(f"{_select_column(s, types[s.place])} AS {quote(s.name)}" for s in selections))
 
     def type_names(self, native: Any) -> list[str]:
         """As DuckDB writes them."""
@@ -323,13 +324,15 @@ class DuckDB(Engine):
         return isinstance(error, duckdb.OutOfMemoryException | MemoryError)
 
 
-def _select_column(selection: Selection) -> str:
+def _select_column(selection: Selection, dtype: object) -> str:
     column = quote(selection.column)
     if selection.zone is None:
         return column
     if selection.zone:
         return f"strftime({column} AT TIME ZONE 'UTC', '{TIME_FORMAT}.%f+00:00')"
-    return f"strftime({column}::TIMESTAMP_NS, '{TIME_FORMAT}.%n')"
+    if str(dtype) == "TIMESTAMP_NS":
+        return f"strftime({column}, '{TIME_FORMAT}.%n')"
+    return f"strftime({column}::TIMESTAMP, '{TIME_FORMAT}.%f')"  # nanoseconds end in 2262
 
 
 _NUMBERS = frozenset({int, float, np.int64, np.float64})
