@@ -271,7 +271,7 @@ def test_series_in_different_orders_are_refused(parameter: str) -> None:
     """Paired by place, one group would get the standard error of another."""
     given = {"theta": THETA, "se": [1.0, 1.0, 3.0], parameter: pd.Series([1.0, 2.0, 3.0], index=list("abc"))}
     with refused(f"mismatch: {parameter}"):
-        fl.Estimates(**given)  # type: ignore[arg-type]
+        fl.Estimates(**given)
 
 
 @pytest.mark.parametrize("compare", [fl.binomial, fl.poisson])

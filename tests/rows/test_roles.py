@@ -103,9 +103,8 @@ def ways(table: pa.Table, folder: Path) -> dict[str, Any]:
     kind = table.schema.field("z").type
     if not pa.types.is_float16(kind):  # which DuckDB does not have
         tables |= {"duckdb": duckdb.from_arrow(table), "ibis": ibis.memtable(table)}
-    if not pa.types.is_duration(kind):  # Parquet has whole numbers in its place
-        pyarrow.parquet.write_table(table, folder / "x.parquet")
-        tables["parquet"] = folder / "x.parquet"
+    pyarrow.parquet.write_table(table, folder / "x.parquet")
+    tables["parquet"] = folder / "x.parquet"
     if not (pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_binary(kind)):
         pyarrow.csv.write_csv(table, folder / "x.csv")
         tables["csv"] = folder / "x.csv"

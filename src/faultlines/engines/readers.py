@@ -166,7 +166,7 @@ def _files_in(folder: Path) -> list[Path]:
         and not path.is_dir()  # Spark writes folders with such names
     ]
     if not files:
-        raise InputError.file_not_found(
+        raise InputError.unreadable_file(
             show_file(folder), "is a folder without csv or parquet files", "Give files, or a pattern of them."
         )
     return files
@@ -536,6 +536,19 @@ def scan_parquet(
     return engine.sql(" UNION ALL ".join(queries)), names
 
 
+def _find_durations(path: Path, columns: Iterable[str]) -> frozenset[str]:
+    """Columns of durations: whole numbers to Parquet, and only the schema of Arrow beside its own tells them apart."""
+    try:
+        schema = import_module("pyarrow.parquet").read_schema(path)
+    except ImportError:
+        return frozenset()
+    except (import_module("pyarrow").ArrowException, OSError) as error:
+        problem = f"cannot be read ({first_line(error)})"
+        raise InputError.unreadable_file(show_file(path), problem, "Check that it is intact.") from error
+    kinds = zip(schema.names, map(str, schema.types), strict=True)
+    return frozenset(name for name, kind in kinds if name in columns and kind.startswith("duration"))
+
+
 def read_orders(files: Sequence[Path], columns: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Levels in their order, of columns that parquet files know to be ordered categories of text.
 
@@ -581,7 +594,11 @@ def _write_parquet_query(
     # DuckDB renames one of two columns that differ in case only; their order stays.
     columns = engine.sql(f"SELECT * FROM {rows}").columns
     renamed = dict(zip(layout.names, columns, strict=True)) if len(layout.names) == len(columns) else {}
-    picks = [f"{duck.quote(renamed.get(column, column))} AS {name}" for column, name in names.items()]
+    durations = _find_durations(files[0], names)
+    picks = [
+        f"{'NULL::INTERVAL' if column in durations else duck.quote(renamed.get(column, column))} AS {name}"
+        for column, name in names.items()
+    ]
     return f"SELECT {', '.join(picks)} FROM {rows}"
 
 

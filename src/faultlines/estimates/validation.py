@@ -62,9 +62,9 @@ def named_by_index(
     Raises:
         InputError: If two indexes differ: paired by place, one group would get the standard error of another.
     """
-    named = {**named, "labels": labels}
+    given: Mapping[str, Any] = {**named, "labels": labels}
     indexes = {
-        name: values.index for name, values in named.items() if hasattr(getattr(values, "index", None), "equals")
+        name: values.index for name, values in given.items() if hasattr(getattr(values, "index", None), "equals")
     }
     if not indexes:
         return labels, attributes
