@@ -241,6 +241,16 @@ def test_days_far_away(kind: pa.DataType, tmp_path: Path) -> None:
     assert set(arms.values()) == {"answered"}, arms
 
 
+@pytest.mark.parametrize("kind", ["float", "text", "decimal"])
+def test_a_decimal_is_found_in_every_type(kind: str, tmp_path: Path) -> None:
+    values = {"float": [1.1, 2.5], "text": ["1.10", "2.50"], "decimal": [Decimal("1.10"), Decimal("2.50")]}[kind]
+    frames = ways(pa.table(rows_beside() | {"z": column(values)}), tmp_path)
+    for way, frame in frames.items():
+        for control in (Decimal("1.10"), Decimal("1.1"), 1.1):
+            assert answer(roles(control)["variant"], frame)[0] == "answered", (way, control)
+    assert answer(roles(Decimal("1.11"))["variant"], frames["arrow"])[0] == "not found"
+
+
 def test_times_of_day_keep_their_fractions(tmp_path: Path) -> None:
     table = pa.table(rows_beside() | {"z": column([dt.time(1, 2, 3, 4), dt.time(1, 2, 3, 5)], pa.time64("ns"))})
     for way, frame in ways(table, tmp_path).items():

@@ -406,12 +406,17 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
 
 
 def _is_same_number(variant: Any, value: Any) -> bool:
-    """Whether a number is what the text of a decimal says: 1.1 and "1.10"; a short float, what it rounds to."""
+    """Whether a number is what the text of a decimal says: 1.1 and "1.10"; a short float, what it rounds to.
+
+    A decimal is the double that is written so: 1.10 and 1.1.
+    """
     if isinstance(variant, bool | str) or not isinstance(variant, Real | Decimal) or isinstance(value, bool):
         return False
     try:
         if isinstance(variant, np.float32 | np.float16):
             return bool(type(variant)(value) == variant)
+        if isinstance(variant, Decimal) and isinstance(value, float):
+            return Decimal(repr(value)) == variant
         if not isinstance(value, str):
             return False
         return Decimal(str(variant)) == Decimal(value)
