@@ -243,12 +243,26 @@ def test_days_far_away(kind: pa.DataType, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["float", "text", "decimal"])
 def test_a_decimal_is_found_in_every_type(kind: str, tmp_path: Path) -> None:
-    values = {"float": [1.1, 2.5], "text": ["1.10", "2.50"], "decimal": [Decimal("1.10"), Decimal("2.50")]}[kind]
+    every: dict[str, list[Any]] = {
+        "float": [1.1, 2.5],
+        "text": ["1.10", "2.50"],
+        "decimal": [Decimal("1.10"), Decimal("2.50")],
+    }
+    values = every[kind]
     frames = ways(pa.table(rows_beside() | {"z": column(values)}), tmp_path)
     for way, frame in frames.items():
         for control in (Decimal("1.10"), Decimal("1.1"), 1.1):
             assert answer(roles(control)["variant"], frame)[0] == "answered", (way, control)
     assert answer(roles(Decimal("1.11"))["variant"], frames["arrow"])[0] == "not found"
+
+
+def test_decimals_without_a_common_type_are_refused() -> None:
+    """DuckDB gives them 38 digits, and 1e-8 and 2e-8 would be one group."""
+    far = [Decimal("1e30"), Decimal("1e-8"), Decimal("2e-8")] * 20
+    with refused("out of range: data"):
+        fl.measure(pd.DataFrame({"g": far, "x": np.arange(60.0)}), "g", fl.mean("x"))
+    near = [Decimal("1e29"), Decimal("1e-8"), Decimal("2e-8"), None] * 20
+    assert len(fl.measure(pd.DataFrame({"g": near, "x": np.arange(80.0)}), "g", fl.mean("x")).estimates) == 4
 
 
 def test_times_of_day_keep_their_fractions(tmp_path: Path) -> None:
