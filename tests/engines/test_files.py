@@ -79,7 +79,7 @@ def test_paths_that_cannot_be_used(tmp_path: Path) -> None:
         ("rows\0.csv", "file not found: file"),
         (str(tmp_path / ("x" * 300 + "*.csv")), "unreadable file: file"),
         (tmp_path, "unreadable file: file"),
-        ("", "unreadable file: file"),
+        ("", "empty: file"),
     ):
         with refused(words):
             fl.measure(path, "g", fl.mean("x"))
@@ -268,3 +268,37 @@ def test_every_engine_is_chosen_in_one_place() -> None:
     folder = Path(fl.__file__).parent
     files = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if asked.search(path.read_text())}
     assert files == {f"engines/{name}.py" for name in ("duckdb", "polars", "spark", "ibis")}
+
+
+@pytest.mark.parametrize("data", ["", " ", [""], ["x.csv", ""]])
+def test_an_empty_path_is_not_the_current_folder(
+    data: str | list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ROWS.to_csv(tmp_path / "x.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    with refused("empty: file"):
+        fl.measure(data, "g", fl.mean("x"))
+    sizes = fl.measure(".", "g", fl.mean("x")).estimates.n
+    assert sizes is not None
+    assert sizes.sum() == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    "data", ["http:" + "//a.org/x.csv", "s3://b/x.parquet", "gs://b/*.parquet", Path("s3://b/x.csv")]
+)
+def test_a_url_is_not_a_missing_file(data: str | Path) -> None:
+    with refused("unsupported: file"):
+        fl.measure(data, "g", fl.mean("x"))
+
+
+def test_folders_named_like_files(tmp_path: Path) -> None:
+    """As Spark writes them; one without files is named once, not by an error within an error."""
+    folder = tmp_path / "all" / "x.parquet"
+    folder.mkdir(parents=True)
+    with refused("unreadable file: file") as caught:
+        fl.measure(folder, "g", fl.mean("x"))
+    assert str(caught.value).count("file=") == 1
+    ROWS.to_parquet(folder / "part-0.parquet")
+    sizes = fl.measure(tmp_path / "all", "g", fl.mean("x")).estimates.n
+    assert sizes is not None
+    assert sizes.sum() == len(ROWS)

@@ -20,6 +20,7 @@ from faultlines.estimates.scales import ANSCOMBE, IDENTITY, LOG_RATIO
 from tests.refused import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 COLUMNS: dict[str, list[Any]] = {
@@ -260,3 +261,34 @@ def test_parts_are_what_replacing_one_at_a_time_gives(scale: Any) -> None:
     values[2, 1] = np.nan
     with refused("invalid data: theta"):
         estimates.replaced_parts(values, spreads)
+
+
+THETA = pd.Series([0.0, 5.0, 10.0], index=pd.Index(list("cba"), name="country"))
+
+
+@pytest.mark.parametrize("parameter", ["se", "n", "dof", "labels", "natural"])
+def test_series_in_different_orders_are_refused(parameter: str) -> None:
+    """Paired by place, one group would get the standard error of another."""
+    given = {"theta": THETA, "se": [1.0, 1.0, 3.0], parameter: pd.Series([1.0, 2.0, 3.0], index=list("abc"))}
+    with refused(f"mismatch: {parameter}"):
+        fl.Estimates(**given)
+
+
+@pytest.mark.parametrize("compare", [fl.binomial, fl.poisson])
+def test_series_of_counts_in_different_orders_are_refused(compare: Callable[..., Any]) -> None:
+    sizes = pd.Series([30, 30, 30], index=list("abc"))
+    with refused(f"mismatch: {'trials' if compare is fl.binomial else 'exposure'}"):
+        compare(THETA.round(), sizes)
+    assert list(compare(THETA.round(), sizes.reindex(THETA.index)).keys) == [("c",), ("b",), ("a",)]
+
+
+def test_the_index_names_the_groups() -> None:
+    estimates = fl.Estimates(THETA, THETA + 1)
+    assert estimates.labels == ("c", "b", "a")
+    assert estimates.attributes == ("country",)
+    crossed = THETA.set_axis(pd.MultiIndex.from_tuples([("DE", 1), ("DE", 2), ("FR", 1)], names=["country", "arm"]))
+    assert fl.Estimates(crossed, 1.0 + crossed).labels == (("DE", 1), ("DE", 2), ("FR", 1))
+    assert fl.Estimates(crossed, 1.0 + crossed).attributes == ("country", "arm")
+    assert fl.Estimates(THETA, [1.0] * 3, ["x", "y", "z"]).labels == ("x", "y", "z")
+    assert list(fl.Estimates(THETA.reset_index(drop=True), [1.0] * 3).labels) == [0, 1, 2]
+    assert fl.Estimates(THETA.set_axis([3, 1, 7]), [1.0] * 3).labels == (3, 1, 7)

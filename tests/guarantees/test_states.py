@@ -161,6 +161,24 @@ def test_parts_that_do_not_fit_are_refused_also_with_a_checksum(name: str, value
         fl.Monitor.from_json(dump_state(state | {name: value}))
 
 
+@pytest.mark.parametrize("name", ["groups", "small", "number"])
+@pytest.mark.parametrize("value", [10**29, -1, 1.5, True])
+def test_counts_of_a_look_are_bounded(name: str, value: Any) -> None:
+    state = json.loads(begun().to_json())
+    del state[CHECKSUM]
+    state["results"][-1][name] = value
+    with pytest.raises(fl.InputError):
+        fl.Monitor.from_json(dump_state(state))
+
+
+def test_a_look_has_the_groups_of_its_data() -> None:
+    state = json.loads(begun().to_json())
+    del state[CHECKSUM]
+    state["results"][-1]["groups"] += 1
+    with pytest.raises(fl.InputError):
+        fl.Monitor.from_json(dump_state(state))
+
+
 def test_damaged_bytes_are_refused() -> None:
     saved, rng = begun().to_json(), random.Random(0)
     for _ in range(300):

@@ -499,3 +499,9 @@ def test_a_threshold_of_probabilities_is_questioned_for_scores_that_are_none(eng
         odds = fl.measure(engine(rows | {"s": 4 * share - 1.5}), by="g", metric=make(score="s", threshold=0.5))
         assert np.array_equal(same.estimates.natural, expected)
         assert np.array_equal(odds.estimates.natural, expected)  # log odds may be anything
+
+
+def test_a_measurement_reads_in_one_line() -> None:
+    rows = pd.DataFrame({"g": ["a"] * 20 + ["b"] * 20 + ["c"], "x": [*np.arange(40.0), np.nan]})
+    measurement = fl.measure(rows, "g", fl.mean("x"))
+    assert repr(measurement) == str(measurement) == "Measurement(2 groups by g, 1 excluded, 1 row dropped)"

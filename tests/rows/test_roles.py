@@ -54,6 +54,9 @@ TYPES: dict[str, list[pa.Array]] = {
     "time stamp": [
         column(MICROSECONDS, pa.timestamp("us")),
         column([MORNING, MORNING + dt.timedelta(1)], pa.timestamp("us")),
+        *(column([MORNING, dt.datetime(9999, 12, 31)], pa.timestamp(unit)) for unit in ("s", "ms", "us")),
+        column([MORNING, dt.datetime(1, 1, 1)], pa.timestamp("us")),
+        column([MORNING.replace(tzinfo=dt.UTC), dt.datetime(9999, 12, 31, tzinfo=dt.UTC)], pa.timestamp("us", "UTC")),
         column(list(NANOSECONDS), pa.timestamp("ns")),
     ],
     "time of day": [column([dt.time(1, 2, 3, 4), dt.time(1, 2, 3, 5)], pa.time64("us"))],
@@ -100,9 +103,8 @@ def ways(table: pa.Table, folder: Path) -> dict[str, Any]:
     kind = table.schema.field("z").type
     if not pa.types.is_float16(kind):  # which DuckDB does not have
         tables |= {"duckdb": duckdb.from_arrow(table), "ibis": ibis.memtable(table)}
-    if not pa.types.is_duration(kind):  # Parquet has whole numbers in its place
-        pyarrow.parquet.write_table(table, folder / "x.parquet")
-        tables["parquet"] = folder / "x.parquet"
+    pyarrow.parquet.write_table(table, folder / "x.parquet")
+    tables["parquet"] = folder / "x.parquet"
     if not (pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_binary(kind)):
         pyarrow.csv.write_csv(table, folder / "x.csv")
         tables["csv"] = folder / "x.csv"
@@ -194,6 +196,73 @@ def test_short_floats_as_keys(kind: Any, tmp_path: Path) -> None:
     assert set(map(tuple, names.values())) == {("0.099975586" if kind is np.float16 else "0.1", large)}, names
     arms = {way: answer(roles(values[1])["variant"], frame) for way, frame in frames.items()}
     assert {code for code, _ in arms.values()} == {"answered"}, arms
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize("role", ["group", "bins", "value", "weight", "covariate", "variant", "unit", "rate", "label"])
+def test_nan_is_missing_in_files(role: str, kind: pa.DataType, tmp_path: Path) -> None:
+    """NaN that is no null: Parquet's smallest and largest values leave it out, and DuckDB goes by them."""
+    z = np.repeat([0.0, 1.0, np.nan, 1.0], ROWS // 4)
+    plain = rows_beside()
+    if role == "unit":
+        place = np.arange(ROWS)
+        z = np.where(place % 7 == 0, np.nan, place // 6)
+        plain |= {"g": pa.array([f"g{i // 12 % 2}" for i in place]), "v": pa.array(["AB"[i // 6 % 2] for i in place])}
+    table = pa.table(plain | {"z": pa.array(z, kind)})
+    ask = {
+        **roles(0.0),
+        "bins": grouped(fl.bins("z", edges=[0.5])),
+        "unit": measured(fl.difference("x", unit="z", variant="v", control="A")),
+        "rate": measured(fl.rate("z")),
+        "label": measured(fl.rate("z", positive=0)),
+    }[role]
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    first = answer(ask, table)
+    assert first[0] == "answered"
+    for frame in (tmp_path / "x.parquet", duckdb.read_parquet(str(tmp_path / "x.parquet"))):
+        code, values = answer(ask, frame)
+        assert code == "answered"
+        if isinstance(values[0], str):
+            assert values == first[1]
+        else:
+            np.testing.assert_allclose(values, first[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()])
+def test_days_far_away(kind: pa.DataType, tmp_path: Path) -> None:
+    """Nanoseconds end in 1677 and 2262; the last day there is, 9999-12-31, often stands for "never"."""
+    zone = dt.UTC if getattr(kind, "tz", None) else None
+    days = [dt.datetime(1600, 1, 1, tzinfo=zone), dt.datetime(9999, 12, 31, tzinfo=zone)]
+    frames = ways(pa.table(rows_beside() | {"z": column(days, kind)}), tmp_path)
+    names = {way: answer(grouped("z"), frame) for way, frame in frames.items()}
+    assert len(set(map(str, names.values()))) == 1, names
+    assert names["arrow"][0] == "answered"
+    arms = {way: answer(roles(days[1])["variant"], frame)[0] for way, frame in frames.items()}
+    assert set(arms.values()) == {"answered"}, arms
+
+
+@pytest.mark.parametrize("kind", ["float", "text", "decimal"])
+def test_a_decimal_is_found_in_every_type(kind: str, tmp_path: Path) -> None:
+    every: dict[str, list[Any]] = {
+        "float": [1.1, 2.5],
+        "text": ["1.10", "2.50"],
+        "decimal": [Decimal("1.10"), Decimal("2.50")],
+    }
+    values = every[kind]
+    frames = ways(pa.table(rows_beside() | {"z": column(values)}), tmp_path)
+    for way, frame in frames.items():
+        for control in (Decimal("1.10"), Decimal("1.1"), 1.1):
+            assert answer(roles(control)["variant"], frame)[0] == "answered", (way, control)
+    assert answer(roles(Decimal("1.11"))["variant"], frames["arrow"])[0] == "not found"
+
+
+def test_decimals_without_a_common_type_are_refused() -> None:
+    """DuckDB gives them 38 digits, and 1e-8 and 2e-8 would be one group."""
+    far = [Decimal("1e30"), Decimal("1e-8"), Decimal("2e-8")] * 20
+    with refused("out of range: data"):
+        fl.measure(pd.DataFrame({"g": far, "x": np.arange(60.0)}), "g", fl.mean("x"))
+    near = [Decimal("1e29"), Decimal("1e-8"), Decimal("2e-8"), None] * 20
+    assert len(fl.measure(pd.DataFrame({"g": near, "x": np.arange(80.0)}), "g", fl.mean("x")).estimates) == 4
 
 
 def test_times_of_day_keep_their_fractions(tmp_path: Path) -> None:

@@ -929,7 +929,8 @@ class Monitor:
                 raise ValueError(str(error)) from error
             fraction = self._next_fraction(self._groups, final=look.fraction == 1)
             stated = np.array([look.number, look.information, look.fraction], dtype=float)
-            if not np.allclose(stated, (i + 1, self._groups.information.sum(), fraction), rtol=1e-9, atol=0):
+            fits = np.allclose(stated, (i + 1, self._groups.information.sum(), fraction), rtol=1e-9, atol=0)
+            if not fits or look.groups != data.groups.size:
                 raise ValueError(f"look {i + 1} does not fit the data")
             ends = look.adjusted <= self.alpha or stated[2] >= 1
             if look.adjusted != after if ends else look.adjusted < after:

@@ -18,7 +18,7 @@ from faultlines.errors import InputError
 from faultlines.estimates.estimates import Estimates
 from faultlines.estimates.labels import checked_labels
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
-from faultlines.estimates.validation import numbers, require
+from faultlines.estimates.validation import named_by_index, numbers, require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def binomial(
     Args:
         successes: K counts.
         trials: K counts, or one for all.
-        labels: K names, or K tuples with one value for each attribute.
+        labels: K names, or K tuples with one value for each attribute. Default: the index of pandas Series.
         attributes: What the labels are values of.
         metric: What is compared.
 
@@ -59,6 +59,7 @@ def binomial(
         >>> fl.cluster(fl.binomial([10, 12, 60], 200)).labels.tolist()
         [1, 1, 2]
     """
+    labels, attributes = named_by_index({"successes": successes, "trials": trials}, labels, attributes)
     table, keys = _counts("successes", successes, "trials", trials, labels)
     require(table[:, 1] == np.floor(table[:, 1]), "trials", table[:, 1], keys, "must be a whole number", "Give counts.")
     fewer = table[:, 0] <= table[:, 1]
@@ -93,7 +94,7 @@ def poisson(
     Args:
         events: K counts.
         exposure: K numbers above zero, or one for all.
-        labels: K names, or K tuples with one value for each attribute.
+        labels: K names, or K tuples with one value for each attribute. Default: the index of pandas Series.
         attributes: What the labels are values of.
         metric: What is compared.
 
@@ -108,6 +109,7 @@ def poisson(
         >>> fl.cluster(fl.poisson([10, 12, 60], 7.0)).labels.tolist()
         [1, 1, 2]
     """
+    labels, attributes = named_by_index({"events": events, "exposure": exposure}, labels, attributes)
     table, _ = _counts("events", events, "exposure", exposure, labels)
     return Similarity(
         table,

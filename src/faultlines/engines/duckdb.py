@@ -8,6 +8,7 @@ import secrets
 import threading
 from contextlib import contextmanager
 from contextvars import ContextVar
+from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -224,7 +225,8 @@ class DuckDB(Engine):
 
     def select(self, native: Any, selections: Sequence[Selection], width: int) -> Any:
         """By quoted name."""
-        return native.project(", ".join(f"{_select_column(s)} AS {quote(s.name)}" for s in selections))
+        types = native.types
+        return native.project(", ".join(f"{_select_column(s, types[s.place])} AS {quote(s.name)}" for s in selections))
 
     def type_names(self, native: Any) -> list[str]:
         """As DuckDB writes them."""
@@ -323,15 +325,18 @@ class DuckDB(Engine):
         return isinstance(error, duckdb.OutOfMemoryException | MemoryError)
 
 
-def _select_column(selection: Selection) -> str:
+def _select_column(selection: Selection, dtype: object) -> str:
     column = quote(selection.column)
     if selection.zone is None:
         return column
     if selection.zone:
         return f"strftime({column} AT TIME ZONE 'UTC', '{TIME_FORMAT}.%f+00:00')"
-    return f"strftime({column}::TIMESTAMP_NS, '{TIME_FORMAT}.%n')"
+    if str(dtype) == "TIMESTAMP_NS":
+        return f"strftime({column}, '{TIME_FORMAT}.%n')"
+    return f"strftime({column}::TIMESTAMP, '{TIME_FORMAT}.%f')"  # nanoseconds end in 2262
 
 
+_MOST_DIGITS = 38  # of a decimal
 _NUMBERS = frozenset({int, float, np.int64, np.float64})
 
 
@@ -343,6 +348,8 @@ def _mixes_text_and_numbers(column: Any, name: str) -> bool:
         NotImplementedError,
     ):  # lists and records, the latter of Arrow: what names nothing is refused by its type
         return False
+    if Decimal in kinds:
+        _check_decimals(column, name)
     if kinds <= {bool, *_NUMBERS}:
         kinds = set(map(type, column.dropna()))  # True and 1 are one value to unique
         if bool in kinds and kinds & _NUMBERS:
@@ -350,6 +357,20 @@ def _mixes_text_and_numbers(column: Any, name: str) -> bool:
             where = f"column {shorten(name)}"
             raise InputError.ambiguous("data", problem, "Write each value in one way.", place=where)
     return str in kinds and bool(kinds & _NUMBERS)
+
+
+def _check_decimals(column: Any, name: str) -> None:
+    """Refuse decimals that have no common type: DuckDB would round the small ones, and join groups."""
+    places = [
+        (value.adjusted() + 1, -int(value.as_tuple().exponent))
+        for value in column.unique()
+        if isinstance(value, Decimal) and value.is_finite()
+    ]
+    whole, fraction = (max((place[i] for place in places), default=0) for i in (0, 1))
+    if max(whole, 0) + max(fraction, 0) > _MOST_DIGITS:
+        problem = f"holds decimals that take more than {_MOST_DIGITS} digits together"
+        remedy = "Give them as text, or rounded to fewer digits."
+        raise InputError.out_of_range("data", problem, remedy, place=f"column {shorten(name)}")
 
 
 def _as_text(value: Any) -> str:

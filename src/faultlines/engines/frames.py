@@ -16,7 +16,7 @@ from faultlines.engines import readers
 from faultlines.engines.duckdb import DuckDB
 from faultlines.engines.ibis import Ibis
 from faultlines.engines.polars import Polars
-from faultlines.engines.protocol import Selection, format_time, has_no_type, is_time, time_zone
+from faultlines.engines.protocol import Selection, format_time, has_no_type, is_not_nan, is_time, time_zone
 from faultlines.engines.readers import check_file, expand_path, not_numeric_error, open_stdin, parse_number, show_file
 from faultlines.engines.spark import Spark
 from faultlines.errors import Argument, InputError, did_you_mean, first_line, shorten, to_numbers
@@ -134,7 +134,7 @@ def _as_text(column: str, dtype: Any) -> Any:
         return value.cast(nw.String)
     is_whole = (value == value.floor()) & (value.abs() < 2.0**53)
     integers = nw.when(is_whole).then(value).cast(nw.Int64).cast(nw.String)
-    return nw.coalesce(integers, nw.when(~value.is_nan()).then(value).cast(nw.String))
+    return nw.coalesce(integers, nw.when(is_not_nan(value)).then(value).cast(nw.String))
 
 
 # ------------------------------------------------------------------------------------------------------ opening data

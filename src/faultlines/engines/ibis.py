@@ -136,4 +136,6 @@ def _select_column(column: Any, zone: str | None) -> Any:
         return column.cast("string")
     if zone:
         return column.cast("timestamp('UTC')").strftime(f"{TIME_FORMAT}.%f+00:00")
+    if column.type().scale in {0, 3}:  # DuckDB would make them nanoseconds, which end in 2262
+        column = column.cast("timestamp(6)")
     return column.strftime(f"{TIME_FORMAT}.%f")

@@ -149,6 +149,15 @@ def has_no_type(name: str) -> bool:
     return name.strip('"').lower() in {"null", "void", "na"}
 
 
+def is_not_nan(value: Any) -> Any:
+    """Whether a float is a number or infinite, as an expression.
+
+    DuckDB takes ``isnan`` to be false in Parquet files: their smallest and largest values, which it goes by, leave NaN
+    out. ``isfinite`` is computed.
+    """
+    return value.is_finite() | (value.abs() == float("inf"))
+
+
 def is_time(dtype: Any) -> bool:
     """Whether a column holds points in time, which become text as keys: they must read the same on every engine."""
     return time_zone(dtype) is not None

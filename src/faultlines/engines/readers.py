@@ -14,6 +14,7 @@ import gzip
 import io
 import itertools
 import os
+import re
 import sys
 import tempfile
 import zlib
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------------------------- paths
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^\\]")  # pathlib makes one slash of two; C:/ is a drive
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
 BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -103,7 +105,16 @@ def _check_name(path: Path, name: Argument) -> None:
 
 
 def expand_path(path: str | Path) -> Path:
-    """A path with ``~`` as the home folder, expanded once: none that begins with ``~`` is left for DuckDB to expand."""
+    """A path with ``~`` as the home folder, expanded once: none that begins with ``~`` is left for DuckDB to expand.
+
+    Raises:
+        InputError: If it is empty, which would be the current folder, or a URL.
+    """
+    if not str(path).strip():
+        raise InputError.empty(Argument("file", path), "is an empty path", "Name a file; '.' is the current folder.")
+    if _URL.match(str(path)) and not os.path.lexists(path):
+        problem, remedy = "is a URL, but faultlines reads local files only", "Download it, or give a frame."
+        raise InputError.unsupported(Argument("file", str(path)), problem, remedy)
     expanded = expand(path)
     return expanded.absolute() if str(expanded).startswith("~") else expanded
 
@@ -135,6 +146,8 @@ def _match_files(pattern: str | Path) -> list[Path]:
         if not glob.has_magic(str(path)) or path.exists():
             return [path]
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))  # noqa: PTH207
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
         problem = f"cannot be read ({describe_os_error(error)})"
         raise InputError.unreadable_file(show_file(path), problem, "Check the path.") from error
@@ -148,10 +161,12 @@ def _files_in(folder: Path) -> list[Path]:
     files = [
         path
         for path in sorted(folder.rglob("*"))
-        if path.name.lower().endswith(CSV + PARQUET) and not any(p[0] in "._" for p in path.relative_to(folder).parts)
+        if path.name.lower().endswith(CSV + PARQUET)
+        and not any(p[0] in "._" for p in path.relative_to(folder).parts)
+        and not path.is_dir()  # Spark writes folders with such names
     ]
     if not files:
-        raise InputError.file_not_found(
+        raise InputError.unreadable_file(
             show_file(folder), "is a folder without csv or parquet files", "Give files, or a pattern of them."
         )
     return files
@@ -521,6 +536,19 @@ def scan_parquet(
     return engine.sql(" UNION ALL ".join(queries)), names
 
 
+def _find_durations(path: Path, columns: Iterable[str]) -> frozenset[str]:
+    """Columns of durations: whole numbers to Parquet, and only the schema of Arrow beside its own tells them apart."""
+    try:
+        schema = import_module("pyarrow.parquet").read_schema(path)
+    except ImportError:
+        return frozenset()
+    except (import_module("pyarrow").ArrowException, OSError) as error:
+        problem = f"cannot be read ({first_line(error)})"
+        raise InputError.unreadable_file(show_file(path), problem, "Check that it is intact.") from error
+    kinds = zip(schema.names, map(str, schema.types), strict=True)
+    return frozenset(name for name, kind in kinds if name in columns and kind.startswith("duration"))
+
+
 def read_orders(files: Sequence[Path], columns: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Levels in their order, of columns that parquet files know to be ordered categories of text.
 
@@ -566,7 +594,11 @@ def _write_parquet_query(
     # DuckDB renames one of two columns that differ in case only; their order stays.
     columns = engine.sql(f"SELECT * FROM {rows}").columns
     renamed = dict(zip(layout.names, columns, strict=True)) if len(layout.names) == len(columns) else {}
-    picks = [f"{duck.quote(renamed.get(column, column))} AS {name}" for column, name in names.items()]
+    durations = _find_durations(files[0], names)
+    picks = [
+        f"{'NULL::INTERVAL' if column in durations else duck.quote(renamed.get(column, column))} AS {name}"
+        for column, name in names.items()
+    ]
     return f"SELECT {', '.join(picks)} FROM {rows}"
 
 

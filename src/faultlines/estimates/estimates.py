@@ -28,6 +28,7 @@ from faultlines.estimates.validation import (
     freedom,
     freedom_of_all,
     in_order_of,
+    named_by_index,
     own_variances,
     part_names,
     require,
@@ -124,13 +125,15 @@ class Estimates:
     Args:
         theta: The K estimates; or (K, d) of them where d things are measured together.
         se: Their standard errors, all above zero; None where `effect_covariance` or `covariance` is given.
-        labels: K names, or K tuples with one value for each attribute; all different. Default: 0 … K − 1.
+        labels: K names, or K tuples with one value for each attribute; all different. Default: the index of `theta`,
+            where it is a pandas Series that has one, or 0 … K − 1. Series must have one index, in one order.
         n: Sizes of the groups, for display and for `min_size`. One number holds for all.
         dof: Degrees of freedom behind each standard error, where known; then the guarantee allows for the error in
             the standard errors too, and `fl.cluster` moderates them by those of all groups (12 or more). At least 1,
             and at least d for d effects; infinity means "known exactly". One
             number holds for all; with `covariance` one number is that of the matrix as a whole, as in a regression.
-        attributes: What the labels are values of, for instance ``("country", "device")``.
+        attributes: What the labels are values of, for instance ``("country", "device")``. Default: the names of the
+            index, where labels are from there.
         natural: The estimates as people read them, where `theta` is on another scale.
         scale: That scale.
         metric: What was measured, for instance ``"lift of revenue"``.
@@ -196,6 +199,8 @@ class Estimates:
         recipe: str = "",
         remainder: Remainder | None = None,
     ) -> None:
+        named = {"theta": theta, "se": se, "n": n, "dof": dof, "natural": natural, "compared": compared}
+        labels, attributes = named_by_index(named, labels, attributes)
         estimated = columns("theta", theta)
         values = estimated if compared is None else columns("compared", compared, estimated.shape)
         size, dims = values.shape

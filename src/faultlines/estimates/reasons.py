@@ -148,8 +148,8 @@ _REMEDIES = {
     ReasonCode.DETERMINED: "Leave out the metric that follows from the others.",
     ReasonCode.EMPTY_DENOMINATOR: "There is nothing to divide by: weights or denominators are zero, scores all the "
     "same, or no row is of the kind that is counted. Check these columns, or take another metric.",
-    ReasonCode.LOST_DIGITS: "Values hardly differ beside their size: subtract a constant from them first, or "
-    "measure something that varies more.",
+    ReasonCode.LOST_DIGITS: "Values hardly differ beside their size: measure something that varies more; of means and "
+    "differences, subtract a constant first.",  # which would change a lift or an Atkinson index
     ReasonCode.MEAN_BELOW_ZERO: _DIFFERENCE,
     ReasonCode.MEAN_NEAR_ZERO: _DIFFERENCE,
     ReasonCode.NOT_A_SHARE: "Check the columns of sums and counts: more are counted than there are.",
@@ -160,8 +160,8 @@ _REMEDIES = {
     ReasonCode.TOO_LARGE: "Use other units: such numbers cannot be squared.",
     ReasonCode.VANISHING: "Use other units: powers of such numbers become zero.",
     ReasonCode.ZERO_VALUES: "Use an epsilon below 1, or leave out rows with zero: it is then about the others.",
-    ReasonCode.ZERO_VARIANCE: "All values of a group are the same, up to rounding: measure something that varies "
-    "within groups.",
+    ReasonCode.ZERO_VARIANCE: "All values of a group are the same, or differ too little beside their size: "
+    "measure something that varies within groups.",
 }
 
 

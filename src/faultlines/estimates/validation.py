@@ -12,7 +12,7 @@ from faultlines.estimates.labels import labels_of, name_of
 from faultlines.estimates.scales import Scale, scale_of_each
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -45,6 +45,41 @@ def _flat(values: npt.ArrayLike) -> list[Any]:
         return list(np.asarray(values, dtype=object).flat)
     except ValueError:
         return []
+
+
+def named_by_index(
+    named: Mapping[str, object], labels: Any, attributes: Sequence[str] | None
+) -> tuple[Any, Sequence[str] | None]:
+    """Labels and attributes of groups, which the index of pandas Series names where there are no labels.
+
+    The numbers 0 … K − 1, which an index has by default, name nothing.
+
+    Args:
+        named: Parameter → what was given for it.
+        labels: The labels that were given, or None.
+        attributes: The attributes that were given, or None.
+
+    Raises:
+        InputError: If two indexes differ: paired by place, one group would get the standard error of another.
+    """
+    given: Mapping[str, Any] = {**named, "labels": labels}
+    indexes = {
+        name: values.index for name, values in given.items() if hasattr(getattr(values, "index", None), "equals")
+    }
+    if not indexes:
+        return labels, attributes
+    reference, first = next(iter(indexes.items()))
+    for name, index in indexes.items():
+        if not first.equals(index):
+            problem = f"has another index than {reference}, or the same in another order"
+            remedy = f"Put both in one order, {name}.reindex({reference}.index), or give arrays: {name}.to_numpy()."
+            raise InputError.mismatch(name, problem, remedy)
+    if labels is not None or np.array_equal(first.to_numpy(), np.arange(len(first))):
+        return labels, attributes
+    names = list(first.names)
+    if attributes is None and all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names):
+        attributes = names
+    return first, attributes
 
 
 def columns(parameter: str, values: npt.ArrayLike, shape: tuple[int, int] | None = None) -> FloatArray:

@@ -71,6 +71,11 @@ class Measurement(NamedTuple):
     by: tuple[str | Bins, ...]
     readout: Readout | None = None
 
+    def __repr__(self) -> str:
+        groups = f"{formats.amount(len(self.estimates), 'group')} by {' × '.join(self.estimates.attributes)}"
+        dropped = formats.amount(sum(self.dropped.values()), "row")
+        return f"Measurement({groups}, {len(self.excluded):,} excluded, {dropped} dropped)"
+
 
 _PLENTY = 1_000  # units for each group with which a covariance counts as known: Cochran's Q is off by 0.1%
 

@@ -28,6 +28,7 @@ Verdict = Literal["differ", "continue", "ended"]
 Status = Literal["measured", "new", "stopped"]
 
 IGNORED = ("missing", "stopped", "new")  # codes of groups that a look did not use as they came
+_MOST_COUNTED = 2.0**53  # units or groups: beyond it doubles do not count
 _SMALLEST = 5e-324
 _OF_ARM = ("control", "treatment", "pvalue")  # what an arm has beside an effect
 
@@ -318,9 +319,11 @@ class Look:
             boundary=optional("boundary"),
             merged=merged,
             overall=None if value["overall"] is None else AnytimeEffect.from_dict(value["overall"]),
-            groups=check_type(value["groups"], int),
-            small=check_type(value["small"], int),
-            arms={name: check_number(units, 0) for name, units in check_type(value["arms"], dict).items()},
+            groups=int(check_number(check_type(value["groups"], int), 0, _MOST_COUNTED)),
+            small=int(check_number(check_type(value["small"], int), 0, _MOST_COUNTED)),
+            arms={
+                name: check_number(units, 0, _MOST_COUNTED) for name, units in check_type(value["arms"], dict).items()
+            },
             arm_effects=tuple(MonitoredArm.from_dict(arm) for arm in check_type(value["arm_effects"], list)),
         )
 

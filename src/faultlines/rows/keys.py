@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines.engines.frames import fetch
-from faultlines.engines.protocol import factorize, format_time, to_floats
+from faultlines.engines.protocol import factorize, format_time, is_not_nan, to_floats
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.labels import MISSING, Names, Range, check_alike, in_order, match, part_of, rank
 from faultlines.estimates.reasons import DropCode
@@ -310,7 +310,7 @@ def not_nan(column: str, dtype: Any) -> Any:
     import narwhals as nw
 
     value = nw.col(column)
-    return nw.when(~value.is_nan()).then(value) if dtype.is_float() else value
+    return nw.when(is_not_nan(value)).then(value) if dtype.is_float() else value
 
 
 def whole_part(value: Any) -> Any:
@@ -336,7 +336,7 @@ def key_value(column: str, dtype: Any) -> Any:
     shortest = (
         nw.when(value.abs() < 2.0**24).then(value.cast(nw.String).cast(nw.Float64)).otherwise(value.cast(nw.Float64))
     )
-    return nw.when(~value.is_nan()).then(shortest)
+    return nw.when(is_not_nan(value)).then(shortest)
 
 
 def finite(column: str, dtype: Any) -> Any:
@@ -406,12 +406,17 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
 
 
 def _is_same_number(variant: Any, value: Any) -> bool:
-    """Whether a number is what the text of a decimal says: 1.1 and "1.10"; a short float, what it rounds to."""
+    """Whether a number is what the text of a decimal says: 1.1 and "1.10"; a short float, what it rounds to.
+
+    A decimal is the double that is written so: 1.10 and 1.1.
+    """
     if isinstance(variant, bool | str) or not isinstance(variant, Real | Decimal) or isinstance(value, bool):
         return False
     try:
         if isinstance(variant, np.float32 | np.float16):
             return bool(type(variant)(value) == variant)
+        if isinstance(variant, Decimal) and isinstance(value, float):
+            return Decimal(repr(value)) == variant
         if not isinstance(value, str):
             return False
         return Decimal(str(variant)) == Decimal(value)
