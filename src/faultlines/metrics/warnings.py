@@ -294,9 +294,8 @@ def sample_ratio(metric: Metric, grouped: Grouped, attributes: Sequence[str]) ->
     arms = (part_of(metric.arms.control), *map(part_of, treatments))
     shares = planned_shares(metric.arms, arms)
     counts = grouped.moments.n[:, :, 0]
-    shared_units = metric.overlap != "error"
-    unit = metric.size_unit
-    return compare_arms(counts, arms, grouped.keys, attributes, shares=shares, unit=unit, shared_units=shared_units)
+    unit, distinct = metric.size_unit, grouped.distinct if metric.overlap != "error" else None
+    return compare_arms(counts, arms, grouped.keys, attributes, shares=shares, unit=unit, distinct=distinct)
 
 
 def planned_shares(arms: Arms, compared: Sequence[Hashable]) -> tuple[float, ...] | None:
@@ -332,7 +331,7 @@ def compare_arms(
     *,
     shares: Sequence[float] | None,
     unit: str,
-    shared_units: bool = False,
+    distinct: FloatArray | None = None,
 ) -> SampleRatio | None:
     """Test the shares of arms over all margins of some cells.
 
@@ -348,12 +347,13 @@ def compare_arms(
         attributes: The attributes.
         shares: Planned shares, which add up to 1; None: those of all other levels are expected.
         unit: What was counted.
-        shared_units: Whether units are in several cells: then cells alone are compared, one by one.
+        distinct: Units of each arm in all cells together, each counted once, where they are in several cells: then
+            cells alone are compared, one by one.
 
     Returns:
         The test; None where nothing can be tested.
     """
-    total = counts.sum(axis=0)
+    total = counts.sum(axis=0) if distinct is None else distinct
     if counts.shape[1] < 2 or not np.all(total > 0):
         return None
     everyone = total.sum()
@@ -367,11 +367,12 @@ def compare_arms(
         candidates.append((log_p - np.log(_TOTAL), None, worst))
     left = 1.0 if shares is None else 1 - _TOTAL
     margins = margins_of(_codes(keys, len(attributes)))
-    if shared_units:
+    if distinct is not None:
         margins = tuple(margin for margin in margins if margin.is_cells)
         left /= sum(margin.share for margin in margins) or 1.0
     for margin in margins:
-        worst_of_margin = _worst_level(counts, margin, expected, planned=shares is not None, cells_alone=shared_units)
+        alone = distinct is not None
+        worst_of_margin = _worst_level(counts, margin, expected, planned=shares is not None, cells_alone=alone)
         if worst_of_margin is not None:
             candidates.append((worst_of_margin.log_p - np.log(margin.share * left), margin, worst_of_margin))
     if not candidates:
