@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,7 +13,15 @@ from faultlines import checks, files, formats
 from faultlines.estimates.labels import key_of, name_of
 from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, dropped_notes, nothing_added, subject_differs
 from faultlines.render.geometry import LAYERS, Axis, Picture
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, name_groups, next_note
+from faultlines.render.text import (
+    Document,
+    NextCommand,
+    TextTable,
+    cluster_again,
+    find_mismatch,
+    name_groups,
+    next_note,
+)
 from faultlines.results.protocol import NEXT, Note
 from faultlines.results.rules import Population
 
@@ -156,17 +165,17 @@ def _look_note(result: MonitorResult, last: Look) -> Note:
 def next_step(result: MonitorResult) -> Note | None:
     """Find the cause of a sample ratio mismatch; else look again, and read what it found when it has ended."""
     if any(note.code == RATIO for note in result.warnings):
-        call, command = "fl.srm(rows, by, variant=…)", "faultlines srm FILES --by COLUMN --variant COLUMN"
-        return next_note("find the cause of the sample ratio mismatch with", call, command)
+        call = "fl.srm(rows, by, variant=…)"
+        return next_note("find the cause of the sample ratio mismatch with", call, find_mismatch())
     if result.verdict == "differ":
-        call = "fl.cluster(rows, by, metric)"
-        return next_note("read the clusters and their members with", call, f"{SAME_COMMAND} with --report monitor.html")
+        page = NextCommand(changes={"report": "monitor.html"})
+        return next_note("read the clusters and their members with", "fl.cluster(rows, by, metric)", page)
     if result.verdict == "ended":
         call = "fl.certify(rows, by, metric, gap=GAP)"
-        rows = "FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE [--unit COLUMN] --certify GAP"
-        return next_note("certify a gap that would be acceptable with", call, f"faultlines experiment {rows}")
+        certify = replace(cluster_again(), changes={"certify": "GAP"})
+        return next_note("certify a gap that would be acceptable with", call, certify)
     call = "monitor.update(all_rows, by, metric)"
-    return next_note("when there are new data, look again with", call, SAME_COMMAND)
+    return next_note("when there are new data, look again with", call, NextCommand())
 
 
 def overall_notes(result: MonitorResult) -> Iterator[Note]:
