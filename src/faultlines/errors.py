@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import shlex
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 from faultlines.formats import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 Form = Literal["is", "must", "clause", "column", "sentence"]
 
@@ -282,6 +283,8 @@ class InputError(ValueError):
             written = "" if value is ... else "…" if value == "…" else shorten_value(value)
             return f"{name}={written}"
         text = value if isinstance(value, str) else shorten_value(value)
+        if isinstance(value, Mapping):
+            text = ",".join(f"{key}={item}" for key, item in value.items())
         typed = self._command.options[name] if text == "…" else shlex.quote(text)
         return self._name(name) if value is ... or value is True else f"{self._name(name)} {typed}"
 
