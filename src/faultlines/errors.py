@@ -324,6 +324,7 @@ def _plain_texts(value: object) -> tuple[str, ...]:
 # and 'recall' 0.91, 'acuracy' and 'accuracy' 0.93; 'nope' and 'topmerge' 0.5, 'gender' and 'age' 0.44.
 _CLOSE = 0.7
 _LISTED = 12  # names in a remedy
+_SHORTEST = 3  # letters and digits of a name that stands for a longer one
 _REPEATED = 4  # values of an option that are written as they were typed, one by one
 
 
@@ -337,8 +338,24 @@ def did_you_mean(name_given: object, candidates: Iterable[str]) -> str:
     near = difflib.get_close_matches(shorten_text(name).casefold(), folded, n=1, cutoff=_CLOSE)
     if near:
         return f"Did you mean {shorten(folded[near[0]])}?"
+    if (alike := _alike(name, names)) is not None:
+        return f"Did you mean {shorten(alike)}?"
     listed = ", ".join(shorten(candidate) for candidate in names[:_LISTED])
     return f"There are: {listed}{', …' if len(names) > _LISTED else ''}." if names else "There are none."
+
+
+def _alike(name: str, candidates: list[str]) -> str | None:
+    """The one candidate with the same letters and digits, or whose letters and digits begin with those of the name."""
+    wanted = _letters(name)
+    plain = {candidate: _letters(candidate) for candidate in candidates}
+    same = [candidate for candidate, letters in plain.items() if letters == wanted]
+    begun = [candidate for candidate, letters in plain.items() if letters.startswith(wanted)]
+    found = same or begun
+    return found[0] if len(wanted) >= _SHORTEST and len(found) == 1 else None
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())
 
 
 def to_install(extra: str) -> str:

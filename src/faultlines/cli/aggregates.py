@@ -159,11 +159,11 @@ def to_plan_with(planned: opt.Planned, predictions: opt.Predictions) -> dict[str
 
 def _planned_arms(planned: opt.Planned) -> dict[str, Any]:
     """Which of the planned arms are compared."""
-    treatments = planned.treatment or [None]
-    if len(treatments) > 1 or treatments[0] == "*":
+    treatments = planned.treatment or []
+    if len(treatments) > 1 or "*" in treatments:
         remedy = "Name one, and plan for each by itself."
         raise InputError.unsupported("treatment", "names several arms", remedy, planned.treatment)
-    return {"control": planned.control, "treatment": treatments[0]}
+    return {"control": planned.control, "treatment": next(iter(treatments), None)}
 
 
 def _rows(planned: opt.Planned, predictions: opt.Predictions, metric: str) -> dict[str, Any]:

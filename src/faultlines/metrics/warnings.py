@@ -35,6 +35,7 @@ _FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at
 _MANY = 0.05  # share of the groups for which that must be so
 _UNCORRECTED = 0.25  # of the terms of an Edgeworth series that estimated shapes leave: a quarter of each
 _LARGEST_FLOOR, _SMALLEST_FLOOR = 1e-3, 1e-10  # p that is printed as "less than this"; smaller ones all read < 1e-10
+_MUCH_CAPPED = 0.9  # share of the sum of capped values that are cut ones, above which a cap below 1 is a slip
 _DOMINATES = 0.9  # share of all weight that one group may have
 
 
@@ -192,7 +193,14 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
     if grouped.capped is None:
         return
     of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
-    fields = {"column": grouped.capped.column, "at": grouped.capped.at}
+    at = grouped.capped.at
+    fields = {"column": grouped.capped.column, "at": at}
+    total = float(np.nansum(of_all * grouped.moments.mean[:, :, 0]))
+    if 0 < at < 1 and at * float(count.sum()) > _MUCH_CAPPED * total > 0:
+        column = grouped.capped.column
+        text = f"{column} is capped at {at:,.6g}, which cuts most values above zero. Did you mean {100 * at:.6g}%?"
+        yield RowWarning("capped", text, fields | {"share": at * float(count.sum()) / total})
+        return
     if not count.any():
         text = f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: nothing was above."
         yield RowWarning("capped", text, fields)

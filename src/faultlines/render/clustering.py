@@ -138,7 +138,9 @@ def nothing_added(names: Sequence[str], *, plural: bool) -> str:
     if not names:
         return ""
     text = formats.listed(names)
-    return f" {text[0].upper()}{text[1:]} {'add' if plural else 'adds'} nothing detectable."
+    if len(names[0]) > 1 and names[0].isalpha() and names[0].islower():  # a word; of other columns case is their name
+        text = f"{text[0].upper()}{text[1:]}"
+    return f" {text} {'add' if plural else 'adds'} nothing detectable."
 
 
 def subject_differs(metric: str) -> str:

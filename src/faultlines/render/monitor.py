@@ -256,9 +256,8 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
     elif result.rejected:
         rows = [[str(i + 1), members] for i, members in enumerate(_cluster_names(result, _LISTED))]
         tables.append(TextTable(["cluster", "members"], rows, {0}))
-    small = [group for group in result.small if group.effect is not None]
-    if small and (complete or len(small) <= _ROWS):
-        tables.append(_small_table(result))
+    if any(group.effect is not None for group in result.small):
+        tables.append(_small_table(result, complete=complete))
     if complete and len(result.looks) > 1:
         tables.append(
             TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
@@ -332,9 +331,11 @@ def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> fo
     return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.unit)
 
 
-def _small_table(result: MonitorResult) -> TextTable:
-    """Groups whose lift cannot be had yet, with their differences."""
-    shown = [(small, small.effect) for small in result.small if small.effect is not None]
+def _small_table(result: MonitorResult, *, complete: bool) -> TextTable:
+    """Groups whose lift cannot be had yet, with their differences, the largest first."""
+    measured = [(small, small.effect) for small in result.small if small.effect is not None]
+    measured.sort(key=lambda pair: -(pair[0].n or 0.0))
+    shown = measured if complete else measured[:_ROWS]
     widths = [effect.upper - effect.lower for _, effect in shown]
     values = [value for _, effect in shown for value in (effect.lower, effect.upper)]
     number = formats.decimals([max(min(widths), 1e-300) / 8], values, unit=shown[0][0].unit)
@@ -342,6 +343,8 @@ def _small_table(result: MonitorResult) -> TextTable:
         [formats.members([small.label], name_of, _NAME), *_cells(effect, number), formats.printable(small.reason.text)]
         for small, effect in shown
     ]
+    if len(measured) > len(shown):
+        rows.append(["…", "", "", "", f"{formats.count(len(measured) - len(shown))} more groups"])
     level, metric = f"{formats.level(result.alpha)} interval", formats.printable(shown[0][0].metric)
     header = ["too small so far", metric, level, formats.printable(result.counted), ""]
     return TextTable(header, rows, {1, 2, 3})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
+from faultlines.estimates.reasons import DropCode
 from faultlines.render.clustering import describe_place, dropped_notes, sample_ratio_note
 from faultlines.render.clustering import document as clustering_document
 from faultlines.render.text import OF_METRIC, Document, NextCommand, TextTable, next_note
@@ -45,7 +46,11 @@ def _notes(result: SampleRatios) -> Iterator[Note]:
     if result.verdict == "mismatch" and not differing:
         text = "Shares do not differ detectably between groups: look for a cause that affects all of them."
         yield Note("no clusters", text)
-    yield from dropped_notes(result.dropped)
+    other = result.dropped.get(DropCode.OTHER_VARIANTS, 0)
+    if other:
+        text = f"{formats.count(other)} rows of variants without a planned share are not tested."
+        yield Note("other variants", text, "warning", {"rows": other})
+    yield from dropped_notes({why: count for why, count in result.dropped.items() if why != DropCode.OTHER_VARIANTS})
 
 
 def next_step(result: SampleRatios) -> Note | None:
