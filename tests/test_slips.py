@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +12,9 @@ import pytest
 import faultlines as fl
 from faultlines.errors import did_you_mean
 from faultlines.render.clustering import nothing_added
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def rows(seed: int = 0) -> pd.DataFrame:
@@ -60,6 +66,19 @@ def test_another_metric_at_a_later_look_is_named() -> None:
             monitor.update(more, "g", metric)
         assert refused.value.code == "mismatch"
         assert "{" not in str(refused.value)
+
+
+def test_a_column_in_the_names_of_folders(tmp_path: Path) -> None:
+    for i, day in enumerate(("2024-01-01", "2024-01-02")):
+        folder = tmp_path / f"dt={day}"
+        folder.mkdir()
+        rows(i).to_parquet(folder / "part.parquet")
+    metric = fl.difference("revenue", variant="arm", control="A")
+    with pytest.raises(fl.InputError) as refused:
+        fl.cluster(tmp_path, "dt", metric)
+    assert refused.value.code == "column not found"
+    query = refused.value.remedy.partition("duckdb.sql): ")[2].rstrip(".")
+    assert len(fl.cluster(duckdb.sql(query), "dt", metric).labels) == 2
 
 
 def test_names_of_columns_keep_their_case() -> None:

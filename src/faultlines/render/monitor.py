@@ -328,7 +328,8 @@ def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> fo
     """A format for effects that are shown beside each other, with two digits of the narrowest interval."""
     widths = [effect.upper - effect.lower for effect in effects if 0 < effect.upper - effect.lower < math.inf]
     values = [v for e in effects for v in (e.estimate, e.lower, e.upper) if math.isfinite(v)]
-    return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.unit)
+    is_signed = any(v < 0 for v in values) or bool(result.looks and result.looks[-1].arm_effects)
+    return formats.decimals([min(widths, default=1.0) / 8], values, is_signed, result.unit)
 
 
 def _small_table(result: MonitorResult, *, complete: bool) -> TextTable:
