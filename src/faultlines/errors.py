@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import shlex
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 from faultlines.formats import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 Form = Literal["is", "must", "clause", "column", "sentence"]
 
@@ -282,6 +283,8 @@ class InputError(ValueError):
             written = "" if value is ... else "…" if value == "…" else shorten_value(value)
             return f"{name}={written}"
         text = value if isinstance(value, str) else shorten_value(value)
+        if isinstance(value, Mapping):
+            text = ",".join(f"{key}={item}" for key, item in value.items())
         typed = self._command.options[name] if text == "…" else shlex.quote(text)
         return self._name(name) if value is ... or value is True else f"{self._name(name)} {typed}"
 
@@ -321,6 +324,7 @@ def _plain_texts(value: object) -> tuple[str, ...]:
 # and 'recall' 0.91, 'acuracy' and 'accuracy' 0.93; 'nope' and 'topmerge' 0.5, 'gender' and 'age' 0.44.
 _CLOSE = 0.7
 _LISTED = 12  # names in a remedy
+_SHORTEST = 3  # letters and digits of a name that stands for a longer one
 _REPEATED = 4  # values of an option that are written as they were typed, one by one
 
 
@@ -334,8 +338,24 @@ def did_you_mean(name_given: object, candidates: Iterable[str]) -> str:
     near = difflib.get_close_matches(shorten_text(name).casefold(), folded, n=1, cutoff=_CLOSE)
     if near:
         return f"Did you mean {shorten(folded[near[0]])}?"
+    if (alike := _alike(name, names)) is not None:
+        return f"Did you mean {shorten(alike)}?"
     listed = ", ".join(shorten(candidate) for candidate in names[:_LISTED])
     return f"There are: {listed}{', …' if len(names) > _LISTED else ''}." if names else "There are none."
+
+
+def _alike(name: str, candidates: list[str]) -> str | None:
+    """The one candidate with the same letters and digits, or whose letters and digits begin with those of the name."""
+    wanted = _letters(name)
+    plain = {candidate: _letters(candidate) for candidate in candidates}
+    same = [candidate for candidate, letters in plain.items() if letters == wanted]
+    begun = [candidate for candidate, letters in plain.items() if letters.startswith(wanted)]
+    found = same or begun
+    return found[0] if len(wanted) >= _SHORTEST and len(found) == 1 else None
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())
 
 
 def to_install(extra: str) -> str:

@@ -44,6 +44,13 @@ def test_a_daily_job(warm: Warm, shop: Path) -> None:
     assert is_one_line(again.stderr)
     assert "were analyzed at look 1" in again.stderr
     assert (here / "state.json").read_bytes() == before
+    late = look(paths[0], "--report", "late.html", "--json", "late.json")  # a page that was forgotten spends no look
+    assert (late.returncode, late.stderr) == (0, "")
+    assert (here / "state.json").read_bytes() == before
+    forgotten = json.loads((here / "late.json").read_text(encoding="utf-8"))
+    assert len(forgotten["looks"]) == 1
+    assert forgotten["headline"] in (here / "late.html").read_text(encoding="utf-8")
+    assert look(paths[0], "--report", "late.html", "--final").returncode == 2
     codes = []
     for path in paths[1:]:
         done = look(path, "--fail-on-split", "--report", "m.html", "--json", "m.json")

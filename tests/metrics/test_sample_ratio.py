@@ -121,6 +121,44 @@ def test_units_in_several_groups_are_compared_cell_by_cell() -> None:
     assert not check.is_mismatch
 
 
+def shared_visits(seed: int = 0, users: int = 3_000) -> pd.DataFrame:
+    """Every user in three of six countries."""
+    rng = np.random.default_rng(seed)
+    countries = np.argsort(rng.random((users, 6)), axis=1)[:, :3].ravel()
+    arm = rng.choice(["A", "B"], users)
+    user = np.repeat(np.arange(users), 3)
+    spend = rng.gamma(2, 2, user.size)
+    return pd.DataFrame({"country": [f"c{i}" for i in countries], "arm": arm[user], "user": user, "spend": spend})
+
+
+def test_units_in_several_groups_count_once_in_the_total() -> None:
+    data = shared_visits()
+    of_arm = data.drop_duplicates("user").arm.value_counts()
+    options: dict[str, Any] = {"unit": "user", "overlap": "covariance", "shares": {"A": 1, "B": 1}}
+    check = ratio(data, "country", **options)
+    assert (check.n, check.counts) == (3_000, (of_arm["A"], of_arm["B"]))
+    assert check.pvalue > 0.01
+    look = fl.Monitor(looks=3).update(data, "country", fl.difference("spend", **ARMS, **options)).look
+    assert look is not None
+    assert look.arms == {"A": of_arm["A"], "B": of_arm["B"]}
+    lost = data[~((data.arm == "B") & (data.user % 4 == 0))]
+    assert ratio(lost, "country", **options).is_mismatch
+
+
+@pytest.mark.parametrize("shares", [None, [0.5, 0.5]])
+def test_false_alarms_with_units_in_several_groups(shares: Any) -> None:
+    rng, alarms = np.random.default_rng(0), 0
+    for _ in range(200):
+        arm, inside = rng.integers(0, 2, 1_000), np.argsort(rng.random((1_000, 6)), axis=1) < 3
+        counts = np.stack([inside[arm == i].sum(axis=0) for i in range(2)], axis=1).astype(float)
+        distinct = np.bincount(arm, minlength=2).astype(float)
+        keys = [(str(i),) for i in range(6)]
+        check = compare_arms(counts, "AB", keys, ["g"], shares=shares, unit="users", distinct=distinct)
+        assert check is not None
+        alarms += check.pvalue < 0.05
+    assert alarms <= 19  # 0.05 and three Monte Carlo errors; counting units once per group it was a third
+
+
 def test_small_levels_are_taken_together_and_tiny_data_are_not_tested() -> None:
     keys = [(str(i),) for i in range(200)]
     counts = np.tile([3.0, 1.0], (200, 1))

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
-from faultlines.render.monitor import monitor_page
+from faultlines.render.monitor import document, monitor_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +69,18 @@ def test_names_make_no_lines_of_their_own(tmp_path: Path) -> None:
         assert not re.search("[\r\u2028]", text)
     look.report(tmp_path / "page.html", title=evil)
     assert "\u2028" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_many_small_groups_are_shown_up_to_ten() -> None:
+    sizes = {"DE": 400, "FR": 400} | {f"s{i}": 24 for i in range(14)}
+    group = np.repeat(list(sizes), list(sizes.values()))
+    within = np.concatenate([np.arange(size) for size in sizes.values()])
+    events = np.where(group < "a", within % 3 == 0, within < 2)  # one in each arm of a small group
+    rows = pd.DataFrame({"g": group, "arm": np.where(within % 2, "A", "B"), "y": events})
+    look = fl.Monitor(looks=5).update(rows, "g", fl.lift("y", variant="arm", control="A"))
+    with_effects = [group for group in look.small if group.effect is not None]
+    assert len(with_effects) > 10
+    tables = document(look).tables
+    assert len(tables[-1].rows) == 11
+    assert tables[-1].rows[-1][-1] == f"{len(with_effects) - 10} more groups"
+    assert len(document(look, complete=True).tables[-1].rows) == len(with_effects)

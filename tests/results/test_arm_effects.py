@@ -152,3 +152,12 @@ def test_p_of_a_look_is_where_its_interval_ends() -> None:
         end = rule.reach(np.zeros(1), growth, dof)
         assert np.exp(rule.log_pvalue(end, growth, dof)) == pytest.approx(0.05, rel=1e-9)
         assert rule.log_pvalue(end * 1.01, growth, dof) < np.log(0.05) < rule.log_pvalue(end * 0.99, growth, dof)
+
+
+def test_a_look_at_several_treatments_has_no_common_effect() -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"g": rng.choice(["a", "b"], 900), "arm": rng.choice(list("ABC"), 900), "y": rng.random(900)})
+    metric = fl.difference("y", variant="arm", control="A", treatment="*")
+    look = fl.Monitor(looks=3).update(rows, "g", metric).to_dict()["looks"][0]
+    assert look["overall"] is None
+    assert [arm["treatment"] for arm in look["arm_effects"]] == ["B", "C"]

@@ -142,6 +142,9 @@ def arm_sizes(readout: Readout, estimates: Estimates) -> dict[str, float]:
     if sizes is None or arms is None:
         return {}
     control = name_of(readout.arms[0])
+    if readout.distinct_by_arm is not None:  # a unit counts once, in however many groups it is
+        counts = zip(readout.arms, readout.distinct_by_arm.tolist(), strict=True)
+        return {name_of(arm): count for arm, count in counts}
     if not arms.several:
         return {control: float(sizes[:, 0].sum()), name_of(readout.arms[1]): float(sizes[:, 1].sum())}
     # A group is there once for each treatment, with the same control: that counts once, and where all arms are there.

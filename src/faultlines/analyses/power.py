@@ -17,9 +17,9 @@ from faultlines.analyses.contrasts import critical_of, effects_of
 from faultlines.analyses.groups import groups_from
 from faultlines.core.normal import CorrelatedNoise, compare_effects
 from faultlines.core.tree import count_clusters
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates, plain
-from faultlines.estimates.labels import Range, labels_of, margins_of, name_of
+from faultlines.estimates.labels import Range, labels_of, margins_of, match, name_of, part_of
 from faultlines.estimates.scales import ANSCOMBE, IDENTITY, POINTS
 from faultlines.estimates.validation import numbers
 from faultlines.guarantees import resolve_guarantee
@@ -67,6 +67,8 @@ def power(
     baseline: float | None = None,
     arms: int = 2,
     shares: Sequence[float] | Mapping[Any, float] | None = None,
+    control: object = None,
+    treatment: object = None,
     per_day: float | None = None,
     margins: bool = True,
     alpha: float = 0.05,
@@ -94,7 +96,10 @@ def power(
         spread: Standard deviation of the metric between units; the standard errors then follow from the sizes.
         baseline: Or, for a rate, the rate that is expected: its spread follows from it.
         arms: With `spread` or `baseline`: 2 for an experiment, 1 for a plain mean or rate.
-        shares: Of two arms, the shares of control and treatment, such as ``(0.9, 0.1)``. Default: one half each.
+        shares: The shares of control and treatment, such as ``(0.9, 0.1)``, or of all arms by name, such as
+            ``{"A": 0.5, "B": 0.3, "C": 0.2}``: sizes are then those of all of them. Default: one half each.
+        control: Of arms by name, the control. Default: the first.
+        treatment: Of arms by name, the one to be compared with it. Default: of two arms, the second.
         per_day: Units that come in on a day, in all groups together: `days` is then how long the experiment takes.
         margins: Of crossed attributes, test every margin, as `fl.cluster` does.
         alpha: Significance level.
@@ -119,11 +124,11 @@ def power(
         >>> plan.verdict, plan.needed > 50_000, plan.days == plan.needed / 4000
         ('not enough', True, True)
     """
-    alpha, seed, control = checks.alpha(alpha), checks.seed(seed), resolve_guarantee(guarantee)
-    spread_of_arms = _Spread.checked(spread, baseline, arms, shares)
+    alpha, seed, error_control = checks.alpha(alpha), checks.seed(seed), resolve_guarantee(guarantee)
+    spread_of_arms = _Spread.checked(spread, baseline, arms, _two_shares(shares, control, treatment))
     estimates = _planned_estimates(_measure(data, by, metric, min_size), spread_of_arms)
     groups = compare_effects(estimates, tolerance)
-    control.check(alpha, groups)
+    error_control.check(alpha, groups)
     runs = checks.runs(runs, 20, 1000)
     likely = (1 + alpha) / 2 if alpha >= 0.8 else 0.8
     problem = f"must lie between alpha={alpha:g} and 1"
@@ -133,7 +138,7 @@ def power(
     gap = None if gap is None else _checked_gap(gap, estimates)
     per_day = None if per_day is None else _checked_per_day(per_day, gap, estimates)
     pattern, planned = _pattern(split, estimates) if along is None else _pattern_along(along, split, estimates)
-    trial = Trial(groups, pattern, control, alpha, tolerance, seed, margins=checks.flag("margins", margins))
+    trial = Trial(groups, pattern, error_control, alpha, tolerance, seed, margins=checks.flag("margins", margins))
     steps = sum(1 if scale.is_straight else 2 for scale in estimates.scales)
     worth = partial(spread_of_arms.units_worth, share=1 - planned[0] / sum(planned))
     with progress("simulating experiments", steps * (_HALVINGS + 8) * runs) as advance:
@@ -147,7 +152,7 @@ def power(
         minimum_detectable=plain([max(row.minimum_detectable for row in pair) for pair in pairs]),
         target=target,
         alpha=alpha,
-        guarantee=control.name,
+        guarantee=error_control.name,
         planned=planned,
         runs=runs,
         directions=directions,
@@ -312,7 +317,7 @@ class _Spread(NamedTuple):
         spread: float | None,
         baseline: float | None,
         arms: int,
-        shares: Sequence[float] | Mapping[Any, float] | None,
+        shares: tuple[float, float] | None,
     ) -> _Spread:
         """The spread between units and how they are shared out between arms, refused where they do not fit."""
         arms = int(
@@ -348,20 +353,54 @@ class _Spread(NamedTuple):
             if shares is not None:
                 raise InputError.conflict("shares", "means nothing without arms", "Leave it out, or plan two arms.")
             return cls(size, rate, parameter)
-        parts = np.array([0.5, 0.5] if shares is None else _two_shares(shares))
-        return cls(size * float(np.sqrt(np.sum(1 / parts))), None, parameter, rate, float(parts[1]))
+        parts = np.array([0.5, 0.5] if shares is None else shares)
+        treated = float(parts[1] / parts.sum())
+        return cls(size * float(np.sqrt(np.sum(1 / parts))), None, parameter, rate, treated)
 
 
-def _two_shares(shares: Any) -> list[float]:
-    """The shares of control and treatment, which add up to 1."""
+_TWO_SHARES: Any = {"remedy": "Use for example {shares}.", "settings": {"shares": {"A": 0.9, "B": 0.1}}}
+
+
+def _two_shares(shares: Any, control: object, treatment: object) -> tuple[float, float] | None:
+    """The shares of control and treatment among all arms, whose shares add up to 1; None where none are given."""
+    if not isinstance(shares, Mapping):
+        for name, arm in (("control", control), ("treatment", treatment)):
+            if arm is not None:
+                problem = "names an arm, and shares have no names"
+                raise InputError.conflict(name, problem, value=arm, form="clause", **_TWO_SHARES)
+        if shares is None:
+            return None
     values = list(shares.values()) if isinstance(shares, Mapping) else shares
-    remedy = "Use for example shares=(0.9, 0.1)."
-    if not isinstance(values, list | tuple | np.ndarray) or len(values) != 2:
-        raise InputError.wrong_type("shares", "is not two shares", remedy, shares)
-    numbers_of = [
-        checks.number("shares", value, "must be numbers above zero", remedy, low=0, ends="()") for value in values
-    ]
-    return [value / sum(numbers_of) for value in numbers_of]
+    if not isinstance(values, list | tuple | np.ndarray) or len(values) < 2:
+        raise InputError.wrong_type("shares", "is not two shares", value=shares, **_TWO_SHARES)
+    if not isinstance(shares, Mapping) and len(values) > 2:
+        raise InputError.wrong_type("shares", "is not two shares", value=shares, **_TWO_SHARES)
+    units = [checks.number("shares", value, "must be numbers above zero", low=0, ends="()", **_TWO_SHARES)
+             for value in values]  # fmt: skip
+    first, second = _two_arms(shares, control, treatment) if isinstance(shares, Mapping) else (0, 1)
+    return units[first] / sum(units), units[second] / sum(units)
+
+
+def _two_arms(shares: Mapping[Any, float], control: object, treatment: object) -> list[int]:
+    """The places of control and treatment among arms by name."""
+    arms = list(shares)
+    named = {"control": arms[0] if control is None else control, "treatment": treatment}
+    if treatment is None:
+        others = [arm for arm in arms if str(arm) != str(named["control"])]
+        if len(others) > 1:
+            names = ", ".join(shorten(arm) for arm in others)
+            remedy = f"Name the one to plan for, out of {names}: {{treatment}}."
+            problem = f"have {len(arms)} arms"
+            raise InputError.ambiguous("shares", problem, remedy, settings={"treatment": others[0]})
+        named["treatment"] = others[0]
+    places = match([(part_of(arm),) for arm in named.values()], [(part_of(arm),) for arm in arms], "shares")
+    for place, (name, arm) in zip(places, named.items(), strict=True):
+        if place < 0:
+            names = ", ".join(shorten(other) for other in arms)
+            raise InputError.not_found(name, "has no planned share", f"There are shares of {names}.", arm)
+    if places[0] == places[1]:
+        raise InputError.duplicate("treatment", "is the control as well", "Name two different arms.", treatment)
+    return places
 
 
 def _planned_estimates(data: Any, spread: _Spread) -> Estimates:

@@ -118,6 +118,7 @@ def _estimates(
 
 
 _OF_ARMS = ("variant", "control", "treatment", "covariate", "cap", "aggregate")
+_NAMED_ARMS = ("control", "treatment")  # they say which of the planned shares are compared, too
 _OF_EITHER = ("weight", "unit", "overlap")
 
 
@@ -125,14 +126,15 @@ def to_plan_with(planned: opt.Planned, predictions: opt.Predictions) -> dict[str
     """Data for `fl.power`, with groups and metric where they are rows."""
     if planned.metric is not None:
         return _rows(planned, predictions, planned.metric)
-    arm_options = {name: getattr(planned, name) for name in _OF_ARMS}
+    of_shares = _NAMED_ARMS if planned.shares is not None else ()
+    arm_options = {name: getattr(planned, name) for name in _OF_ARMS if name not in of_shares}
     for name, value in {**arm_options, **asdict(predictions), "min_size": planned.min_size}.items():
         if value is not None:
             raise InputError.conflict(name, "goes with rows", "Name what is measured: --metric.", value)
     if planned.sql is not None:
         raise InputError.conflict("sql", "goes with rows", "Name what is measured: --metric.")
     if planned.files:
-        return {"data": _table(planned, planned.files)}
+        return {"data": _table(planned, planned.files), **_planned_arms(planned)}
     if planned.by or planned.se or planned.n:
         raise InputError.conflict("by, se, n", "name columns of a file", "Give the file, or leave them out.")
     groups, size = planned.groups, planned.size
@@ -152,7 +154,16 @@ def to_plan_with(planned: opt.Planned, predictions: opt.Predictions) -> dict[str
         raise InputError.out_of_range(
             "size", "must be above zero", "Use for example {size}.", size, settings={"size": 5000}, form="must"
         )
-    return {"data": [size] * groups}
+    return {"data": [size] * groups, **_planned_arms(planned)}
+
+
+def _planned_arms(planned: opt.Planned) -> dict[str, Any]:
+    """Which of the planned arms are compared."""
+    treatments = planned.treatment or []
+    if len(treatments) > 1 or "*" in treatments:
+        remedy = "Name one, and plan for each by itself."
+        raise InputError.unsupported("treatment", "names several arms", remedy, planned.treatment)
+    return {"control": planned.control, "treatment": next(iter(treatments), None)}
 
 
 def _rows(planned: opt.Planned, predictions: opt.Predictions, metric: str) -> dict[str, Any]:

@@ -703,7 +703,8 @@ def monitor(
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.inputs, also=[watched.state])
     with open_monitor(watched.state, how) as held:
         with gate(fail_on_split):
-            look = take_look(held, watched, measured, final=how.final)
+            writes = json is not None or report is not None
+            look = take_look(held, watched, measured, final=how.final, writes=writes)
         write_look(look, targets, watched.state)
     if fail_on_split:
         end_with_look(look.result, mismatch)

@@ -34,11 +34,13 @@ class CommandLook(NamedTuple):
         result: Its result.
         taken: Whether this run took a look; not where groups are too small yet, or where a monitor that has ended has
             no new data, or no valid intervals for them.
+        repeated: Whether the last look was at these data already.
     """
 
     monitor: Monitor
     result: MonitorResult
     taken: bool
+    repeated: bool = False
 
 
 @contextmanager
@@ -72,8 +74,27 @@ def open_monitor(state: Path, how: opt.Monitoring) -> Iterator[Monitor]:
         yield monitor
 
 
-def take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool) -> CommandLook:
-    """Look at all data so far."""
+def take_look(
+    monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool, writes: bool
+) -> CommandLook:
+    """Look at all data so far.
+
+    Args:
+        monitor: The monitor.
+        watched: What is looked at.
+        measured: What is measured.
+        final: Whether it is the last look.
+        writes: Whether the result is written to a file: then that of the last look is, if the data are still the same.
+    """
+    try:
+        return _take_look(monitor, watched, measured, final=final)
+    except InputError as error:
+        if (error.code, error.parameter) != (ErrorCode.DUPLICATE, "estimates") or final or not writes:
+            raise
+        return CommandLook(monitor, monitor.result, taken=False, repeated=True)
+
+
+def _take_look(monitor: Monitor, watched: opt.Watched, measured: opt.WatchedMetric, *, final: bool) -> CommandLook:
     table, has_metric = is_table(watched), any(value is not None for value in asdict(measured).values())
     metric = None if table else metric_of_rows(measured)
     looks = len(monitor.result.looks)
@@ -100,11 +121,11 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
 
 
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
-    ended = (
-        ""
-        if look.taken or not look.result.finished
-        else "\nThe monitor has ended, and no look was taken: there are no new data, or all planned looks were used."
-    )
+    ended = ""
+    if look.repeated:
+        ended = f"\nThese data were analyzed at look {len(look.result.looks)}, and no look was taken."
+    elif look.result.finished and not look.taken:
+        ended = "\nThe monitor has ended, and no look was taken: there are no new data, or all planned looks were used."
     if targets.report is not None:
         look.result.report(targets.report, title=targets.title, command=command_line())
     targets.write_json(look.result.to_json())

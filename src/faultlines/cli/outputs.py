@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from faultlines.cli.options import ExperimentOptions, Fresh, Output, Watched
     from faultlines.estimates.estimates import Estimates
+    from faultlines.render.text import NextCommand
     from faultlines.results.certificate import Certificate
     from faultlines.results.clustering import Clustering
     from faultlines.results.protocol import Result
@@ -139,8 +140,8 @@ def command_line() -> str:
 # ------------------------------------------------------------------------------------------- the command to run next
 
 _FEW_FILES = 3  # files that are repeated by name
-_OPTION = re.compile(r"(\[?)--([a-z-]+) ([A-Z:]+)\]?")
-
+_OUTPUTS = ("json", "report")
+_OF_MODEL = ("y-true", "y-pred", "score", "threshold", "positive", "classes")
 
 _TYPED: ContextVar[dict[str, Any]] = ContextVar("typed options", default={})  # noqa: B039 - never changed in place
 
@@ -156,29 +157,48 @@ def typed_options(values: Mapping[str, Any]) -> Iterator[None]:
         _TYPED.reset(token)
 
 
-def complete_command(command: str) -> str:
-    """A command of a result (`next_note`) with the files and options that were typed; "" where it was typed already."""
-    from faultlines.render.text import SAME_COMMAND
+def complete_command(command: NextCommand) -> str:
+    """A command of a result with the files and options that were typed; "" where it was typed already."""
+    from faultlines.render.text import CLUSTERS, FILES, spell_options
 
     typed = _TYPED.get()
-    if command.startswith(SAME_COMMAND):
-        return _repeat(command.removeprefix(SAME_COMMAND), typed)
+    if not command.name:
+        return _repeat(command, typed)
+    name, needs, may_need = _options_of(command, typed)
+    options = [_complete_option(command, option, typed) or command.option(option) for option in needs]
+    options += filter(None, (_complete_option(command, option, typed) for option in may_need))
+    options += spell_options(command.changes)
     written = typed.get("json")
     is_written = written is not None and str(written) != "-"
-    command = _OPTION.sub(lambda match: _fill_option(match, typed), command).replace("FILES", _files(typed))
     clusters = quote(str(written)) if is_written else "clusters.json"
-    note = "" if is_written or "CLUSTERS.json" not in command else f" (--json {clusters} writes it)"
-    return " ".join(command.replace("CLUSTERS.json", clusters).split()) + note
+    arguments = {FILES: _files(typed), CLUSTERS: clusters}
+    places = [arguments.get(argument, argument) for argument in command.arguments]
+    note = "" if is_written or CLUSTERS not in command.arguments else f" (--json {clusters} writes it)"
+    return " ".join(["faultlines", name, *places, *options]) + note
 
 
-def _fill_option(match: re.Match[str], typed: Mapping[str, Any]) -> str:
-    """An option with the value that was typed for it; without one it stays, or is dropped where it may be missing."""
-    optional, name, _ = match.groups()
+def _options_of(command: NextCommand, typed: Mapping[str, Any]) -> tuple[str, Sequence[str], Sequence[str]]:
+    """The command and the options that it needs and may need; those of models and tables are others."""
+    from faultlines.render.text import CLUSTER
+
+    if command.name != CLUSTER:
+        return command.name, command.needs, command.may_need
+    if "se" in typed:
+        return "estimates", ("by", "estimate", "se"), ("n", "dof")
+    of_model = [name for name in _OF_MODEL if name in typed]
+    if of_model:
+        return "model", ("by", "metric", *of_model), command.may_need
+    return "experiment", command.needs, command.may_need
+
+
+def _complete_option(command: NextCommand, name: str, typed: Mapping[str, Any]) -> str:
+    """An option with the value that was typed for it, or that the result knows; "" without either."""
+    from faultlines.render.text import spell_option
+
     value = typed.get(name)
-    if value is None:
-        return "" if optional else match.group()
-    values = value if isinstance(value, list | tuple) else [value]
-    return " ".join(f"--{name} {quote(str(item))}" for item in values)
+    if value is not None:
+        return spell_option(name, value if isinstance(value, list | tuple) else [value])
+    return spell_option(name, command.known[name]) if name in command.known else ""
 
 
 def _files(typed: Mapping[str, Any]) -> str:
@@ -189,23 +209,33 @@ def _files(typed: Mapping[str, Any]) -> str:
     return " ".join(map(quote, paths)) if 0 < len(paths) <= _FEW_FILES else "FILES"
 
 
-def _repeat(change: str, typed: Mapping[str, Any]) -> str:
-    """What was typed with other options (``with --report page.html``) or files (``on NEW.csv``)."""
+def _repeat(command: NextCommand, typed: Mapping[str, Any]) -> str:
+    """What was typed, with other options or files; "" where these outputs were asked for already."""
+    from faultlines.render.text import FILES, spell_options
+
+    if command.changes and all(name in _OUTPUTS and name in typed for name in command.changes):
+        return ""
     words, paths = sys.argv[1:], {str(path) for path in typed.get("files", [typed.get("file")])}
-    kind, _, rest = change.strip().partition(" ")
-    if kind == "on" or len(paths) > _FEW_FILES:
-        first = next((i for i, word in enumerate(words) if word in paths), len(words))
+    is_on_others = command.arguments != (FILES,)
+    if is_on_others or len(paths) > _FEW_FILES:
+        words = _without(words, "sql")
+        first = next((i for i, word in enumerate(words) if word in paths), 1)
         others = [word for word in words[first:] if word not in paths]
-        words = [*words[:first], rest if kind == "on" else "FILES", *others]
-    if kind == "with":
-        name = rest.removeprefix("--").partition(" ")[0]
-        if name == "report" and name in typed:
-            return ""
+        words = [*words[:first], *command.arguments, *others]
+    for name in command.changes:
         if name in typed and not isinstance(typed[name], list | tuple):
-            place = words.index(f"--{name}") if f"--{name}" in words else len(words)
-            words = [*words[:place], *words[place + 2 :]]
-    added = f" {rest}" if kind == "with" else ""
-    return " ".join(["faultlines", *map(quote, words)]) + added
+            words = _without(words, name)
+    return " ".join(["faultlines", *map(quote, words), *spell_options(command.changes)])
+
+
+def _without(words: Sequence[str], name: str) -> list[str]:
+    """What was typed without an option and its value."""
+    option = f"--{name}"
+    return [
+        word
+        for i, word in enumerate(words)
+        if word != option and not word.startswith(f"{option}=") and (i == 0 or words[i - 1] != option)
+    ]
 
 
 def dumped(plain: dict[str, Any]) -> str:

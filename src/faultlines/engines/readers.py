@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines.engines import duckdb as duck
-from faultlines.errors import Argument, InputError, first_line, shorten, shorten_text
+from faultlines.errors import Argument, ErrorCode, InputError, first_line, shorten, shorten_text
 from faultlines.files import expand
 
 if TYPE_CHECKING:
@@ -392,7 +392,22 @@ def _check_header(path: Path, header: Sequence[str], check: Callable[[Sequence[s
     try:
         check(header)
     except InputError as error:
-        raise error.changed(place=f"in {shorten_text(path.name)}") from error
+        error_here = error.changed(place=f"in {shorten_text(path.name)}")
+        query = _partition_query(path, error.value) if error.code == ErrorCode.COLUMN_NOT_FOUND else None
+        if query is not None:
+            remedy = f"It is in the names of folders. Read it by a query (--sql, duckdb.sql): {query}."
+            error_here = error_here.changed(remedy=remedy)
+        raise error_here from error
+
+
+def _partition_query(path: Path, column: object) -> str | None:
+    """The query that reads a column from the names of folders, as in dt=2024-01-01; None where none is of it."""
+    for place, folder in enumerate(path.parts[:-1]):
+        if "=" in folder and shorten(folder.partition("=")[0]) == column:
+            kind, ending = ("parquet", "parquet") if is_parquet(path) else ("csv", path.name.partition(".")[2])
+            root = duck.quote_path(Path(*path.parts[:place])).removesuffix("'")
+            return f"select * from read_{kind}({root}/**/*.{ending}', hive_partitioning = true)"
+    return None
 
 
 def _write_query(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr, ndtri, ndtri_exp, stdtrit
 
-from faultlines import checks
+from faultlines import checks, formats
 from faultlines.core.distributions import log_two_sided
 from faultlines.errors import InputError, shorten
 from faultlines.estimates.estimates import Estimates
@@ -242,7 +243,6 @@ class MonitorSubject(NamedTuple):
             (self.metric, before.metric, "of", "Give the same metric at every look."),
             (self.attributes, before.attributes, "by", "Give the same groups at every look."),
             (self.scale, before.scale, "on the scale", "Give the same metric at every look."),
-            (self.recipe, before.recipe, "measured by", "Give the same metric, with the same arms and unit."),
         ):
             if now != then:
                 current, earlier = (
@@ -251,6 +251,24 @@ class MonitorSubject(NamedTuple):
                 raise InputError.mismatch(
                     "estimates", f"the looks before had {earlier}", remedy, place=f"{what} {current}", form="clause"
                 )
+        if self.recipe != before.recipe:
+            problem, remedy = _changed_options(self.recipe, before.recipe)
+            raise InputError.mismatch("metric", problem, remedy, form="sentence")
+
+
+def _changed_options(now: str, before: str) -> tuple[str, str]:
+    """What is measured otherwise than at the looks before, and what to do: the options that differ, by name."""
+    recipes: list[Any] = [json.loads(text) if text else "" for text in (now, before)]
+    if not all(isinstance(recipe, dict) for recipe in recipes):
+        return "the looks before measured rows in another way", "Give the same metric, with the same arms and unit."
+    if recipes[0]["name"] != recipes[1]["name"]:
+        names = [recipe["name"] for recipe in recipes]
+        return f"the looks before measured {names[1]!r}, not {names[0]!r}", "Give the same metric at every look."
+    current, earlier = (recipe["arguments"] for recipe in recipes)
+    changed = [name for name in {**earlier, **current} if current.get(name) != earlier.get(name)]
+    told = [f"{name} {earlier[name]!r}" if earlier.get(name) is not None else f"no {name}" for name in changed]
+    remedy = f"Give the same {formats.listed(changed)} at every look."
+    return f"the looks before had {formats.listed(told)}", remedy
 
 
 def align_look(

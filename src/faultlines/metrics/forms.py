@@ -53,18 +53,29 @@ def checked_cap(cap: float | str | None) -> Cap | None:
         return None
     remedy = 'Use a number, such as 500, or the share of values to keep as they are, such as "99%".'
     if not isinstance(cap, str):
-        return Cap(value=number("cap", cap, "must be a number, or a quantile such as '99%'", remedy))
+        return Cap(value=_cap_value(number("cap", cap, "must be a number, or a quantile such as '99%'", remedy)))
     try:
         if not cap.isascii() or "_" in cap:  # Python reads them as digits, cells of csv do not
             raise ValueError
         if not cap.endswith("%"):
-            return Cap(value=number("cap", float(cap), "must be a number", remedy))
-        share = float(cap[:-1]) / 100
+            share, value = None, float(cap)
+        else:
+            share, value = float(cap[:-1]) / 100, None
     except ValueError as error:
         raise InputError.invalid("cap", "is neither a number nor a quantile", remedy, cap) from error
+    if share is None:
+        return Cap(value=_cap_value(number("cap", value, "must be a number", remedy)))
     if not 0 < share < 1:
         raise InputError.out_of_range("cap", "must be between 0% and 100%", remedy, cap, form="must")
     return Cap(quantile=share)
+
+
+def _cap_value(value: float) -> float:
+    """A cap above zero: below, all amounts would be cut to one value."""
+    if value <= 0:
+        remedy = 'Use a value of the column, such as 500, or the share of values to keep, such as "99%".'
+        raise InputError.out_of_range("cap", "must be above zero", remedy, value, form="must")
+    return value
 
 
 class Clusters(NamedTuple):

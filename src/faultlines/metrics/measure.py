@@ -256,10 +256,9 @@ def measurements(
         by_arm, mass = (None if array is None else array[places] for array in (part.by_arm, part.mass))
         capped = None if grouped.capped is None else grouped.capped._replace(above=grouped.capped.above[places])
         mismatch = (ratio,) if ratio is not None and ratio.is_mismatch else ()
-        of_groups = grouped.moments.of_groups(places)
         readout = Readout(
             metric,
-            of_groups,
+            grouped.moments.of_groups(places),
             by_arm,
             (*mismatch, *notes),
             mass,
@@ -267,6 +266,7 @@ def measurements(
             capped=capped,
             sample_ratio=ratio,
             distinct=_distinct(grouped, metric, places),
+            distinct_by_arm=grouped.distinct,
             arms=() if metric.arms is None else (part_of(metric.arms.control), *grouped.treatments),
             treatment=places % len(grouped.treatments) if several else None,
             cell=places // len(grouped.treatments) if several else None,
@@ -365,7 +365,7 @@ def _sharing(
 def _distinct(grouped: Grouped, metric: Metric, places: Any) -> float | None:
     """Rows or units of all groups, each counted once; None where no groups share any."""
     if metric.overlap != "error":
-        return grouped.distinct
+        return None if grouped.distinct is None else float(grouped.distinct.sum())
     if metric.arms is None or not metric.arms.several:
         return None
     sizes, of_group = grouped.moments.n[places, :, 0], places // max(len(grouped.treatments), 1)

@@ -38,6 +38,7 @@ class Readout:
         capped: Where the largest values were cut, and how many of every group and arm; None where none were.
         sample_ratio: The test of the arms' shares; None where there are no arms.
         distinct: Rows (units) behind all groups, each counted once; None where no groups share any.
+        distinct_by_arm: Units of every arm behind all groups, each counted once, (A,); None where none are shared.
         arms: The arms that were compared, the control first; none where nothing is.
         treatment: Which of several treatments each group has, from 0 on, (K,); None where there is one.
         cell: With several treatments, which group of the rows each belongs to, (K,): one control for each.
@@ -55,6 +56,7 @@ class Readout:
     capped: Capped | None = None
     sample_ratio: SampleRatio | None = None
     distinct: float | None = None
+    distinct_by_arm: FloatArray | None = None
     arms: tuple[Hashable, ...] = ()
     treatment: IntArray | None = None
     cell: IntArray | None = None
@@ -118,6 +120,7 @@ class Readout:
             cell=cell,
             common=common,
             distinct=self.distinct if places.size == len(self.moments.n) else None,
+            distinct_by_arm=self.distinct_by_arm if places.size == len(self.moments.n) else None,
         )
 
     def together(self, clusters: IntArray, count: int) -> Measured | None:

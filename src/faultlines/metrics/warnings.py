@@ -35,6 +35,7 @@ _FEW_GROUPS = 25  # groups up to which that is so; the largest of K values is at
 _MANY = 0.05  # share of the groups for which that must be so
 _UNCORRECTED = 0.25  # of the terms of an Edgeworth series that estimated shapes leave: a quarter of each
 _LARGEST_FLOOR, _SMALLEST_FLOOR = 1e-3, 1e-10  # p that is printed as "less than this"; smaller ones all read < 1e-10
+_MUCH_CAPPED = 0.9  # share of the sum of capped values that are cut ones, above which a cap below 1 is a slip
 _DOMINATES = 0.9  # share of all weight that one group may have
 
 
@@ -192,7 +193,14 @@ def _capped(metric: Metric, grouped: Grouped) -> Iterator[RowWarning]:
     if grouped.capped is None:
         return
     of_all, count = grouped.moments.n[:, :, 0], grouped.capped.above
-    fields = {"column": grouped.capped.column, "at": grouped.capped.at}
+    at = grouped.capped.at
+    fields = {"column": grouped.capped.column, "at": at}
+    total = float(np.nansum(of_all * grouped.moments.mean[:, :, 0]))
+    if 0 < at < 1 and at * float(count.sum()) > _MUCH_CAPPED * total > 0:
+        column = grouped.capped.column
+        text = f"{column} is capped at {at:,.6g}, which cuts most values above zero. Did you mean {100 * at:.6g}%?"
+        yield RowWarning("capped", text, fields | {"share": at * float(count.sum()) / total})
+        return
     if not count.any():
         text = f"{grouped.capped.column} is capped at {grouped.capped.at:,.6g} in all groups: nothing was above."
         yield RowWarning("capped", text, fields)
@@ -294,9 +302,8 @@ def sample_ratio(metric: Metric, grouped: Grouped, attributes: Sequence[str]) ->
     arms = (part_of(metric.arms.control), *map(part_of, treatments))
     shares = planned_shares(metric.arms, arms)
     counts = grouped.moments.n[:, :, 0]
-    shared_units = metric.overlap != "error"
-    unit = metric.size_unit
-    return compare_arms(counts, arms, grouped.keys, attributes, shares=shares, unit=unit, shared_units=shared_units)
+    unit, distinct = metric.size_unit, grouped.distinct if metric.overlap != "error" else None
+    return compare_arms(counts, arms, grouped.keys, attributes, shares=shares, unit=unit, distinct=distinct)
 
 
 def planned_shares(arms: Arms, compared: Sequence[Hashable]) -> tuple[float, ...] | None:
@@ -332,7 +339,7 @@ def compare_arms(
     *,
     shares: Sequence[float] | None,
     unit: str,
-    shared_units: bool = False,
+    distinct: FloatArray | None = None,
 ) -> SampleRatio | None:
     """Test the shares of arms over all margins of some cells.
 
@@ -348,12 +355,13 @@ def compare_arms(
         attributes: The attributes.
         shares: Planned shares, which add up to 1; None: those of all other levels are expected.
         unit: What was counted.
-        shared_units: Whether units are in several cells: then cells alone are compared, one by one.
+        distinct: Units of each arm in all cells together, each counted once, where they are in several cells: then
+            cells alone are compared, one by one.
 
     Returns:
         The test; None where nothing can be tested.
     """
-    total = counts.sum(axis=0)
+    total = counts.sum(axis=0) if distinct is None else distinct
     if counts.shape[1] < 2 or not np.all(total > 0):
         return None
     everyone = total.sum()
@@ -367,11 +375,12 @@ def compare_arms(
         candidates.append((log_p - np.log(_TOTAL), None, worst))
     left = 1.0 if shares is None else 1 - _TOTAL
     margins = margins_of(_codes(keys, len(attributes)))
-    if shared_units:
+    if distinct is not None:
         margins = tuple(margin for margin in margins if margin.is_cells)
         left /= sum(margin.share for margin in margins) or 1.0
     for margin in margins:
-        worst_of_margin = _worst_level(counts, margin, expected, planned=shares is not None, cells_alone=shared_units)
+        alone = distinct is not None
+        worst_of_margin = _worst_level(counts, margin, expected, planned=shares is not None, cells_alone=alone)
         if worst_of_margin is not None:
             candidates.append((worst_of_margin.log_p - np.log(margin.share * left), margin, worst_of_margin))
     if not candidates:

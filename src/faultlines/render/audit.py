@@ -13,7 +13,7 @@ from faultlines.estimates.labels import name_of, named_by
 from faultlines.progress import progress
 from faultlines.render import clustering
 from faultlines.render.pictures import is_outer, level_values, plot_rows
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
+from faultlines.render.text import Document, NextCommand, TextTable, next_note
 from faultlines.results.audit import stratum_text
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
@@ -115,13 +115,12 @@ def next_step(result: Audit) -> Note | None:
     reported = findings(result)
     if reported:
         call = f"fl.confirm(audit[{reported[0].comparison.name!r}], new_rows)"
-        return next_note("see whether new data confirm it with", call, f"{SAME_COMMAND} on NEW.csv")
+        return next_note("see whether new data confirm it with", call, NextCommand(arguments=("NEW.csv",)))
     if not result.comparisons:
         return None
     call = f"fl.certify(audit[{result.names[0]!r}], gap=GAP)"
-    return next_note(
-        "choose a gap that would be acceptable and certify it with", call, f"{SAME_COMMAND} with --certify GAP"
-    )
+    command = NextCommand(changes={"certify": "GAP"})
+    return next_note("choose a gap that would be acceptable and certify it with", call, command)
 
 
 def _finding_notes(result: Audit) -> Iterator[Note]:

@@ -18,7 +18,7 @@ from faultlines.render.clustering import (
     missing_fields,
     other_notes,
 )
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
+from faultlines.render.text import Document, NextCommand, TextTable, find_mismatch, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
 
@@ -281,12 +281,11 @@ def next_step(result: Certificate) -> Note | None:
     """Hand a pass over, find the groups behind a failure, collect what is missing, or certify less."""
     if result.verdict == "passed":
         page = "certificate.html"
-        return next_note(
-            "hand it over as a page with", f'certificate.report("{page}")', f"{SAME_COMMAND} with --report {page}"
-        )
+        command = NextCommand(changes={"report": page})
+        return next_note("hand it over as a page with", f'certificate.report("{page}")', command)
     if result.mismatch:
-        call, command = "fl.srm(rows, by, variant=…)", "faultlines srm FILES --by COLUMN --variant COLUMN"
-        return next_note("find the cause of the sample ratio mismatch with", call, command)
+        call = "fl.srm(rows, by, variant=…)"
+        return next_note("find the cause of the sample ratio mismatch with", call, find_mismatch())
     if result.verdict == "failed":
         return next_note("see which groups differ together with", "fl.cluster(rows, by, metric)", None)
     return _next_of_inconclusive(result)
@@ -296,17 +295,17 @@ def _next_of_inconclusive(result: Certificate) -> Note | None:
     """Collect what is missing, or certify less."""
     if is_overturned(result):
         call = f'fl.certify(rows, by, metric, gap={_gap_argument(result)}, missing="ignore")'
-        ignore = (call, f"{SAME_COMMAND} with --missing ignore")
-        return next_note("collect the missing values or, if they are missing at random, use", *ignore)
+        ignore = NextCommand(changes={"missing": "ignore"})
+        return next_note("collect the missing values or, if they are missing at random, use", call, ignore)
     if result.excluded and not result.inconclusive:
         call = f"fl.certify(rows, by, metric, gap={_gap_argument(result)}, min_size=MIN_SIZE)"
         purpose = "use coarser groups, or include smaller ones with"
-        return next_note(purpose, call, f"{SAME_COMMAND} with --min-size NUMBER")
+        return next_note(purpose, call, NextCommand(changes={"min-size": "NUMBER"}))
     if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
         return None
     gap = _certifiable_number(result)
     farthest = formats.members([result.farthest], naming(result.attributes), _NAME)
-    command = f"{SAME_COMMAND} with --certify {gap}"
+    command = NextCommand(changes={"certify": gap})
     call = f"fl.certify(data, gap={gap}{', ratio=True' if result.ratio else ''})"
     return next_note(f"collect more rows of {farthest}, or certify what the data show with", call, command)
 

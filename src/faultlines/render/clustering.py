@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,16 @@ from faultlines.guarantees.margins import nested_attributes
 from faultlines.metrics.names import traits_of
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
-from faultlines.render.text import SAME_COMMAND, Document, GroupText, TextTable, name_groups, next_note
+from faultlines.render.text import (
+    CLUSTERS,
+    Document,
+    GroupText,
+    NextCommand,
+    TextTable,
+    find_mismatch,
+    name_groups,
+    next_note,
+)
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
@@ -130,7 +138,9 @@ def nothing_added(names: Sequence[str], *, plural: bool) -> str:
     if not names:
         return ""
     text = formats.listed(names)
-    return f" {text[0].upper()}{text[1:]} {'add' if plural else 'adds'} nothing detectable."
+    if len(names[0]) > 1 and names[0].isalpha() and names[0].islower():  # a word; of other columns case is their name
+        text = f"{text[0].upper()}{text[1:]}"
+    return f" {text} {'add' if plural else 'adds'} nothing detectable."
 
 
 def subject_differs(metric: str) -> str:
@@ -348,24 +358,31 @@ def notes(c: Clustering) -> tuple[Note, ...]:
 
 
 def next_step(c: Clustering) -> Note | None:
-    """What to do about the clusters, or about having found none; nothing with a single group."""
+    """What to do about the clusters, or about having found none."""
     if c.verdict == "not testable":
-        return None
+        return _next_of_single(c)
     arms = None if c.readout is None else c.readout.metric.arms
     if c.readout is not None and arms is not None and any(True for _ in ratio_notes(c)):
         return _next_of_mismatch(arms, c.readout.metric.unit, c.by)
     if c.rejected:
         data = "new_estimates" if c.readout is None else "new_rows"
-        columns = " --by COLUMN --estimate COLUMN --se COLUMN [--n COLUMN] [--dof COLUMN]" if c.readout is None else ""
-        command = f"faultlines confirm CLUSTERS.json NEW.csv{columns}"
+        needs, may_need = (("by", "estimate", "se"), ("n", "dof")) if c.readout is None else ((), ())
+        command = NextCommand("confirm", (CLUSTERS, "NEW.csv"), needs, may_need)
         return next_note("confirm the clusters on new data with", f"fl.confirm(c, {data})", command)
     if c.groups.estimates is None:
-        return next_note("see what would be detected with", "fl.power(c)", "faultlines power --help")
-    return next_note(
-        "choose a gap that would be acceptable and certify it with",
-        "fl.certify(c, gap=GAP)",
-        f"{SAME_COMMAND} with --certify GAP",
-    )
+        return next_note("see what would be detected with", "fl.power(c)", NextCommand("power", ("--help",)))
+    command = NextCommand(changes={"certify": "GAP"})
+    return next_note("choose a gap that would be acceptable and certify it with", "fl.certify(c, gap=GAP)", command)
+
+
+def _next_of_single(c: Clustering) -> Note:
+    """Include excluded groups, or compare other ones."""
+    is_table = c.readout is None
+    if c.excluded and not is_table:
+        call, command = "fl.cluster(rows, by, metric, min_size=MIN_SIZE)", NextCommand(changes={"min-size": "NUMBER"})
+        return next_note("use coarser groups, or include smaller ones with", call, command)
+    call = "fl.cluster(other_estimates)" if is_table else "fl.cluster(rows, ATTRIBUTE, metric)"
+    return next_note("compare groups of another attribute with", call, NextCommand(changes={"by": "COLUMN"}))
 
 
 def _next_of_mismatch(arms: Arms, unit: str | None, by: Sequence[str | Bins]) -> Note:
@@ -373,15 +390,15 @@ def _next_of_mismatch(arms: Arms, unit: str | None, by: Sequence[str | Bins]) ->
     names = [attribute if isinstance(attribute, str) else attribute.column for attribute in by]
     call = f"fl.srm(rows, {names[0]!r}" if len(names) == 1 else f"fl.srm(rows, {names!r}"
     call += f", variant={arms.column!r}"
-    command = f"faultlines srm FILES {' '.join(f'--by {quote(_option_of(attribute))}' for attribute in by)}"
-    command += f" --variant {quote(arms.column)}"
+    known = {"by": [_option_of(attribute) for attribute in by], "variant": [arms.column]}
     if unit is not None:
-        call, command = f"{call}, unit={unit!r}", f"{command} --unit {quote(unit)}"
+        call += f", unit={unit!r}"
+        known["unit"] = [unit]
     if arms.shares is not None:
         shares = {str(arm): share for arm, share in arms.shares}
         call += f", shares={shares!r}"
-        command += f" --shares {quote(','.join(f'{arm}={share:g}' for arm, share in shares.items()))}"
-    return next_note("find the cause of the sample ratio mismatch with", f"{call})", command)
+        known["shares"] = [",".join(f"{arm}={share:g}" for arm, share in shares.items())]
+    return next_note("find the cause of the sample ratio mismatch with", f"{call})", find_mismatch(known))
 
 
 def _option_of(attribute: str | Bins) -> str:

@@ -9,7 +9,7 @@ from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render import clustering
 from faultlines.render.data import overall_effect
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_lines, next_note
+from faultlines.render.text import Document, NextCommand, TextTable, next_lines, next_note
 from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note, probability
@@ -57,11 +57,10 @@ def next_step(result: Collection) -> Note | None:
     """Read the surest of them, or plan for more data."""
     if not result.rejected:
         call = "fl.power(data)"
-        return next_note("see which differences would have been detected with", call, "faultlines power --help")
+        return next_note("see which differences would have been detected with", call, NextCommand("power", ("--help",)))
     name = repr(result.rejected[0])
-    return next_note(
-        f"read the clusters of {name} with", f"print(result[{name}])", f"{SAME_COMMAND} with --report out.html"
-    )
+    page = NextCommand(changes={"report": "out.html"})
+    return next_note(f"read the clusters of {name} with", f"print(result[{name}])", page)
 
 
 def _experiment_notes(result: Experiments) -> Iterator[Note]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from faultlines import formats
 from faultlines.estimates.labels import naming
 from faultlines.render.clustering import RATIO, dropped_notes, mismatch_notes, other_notes
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import FILES, OF_METRIC, Document, NextCommand, TextTable, cluster_again, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -75,15 +75,15 @@ def next_step(result: Confirmation) -> Note | None:
     """Use the new effects, search again, or plan for enough data."""
     if result.verdict == "confirmed":
         call = 'confirmation.to_pandas("clusters")'
-        return next_note("decide by the effects in the new data, in", call, None)
+        written = NextCommand(changes={"json": "confirmation.json"})
+        return next_note("decide by the effects in the new data; get them with", call, written)
     if result.verdict == "not confirmed":
-        call = "fl.cluster(all_rows, by, metric)"
-        command = (
-            "faultlines experiment OLD.csv FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE"
-        )
+        call, command = "fl.cluster(all_rows, by, metric)", cluster_again("OLD.csv", FILES)
         return next_note("search old and new rows together with", call, command)
-    call = "fl.power(confirmation.estimates)"
-    return next_note("see how many more rows it takes with", call, "faultlines power FILES --by COLUMN --se COLUMN")
+    is_table = result.estimates.recipe is None
+    needs = ("by", "se") if is_table else ("by", "metric", "variant", "control")
+    command = NextCommand("power", needs=needs, may_need=("n",) if is_table else OF_METRIC)
+    return next_note("see how many more rows it takes with", "fl.power(confirmation.estimates)", command)
 
 
 def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:

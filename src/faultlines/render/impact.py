@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.certificate import rounded_like
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
+from faultlines.render.text import Document, NextCommand, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -115,17 +116,22 @@ def next_step(result: ImpactRatios) -> Note | None:
         return next_note(
             "hand the tables over as a page with",
             'result.report("ratios.html")',
-            f"{SAME_COMMAND} with --report ratios.html",
+            NextCommand(changes={"report": "ratios.html"}),
         )
     if result.verdict == "failed":
         by = repr(list(dict.fromkeys(name for table in result.tables for name in table.attributes)))
-        call = f"fl.cluster(rows, {by}, fl.selection_rate({result.column!r}))"
-        command = f"faultlines model FILES --by COLUMN --metric selection_rate --y-pred {result.column}"
-        return next_note("see which groups differ together with", call, command) if result.median is None else None
+        known, arguments = {"metric": ["selection_rate"], "y-pred": [result.column]}, f"{result.column!r}"
+        if result.median is not None:  # a score at the threshold is selected by a model, and not at the median
+            above = repr(math.nextafter(result.median, math.inf))
+            known = {"metric": ["selection_rate"], "score": [result.column], "threshold": [above]}
+            arguments = f"score={result.column!r}, threshold={above}"
+        call = f"fl.cluster(rows, {by}, fl.selection_rate({arguments}))"
+        command = NextCommand("model", needs=("by", *known), known=known)
+        return next_note("see which groups differ together with", call, command)
     again = f"fl.impact_ratios(rows, by, {'selected' if result.median is None else 'score'}={result.column!r}"
     if any(table.verdict == "not testable" and table.is_divided for table in result.tables):
         smaller = f"{result.min_share / 2:g}"
-        command = f"{SAME_COMMAND} with --min-share {smaller}"
+        command = NextCommand(changes={"min-share": smaller})
         step = next_note("compare smaller categories with", f"{again}, min_share={smaller})", command)
         return step if result.min_share else None
     least = min((table.certifiable for table in result.tables if table.certifiable is not None), default=0.0)
@@ -133,7 +139,7 @@ def next_step(result: ImpactRatios) -> Note | None:
         return None
     ratio = rounded_like(least, result.least, up=False)
     purpose = "collect more applicants, or ask for what the data show with"
-    return next_note(purpose, f"{again}, least={ratio})", f"{SAME_COMMAND} with --least {ratio}")
+    return next_note(purpose, f"{again}, least={ratio})", NextCommand(changes={"least": ratio}))
 
 
 def _small_notes(result: ImpactRatios) -> Iterator[Note]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,7 +13,15 @@ from faultlines import checks, files, formats
 from faultlines.estimates.labels import key_of, name_of
 from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, dropped_notes, nothing_added, subject_differs
 from faultlines.render.geometry import LAYERS, Axis, Picture
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, name_groups, next_note
+from faultlines.render.text import (
+    Document,
+    NextCommand,
+    TextTable,
+    cluster_again,
+    find_mismatch,
+    name_groups,
+    next_note,
+)
 from faultlines.results.protocol import NEXT, Note
 from faultlines.results.rules import Population
 
@@ -156,17 +165,17 @@ def _look_note(result: MonitorResult, last: Look) -> Note:
 def next_step(result: MonitorResult) -> Note | None:
     """Find the cause of a sample ratio mismatch; else look again, and read what it found when it has ended."""
     if any(note.code == RATIO for note in result.warnings):
-        call, command = "fl.srm(rows, by, variant=…)", "faultlines srm FILES --by COLUMN --variant COLUMN"
-        return next_note("find the cause of the sample ratio mismatch with", call, command)
+        call = "fl.srm(rows, by, variant=…)"
+        return next_note("find the cause of the sample ratio mismatch with", call, find_mismatch())
     if result.verdict == "differ":
-        call = "fl.cluster(rows, by, metric)"
-        return next_note("read the clusters and their members with", call, f"{SAME_COMMAND} with --report monitor.html")
+        page = NextCommand(changes={"report": "monitor.html"})
+        return next_note("read the clusters and their members with", "fl.cluster(rows, by, metric)", page)
     if result.verdict == "ended":
         call = "fl.certify(rows, by, metric, gap=GAP)"
-        rows = "FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE [--unit COLUMN] --certify GAP"
-        return next_note("certify a gap that would be acceptable with", call, f"faultlines experiment {rows}")
+        certify = replace(cluster_again(), changes={"certify": "GAP"})
+        return next_note("certify a gap that would be acceptable with", call, certify)
     call = "monitor.update(all_rows, by, metric)"
-    return next_note("when there are new data, look again with", call, SAME_COMMAND)
+    return next_note("when there are new data, look again with", call, NextCommand())
 
 
 def overall_notes(result: MonitorResult) -> Iterator[Note]:
@@ -247,9 +256,8 @@ def document(result: MonitorResult, *, complete: bool = False) -> Document:
     elif result.rejected:
         rows = [[str(i + 1), members] for i, members in enumerate(_cluster_names(result, _LISTED))]
         tables.append(TextTable(["cluster", "members"], rows, {0}))
-    small = [group for group in result.small if group.effect is not None]
-    if small and (complete or len(small) <= _ROWS):
-        tables.append(_small_table(result))
+    if any(group.effect is not None for group in result.small):
+        tables.append(_small_table(result, complete=complete))
     if complete and len(result.looks) > 1:
         tables.append(
             TextTable(list(_LOOK_HEADER), [_look_row(result, look) for look in reversed(result.looks)], _NUMBERS)
@@ -320,12 +328,15 @@ def effect_format(result: MonitorResult, effects: Sequence[AnytimeEffect]) -> fo
     """A format for effects that are shown beside each other, with two digits of the narrowest interval."""
     widths = [effect.upper - effect.lower for effect in effects if 0 < effect.upper - effect.lower < math.inf]
     values = [v for e in effects for v in (e.estimate, e.lower, e.upper) if math.isfinite(v)]
-    return formats.decimals([min(widths, default=1.0) / 8], values, any(v < 0 for v in values), result.unit)
+    is_signed = any(v < 0 for v in values) or bool(result.looks and result.looks[-1].arm_effects)
+    return formats.decimals([min(widths, default=1.0) / 8], values, is_signed, result.unit)
 
 
-def _small_table(result: MonitorResult) -> TextTable:
-    """Groups whose lift cannot be had yet, with their differences."""
-    shown = [(small, small.effect) for small in result.small if small.effect is not None]
+def _small_table(result: MonitorResult, *, complete: bool) -> TextTable:
+    """Groups whose lift cannot be had yet, with their differences, the largest first."""
+    measured = [(small, small.effect) for small in result.small if small.effect is not None]
+    measured.sort(key=lambda pair: -(pair[0].n or 0.0))
+    shown = measured if complete else measured[:_ROWS]
     widths = [effect.upper - effect.lower for _, effect in shown]
     values = [value for _, effect in shown for value in (effect.lower, effect.upper)]
     number = formats.decimals([max(min(widths), 1e-300) / 8], values, unit=shown[0][0].unit)
@@ -333,6 +344,8 @@ def _small_table(result: MonitorResult) -> TextTable:
         [formats.members([small.label], name_of, _NAME), *_cells(effect, number), formats.printable(small.reason.text)]
         for small, effect in shown
     ]
+    if len(measured) > len(shown):
+        rows.append(["…", "", "", "", f"{formats.count(len(measured) - len(shown))} more groups"])
     level, metric = f"{formats.level(result.alpha)} interval", formats.printable(shown[0][0].metric)
     header = ["too small so far", metric, level, formats.printable(result.counted), ""]
     return TextTable(header, rows, {1, 2, 3})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.render.text import Document, TextTable, next_note
+from faultlines.render.text import Document, TextTable, cluster_again, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def next_step(result: Power) -> Note | None:
     purpose = "when the data are there, run"
     if result.verdict == "not enough" and result.needed is not None:
         purpose = f"collect {formats.count(result.needed)} units, then run"
-    command = "faultlines experiment FILES --by COLUMN --metric KIND:COLUMN --variant COLUMN --control VALUE"
-    return next_note(purpose, "fl.cluster(rows, by, metric)", command)
+    return next_note(purpose, "fl.cluster(rows, by, metric)", cluster_again())
 
 
 def _effects(result: Power) -> dict[str, bool]:

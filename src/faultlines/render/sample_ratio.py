@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
+from faultlines.estimates.reasons import DropCode
 from faultlines.render.clustering import describe_place, dropped_notes, sample_ratio_note
 from faultlines.render.clustering import document as clustering_document
-from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
+from faultlines.render.text import OF_METRIC, Document, NextCommand, TextTable, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def _notes(result: SampleRatios) -> Iterator[Note]:
     if result.verdict == "mismatch" and not differing:
         text = "Shares do not differ detectably between groups: look for a cause that affects all of them."
         yield Note("no clusters", text)
-    yield from dropped_notes(result.dropped)
+    other = result.dropped.get(DropCode.OTHER_VARIANTS, 0)
+    if other:
+        text = f"{formats.count(other)} rows of variants without a planned share are not tested."
+        yield Note("other variants", text, "warning", {"rows": other})
+    yield from dropped_notes({why: count for why, count in result.dropped.items() if why != DropCode.OTHER_VARIANTS})
 
 
 def next_step(result: SampleRatios) -> Note | None:
@@ -55,10 +60,13 @@ def next_step(result: SampleRatios) -> Note | None:
     if result.verdict == "mismatch":
         call = "fl.srm(rows, [*by, ATTRIBUTE], variant=variant, shares=shares)"
         purpose = "narrow the cause down by another attribute, such as a day or an app version, with"
-        return next_note(purpose, call, f"{SAME_COMMAND} with --by COLUMN")
-    rows = "FILES --by COLUMN --metric lift:COLUMN --variant COLUMN --control VALUE [--unit COLUMN]"
-    call = "fl.cluster(rows, by, fl.lift(VALUE, variant=VARIANT, control=CONTROL))"
-    return next_note("compare the effects between groups with", call, f"faultlines experiment {rows}")
+        return next_note(purpose, call, NextCommand(changes={"by": "COLUMN"}))
+    several = {"treatment": ["*"]} if len(result.arms) > 2 else {}
+    arms = "variant=VARIANT, control=CONTROL" + (', treatment="*"' if several else "")
+    call = f"fl.cluster(rows, by, fl.lift(VALUE, {arms}))"
+    known = {"metric": ["lift:COLUMN"], **several}
+    command = NextCommand("experiment", needs=("by", "metric", "variant", "control"), may_need=OF_METRIC, known=known)
+    return next_note("compare the effects between groups with", call, command)
 
 
 def document(result: SampleRatios, *, complete: bool = False) -> Document:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.render.text import SAME_COMMAND, Document, next_note
+from faultlines.render.text import Document, NextCommand, next_note
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
@@ -70,13 +70,12 @@ def next_step(result: SelfCheck) -> Note | None:
         return next_note(
             "decide it by more runs with",
             f"fl.self_check(rows, by, metric, runs={runs})",
-            f"{SAME_COMMAND} with --self-check {runs}",
+            NextCommand(changes={"self-check": str(runs)}),
         )
     if result.verdict == "violated" and result.unit is None:
         call = "fl.self_check(rows, by, metric, unit=COLUMN)"
-        return next_note(
-            "if rows of one user are related, name the user with", call, f"{SAME_COMMAND} with --unit COLUMN"
-        )
+        purpose = "if rows of one user are related, name the user with"
+        return next_note(purpose, call, NextCommand(changes={"unit": "COLUMN"}))
     return None
 
 

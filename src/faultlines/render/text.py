@@ -1,9 +1,11 @@
-"""Results as text: for the terminal, as Markdown and for a notebook; and groups in few words."""
+"""Results as text: for the terminal, as Markdown and for a notebook; what to do next; groups in few words."""
 
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass, field
 from importlib import import_module
+from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -14,16 +16,23 @@ from faultlines.results.clustering import Clustering
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.scales import FloatArray
     from faultlines.results.protocol import Result
     from faultlines.results.rules import Attribute, Box, Population
 
-    Spelling = Literal["python", "command", "omit"] | Callable[[str], str]
+    Spelling = Literal["python", "command", "omit"] | Callable[["NextCommand"], str]
 
-SAME_COMMAND = "the same command"  # opens a command that repeats what was typed, with other options or files
+
+CLUSTER = "cluster"  # estimates, experiment or model: the one that reads such data
+FILES = "FILES"  # the files that were typed
+CLUSTERS = "CLUSTERS.json"  # the file that --json was given, or will be
+OF_METRIC = ("treatment", "unit", "overlap", "shares", "covariate", "weight", "aggregate", "cap", "min-size")
+
+_COLUMN = "COLUMN"
+_PLACEHOLDERS = {"metric": f"KIND:{_COLUMN}", "control": "VALUE"}
 
 
 class TextTable(NamedTuple):
@@ -42,14 +51,72 @@ class Document(NamedTuple):
     closing: list[str]
 
 
-def next_note(purpose: str, call: str, command: str | None) -> Note:
+@dataclass(frozen=True, slots=True)
+class NextCommand:
+    """A command to run next, whose options come from what was typed, or from the result.
+
+    Attributes:
+        name: The command; `CLUSTER` for the one that clusters such data, "" for the one that was typed.
+        arguments: What stands before the options: files, `FILES` for those that were typed.
+        needs: Options that it needs, as they were typed; a placeholder stands for one that was not.
+        may_need: Options that it takes over if they were typed.
+        known: Values of options that the result knows; those that were typed go first.
+        changes: Options that are given other values than those that were typed, or are added.
+    """
+
+    name: str = ""
+    arguments: tuple[str, ...] = (FILES,)
+    needs: tuple[str, ...] = ()
+    may_need: tuple[str, ...] = ()
+    known: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    changes: Mapping[str, str] = field(default_factory=dict)
+
+    def words(self) -> str:
+        """The command where nothing is known of what was typed: ``faultlines srm FILES --by COLUMN``."""
+        if self.name:
+            named = [*self.needs, *(name for name in self.may_need if name in self.known)]
+            options = [*(self.option(name) for name in named), *spell_options(self.changes)]
+            name = "experiment" if self.name == CLUSTER else self.name
+            return " ".join(["faultlines", name, *self.arguments, *options])
+        if self.changes:
+            return f"the same command with {' '.join(spell_options(self.changes))}"
+        return "the same command" + ("" if self.arguments == (FILES,) else f" on {' '.join(self.arguments)}")
+
+    def option(self, name: str) -> str:
+        """An option with the value that the result knows, or with a placeholder."""
+        values = self.known.get(name)
+        if values is None:
+            return f"--{name} {_PLACEHOLDERS.get(name, _COLUMN)}"
+        return spell_option(name, values)
+
+
+def cluster_again(*arguments: str) -> NextCommand:
+    """The command that clusters the rows that were typed, with the same metric."""
+    return NextCommand(CLUSTER, arguments or (FILES,), ("by", "metric", "variant", "control"), OF_METRIC)
+
+
+def find_mismatch(known: Mapping[str, Sequence[str]] | None = None) -> NextCommand:
+    """The command that looks for the cause of a sample ratio mismatch."""
+    return NextCommand("srm", needs=("by", "variant"), may_need=("unit", "shares"), known=known or {})
+
+
+def spell_options(options: Mapping[str, str]) -> list[str]:
+    """Options as they are typed."""
+    return [spell_option(name, [value]) for name, value in options.items()]
+
+
+def spell_option(name: str, values: Sequence[object]) -> str:
+    """An option as it is typed: once for each value; without any where it is a flag."""
+    return " ".join(f"--{name}" if value is True else f"--{name} {quote(str(value))}" for value in values)
+
+
+def next_note(purpose: str, call: str, command: NextCommand | None) -> Note:
     """What to do next, in one line; `purpose` ends where the call begins.
 
     Args:
         purpose: What for: ``"confirm on new data with"``.
         call: The call in Python.
-        command: What to type on the command line, what is not known in capitals and ``[--option VALUE]`` where it may
-            be missing; or `SAME_COMMAND`, with options or files. None where nothing is typed there.
+        command: The command that does it; None where nothing is typed there.
     """
     return Note(NEXT, f"Next: {purpose} {call}", fields={"purpose": purpose, "call": call, "command": command})
 
@@ -60,10 +127,11 @@ def next_lines(step: Note | None, spelling: Spelling) -> list[str]:
         return []
     if spelling == "python":
         return [step.text]
-    command = step.fields["command"]
-    if command is not None and spelling != "command":
-        command = spelling(command)
-    return [formats.printable(f"Next: {step.fields['purpose']} {command}")] if command else []
+    command: NextCommand | None = step.fields["command"]
+    if command is None:
+        return []
+    words = command.words() if spelling == "command" else spelling(command)
+    return [formats.printable(f"Next: {step.fields['purpose']} {words}")] if words else []
 
 
 def document(result: Result, *, complete: bool = False, spelling: Spelling = "python") -> Document:

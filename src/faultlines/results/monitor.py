@@ -548,7 +548,8 @@ class MonitorResult(TabularResult):
             "clusters": [[plain_label(label) for label in cluster] for cluster in self.clusters],
             "cluster_effects": [effect.to_dict() for effect in self.cluster_effects],
             "groups": dicts_of(self.columns("groups")),
-            "looks": [look.to_dict() for look in self.looks],
+            # The mean effect of several treatments is the effect of none: `arm_effects` has them.
+            "looks": [look.to_dict() | ({"overall": None} if len(look.arm_effects) > 1 else {}) for look in self.looks],
             "changes": None if self.changes is None else self.changes.to_dict(),
             "planned": self.planned,
             "dependence": self.dependence,

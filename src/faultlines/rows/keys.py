@@ -400,7 +400,8 @@ def find_arms(values: Sequence[Hashable], arms: Arms) -> tuple[int, ...]:
         raise InputError.ambiguous(
             "variant",
             f"has {len(others)} variants beside {shorten(values[control])}",
-            f"Say which is the treatment: {_show_values([values[i] for i in others])}; or several, in a list.",
+            f"Say which is the treatment: {_show_values([values[i] for i in others])}; or all of them: {{treatment}}.",
+            settings={"treatment": EVERY},
         )
     return control, *sorted(others, key=lambda place: str(values[place]))
 

@@ -204,10 +204,7 @@ class Query:
         with materialize(self._sum_units(prepared)) as units:
             results, table = self._repeat(self._usable_units(units), self._unit_counts())
             self._check_units(units, table)
-            return [
-                parts if request.overlap == "error" else self._count_distinct(k, units, table, parts)
-                for k, (request, parts) in enumerate(zip(self.requests, results, strict=True))
-            ]
+            return results
 
     def build(self) -> nw.LazyFrame[Any]:
         """The query itself, of rows that are not divided, before it is run."""
@@ -231,7 +228,10 @@ class Query:
             divided = self._assign_parts(frame, repetition)
             table = self._fetch_moments(divided, counts, is_stored=True)
             for k, (parts, more) in enumerate(zip(results, self._results(table), strict=True)):
-                parts.extend(more if self.requests[k].overlap == "error" else self._add_overlaps(k, divided, more))
+                is_shared = self.requests[k].overlap != "error"
+                parts.extend(
+                    self._add_overlaps(k, divided, self._count_distinct(k, divided, more)) if is_shared else more
+                )
         return results, table
 
     # ------------------------------------------------------------------------------------------------------- columns
@@ -667,19 +667,23 @@ class Query:
             if in_arms or (anywhere and request.overlap == "error"):
                 raise units_in_several_error(self.unit, anywhere, request, in_arms)
 
-    def _count_distinct(
-        self, k: int, units: nw.LazyFrame[Any], table: Mapping[str, Column], parts: list[Grouped]
-    ) -> list[Grouped]:
-        """The groups with the number of different units in all of them, each counted once."""
+    def _count_distinct(self, k: int, units: nw.LazyFrame[Any], parts: list[Grouped]) -> list[Grouped]:
+        """The groups with the number of different units of every arm in all of them, each counted once."""
         import narwhals as nw
 
         request, number = self.requests[k], next(iter(self.used[k].values())).together
         used = units.filter((nw.col(f"ok{number}") > 0) & ~nw.any_horizontal(*self._absent(), ignore_nulls=True))
-        if request.arms:
-            rows = to_floats(table["rows"]).size
-            used = used.filter(nw.col("arm").is_in(list(places.place_arms(table, request.arms, rows).values)))
-        distinct = float(to_floats(fetch(used.select(nw.col("unit").n_unique().alias("n")))["n"])[0])
-        return [replace(part, distinct=distinct) for part in parts]
+        keys = [*(["part"] if self.split else []), *(["arm"] if self.variant else [])]
+        counts = nw.col("unit").n_unique().alias("n")
+        table = fetch(used.group_by(*keys).agg(counts) if keys else used.select(counts))
+        sizes = to_floats(table["n"])
+        arm_places = places.place_arms(table, request.arms, sizes.size)
+        counted = []
+        for grouped, part in zip(parts, places.split_rows(table, len(parts) if self.split else 0), strict=True):
+            chosen = part & (arm_places.arms >= 0)
+            distinct = to_floats(np.bincount(arm_places.arms[chosen], sizes[chosen], arm_places.number))
+            counted.append(replace(grouped, distinct=distinct))
+        return counted
 
     def _absent(self) -> list[Any]:
         import narwhals as nw

@@ -533,6 +533,6 @@ class Grouped:
     treatments: tuple[Any, ...] = ()  # the arms beside the control, where there are several
     together: Together | None = None  # what groups have in common
     missing: MissingRows | None = None  # rows that lack a value, where they were counted
-    distinct: float | None = None  # units of all groups, where some are in several
+    distinct: FloatArray | None = None  # units of every arm in all groups, (A,), where some are in several
     capped: Capped | None = None
     repeated: RepeatedColumn | None = None  # a column that looks like one of units, where none was named
