@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faultlines import formats
-from faultlines.render.clustering import describe_place, dropped_notes, sample_ratio_note
+from faultlines.render.clustering import describe_place, sample_ratio_note
 from faultlines.render.clustering import document as clustering_document
+from faultlines.render.rows import dropped_notes
 from faultlines.render.text import SAME_COMMAND, Document, TextTable, next_note
 from faultlines.results.protocol import Note
 
