@@ -383,7 +383,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     (note,) = [note for note in result.notes if note.code == "not compared"]
     assert note.fields == {"comparison": "selection rate by one", "error": "no groups"}
     assert result.skipped_codes == {"selection rate by one": "no groups"}
-    assert list(result.certify(gap=0.5).values())[-1] is None
+    assert list(result.certify(gap=0.3).values())[-1] is None
     few = np.where(np.arange(SIZE) < 4, "x", "y")
     rare = audit(
         np.where(few == "x", 1, TRUTH), metrics=["fpr", "selection_rate"], sensitive_features={"few": few}, min_size=2

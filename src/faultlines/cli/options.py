@@ -563,8 +563,8 @@ FailOnSplit = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when clusters differ. Exit 3 when groups were excluded, many rows lack a value or an attribute, arms have a sample "
-        "ratio mismatch, or only one group is left.",
+        "Exit 1 when clusters differ. Exit 3 when groups were excluded, many rows lack a value or an attribute, "
+        "arms have a sample ratio mismatch, or only one group is left.",
         "--fail-on-split",
     ),
 ]
