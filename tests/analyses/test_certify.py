@@ -916,3 +916,13 @@ def test_a_group_called_overall_can_be_the_reference() -> None:
     named = fl.Estimates([0.0, 1.0, 2.0], [0.1] * 3, ["overall", "b", "c"])
     assert len(fl.certify(named, gap=1).groups) == 3
     assert [group.label for group in fl.certify(named, gap=1, against=("overall",)).groups] == ["b", "c"]
+
+
+def test_excluded_cells_of_margins_are_counted_once() -> None:
+    frame = pd.DataFrame(
+        {"c": ["x"] * 600 + ["y"] * 600 + ["z"] * 7, "d": ["p", "q"] * 603 + ["p"], "v": [0, 1, 1] * 402 + [0]}
+    )
+    certificate = fl.certify(frame, ["c", "d"], fl.rate("v"), gap=0.3, margins=True)
+    assert sorted(group.label for group in certificate.excluded) == [("z", "p"), ("z", "q")]
+    (note,) = [note for note in certificate.notes if note.code == "excluded levels"]
+    assert (note.fields["attribute"], note.fields["levels"], note.fields["n"]) == ("c", ["z"], 7)

@@ -735,7 +735,7 @@ def _pooled(groups: Groups, estimates: Estimates, margin: Margin) -> Estimates:
 def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], names: Sequence[str]) -> Certificate:
     """One certificate of all margins: it passes where each does; single groups share the significance level."""
     cells = certificates[-1]
-    several, groups, excluded = bool(cells.parts), list[CertifiedGroup](), list[Excluded]()
+    several, groups = bool(cells.parts), list[CertifiedGroup]()
     for certificate, margin in zip(certificates, margins, strict=True):
 
         def whole(label: Any, margin: Margin = margin) -> Any:
@@ -747,7 +747,6 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
             if other is not None:
                 other = tuple(map(whole, other)) if several else whole(other)
             groups.append(replace(group, label=whole(group.label), other=other))
-        excluded += [replace(group, label=whole(group.label)) for group in certificate.excluded]
     verdicts = {certificate.verdict for certificate in certificates}
     verdict: Verdict = "failed" if "failed" in verdicts else "passed" if verdicts == {"passed"} else "inconclusive"
     pick = min if cells.ratio else max
@@ -757,7 +756,7 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
         cells,
         verdict=verdict,
         groups=tuple(groups),
-        excluded=tuple(excluded),
+        excluded=cells.excluded,  # a level too small for a margin has cells that are too small
         certifiable=plain([group.bound[i] if several else group.bound for i, group in enumerate(farthest)]),
         farthest=plain([group.label for group in farthest]),
         critical=max(certificate.critical for certificate in certificates),
