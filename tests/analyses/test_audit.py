@@ -785,3 +785,8 @@ def test_missing_attributes_are_noted() -> None:
     note = next(note for note in result.notes if note.code == "missing attributes")
     assert (note.severity, note.fields["share"]) == ("warning", 0.4)
     assert result["selection rate by g"].group_labels == ("a", "b", "(missing)")
+
+
+def test_an_audit_is_certified_by_its_own_method() -> None:
+    with refused("wrong type: data"):
+        fl.certify(audit(metrics=RATES[:1]), gap=0.1)

@@ -923,6 +923,6 @@ def test_excluded_cells_of_margins_are_counted_once() -> None:
         {"c": ["x"] * 600 + ["y"] * 600 + ["z"] * 7, "d": ["p", "q"] * 603 + ["p"], "v": [0, 1, 1] * 402 + [0]}
     )
     certificate = fl.certify(frame, ["c", "d"], fl.rate("v"), gap=0.3, margins=True)
-    assert sorted(group.label for group in certificate.excluded) == [("z", "p"), ("z", "q")]
+    assert {group.label for group in certificate.excluded} == {("z", "p"), ("z", "q")}
     (note,) = [note for note in certificate.notes if note.code == "excluded levels"]
     assert (note.fields["attribute"], note.fields["levels"], note.fields["n"]) == ("c", ["z"], 7)

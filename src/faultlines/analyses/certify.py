@@ -65,6 +65,7 @@ from faultlines.results.certificate import (
     CertifiedGroup,
 )
 from faultlines.results.clustering import Clustering, counted
+from faultlines.results.collection import Collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -237,6 +238,10 @@ def _certify(
 
 def _groups(data: object, by: By | None, metric: Metric | None, min_size: float | None) -> Groups:
     """The groups that are compared, with what was excluded."""
+    if isinstance(data, Collection):
+        problem = "holds several results"
+        remedy = "Use audit.certify(…) of an audit, or certify(audit[NAME], …)."
+        raise InputError.wrong_type("data", problem, remedy)
     if isinstance(data, Clustering):
         if by is not None or metric is not None or min_size is not None:
             raise InputError.conflict("by, metric, min_size", "go with rows, but a result was given", "Leave them out.")
