@@ -893,7 +893,7 @@ def name_options(options: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise error.changed(parameter=options.get(error.parameter, error.parameter)) from error
+        raise error.renamed(options) from error
 
 
 def _parameters(kind: Any) -> list[inspect.Parameter]:
