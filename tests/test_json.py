@@ -188,6 +188,9 @@ def impacts() -> Iterator[str]:
     rows.loc[5:40, "country"] = None
     yield fl.impact_ratios(rows, ["country"], score="spend", unknown="bounds").to_json()
     yield fl.impact_ratios(rows[rows.arm == "A"], "arm", selected="label").to_json()
+    rows["age"] = range(len(rows))
+    rows["user_id"] = [i // 4 for i in range(len(rows))]
+    yield fl.impact_ratios(rows, "age", selected="label").to_json()
 
 
 KINDS: dict[str, Callable[[], Iterator[str]]] = {

@@ -11,6 +11,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.errors import did_you_mean
+from faultlines.estimates.reasons import RowWarning
 from faultlines.render.clustering import nothing_added
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def test_a_cap_that_should_have_been_a_share() -> None:
     def warned(cap: float | str) -> dict[str, object]:
         readout = fl.measure(rows(), "g", fl.difference("revenue", variant="arm", control="A", cap=cap)).readout
         assert readout is not None
-        return next(warning.fields for warning in readout.warnings if warning.code == "capped")
+        return next(
+            dict(note.fields) for note in readout.warnings if isinstance(note, RowWarning) and note.code == "capped"
+        )
 
     assert warned(0.99)["share"] == pytest.approx(1)
     assert "share" not in warned("99%")

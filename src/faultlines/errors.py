@@ -235,6 +235,21 @@ class InputError(ValueError):
             setattr(error, "_template" if name == "remedy" else name, value)
         return error
 
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """The same error with other names of its parameter and of the settings in its remedy.
+
+        Args:
+            names: Old → new.
+
+        Returns:
+            A copy.
+        """
+        template = self._template
+        for old, new in names.items():
+            template = template.replace(f"{{{old}}}", f"{{{new}}}")
+        settings = {names.get(name, name): value for name, value in self.settings.items()}
+        return self.changed(parameter=names.get(self.parameter, self.parameter), remedy=template, settings=settings)
+
     def within(self, context: str) -> Self:
         """The same error in one of several inputs: ``experiment 'a': …``.
 

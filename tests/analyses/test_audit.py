@@ -383,7 +383,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     (note,) = [note for note in result.notes if note.code == "not compared"]
     assert note.fields == {"comparison": "selection rate by one", "error": "no groups"}
     assert result.skipped_codes == {"selection rate by one": "no groups"}
-    assert list(result.certify(gap=0.5).values())[-1] is None
+    assert list(result.certify(gap=0.3).values())[-1] is None
     few = np.where(np.arange(SIZE) < 4, "x", "y")
     rare = audit(
         np.where(few == "x", 1, TRUTH), metrics=["fpr", "selection_rate"], sensitive_features={"few": few}, min_size=2
@@ -766,3 +766,27 @@ def test_a_model_card_promises_no_error_rate() -> None:
     card = fl.model_card(fl.audit(rows.y, rows.p, sensitive_features=rows[["sex", "race"]]))
     assert "α = 0.05" in card
     assert "at most" not in card
+
+
+def test_it_says_what_a_result_from_rows_says_about_its_rows() -> None:
+    rows = pd.DataFrame({"prompt_id": np.repeat(np.arange(100), 8), "g": np.repeat(["a", "b"], 400), "y": [0, 1] * 400})
+    result = fl.audit(y_pred="y", data=rows, sensitive_features="g", metrics=RATES[:1])
+    note = next(note for note in result.notes if note.code == "no unit")
+    assert note.severity == "warning"
+    assert note.fields["column"] == "prompt_id"
+    assert note.text in str(result)
+    assert note.text in fl.model_card(result)
+    assert note.code in {note["code"] for note in json.loads(result.to_json())["notes"]}
+
+
+def test_missing_attributes_are_noted() -> None:
+    rows = pd.DataFrame({"g": ["a", "b", None, "", "b"] * 200, "y": [0, 1] * 500})
+    result = fl.audit(y_pred="y", data=rows, sensitive_features="g", metrics=RATES[:1])
+    note = next(note for note in result.notes if note.code == "missing attributes")
+    assert (note.severity, note.fields["share"]) == ("warning", 0.4)
+    assert result["selection rate by g"].group_labels == ("a", "b", "(missing)")
+
+
+def test_an_audit_is_certified_by_its_own_method() -> None:
+    with refused("wrong type: data"):
+        fl.certify(audit(metrics=RATES[:1]), gap=0.1)

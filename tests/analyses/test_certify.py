@@ -286,7 +286,7 @@ def test_two_rates_with_unknown_groups_are_bounded() -> None:
         "x": rng.integers(0, 2, 800),
         "y": [None if i < 8 else int(v) for i, v in enumerate(rng.integers(0, 2, 800))],
     })  # fmt: skip
-    certificate = fl.certify(rows, "g", fl.joint(fl.rate("x"), fl.rate("y")), gap=0.9)
+    certificate = fl.certify(rows, "g", fl.joint(fl.rate("x"), fl.rate("y")), gap=0.4)
     assert certificate.unknown == "bounds"
     assert certificate.possible is not None
     for (low, high), group in zip(certificate.possible, ("a", "b", "c"), strict=True):
@@ -404,7 +404,7 @@ def test_two_models_against_zero_is_a_regression_gate() -> None:
 def test_every_metric_knows_its_harmful_direction(metric: fl.Metric, side: Any) -> None:
     frame = rows()
     frame["p2"] = 1 - frame.p
-    gap = [0.5] * max(len(metric.parts), 1)
+    gap = [0.3] * max(len(metric.parts), 1)
     certificate = fl.certify(frame, "g", metric, gap=gap)
     assert certificate.adverse == side
     assert json.loads(certificate.to_json())["adverse"] == (list(side) if isinstance(side, tuple) else side)
@@ -428,7 +428,14 @@ def test_one_direction_is_not_applied_to_metrics_that_harm_in_different_ones() -
     with refused("missing: against"):
         fl.certify(frame, "g", odds, gap=0.8, ratio=True)
     assert fl.certify(frame, "g", fl.false_positive_rate("y", "p"), gap=0.8, ratio=True).against == "lowest"
-    assert fl.certify(frame, "g", fl.false_positive_rate("y", "p"), gap=0.8, against="highest").adverse is None
+    for metric, end in ((fl.false_positive_rate("y", "p"), "highest"), (fl.true_positive_rate("y", "p"), "lowest")):
+        for gap, is_ratio in ((0.1, False), (0.8, True)):
+            with refused("conflict: against"):
+                fl.certify(frame, "g", metric, against=end, gap=gap, ratio=is_ratio)
+        assert fl.certify(frame, "g", metric, gap=0.1, against=end, adverse=None).adverse is None
+    for end in ("highest", "lowest"):
+        with refused("conflict: against"):
+            fl.certify(frame, "g", odds, gap=0.2, against=end)
 
 
 # --------------------------------------------------------------------------------------------------- the best group
@@ -783,9 +790,40 @@ def test_a_gap_in_percent_is_refused_or_questioned() -> None:
         with refused("out of range: gap"):
             fl.certify(frame, "g", metric, gap=2)
     difference = fl.difference("p", variant="arm", control="A")
-    codes = [note.code for note in fl.certify(frame, "g", difference, gap=2).notes]
-    assert "wide gap" in codes
+    for metric in (difference, fl.mean("p")):
+        for gap in (1.0, 2, 80):
+            with refused("out of range: gap"):
+                fl.certify(frame, "g", metric, gap=gap)
     assert "wide gap" not in {note.code for note in fl.certify(frame, "g", fl.mean("x"), gap=2).notes}
+
+
+HIRES = pd.DataFrame({"g": ["A"] * 6000 + ["B"] * 4000, "hired": [1, 1, 1, 0, 0] * 1200 + [1] * 1800 + [0] * 2200})
+
+
+@pytest.mark.parametrize(
+    ("metric", "asked"),
+    [
+        (fl.selection_rate("hired"), {"gap": 0.8}),
+        (fl.selection_rate("hired"), {"gap": 0.6}),
+        (fl.selection_rate("hired"), {"gap": 0.61, "against": "highest"}),
+        (fl.selection_rate("hired"), {"gap": 0.47, "adverse": "high"}),
+        (fl.selection_rate("hired"), {"gap": 0.55, "adverse": None}),
+        (fl.selection_rate("hired"), {"gap": 0.46, "against": "B"}),
+        (fl.mean("hired"), {"gap": 0.6}),
+    ],
+)
+def test_a_gap_that_no_group_can_exceed_is_refused(metric: fl.Metric, asked: Any) -> None:
+    """As reported: A hires 60%, B 45%, and a gap of 0.8, meant as four fifths, passed."""
+    with refused("out of range: gap") as caught:
+        fl.certify(HIRES, "g", metric, **asked)
+    assert ("ratio" in caught.value.settings) == (asked["gap"] > 0.5)
+    assert fl.certify(HIRES, "g", metric, **asked | {"gap": 0.3}).verdict == "passed"
+
+
+def test_a_reference_is_a_value_that_a_share_can_have() -> None:
+    for against in (60, -0.2):
+        with refused("out of range: against"):
+            fl.certify(HIRES, "g", fl.selection_rate("hired"), gap=0.1, against=against)
 
 
 def test_the_overall_of_a_ranking_is_that_within_groups() -> None:
@@ -878,3 +916,13 @@ def test_a_group_called_overall_can_be_the_reference() -> None:
     named = fl.Estimates([0.0, 1.0, 2.0], [0.1] * 3, ["overall", "b", "c"])
     assert len(fl.certify(named, gap=1).groups) == 3
     assert [group.label for group in fl.certify(named, gap=1, against=("overall",)).groups] == ["b", "c"]
+
+
+def test_excluded_cells_of_margins_are_counted_once() -> None:
+    frame = pd.DataFrame(
+        {"c": ["x"] * 600 + ["y"] * 600 + ["z"] * 7, "d": ["p", "q"] * 603 + ["p"], "v": [0, 1, 1] * 402 + [0]}
+    )
+    certificate = fl.certify(frame, ["c", "d"], fl.rate("v"), gap=0.3, margins=True)
+    assert {group.label for group in certificate.excluded} == {("z", "p"), ("z", "q")}
+    (note,) = [note for note in certificate.notes if note.code == "excluded levels"]
+    assert (note.fields["attribute"], note.fields["levels"], note.fields["n"]) == ("c", ["z"], 7)

@@ -11,6 +11,7 @@ from fairlearn.metrics import MetricFrame, demographic_parity_ratio, selection_r
 
 import faultlines as fl
 from tests.engine_matrix import ENGINES, in_engine, rows
+from tests.refused import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,7 +174,9 @@ def test_a_table_of_which_no_category_is_large_enough_does_not_pass() -> None:
 def test_the_same_in_every_engine(engine: str, tmp_path: Path) -> None:
     table = rows()
     frame = table.to_pandas()
-    result = fl.impact_ratios(in_engine(table, engine, tmp_path), ["country", "device"], selected="predicted")
+    result = fl.impact_ratios(
+        in_engine(table, engine, tmp_path), ["country", "device"], selected="predicted", unknown_levels=[]
+    )
     countries = by_label(result.tables[0])
     assert {label: category.selected for label, category in countries.items() if label != "(missing)"} == (
         frame.groupby("country").predicted.sum().to_dict()
@@ -214,3 +217,52 @@ def test_what_cannot_be_used_is_refused(options: dict[str, Any], parameter: str)
     with pytest.raises(fl.InputError) as caught:
         fl.impact_ratios(hires(), "sex", **options)
     assert caught.value.parameter == parameter
+
+
+def test_names_of_unknown_levels_are_no_categories() -> None:
+    frame = hires(size=4000)
+    names = ["Unknown ", "N/A", "?", "", "None", "prefer not to say"]
+    frame.loc[:599, "race"] = np.resize(names, 600)
+    result = fl.impact_ratios(frame, "race", selected="hired")
+    table = result.tables[0]
+    assert result.unknown_levels == {"race": ("?", "N/A", "None", "Unknown ", "prefer not to say")}
+    assert set(by_label(table)) == {"a", "b", "c", "d", "(missing)"}
+    assert table.unknown == 600
+    none = fl.impact_ratios(frame, "race", selected="hired", unknown_levels=[])
+    assert none.unknown_levels == {}
+    assert "Unknown " in by_label(none.tables[0])
+    own = fl.impact_ratios(frame, "race", selected="hired", unknown_levels=["A"])
+    assert own.unknown_levels == {"race": ("a",)}
+
+
+def test_a_numeric_attribute_is_cut() -> None:
+    frame = hires(size=4000).assign(age=np.arange(4000) % 60 + 18)
+    result = fl.impact_ratios(frame, "age", selected="hired")
+    assert len(result.tables[0].categories) == 5
+    assert [(cut.feature, cut.values) for cut in result.cut] == [("age", 60)]
+
+
+def test_the_only_large_category_is_not_called_small() -> None:
+    frame = hires(size=5000)
+    frame["race"] = "a"
+    table = fl.impact_ratios(frame, "race", selected="hired").tables[0]
+    assert [category.status for category in table.categories] == ["alone"]
+    assert table.verdict == "not testable"
+
+
+def test_a_repeating_column_of_people_is_noted() -> None:
+    frame = hires(size=2000).assign(applicant_id=np.arange(2000) // 4)
+    result = fl.impact_ratios(frame, "sex", selected="hired")
+    assert result.repeated is not None
+    assert result.repeated.column == "applicant_id"
+    assert "no unit" in {note.code for note in result.notes}
+
+
+@pytest.mark.parametrize("name", ["pred.whi", "P(white)", "race_white_p", "proxy_black", "p_a"])
+def test_probabilities_are_no_categories(name: str) -> None:
+    frame = hires(size=1000)
+    frame[name] = np.linspace(0.01, 0.99, len(frame))
+    for by in (name, fl.bins(name, quantiles=4)):
+        with refused("unsupported: by") as caught:
+            fl.impact_ratios(frame, by, selected="hired")
+        assert caught.value.value == repr(name)

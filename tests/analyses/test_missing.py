@@ -373,7 +373,7 @@ def test_missing_values_count_against_the_certificate_of_a_mean(name: str) -> No
     metric, _ = MEANS[name]
     _, holes = valued(0)
     asked: Any = {"against": 0, "adverse": "low"} if name in ("difference", "lift") else {}
-    ignored = fl.certify(holes, "g", metric, gap=0.5, missing="ignore", **asked)
+    ignored = fl.certify(holes, "g", metric, gap=0.4, missing="ignore", **asked)
     gap = 1.05 * ignored.certifiable
     assert fl.certify(holes, "g", metric, gap=gap, missing="ignore", **asked).verdict == "passed"
     certificate = fl.certify(holes, "g", metric, gap=gap, **asked)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.running import BY, Warm, is_one_line, without_next
+from tests.cli.running import BY, Warm, is_one_line, run_here, without_next
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,3 +93,13 @@ def test_a_bad_input_does_not_become_an_answer(warm: Warm, tmp_path: Path) -> No
     path.write_text("country,lift,sd\nDE,0,1\nFR,nothing,1\n")
     assert warm("estimates", path, *BY, "--fail-on-split").returncode == 2
     assert warm("estimates", tmp_path / "no.csv", *BY, "--fail-on-split").returncode == 2
+
+
+def test_split_gate_is_inconclusive_over_missing_attributes(tmp_path: Path) -> None:
+    lines = ["g,hired", *(f"{'ab'[i % 2]},{i // 2 % 2}" for i in range(400)), *(f",{i % 2}" for i in range(170))]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    options = ("rows.csv", "--by", "g", "--y-pred", "hired", "--fail-on-split")
+    for command in (("model", *options, "--metric", "selection_rate"), ("audit", *options)):
+        ended = run_here(*command, cwd=tmp_path)
+        assert ended.returncode == 3
+        assert run_here(*command, "--missing", "ignore", cwd=tmp_path).returncode == 0

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from faultlines import checks, formats
-from faultlines.analyses.groups import Groups, groups_from, refuse_probabilities
+from faultlines.analyses.groups import Groups, columns_of, cut_numbers, groups_from, refuse_probabilities
 from faultlines.analyses.many import judge_all, part_of_stratum
 from faultlines.core.normal import as_comparison
 from faultlines.engines.arrays import build_table, read_column, read_columns
@@ -18,7 +18,7 @@ from faultlines.guarantees import resolve_guarantee
 from faultlines.guarantees.margins import attribute_codes
 from faultlines.metrics.measure import measurements
 from faultlines.metrics.names import metrics_of, possible_ends, traits_of
-from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature, feature_names, stratum_text
+from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, feature_names, stratum_text
 from faultlines.results.clustering import Clustering, adjust_for_number
 from faultlines.results.collection import Collection, unique_names
 from faultlines.results.multiplicity import CORRECTIONS
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     Attributes = tuple[str | Bins, ...]
     Overall = dict[tuple[Stratum, str], Estimates]
     Measured = dict[tuple[Stratum, str], Groups | NoGroupsError]
-
-
-_MOST_LEVELS = 20  # values of a numeric feature up to which each is a group
-_RANGES = 5  # ranges that one with more values is cut into
 
 
 def audit(
@@ -143,9 +139,10 @@ def audit(
     }
     _check_threshold(threshold, table.columns, summaries)
     wanted = metrics_of(metrics, table.columns, options, summaries)
-    names = [feature for feature in table.features if isinstance(feature, str)]
-    refuse_probabilities(table.data, "sensitive_features", {name: summaries[name] for name in names})
-    features, cut = _cut_numbers(table.features, summaries)
+    refuse_probabilities(
+        table.data, "sensitive_features", {name: summaries[name] for name in columns_of(table.features)}
+    )
+    features, cut = cut_numbers(table.features, summaries)
     checks.choice("correction", correction, CORRECTIONS, "Use 'holm' or 'bh'.")
     plan = _Plan(
         table._replace(features=features),
@@ -205,8 +202,7 @@ class _Table(NamedTuple):
     def looked_up(self) -> dict[str, str]:
         """Columns of which something must be known before rows are measured → the parameter that named them."""
         roles = {column: role for role, column in self.columns.items() if role not in {"sample_weight", "unit"}}
-        named = {feature: "sensitive_features" for feature in self.features if isinstance(feature, str)}
-        return roles | named
+        return roles | dict.fromkeys(columns_of(self.features), "sensitive_features")
 
 
 def _open_arrays(_: Any, arguments: Mapping[str, Any], features: Any, controls: Any) -> _Table:
@@ -254,22 +250,6 @@ def _check_threshold(
         remedy = f"Give both in the same units: {{threshold}}, or scores divided by {top:g}."
         settings = {"threshold": threshold * top}
         raise InputError.mismatch("threshold", problem, remedy, threshold, settings=settings)
-
-
-def _cut_numbers(
-    features: Attributes, summaries: Mapping[str, ColumnSummary]
-) -> tuple[Attributes, tuple[CutFeature, ...]]:
-    """The features, numeric ones with many values cut into ranges of about equally many rows."""
-    attributes, cut = list[str | Bins](), list[CutFeature]()
-    for feature in features:
-        if isinstance(feature, Bins):
-            attributes.append(feature)
-            continue
-        summary = summaries[feature]
-        many = summary.is_number and len(summary.values) > _MOST_LEVELS
-        attributes.append(Bins(feature, quantiles=_RANGES) if many else feature)
-        cut += [CutFeature(feature, min(len(summary.values), 1_000), _RANGES)] if many else []
-    return tuple(attributes), tuple(cut)
 
 
 def _crossings(features: Attributes, intersections: Any) -> list[Attributes]:

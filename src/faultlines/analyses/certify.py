@@ -54,6 +54,7 @@ from faultlines.estimates.estimates import Estimates, Excluded, plain
 from faultlines.estimates.labels import key_of, labels_of, margins_of, match, name_of
 from faultlines.estimates.scales import LogRatio
 from faultlines.metrics.names import Traits, traits_of
+from faultlines.metrics.variances import is_binary
 from faultlines.results.certificate import (
     ALL_PAIRS,
     DIRECTIONS,
@@ -64,6 +65,7 @@ from faultlines.results.certificate import (
     CertifiedGroup,
 )
 from faultlines.results.clustering import Clustering, counted
+from faultlines.results.collection import Collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,6 +92,7 @@ _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
 _NAMED = (OVERALL, HIGHEST, LOWEST, ALL_PAIRS)
 DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
 AUTO = "auto"
+_HALF = 0.5  # a gap above it is meant as a ratio: 0.8 is the four-fifths rule
 ANY = "any"  # stands for all levels of an attribute that a margin does not have
 
 
@@ -205,7 +208,8 @@ def _certify(
     estimates = groups.comparison.estimates
     if estimates is None:
         raise InputError.unsupported("data", "is a comparison without estimates", "Give Similarity(…, estimate=…).")
-    gaps = _gaps(gap, estimates, ratio=ratio)
+    extents = extents_of(estimates, groups.readout)
+    gaps = _gaps(gap, estimates, extents, ratio=ratio)
     question = _question(against, adverse, estimates, groups.excluded, gaps, alpha, ratio=ratio)
     if len(estimates) < 2 and not isinstance(question.against, float):
         raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
@@ -217,6 +221,7 @@ def _certify(
     if ratio:
         _check_ratio(effects, question)
     _check_question(question, estimates)
+    _check_room(question, effects, extents)
     tails = _tails(estimates, question, share, alpha if level is None else level, seed)
     contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
     widened = [_widen(c, i, question, absent, tails.within) for i, c in enumerate(contrasts)]
@@ -233,6 +238,10 @@ def _certify(
 
 def _groups(data: object, by: By | None, metric: Metric | None, min_size: float | None) -> Groups:
     """The groups that are compared, with what was excluded."""
+    if isinstance(data, Collection):
+        problem = "holds several results"
+        remedy = "Use audit.certify(…) of an audit, or certify(audit[NAME], …)."
+        raise InputError.wrong_type("data", problem, remedy)
     if isinstance(data, Clustering):
         if by is not None or metric is not None or min_size is not None:
             raise InputError.conflict("by, metric, min_size", "go with rows, but a result was given", "Leave them out.")
@@ -303,7 +312,7 @@ def checked_gap(name: str, gap: Any, *, ratio: bool) -> float:
     return checks.number(name, gap, "must be a number, 0 or more", remedy, low=0)
 
 
-def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
+def _gaps(gap: Any, estimates: Estimates, extents: Sequence[tuple[float, float]], *, ratio: bool) -> tuple[float, ...]:
     """The gap of each effect."""
     dims = estimates.dims
     several = isinstance(gap, list | tuple) or (isinstance(gap, np.ndarray) and gap.ndim == 1)
@@ -315,12 +324,54 @@ def _gaps(gap: Any, estimates: Estimates, *, ratio: bool) -> tuple[float, ...]:
         problem = f"cannot mean the same for {' and '.join(estimates.parts)}"
         raise InputError.mismatch("gap", problem, f"Give {dims} gaps, one for each.", gap)
     gaps = [checked_gap("gap", size, ratio=ratio) for size in (list(gap) if several else [gap] * dims)]
-    for size, scale, traits in zip(gaps, estimates.scales, _traits(estimates), strict=True):
-        span = min(scale.largest_gap(upwards=True), traits.span)
-        if size >= span and not ratio:
-            problem = f"two groups differ by less than {span:g} in any case"
-            raise InputError.out_of_range("gap", problem, "0.02 is two points.", size, form="clause")
+    for size, (low, high) in zip(gaps, extents, strict=True):
+        if not ratio and size >= high:  # of a difference of two rates that is 1, too: nobody means more by a gap
+            raise _too_wide(size, "", high if low < 0 else high - low)
     return tuple(gaps)
+
+
+def _too_wide(gap: float, where: str, room: float) -> InputError:
+    """A gap that nothing can exceed: meant in per cent, or as a ratio."""
+    remedy, settings = f"Give a gap below {room:.3g}.", dict[str, object]()
+    if gap > 1:
+        remedy, settings = f"For {gap:g} points, use {{gap}}.", {"gap": round(gap / 100, 12)}
+    elif gap > _HALF:
+        remedy, settings = f"For a ratio of at least {gap:g}, add {{ratio}}; two points are 0.02.", {"ratio": True}
+    problem = f"cannot be exceeded: a group is at most {room:.3g} away{where}"
+    return InputError.out_of_range("gap", problem, remedy, gap, settings=settings)
+
+
+def extents_of(estimates: Estimates, readout: Readout | None) -> list[tuple[float, float]]:
+    """The lowest and the highest value that each effect can have; infinite where it has none."""
+    return [
+        (0.0, 1.0)
+        if (scale.is_share and scale.is_percent) or _is_mean_of_binary(readout)
+        else (-1.0, 1.0)
+        if scale.is_points
+        else traits.extent
+        for scale, traits in zip(estimates.scales, _traits(estimates), strict=True)
+    ]
+
+
+def _is_mean_of_binary(readout: Readout | None) -> bool:
+    """Whether a mean is one of values that are 0 or 1."""
+    if readout is None or readout.metric.recipe is None or readout.metric.recipe.name != "mean":
+        return False
+    moments, plain = readout.moments, readout.metric.unit is None and "w" not in readout.metric.inputs
+    return plain and is_binary(moments.n[..., 0], moments.mean[..., 0], moments.cov[..., 0, 0])
+
+
+def _check_room(question: _Question, effects: Sequence[OneEffect], extents: Sequence[tuple[float, float]]) -> None:
+    """Refuse a gap that reaches from the reference to the end of what is possible: every group would be within it."""
+    if question.ratio or question.is_pairs:
+        return
+    against = str(question.against)
+    for effect, gap, side, (low, high) in zip(effects, question.gaps, question.adverse, extents, strict=True):
+        reference = question.reference_value(effect)
+        harmful = DIRECTIONS.get(against, side)
+        room = {"low": reference - low, "high": high - reference, None: max(reference - low, high - reference)}[harmful]
+        if low == 0 and gap and gap >= room:
+            raise _too_wide(gap, f" from the reference, {reference:.3g}", room)
 
 
 class Place(NamedTuple):
@@ -350,8 +401,21 @@ def _question(
     if adverse == AUTO and compared == ALL_PAIRS:
         sides = (None,) * len(sides)
     if adverse == AUTO and isinstance(compared, str) and compared in DIRECTIONS:
+        _check_end(compared, sides)
         sides = tuple(side if side == DIRECTIONS[compared] else None for side in sides)
     return _Question(compared, gaps, ratio, sides, alpha)
+
+
+def _check_end(against: str, sides: Sequence[Adverse | None]) -> None:
+    """Refuse to compare with the end that is worst, where it is known which values harm: all better ones would fail."""
+    if all(side in (None, DIRECTIONS[against]) for side in sides):
+        return
+    other = LOWEST if against == HIGHEST else HIGHEST
+    remedy, settings = "Use {against}, the best group.", {"against": other}
+    if any(side == DIRECTIONS[against] for side in sides):
+        remedy, settings = "Use {against}, or certify each effect on its own.", {"against": OVERALL}
+    problem = f"is the worst group, not the best: {'high' if against == HIGHEST else 'low'} values are harmful"
+    raise InputError.conflict("against", problem, remedy, against, settings=settings)
 
 
 def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Excluded]) -> Place | float | str:
@@ -405,7 +469,13 @@ def _check_question(question: _Question, estimates: Estimates) -> None:
 
 
 def _check_value(value: float, question: _Question, estimates: Estimates) -> None:
-    """Refuse a fixed value that nothing can be too far away from, and ratios to what is not above zero."""
+    """Refuse a value that no effect can have or be too far away from, and ratios to what is not above zero."""
+    for low, high in extents_of(estimates, None):
+        if not low <= value <= high:
+            problem = f"is not possible: values are between {low:g} and {high:g}"
+            remedy, settings = ("For {value}%, use {against}.", {"against": value / 100}) if value > 1 else ("", {})
+            remedy = remedy.replace("{value}", f"{value:g}") or "Give a value between them."
+            raise InputError.out_of_range("against", problem, remedy, value, settings=settings)
     if question.ratio and value <= 0:
         raise InputError.out_of_range("against", "must be above zero for ratios", "Leave ratio out.", value)
     for scale, gap, side in zip(estimates.scales, question.gaps, question.adverse, strict=True):
@@ -670,7 +740,7 @@ def _pooled(groups: Groups, estimates: Estimates, margin: Margin) -> Estimates:
 def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], names: Sequence[str]) -> Certificate:
     """One certificate of all margins: it passes where each does; single groups share the significance level."""
     cells = certificates[-1]
-    several, groups, excluded = bool(cells.parts), list[CertifiedGroup](), list[Excluded]()
+    several, groups = bool(cells.parts), list[CertifiedGroup]()
     for certificate, margin in zip(certificates, margins, strict=True):
 
         def whole(label: Any, margin: Margin = margin) -> Any:
@@ -682,7 +752,6 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
             if other is not None:
                 other = tuple(map(whole, other)) if several else whole(other)
             groups.append(replace(group, label=whole(group.label), other=other))
-        excluded += [replace(group, label=whole(group.label)) for group in certificate.excluded]
     verdicts = {certificate.verdict for certificate in certificates}
     verdict: Verdict = "failed" if "failed" in verdicts else "passed" if verdicts == {"passed"} else "inconclusive"
     pick = min if cells.ratio else max
@@ -692,7 +761,7 @@ def _together(certificates: Sequence[Certificate], margins: Sequence[Margin], na
         cells,
         verdict=verdict,
         groups=tuple(groups),
-        excluded=tuple(excluded),
+        excluded=cells.excluded,  # a level too small for a margin has cells that are too small
         certifiable=plain([group.bound[i] if several else group.bound for i, group in enumerate(farthest)]),
         farthest=plain([group.label for group in farthest]),
         critical=max(certificate.critical for certificate in certificates),

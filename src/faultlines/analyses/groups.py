@@ -17,6 +17,8 @@ from faultlines.estimates.reasons import Reason, ReasonCode
 from faultlines.metrics.measure import Split, measure_all, measurements
 from faultlines.metrics.names import recipe_of, traits_of
 from faultlines.metrics.variances import moderate_estimates
+from faultlines.results.audit import CutFeature
+from faultlines.rows.keys import Bins
 from faultlines.rows.read import checked_by, read, sum_to_one, summarize_columns
 
 if TYPE_CHECKING:
@@ -28,14 +30,19 @@ if TYPE_CHECKING:
     from faultlines.metrics.base import Metric
     from faultlines.metrics.measure import Measurement
     from faultlines.metrics.readout import Readout
-    from faultlines.rows.keys import Bins
     from faultlines.rows.read import ColumnSummary
 
     By = str | Bins | Sequence[str | Bins]
 
 
-_OF_GROUP = re.compile(r"^(p|pr|prob|probability|bisg|bifsg)_|_(prob|probability|bisg|bifsg)$", re.IGNORECASE)
+# Names as people give them: p_black, P(white), race_white_p, proxy_black; pred.whi is that of R's package wru.
+_OF_GROUP = re.compile(
+    r"^(p|pr|prob|probability|bisg|bifsg|proxy)[._(\s]|^pred\.[a-z]{3}$|[._](p|prob|probability|bisg|bifsg|proxy)$",
+    re.IGNORECASE,
+)
 _FEW_VALUES = 20  # up to which a share may be a code or a grade
+_MOST_LEVELS = 20  # values of a numeric feature up to which each is a group
+_RANGES = 5  # ranges that one with more values is cut into
 
 
 class Groups(NamedTuple):
@@ -111,7 +118,7 @@ def groups_from(
         try:
             return _from_rows(data, by, metrics, min_size, guarantee, tolerance, seed)
         except NoGroupsError:
-            columns = [] if by is None else [column for column in checked_by(by) if isinstance(column, str)]
+            columns = [] if by is None else columns_of(checked_by(by))
             if columns:
                 refuse_probabilities(data, "by", summarize_columns(data, dict.fromkeys(columns, "by")))
             raise
@@ -154,7 +161,28 @@ def refuse_probabilities(data: object, parameter: str, summaries: Mapping[str, C
             "Give the group of each row, or the likeliest one as a feature of its own. Rates weighted by probabilities "
             "hold only if outcomes do not depend on the group beyond these, which no row can show."
         )
-        raise InputError.unsupported(parameter, problem, remedy, named)
+        raise InputError.unsupported(parameter, problem, remedy, named if len(named) > 1 else named[0])
+
+
+def columns_of(attributes: Sequence[str | Bins]) -> list[str]:
+    """The columns that attributes are made of."""
+    return [attribute if isinstance(attribute, str) else attribute.column for attribute in attributes]
+
+
+def cut_numbers(
+    features: Sequence[str | Bins], summaries: Mapping[str, ColumnSummary]
+) -> tuple[tuple[str | Bins, ...], tuple[CutFeature, ...]]:
+    """The features, numeric ones with many values cut into ranges of about equally many rows, and which were."""
+    attributes, cut = list[str | Bins](), list[CutFeature]()
+    for feature in features:
+        if isinstance(feature, Bins):
+            attributes.append(feature)
+            continue
+        summary = summaries[feature]
+        many = summary.is_number and len(summary.values) > _MOST_LEVELS
+        attributes.append(Bins(feature, quantiles=_RANGES) if many else feature)
+        cut += [CutFeature(feature, min(len(summary.values), 1_000), _RANGES)] if many else []
+    return tuple(attributes), tuple(cut)
 
 
 def with_value_in_all_rows(groups: Groups, data: object, metric: Metric) -> Groups:

@@ -15,27 +15,31 @@ import numpy as np
 from faultlines import checks
 from faultlines.analyses.certify import checked_missing
 from faultlines.analyses.contrasts import at_most_below_best, compare_with_best, effects_of
+from faultlines.analyses.groups import columns_of, cut_numbers, refuse_probabilities
 from faultlines.analyses.missing import farthest_from_groups, rates_of_counts, unknown_keys
 from faultlines.core.counts import rate_estimates
 from faultlines.errors import InputError
+from faultlines.estimates.labels import MISSING, UNKNOWN_LEVELS, find_unknown, levels_by_attribute
 from faultlines.metrics.forms import rate_of
 from faultlines.metrics.population import rate
 from faultlines.results.impact import ImpactCategory, ImpactRatios, ImpactTable
 from faultlines.rows.possible import PossibleCounts
-from faultlines.rows.read import attribute_names, checked_by, median_of, read
+from faultlines.rows.read import attribute_names, checked_by, median_of, read, summarize_columns
 from faultlines.rows.request import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Container, Hashable, Sequence
 
     import numpy.typing as npt
 
     from faultlines.analyses.groups import By
     from faultlines.estimates.labels import Key, Label
     from faultlines.metrics.base import Metric
+    from faultlines.results.audit import CutFeature
     from faultlines.results.certificate import MissingChoice, UnknownChoice
     from faultlines.results.impact import CategoryStatus, ImpactVerdict
-    from faultlines.rows.request import Columns, FloatArray
+    from faultlines.rows.keys import Bins
+    from faultlines.rows.request import Columns, FloatArray, RepeatedColumn
 
 _MOST = 2_000  # categories in a table: every one is compared with every other
 
@@ -50,6 +54,7 @@ def impact_ratios(
     least: float = 0.8,
     min_share: float = 0.02,
     unknown: UnknownChoice = "bounds",
+    unknown_levels: Sequence[str] | None = None,
     missing: MissingChoice = "bounds",
     alpha: float = 0.05,
     seed: int = 0,
@@ -64,7 +69,8 @@ def impact_ratios(
     Args:
         data: Rows, one for each applicant: a frame (pandas, Polars, PyArrow, DuckDB, Spark, Ibis), or path, paths or
             glob of csv or parquet files.
-        by: The attribute, or the attributes, of the categories; `fl.bins(...)` cuts a numeric one.
+        by: The attribute, or the attributes, of the categories; `fl.bins(...)` cuts a numeric one, and one with more
+            than 20 values is cut into five ranges of about equal size.
         selected: The column of outcomes: 0/1, booleans, or two labels of which `positive` counts as selected.
         score: The column of scores, where there are no outcomes: the scoring rate is the share above the median of all.
         positive: The label that counts as selected.
@@ -73,6 +79,9 @@ def impact_ratios(
         unknown: What becomes of rows with a missing attribute. ``"bounds"``: they are counted apart, may belong to any
             category, and nothing passes that they could overturn. ``"exclude"``: they are counted apart and change
             nothing. ``"category"``: they are a category of their own.
+        unknown_levels: Names of levels that say that the attribute is not known, whatever their case and surrounding
+            spaces: rows with one of them lack the attribute. By default such as ``"unknown"``, ``"n/a"``, ``"?"`` and
+            ``"prefer not to say"``; an empty list for none. `levels` of the result has those that occurred.
         missing: What becomes of rows with a missing outcome. ``"bounds"``: nothing passes that they could overturn.
             ``"ignore"``: they are taken to be like the others.
         alpha: The accepted probability of passing wrongly, and that of failing wrongly.
@@ -99,7 +108,8 @@ def impact_ratios(
         checks.alpha(alpha),
         checks.seed(seed),
     )
-    attributes = checked_by(by)
+    unknown_names = _checked_levels(unknown_levels)
+    attributes, cut = _attributes(data, checked_by(by))
     if (selected is None) == (score is None):
         remedy = "Name the column of outcomes, or the column of scores."
         raise InputError.missing("selected, score", "one of the two is needed", remedy, form="clause")
@@ -109,8 +119,9 @@ def impact_ratios(
             raise InputError.conflict("positive", "goes with selected, not with score", "Leave it out.", positive)
         median = median_of(data, checks.column("score", score))
         metric = scoring_rate(str(score), median)
-    cells = _count(data, attributes, metric)
+    cells, repeated = _count(data, attributes, metric)
     names = attribute_names(attributes)
+    cells, levels = _without_names(cells, names, unknown_names)
     margins = [(i,) for i in range(len(names))] + ([tuple(range(len(names)))] if len(names) > 1 else [])
     tables = tuple(
         _table(cells.margin(margin), [names[i] for i in margin], settings, len(margins)) for margin in margins
@@ -128,6 +139,9 @@ def impact_ratios(
         applicants=int(cells.applicants.sum()),
         missing_rows=int(cells.missing.sum()),
         seed=settings.seed,
+        unknown_levels=levels,
+        cut=cut,
+        repeated=repeated,
     )
 
 
@@ -156,6 +170,22 @@ def checked_min_share(min_share: Any) -> float:
 def _checked_unknown(unknown: Any) -> UnknownChoice:
     remedy = "Use 'exclude', 'category' or 'bounds'."
     return cast("UnknownChoice", checks.choice("unknown", unknown, ("exclude", "category", "bounds"), remedy))
+
+
+def _checked_levels(levels: Any) -> Container[str]:
+    """The names of unknown levels, as they are compared."""
+    if levels is None:
+        return UNKNOWN_LEVELS
+    if not isinstance(levels, list | tuple) or not all(isinstance(level, str) for level in levels):
+        raise InputError.wrong_type("unknown_levels", "is not a list of names", "Use for example ['unknown'].", levels)
+    return frozenset(level.strip().casefold() for level in levels)
+
+
+def _attributes(data: object, by: tuple[str | Bins, ...]) -> tuple[tuple[str | Bins, ...], tuple[CutFeature, ...]]:
+    """The attributes, numeric ones with many values cut; probabilities of groups are refused."""
+    summaries = summarize_columns(data, dict.fromkeys(columns_of(by), "by"))
+    refuse_probabilities(data, "by", summaries)
+    return cut_numbers(by, summaries)
 
 
 # ------------------------------------------------------------------------------------------------------------- counts
@@ -198,7 +228,21 @@ def sorted_levels(keys: Sequence[Key], place: int) -> list[Hashable]:
     return sorted({key[place] for key in keys}, key=rank)
 
 
-def _count(data: object, attributes: tuple[Any, ...], metric: Metric) -> _Cells:
+def _without_names(
+    cells: _Cells, names: Sequence[str], unknown: Container[str]
+) -> tuple[_Cells, dict[str, tuple[str, ...]]]:
+    """The same with levels of these names as missing, and those that occurred, by attribute."""
+    several = levels_by_attribute(cells.keys, names)
+    found = {name: tuple(levels) for name, own in several.items() if (levels := find_unknown(own, unknown))}
+    places = [set(found.get(name, ())) for name in names]
+    keys = [
+        tuple(MISSING if part in own else part for part, own in zip(key, places, strict=True)) for key in cells.keys
+    ]
+    return cells._replace(keys=keys), found
+
+
+def _count(data: object, attributes: tuple[Any, ...], metric: Metric) -> tuple[_Cells, RepeatedColumn | None]:
+    """Every combination of the attributes, and a column that looks like one of people with several rows each."""
     grouped = read(data, attributes, [metric], None).grouped[0][0]
     if not len(grouped.keys) or grouped.missing is None:
         raise InputError.empty("data", "has no rows", "Give at least one row for each applicant.")
@@ -207,7 +251,7 @@ def _count(data: object, attributes: tuple[Any, ...], metric: Metric) -> _Cells:
     if not n.sum():
         column = next(iter(metric.inputs.values())).column
         raise InputError.invalid_data("data", "no row has an outcome", "Name another column.", column, form="clause")
-    return _Cells(list(grouped.keys), n, ones, grouped.missing.dropped)
+    return _Cells(list(grouped.keys), n, ones, grouped.missing.dropped), grouped.repeated
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
@@ -238,6 +282,7 @@ def _table(cells: _Cells, names: Sequence[str], settings: _Settings, tables: int
         raise InputError.unsupported("by", problem, "Use fewer levels, or a larger min_share.", list(names))
     compared = _compare(cells, used, unknown, settings, tables) if used.size > 1 else None
     status = np.where(unknown, "unknown", np.where(blank, "inconclusive", "too small")).astype(object)
+    status[used] = "alone"
     verdict: ImpactVerdict = "not testable"
     if compared is not None:
         certain = bool(compared.bound.min() >= settings.least) and not blank.any()

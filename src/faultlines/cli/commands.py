@@ -737,6 +737,7 @@ def impact_ratio(*, options: opt.Impact, written: opt.ImpactOutput) -> None:
         least=options.least,
         min_share=options.min_share,
         unknown=options.unknown,  # type: ignore[arg-type]  # it is checked there
+        unknown_levels=options.unknown_level or None,
         missing=options.missing,  # type: ignore[arg-type]
         alpha=options.alpha,
         seed=options.seed,

@@ -172,8 +172,8 @@ def _reasons(c: Clustering, missing: str = "bounds") -> list[str]:
     """Why a result without clusters does not cover all groups, or all rows; nothing where it does."""
     from faultlines.render.clustering import exclusion_notes
 
-    codes = {"excluded groups"} | ({"missing values"} if missing == "bounds" else set())
-    texts = [note.text for note in exclusion_notes(c) if note.code in codes]
+    codes = {"excluded groups"} | ({"missing values", "missing attributes"} if missing == "bounds" else set())
+    texts = [note.text for note in exclusion_notes(c) if note.code in codes and note.severity == "warning"]
     return [c.headline, *texts] if c.verdict == "not testable" else texts
 
 

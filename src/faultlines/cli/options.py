@@ -563,8 +563,8 @@ FailOnSplit = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when clusters differ. Exit 3 when groups were excluded, many rows lack a value, arms have a sample "
-        "ratio mismatch, or only one group is left.",
+        "Exit 1 when clusters differ. Exit 3 when groups were excluded, many rows lack a value or an attribute, "
+        "arms have a sample ratio mismatch, or only one group is left.",
         "--fail-on-split",
     ),
 ]
@@ -688,6 +688,15 @@ class Impact(RowSource):
             metavar="HOW",
         ),
     ] = "bounds"
+    unknown_level: Annotated[
+        list[str] | None,
+        _option(
+            DATA,
+            "Name of a level that says that the attribute is not known. Default: unknown, n/a, ?, prefer not to say "
+            "and the like.",
+            metavar="LABEL",
+        ),
+    ] = None
     missing: Annotated[
         str,
         _option(
@@ -884,7 +893,7 @@ def name_options(options: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise error.changed(parameter=options.get(error.parameter, error.parameter)) from error
+        raise error.renamed(options) from error
 
 
 def _parameters(kind: Any) -> list[inspect.Parameter]:

@@ -21,7 +21,7 @@ import numpy as np
 from faultlines.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     import numpy.typing as npt
 
@@ -32,11 +32,13 @@ Label = Hashable  # what users give and get: a name, or a tuple with one value f
 Key = tuple[Hashable, ...]
 
 MISSING = "(missing)"
-# Levels that say nothing without their attribute: "higher for female than for unknown".
-_VAGUE = frozenset(
-    {"unknown", "missing", "n/a", "na", "nan", "none", "null", "?", "not known", "not stated", "undisclosed"}
-    | {"not specified", "not disclosed", "declined", "prefer not to say", "decline to answer", "unspecified"}
+# Levels, without case, that say nothing by themselves: "higher for female than for unknown".
+UNKNOWN_LEVELS = frozenset(
+    {"", "unknown", "missing", "n/a", "na", "nan", "none", "null", "?", "not available", "not known", "not stated"}
+    | {"undisclosed", "not specified", "not disclosed", "declined", "declined to answer", "decline to answer"}
+    | {"prefer not to say", "prefer not to answer", "unspecified"}
 )
+_CODE = 2  # letters of the code of a country or a state, among which NA is Namibia
 _END = r"(-?(?:[0-9.]+(?:e[+-]?[0-9]+)?|inf))"
 INTERVAL = re.compile(rf"[\[(]{_END}, {_END}[\])]")  # as pandas and Polars write a range: (30, 45]
 
@@ -161,7 +163,7 @@ def level_name(label: Label, attributes: Sequence[str]) -> str:
 def _level(attribute: str, part: Hashable) -> str:
     if part == MISSING:
         return f"{attribute} missing"
-    return f"{attribute} {part}" if isinstance(part, str) and part.strip().lower() in _VAGUE else str(part)
+    return f"{attribute} {part}" if isinstance(part, str) and part.strip().casefold() in UNKNOWN_LEVELS else str(part)
 
 
 def naming(attributes: Sequence[str]) -> Callable[[Label], str]:
@@ -204,6 +206,43 @@ def rank(part: Hashable) -> tuple[Any, ...]:
     if isinstance(part, str) and (interval := INTERVAL.fullmatch(part)):
         return (1, float(interval[1]), float(interval[2]))
     return (0, part) if isinstance(part, int | float) else (2, str(part))
+
+
+# ------------------------------------------------------------------------------------- levels that may be none
+
+
+def _plain_name(level: Hashable) -> str | None:
+    """A level without surrounding spaces and case; None where it is not text, or what is missing anyway."""
+    return level.strip().casefold() if isinstance(level, str) and level != MISSING else None
+
+
+def levels_by_attribute(keys: Iterable[Key], attributes: Sequence[str]) -> dict[str, list[Hashable]]:
+    """The distinct levels of every attribute, in the order in which they occur."""
+    levels: list[dict[Hashable, None]] = [{} for _ in attributes]
+    for key in keys:
+        for seen, part in zip(levels, key, strict=False):
+            seen[part] = None
+    return {attribute: list(seen) for attribute, seen in zip(attributes, levels, strict=True)}
+
+
+def find_unknown(levels: Sequence[Hashable], names: Container[str] = UNKNOWN_LEVELS) -> list[str]:
+    """The levels of an attribute that have one of these names, whatever their case and surrounding spaces.
+
+    NA among codes of two letters is one of them, Namibia or North America, unless names are given.
+    """
+    codes = sum(isinstance(level, str) and len(level) == _CODE and level.isupper() for level in levels)
+    spared = "NA" if names is UNKNOWN_LEVELS and codes > max(_CODE, len(levels) / 2) else None
+    return [str(level) for level in levels if level != spared and _plain_name(level) in names]
+
+
+def find_similar(levels: Sequence[Hashable]) -> list[tuple[str, ...]]:
+    """Levels that differ by case or surrounding spaces only, those that belong together as a tuple."""
+    alike: dict[str, list[str]] = {}
+    for level in levels:
+        name = _plain_name(level)
+        if name is not None:
+            alike.setdefault(name, []).append(str(level))
+    return [tuple(several) for several in alike.values() if len(several) > 1]
 
 
 # ------------------------------------------------------------------------------------------------ keys of two places

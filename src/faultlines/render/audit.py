@@ -17,14 +17,14 @@ from faultlines.render.text import Document, NextCommand, TextTable, next_note
 from faultlines.results.audit import stratum_text
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
-from faultlines.results.protocol import Note
+from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from faultlines.render.clustering import AdverseSides
-    from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup
+    from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature
     from faultlines.results.clustering import Adverse, Clustering
 
 _COMPARISONS = 40  # comparisons, and notes of a kind, that are printed
@@ -106,8 +106,10 @@ def _farthest_cluster(c: Clustering) -> tuple[int, float]:
 
 
 def notes(result: Audit) -> tuple[Note, ...]:
-    """What was found, what was done to the data, and what was not compared."""
-    return (*_finding_notes(result), *_cut_notes(result), *_exclusion_notes(result), *_skipped_notes(result))
+    """What was found, what was noticed in the rows, what was done to them, and what was not compared."""
+    warnings = (*_row_notes(result, clustering.ratio_notes), *_row_notes(result, clustering.data_notes))
+    exclusions = _row_notes(result, clustering.exclusion_notes)
+    return (*_finding_notes(result), *warnings, *cut_notes(result.cut), *exclusions, *_skipped_notes(result))
 
 
 def next_step(result: Audit) -> Note | None:
@@ -128,8 +130,9 @@ def _finding_notes(result: Audit) -> Iterator[Note]:
         yield Note("difference", finding.text, fields={"comparison": finding.comparison.name})
 
 
-def _cut_notes(result: Audit) -> Iterator[Note]:
-    for cut in result.cut:
+def cut_notes(several: Iterable[CutFeature]) -> Iterator[Note]:
+    """Numeric features that were cut into ranges."""
+    for cut in several:
         count = f"{cut.values:,} values" if cut.values < 1_000 else "1,000 values or more"
         name = formats.printable(cut.feature)
         text = (
@@ -139,17 +142,20 @@ def _cut_notes(result: Audit) -> Iterator[Note]:
         yield Note("cut feature", text, fields={"feature": cut.feature, "values": cut.values, "ranges": cut.ranges})
 
 
-def _exclusion_notes(result: Audit) -> Iterator[Note]:
-    """Each sentence about dropped rows and excluded groups once, with the comparisons it is about."""
+def _row_notes(result: Audit, notes_of: Callable[[Clustering], Iterable[Note]]) -> Iterator[Note]:
+    """Each note about the rows once, with the comparisons it is about."""
     about: dict[tuple[str, str], list[str]] = {}
+    originals: dict[tuple[str, str], Note] = {}
     for comparison in result.comparisons:
-        for note in clustering.exclusion_notes(comparison.result):
+        for note in notes_of(comparison.result):
             about.setdefault((note.code, note.text), []).append(comparison.name)
+            originals.setdefault((note.code, note.text), note)
     for (code, text), names in about.items():
         where = names[0] if len(names) == 1 else formats.amount(len(names), result.noun)
         about_all = len(names) == len(result)
         words = formats.printable(text if about_all else f"{where}: {text}")
-        yield Note(code, words, fields={"comparisons": tuple(names)})
+        original = originals[code, text]
+        yield Note(code, words, original.severity, {**original.fields, "comparisons": tuple(names)})
 
 
 def _skipped_notes(result: Audit) -> Iterator[Note]:
@@ -318,7 +324,8 @@ _READING = (
     "Intervals of groups are statements about one group each; findings allow for having searched all of them.",
 )
 _READING_BH = "Of the findings, {alpha} are false on average (Benjamini and Hochberg)."
-_NOTES = {"cut feature", "not compared", "dropped rows"}  # codes of notes at the head; groups are with their finding
+# Codes of notes that stand with their finding; all others are at the head of the page.
+_WITH_FINDINGS = {"difference", "excluded groups", "excluded share", "excluded levels", NEXT}
 _NOT_TO_CONCLUDE = (
     "That groups without a finding are equal: a difference may be too small to be detected. Certificates say "
     "what can be ruled out.",
@@ -365,7 +372,7 @@ def write_audit_page(
         matrix=_matrix(tables),
         tables=[_page_table(table) for table in tables],
         interval=f"{formats.level(audit.alpha)} interval",
-        notes=[note.text for note in audit.notes if note.code in _NOTES],
+        notes=[note.text for note in audit.notes if note.code not in _WITH_FINDINGS],
         facts=_facts(audit, command),
         reading=_reading(audit),
         dont=_NOT_TO_CONCLUDE,

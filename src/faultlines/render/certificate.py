@@ -12,12 +12,11 @@ from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
 from faultlines.render.clustering import (
     RATIO,
-    dropped_notes,
     excluded_notes,
     mismatch_notes,
-    missing_fields,
     other_notes,
 )
+from faultlines.render.rows import dropped_notes, missing_fields
 from faultlines.render.text import Document, NextCommand, TextTable, find_mismatch, next_note
 from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note

@@ -16,12 +16,13 @@ from faultlines import checks, formats
 from faultlines.core.custom import Similarity
 from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
-from faultlines.estimates.labels import name_of, named_by, naming
-from faultlines.estimates.reasons import DropCode, RowWarning
+from faultlines.estimates.labels import key_of, name_of, named_by, naming
+from faultlines.estimates.reasons import RowWarning
 from faultlines.guarantees.margins import nested_attributes
 from faultlines.metrics.names import traits_of
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
+from faultlines.render.rows import dropped_notes, level_notes, missing_attribute_notes
 from faultlines.render.text import (
     CLUSTERS,
     Document,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from faultlines.results.power import DetectionLimit
     from faultlines.results.tables import ExcludedShare
     from faultlines.rows.keys import Bins
-    from faultlines.rows.request import Arms, MissingRows
+    from faultlines.rows.request import Arms
 
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
@@ -70,7 +71,6 @@ _LEVELS = 4  # levels of an attribute that are named
 _MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
-_WORST = 5  # groups that are named for the share of their rows that was dropped
 _CLOSE = 0.95  # share of the distance in the table from which on the sentence says about the same
 _OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
 _LONGEST_RULE = 120  # characters of a rule in a table of text output
@@ -683,36 +683,11 @@ def explained_texts(rows: Sequence[Explained], finer: Set[str] = frozenset()) ->
 
 
 def exclusion_notes(c: Clustering) -> Iterator[Note]:
-    """Dropped rows and excluded groups."""
+    """Dropped rows, missing attributes, levels that may be none, and excluded groups."""
     yield from dropped_notes(c.dropped, c.missing_values)
+    yield from missing_attribute_notes(c.missing_values, c.groups.attributes)
+    yield from level_notes([*c.groups.keys, *(key_of(group.label) for group in c.excluded)], c.groups.attributes)
     yield from excluded_notes(c.groups, c.excluded, c.counted)
-
-
-def dropped_notes(dropped: Mapping[DropCode, int], missing: MissingRows | None = None) -> Iterator[Note]:
-    """Rows that were not used, by reason; by group where they are many."""
-    for reason, count in dropped.items():
-        yield Note("dropped rows", f"Dropped rows: {count:,} {DropCode(reason).text}.", fields={"rows": count})
-    if missing is not None and missing.is_large:
-        yield Note("missing values", missing_text(missing), "warning", missing_fields(missing))
-
-
-def missing_text(missing: MissingRows) -> str:
-    """Which share of the rows lacks a value, which values, and in which groups most: ``80.1% of rows …``."""
-    rows = max(missing.rows.sum(), 1.0)
-    inputs = [f"{name} in {formats.share(float(c.sum() / rows), 1)}" for name, c in missing.by_column.items()]
-    worst = missing_fields(missing)["groups"]
-    names = formats.members(list(worst), lambda name: f"{name} {formats.share(worst[name], 1)}", _LISTED)
-    lacking = f"{formats.share(missing.share, 1)} of rows lack a value ({', '.join(inputs)}) and were dropped"
-    return formats.printable(f"{lacking}, most in {names}. The result is about the others.")
-
-
-def missing_fields(missing: MissingRows) -> dict[str, Any]:
-    """The share of rows that lack a value: of all, and of the groups where it is largest."""
-    order = np.lexsort((-missing.dropped, -missing.shares))[:_WORST]
-    return {
-        "share": missing.share,
-        "groups": {name_of(missing.keys[i]): float(missing.shares[i]) for i in order.tolist()},
-    }
 
 
 def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:

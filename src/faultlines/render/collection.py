@@ -9,6 +9,7 @@ from faultlines import formats
 from faultlines.estimates.labels import name_of
 from faultlines.render import clustering
 from faultlines.render.data import overall_effect
+from faultlines.render.rows import dropped_notes
 from faultlines.render.text import Document, NextCommand, TextTable, next_lines, next_note
 from faultlines.results.collection import Experiments
 from faultlines.results.multiplicity import CORRECTIONS
@@ -80,7 +81,7 @@ def _experiment_notes(result: Experiments) -> Iterator[Note]:
         some = formats.amount(sum(bool(experiment.excluded) for experiment in result.experiments), result.noun)
         text = f"Excluded groups: {formats.amount(groups, 'group')} in {some}."
         yield Note("excluded groups", text, fields={"groups": groups})
-    yield from clustering.dropped_notes(result.dropped)
+    yield from dropped_notes(result.dropped)
 
 
 def _mismatch_notes(result: Experiments) -> Iterator[Note]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from faultlines import formats
 from faultlines.estimates.labels import naming
-from faultlines.render.clustering import RATIO, dropped_notes, mismatch_notes, other_notes
+from faultlines.render.clustering import RATIO, mismatch_notes, other_notes
+from faultlines.render.rows import dropped_notes
 from faultlines.render.text import FILES, OF_METRIC, Document, NextCommand, TextTable, cluster_again, next_note
 from faultlines.results.protocol import Note
 

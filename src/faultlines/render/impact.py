@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from faultlines import formats
 from faultlines.estimates.labels import level_name, naming
+from faultlines.render.audit import cut_notes
 from faultlines.render.certificate import rounded_like
 from faultlines.render.text import Document, NextCommand, TextTable, next_note
 from faultlines.results.protocol import Note
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _LISTED = 56  # characters of a list of categories
 _ROWS = 60  # categories in a table of text output
-_WORDS = {"too small": "too small to compare", "unknown": "counted separately"}
+_WORDS = {"too small": "too small to compare", "alone": "nothing to compare with", "unknown": "counted separately"}
 
 
 def headline(result: ImpactRatios) -> str:
@@ -98,6 +99,14 @@ def _notes(result: ImpactRatios) -> Iterator[Note]:
         f"Intervals of ratios hold for all categories of all tables together ({_level(result)}), although the data "
         "choose the highest category.",
     )
+    if result.repeated is not None:
+        column, each = result.repeated
+        text = (
+            f"Rows are taken as independent, but {column} repeats in the first rows. Give one row for each applicant, "
+            "or use certify, whose metrics have units."
+        )
+        yield Note("no unit", text, "warning", {"column": column, "rows_each": each})
+    yield from cut_notes(result.cut)
     yield from _small_notes(result)
     yield from _unknown_notes(result)
     if result.missing_rows:
@@ -152,6 +161,10 @@ def _small_notes(result: ImpactRatios) -> Iterator[Note]:
 
 
 def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
+    for attribute, levels in result.unknown_levels.items():
+        names = formats.members(levels, repr, _LISTED)
+        text = f"Levels of {attribute} named like a missing value count as unknown: {names}."
+        yield Note("unknown levels", text, fields={"attribute": attribute, "levels": list(levels)})
     how = {
         "exclude": "counted separately, in no category",
         "category": "a category of their own",

@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from faultlines import checks, files, formats
 from faultlines.estimates.labels import key_of, name_of
-from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, dropped_notes, nothing_added, subject_differs
+from faultlines.render.clustering import NAMED_LEVELS, OVERALL, RATIO, nothing_added, subject_differs
 from faultlines.render.geometry import LAYERS, Axis, Picture
+from faultlines.render.rows import dropped_notes
 from faultlines.render.text import (
     Document,
     NextCommand,

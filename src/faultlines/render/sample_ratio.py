@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from faultlines import formats
 from faultlines.estimates.reasons import DropCode
-from faultlines.render.clustering import describe_place, dropped_notes, sample_ratio_note
+from faultlines.render.clustering import describe_place, sample_ratio_note
 from faultlines.render.clustering import document as clustering_document
+from faultlines.render.rows import dropped_notes
 from faultlines.render.text import OF_METRIC, Document, NextCommand, TextTable, next_note
 from faultlines.results.protocol import Note
 

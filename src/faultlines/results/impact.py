@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,11 +11,15 @@ from faultlines.results.protocol import TabularResult, dicts_of
 from faultlines.results.tables import attribute_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from faultlines.estimates.labels import Key, Label
+    from faultlines.results.audit import CutFeature
     from faultlines.results.certificate import MissingChoice, UnknownChoice
     from faultlines.results.protocol import Columns, Rows
+    from faultlines.rows.request import RepeatedColumn
 
-CategoryStatus = Literal["passed", "failed", "inconclusive", "too small", "unknown"]
+CategoryStatus = Literal["passed", "failed", "inconclusive", "too small", "alone", "unknown"]
 ImpactVerdict = Literal["passed", "failed", "inconclusive", "not testable"]
 RateKind = Literal["selection rate", "scoring rate"]
 
@@ -40,8 +44,8 @@ class ImpactCategory:
         possible_lower: The lowest the ratio could be in these rows, whatever is missing or unknown; None where nothing
             is, or that was not asked.
         possible_upper: The highest it could be.
-        status: ``"passed"``, ``"failed"`` or ``"inconclusive"``; ``"too small"`` and ``"unknown"`` where the category
-            is not compared.
+        status: ``"passed"``, ``"failed"`` or ``"inconclusive"``; ``"too small"``, ``"alone"`` (no other category is
+            large enough) and ``"unknown"`` where the category is not compared.
 
     Example:
         >>> import faultlines as fl, polars as pl
@@ -100,7 +104,9 @@ class ImpactTable:
     @property
     def compared(self) -> tuple[ImpactCategory, ...]:
         """Categories that are compared."""
-        return tuple(category for category in self.categories if category.status not in ("too small", "unknown"))
+        return tuple(
+            category for category in self.categories if category.status not in ("too small", "alone", "unknown")
+        )
 
     @property
     def is_divided(self) -> bool:
@@ -130,6 +136,9 @@ class ImpactRatios(TabularResult):
         applicants: Rows whose outcome is known.
         missing_rows: Rows whose outcome is missing.
         seed: Of the draws behind the intervals.
+        unknown_levels: Attribute → levels whose names say that it is not known; their rows lack the attribute.
+        cut: Numeric attributes that were cut into ranges.
+        repeated: A column that looks like one of people with several rows each; None where none does.
 
     Example:
         >>> import faultlines as fl, polars as pl
@@ -156,6 +165,9 @@ class ImpactRatios(TabularResult):
     applicants: int
     missing_rows: int
     seed: int
+    unknown_levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cut: tuple[CutFeature, ...] = ()
+    repeated: RepeatedColumn | None = None
 
     def __repr__(self) -> str:
         return f"<ImpactRatios: {self.verdict}, {', '.join(f'{table.name}: {table.verdict}' for table in self.tables)}>"
@@ -211,6 +223,9 @@ class ImpactRatios(TabularResult):
             "applicants": self.applicants,
             "missing_rows": self.missing_rows,
             "seed": self.seed,
+            "unknown_levels": {attribute: list(levels) for attribute, levels in self.unknown_levels.items()},
+            "cut": [{"feature": cut.feature, "values": cut.values, "ranges": cut.ranges} for cut in self.cut],
+            "repeated": None if self.repeated is None else self.repeated._asdict(),
             "notes": [note.to_dict() for note in self.notes],
             "tables": [
                 {

@@ -201,9 +201,10 @@ class Keys:
         dtype = self.schema[column]
         if dtype.is_float():
             return key_value(column, dtype)
-        if (dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)) or dtype in (nw.String, nw.Boolean, nw.Date):
+        if (dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)) or dtype in (nw.Boolean, nw.Date):
             return nw.col(column)
-        return nw.col(column).cast(nw.String)
+        text = nw.col(column) if dtype == nw.String else nw.col(column).cast(nw.String)
+        return nw.when(text != "").then(text)  # as in csv, where an empty field has no value
 
     def _binned(self, place: int, cut: Bins) -> Any:
         """The number of a row's bin; what range that is, is kept for the labels."""
