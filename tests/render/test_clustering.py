@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 import faultlines as fl
 from faultlines import simulate
 from faultlines.estimates.labels import keys_of
+from faultlines.metrics.names import is_plural, recipe_of
 from faultlines.render.clustering import (
-    adverse_sides,
     contrast,
     decide,
     describe_cluster,
     outlier_group,
     standings,
 )
-from faultlines.render.text import name_groups
+from faultlines.render.data import adverse_sides
+from faultlines.render.text import document, hidden_lines, name_groups
 from faultlines.results.rules import Population
 from tests.refused import refused
 
@@ -194,3 +195,59 @@ def test_every_effect_has_its_side_by_name(demo: Clustering) -> None:
     ):
         with refused(f"unknown: {parameter}"):
             adverse_sides(wrong, [demo], ["a"])  # type: ignore[arg-type]
+
+
+def notes_of(c: Clustering) -> dict[str, dict[str, object]]:
+    return {note.code: dict(note.fields) for note in c.notes}
+
+
+def test_a_null_result_says_what_it_does_not_show_and_has_no_table() -> None:
+    """One cluster of all groups is no table; that equality is not shown stands beneath the headline."""
+    c = fl.cluster(fl.simulate.null(12, seed=1).estimates)
+    parts = document(c)
+    assert not parts.tables
+    assert "equality" in notes_of(c)
+    assert len(parts.opening) == 2
+    assert decide(c).uncertain[0] == parts.opening[1]
+    assert document(fl.cluster(fl.Estimates([1.0], [0.5], ["DE"]))).tables  # the effect of a single group is shown
+
+
+def test_sentence_and_table_are_reconciled_wherever_they_differ(demo: Clustering) -> None:
+    """A note has the distance in the table and the corrected one; the spread and the bound reach the page."""
+    fields = notes_of(demo)
+    gap = demo.clusters[-1].effects[0].estimate - demo.clusters[0].effects[0].estimate
+    assert fields["contrast"]["observed"] == pytest.approx(gap)
+    assert 0 < float(str(fields["contrast"]["corrected"])) < gap
+    assert demo.spread is not None
+    assert fields["spread"]["estimate"] == demo.spread.estimate
+    shown = decide(demo).evidence
+    assert all(note.text in shown for note in demo.notes if note.code in ("evidence", "spread", "contrast"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "plural"),
+    [
+        (fl.equalized_odds("y", "p"), True),
+        (fl.joint(fl.rate("bought"), fl.mean("spend")), True),
+        (fl.rate("salt and pepper"), False),
+        (fl.mean("odds"), False),
+    ],
+)
+def test_the_number_of_a_metric_is_not_read_from_its_name(metric: fl.Metric, plural: bool) -> None:
+    """Names that users choose are singular, whatever they contain."""
+    assert is_plural(recipe_of(metric)) is plural
+    assert not is_plural("salt and pepper")
+
+
+def test_what_is_not_shown_is_found_in_the_spelling_of_the_reader() -> None:
+    """No Python on the command line, and no options in Python."""
+    assert hidden_lines({"row": 8}, "python") != hidden_lines({"row": 8}, "command")
+    assert "--csv" in hidden_lines({"row": 8}, str)[0]
+
+
+def test_why_outlier_groups_were_not_searched_for() -> None:
+    """The reason comes from the comparison: counts have one effect and no tolerance."""
+    counts, two = fl.binomial([5, 50, 6], 100, ["a", "b", "c"]), np.array([[0.0, 1.0], [5.0, 1.0], [0.0, 1.0]])
+    several = fl.Estimates(two, np.full((3, 2), 0.2), parts=["x", "y"])
+    results = [fl.cluster(counts), fl.cluster(several), fl.cluster(fl.Estimates([0.0, 5], [0.1, 0.1]), tolerance=1.0)]
+    assert len({[note.text for note in c.notes if note.code == "method"][-1] for c in results}) == 3

@@ -235,7 +235,7 @@ def _groups(data: object, by: By | None, metric: Metric | None, min_size: float 
     """The groups that are compared, with what was excluded."""
     if isinstance(data, Clustering):
         if by is not None or metric is not None or min_size is not None:
-            raise InputError.conflict("by, metric, min_size", "go with rows, but a result was given", "Leave them out.")
+            raise InputError.conflict("by, metric, min_size", "apply to rows, not to results", "Leave them out.")
         return Groups(data.groups, (), data.excluded, data.dropped, data.by, data.readout)
     groups = groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
     return groups if metric is None else with_value_in_all_rows(groups, data, metric)

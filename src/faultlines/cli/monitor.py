@@ -99,12 +99,16 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
         _write_outputs(look, targets)
 
 
+def _reason_for_none(result: MonitorResult) -> str:
+    """Why a monitor that has ended took no look."""
+    last = result.looks[-1].number
+    if result.planned is not None and last >= result.planned:
+        return "all planned looks are used"
+    return f"there are no new data since look {last}"
+
+
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
-    ended = (
-        ""
-        if look.taken or not look.result.finished
-        else "\nThe monitor has ended, and no look was taken: there are no new data, or all planned looks were used."
-    )
+    ended = "" if look.taken or not look.result.finished else f"\nNo look was taken: {_reason_for_none(look.result)}."
     if targets.report is not None:
         look.result.report(targets.report, title=targets.title, command=command_line())
     targets.write_json(look.result.to_json())

@@ -73,7 +73,7 @@ class RowSource:
         """The files, refused where there are none and no query, or both."""
         if self.sql is not None and self.files:
             remedy = "Leave the files out, and name them in the query."
-            raise InputError.conflict("sql", "goes without files", remedy)
+            raise InputError.conflict("sql", "cannot be combined with files", remedy)
         if self.sql is None and not self.files:
             raise InputError.missing("files", "a file is missing", "Give files, or --sql.", form="sentence")
         return self.files or []

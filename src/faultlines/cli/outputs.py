@@ -334,7 +334,7 @@ def is_table(options: ExperimentOptions | Fresh | Watched) -> bool:
     if options.estimate is not None or options.se is not None:
         return True
     if options.n is not None or options.dof is not None:
-        raise InputError.conflict("n, dof", "go with --estimate and --se", "Name these, or leave them out.")
+        raise InputError.conflict("n, dof", "need --estimate and --se", "Name these, or leave them out.")
     return False
 
 

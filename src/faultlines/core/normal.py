@@ -887,7 +887,7 @@ def as_comparison(data: Any, tolerance: float = 0.0) -> Comparison:
         raise InputError.wrong_type("estimates", "is not an Estimates", "Make one with fl.Estimates.", type(data))
     if _checked(tolerance):
         raise InputError.unsupported(
-            "tolerance", "goes with estimates", "Let the test of the Similarity allow for it.", tolerance
+            "tolerance", "applies to estimates only", "Let the test of the Similarity allow for it.", tolerance
         )
     comparison: Comparison = data
     return comparison

@@ -6,21 +6,19 @@ Nothing here decides anything: values come from the result, and no code reads th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines import checks, formats
+from faultlines import formats
 from faultlines.core.custom import Similarity
-from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of, named_by, naming
 from faultlines.estimates.reasons import DropCode, RowWarning
 from faultlines.guarantees.margins import nested_attributes
-from faultlines.metrics.names import traits_of
+from faultlines.metrics.names import is_plural
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.text import SAME_COMMAND, Document, GroupText, TextTable, name_groups, next_note
@@ -29,11 +27,12 @@ from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
+    from faultlines.render.text import Hidden
     from faultlines.results.clustering import Adverse, Cluster, Clustering
     from faultlines.results.effects import Effect, Explained
     from faultlines.results.power import DetectionLimit
@@ -43,11 +42,11 @@ if TYPE_CHECKING:
 
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
-DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
 RATIO = "sample ratio"  # the code of the one note that stands before the headline
 OVERALL = "overall"  # the code of notes that stand beneath it
+EQUALITY = "equality"  # the code of what a null result does not show, which stands there too
 
-_ABOUT_CELLS = frozenset({"membership", "continuum", "contrast", "overlap"})  # notes on clusters that are not printed
+_ABOUT_CELLS = frozenset({"membership", "continuum", "overlap"})  # notes on clusters that are not printed
 _FEW_CLUSTERS = 3  # clusters of crossed attributes up to which the sentence about them says which attributes matter
 NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
 _OUTLIER_FROM = 6  # groups from which on one of them can be called an outlier
@@ -63,7 +62,6 @@ _MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
 _WORST = 5  # groups that are named for the share of their rows that was dropped
-_CLOSE = 0.95  # share of the distance in the table from which on the sentence says about the same
 _OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
 _LONGEST_RULE = 120  # characters of a rule in a table of text output
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
@@ -94,12 +92,12 @@ def _headline(c: Clustering) -> str:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
             rest = nothing_added([*others, "further combinations" if crossed else "combinations"], plural=True)
-            return f"{subject_differs(groups.metric)}{beyond} {terms} ({basis}).{rest}"
+            return f"{_subject_differs(c)}{beyond} {terms} ({basis}).{rest}"
         rest = nothing_added(others, plural=len(others) > 1)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
-            return f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}).{rest}"
+            return f"{_subject_differs(c)}{beyond} between {between} ({basis}).{rest}"
         return (
-            f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}). "
+            f"{_subject_differs(c)}{beyond} between {between} ({basis}). "
             f"Best description: {c.n_clusters} clusters.{rest}{_accounts(c)}"
         )
     between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
@@ -133,10 +131,14 @@ def nothing_added(names: Sequence[str], *, plural: bool) -> str:
     return f" {text[0].upper()}{text[1:]} {'add' if plural else 'adds'} nothing detectable."
 
 
-def subject_differs(metric: str) -> str:
+def subject_differs(metric: str, *, plural: bool = False) -> str:
     """A metric as the subject of a headline: ``The lift differs``, ``The equalized odds differ``."""
-    is_plural = metric.endswith(" odds") or " and " in metric
-    return f"The {metric} {'differ' if is_plural else 'differs'}"
+    return f"The {metric} {'differ' if plural else 'differs'}"
+
+
+def _subject_differs(c: Clustering) -> str:
+    estimates = c.groups.estimates
+    return subject_differs(c.groups.metric, plural=estimates is not None and is_plural(estimates.recipe))
 
 
 def between_levels(c: Clustering) -> str:
@@ -344,7 +346,13 @@ def notes(c: Clustering) -> tuple[Note, ...]:
             *membership_notes(c, c.alpha),
             *detection_notes(c),
         ]
-    return (*ratio_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
+    return (*ratio_notes(c), *equality_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
+
+
+def equality_notes(c: Clustering) -> Iterator[Note]:
+    """What it does not mean that no difference was found."""
+    if c.verdict == "no difference":
+        yield Note(EQUALITY, "This does not show that the groups are equal.")
 
 
 def next_step(c: Clustering) -> Note | None:
@@ -395,10 +403,10 @@ def _option_of(attribute: str | Bins) -> str:
 
 def quick_notes(c: Clustering) -> tuple[Note, ...]:
     """Notes that need nothing else to be computed: about the data, the method, and what was excluded."""
-    return (*data_notes(c), *_evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
+    return (*data_notes(c), *evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
 
 
-def _evidence_notes(c: Clustering) -> Iterator[Note]:
+def evidence_notes(c: Clustering) -> Iterator[Note]:
     """The p of each number of clusters: that of the headline belongs to "more than one" alone."""
     if not c.rejected:
         return
@@ -410,6 +418,12 @@ def _evidence_notes(c: Clustering) -> Iterator[Note]:
     ]
     bound = f"At least {c.at_least} clusters ({formats.level(c.alpha)} confidence)."
     yield Note("evidence", f"{', '.join(texts)} (α = {c.alpha:.3g}). {bound}", fields={"at_least": c.at_least})
+    if (spread := c.spread) is not None:
+        size, low, high = (difference_text(c, 0, value) for value in (spread.estimate, spread.lower, spread.upper))
+        ends = f"{low.removesuffix(' points')} … {high}"
+        text = f"Standard deviation between groups: {size} ({interval_name(c)} {ends})."
+        fields = {"estimate": spread.estimate, "lower": spread.lower, "upper": spread.upper}
+        yield Note("spread", text, fields=fields)
 
 
 _FLOOR_REASONS = {
@@ -545,13 +559,38 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
         yield Note("intervals", "Intervals assume that the numbers of clusters are right.")
     else:
         yield Note("intervals", f"Intervals assume that {c.n_clusters} is the right number of clusters.")
-    honest = honest_effects(c) if len(c.effect_names) == 1 else None
-    widest = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
-    if honest is not None and honest[1] - honest[0] < _CLOSE * widest:
-        text = "The sentence above compares mean shrunken estimates, which exaggerate less than the table does."
-        yield Note("contrast", text)
+    yield from _contrast_notes(c)
     if c.is_continuum and not c.additive:
-        yield Note("continuum", "The effects look like a continuum; read the clusters as a summary.", "warning")
+        text = (
+            "The effects vary gradually (a continuum); cluster borders are not sharp. Read the clusters as a summary."
+        )
+        yield Note("continuum", text, "warning")
+
+
+def _contrast_notes(c: Clustering) -> Iterator[Note]:
+    """Why the sentence above and the table show different effects, wherever they do."""
+    if len(c.effect_names) != 1:
+        return
+    if c.additive:
+        if any(_shrunken_gap(term, term_number(c, term)) for term in c.additive):
+            text = "Effects in the sentence above are corrected for the choice of groups; those in the table are not."
+            yield Note("contrast", text)
+        return
+    honest, part = honest_effects(c), 0
+    if honest is None:
+        return
+    observed = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
+    texts = [difference_text(c, part, size) for size in (observed, honest[1] - honest[0])]
+    if texts[0] != texts[1]:
+        text = f"Highest minus lowest cluster: {texts[0]}. Corrected for the choice of groups: about {texts[1]}."
+        yield Note("contrast", text, fields={"observed": observed, "corrected": honest[1] - honest[0]})
+
+
+def _shrunken_gap(term: Clustering, number: formats.NumberFormat) -> bool:
+    """Whether the sentence about a term shows other effects than its table."""
+    honest = honest_effects(term)
+    ends = (term.clusters[0].effects[0].estimate, term.clusters[-1].effects[0].estimate)
+    return honest is not None and any(number(a) != number(b) for a, b in zip(honest, ends, strict=True))
 
 
 def membership_notes(c: Clustering, alpha: float) -> Iterator[Note]:
@@ -604,16 +643,16 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
     if len(c.groups.attributes) < 2 or c.groups.estimates is None:
         return
     for finer, coarser in nested_attributes(c.groups):
-        yield Note("nested attributes", f"{finer} is nested in {coarser}.", fields={"finer": finer, "coarser": coarser})
+        text = f"Every {finer} belongs to one {coarser}."
+        yield Note("nested attributes", text, fields={"finer": finer, "coarser": coarser})
     nested = {name for name, _ in nested_attributes(c.groups)}
     for text in explained_texts(c.explained(), nested) if c.rejected else ():
         yield Note("explained", text)
     yield from _untested_notes(c)
     if c.additive:
         text = (
-            "Effects by attribute add up; each is at the average mix of the other attributes. Crossed, the levels form "
-            f"{c.n_clusters} clusters of {formats.count(len(c.by_attributes.groups))} combinations (in Markdown, JSON "
-            "and the page)."
+            "Each effect is at the average mix of the other attributes. Crossed, the levels form "
+            f"{c.n_clusters} clusters of {formats.count(len(c.by_attributes.groups))} combinations."
         )
         yield Note("additive", text, fields={"terms": [list(term.groups.attributes) for term in c.additive]})
 
@@ -624,12 +663,14 @@ def _untested_notes(c: Clustering) -> Iterator[Note]:
         return
     reason, remedy = "margins off", ""
     if c.tolerance > 0:
-        reason, remedy = "tolerance", " Leave out the tolerance to test them."
+        reason, remedy = "tolerance", " Leave out the tolerance to test single attributes."
     elif isinstance(c.groups, Similarity):
-        reason, remedy = "counts", " Give rows (fl.rate, fl.mean), or fl.Estimates with standard errors, to test them."
+        reason, remedy = "counts", " To test single attributes, give rows or standard errors."
     elif c.guarantee.name != "calibrated" or not c.judged.facts["scan"]:
-        reason, remedy = "error control", " The default error control tests them."
+        reason, remedy = "error control", " Use the default error control to test single attributes."
     text = "Single attributes were not tested: the groups were compared as unordered combinations."
+    if c.rejected and c.groups.estimates is not None:  # their shares stand above, with p that no error control covers
+        text = "The groups were compared as unordered combinations. The p of single attributes are descriptive."
     yield Note("margins", f"{text}{remedy}", fields={"reason": reason})
 
 
@@ -657,7 +698,7 @@ def explained_texts(rows: Sequence[Explained], finer: Set[str] = frozenset()) ->
             adds = "adds " if row.attribute in finer else ""
             named.append(f"{name} {adds}{shares[row]:.0%} ({formats.p_is(math.log(row.pvalue))})")
         of_part = f" in {part}" if part else ""
-        overlap = " Shares overlap: attributes go together." if sum(shares.values()) > _OVERLAP else ""
+        overlap = " Shares overlap because the attributes are related." if sum(shares.values()) > _OVERLAP else ""
         texts.append(f"Share of the variation between groups{of_part}: {', '.join(named)}.{overlap}")
     return texts
 
@@ -710,10 +751,7 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
 
         def name(label: Label, excluded_by_label: dict[Label, Excluded] = by_label) -> str:
             group = excluded_by_label[label]
-            events = (
-                f" ({formats.count(group.events)} of {formats.count(group.n or 0)})" if group.events is not None else ""
-            )
-            return named_by(label, groups.attributes) + events
+            return named_by(label, groups.attributes) + _events_text(group, unit)
 
         separator = "; " if len(groups.attributes) > 1 else ", "
         names = formats.members([group.label for group in several], name, _LISTED, separator)
@@ -738,6 +776,15 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
             texts.append(", ".join(named))
         text += ", but " * any(texts) + "; ".join(filter(None, texts))
     yield Note("excluded share", f"{text[0].upper()}{text[1:]}.", fields={"share": share})
+
+
+def _events_text(group: Excluded, unit: str) -> str:
+    """How many events an excluded group has, in words that cannot be read as a rank: `` (0 events in 1 row)``."""
+    if group.events is None:
+        return ""
+    events = "1 event" if group.events == 1 else f"{formats.count(group.events)} events"
+    units = unit.removesuffix("s") if group.n == 1 else unit
+    return f" ({events} in {formats.count(group.n or 0)} {units})"
 
 
 def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[str], unit: str) -> Iterator[Note]:
@@ -833,10 +880,15 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     lead = contrast(c, adverse)
     evidence = [*([headline(c)] if lead else []), *overall_lines(c)]
     evidence += [] if is_uncertain else membership
-    evidence += [note.text for some in (interval_notes(c), data_notes(c)) for note in some]
+    evidence += [note.text for some in (evidence_notes(c), interval_notes(c), data_notes(c)) for note in some]
     # Detection limits take a moment to compute: they are told of the result's own level alone.
     limits = [note.text for note in detection_notes(c)] if level == c.alpha else []
-    uncertain = [*limits, *(membership if is_uncertain else []), *(note.text for note in exclusion_notes(c))]
+    uncertain = [
+        *(note.text for note in equality_notes(c)),
+        *limits,
+        *(membership if is_uncertain else []),
+        *(note.text for note in exclusion_notes(c)),
+    ]
     uncertain += [] if c.excluded or c.dropped else ["No group was excluded and no row was dropped."]
     sentences = [_cluster_sentence(c, i, standing[i]) for i in described] if c.rejected else []
     return Decision(
@@ -882,68 +934,39 @@ def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
     return texts
 
 
-def _refuse_mixed(adverse: Adverse, results: Sequence[Clustering]) -> None:
-    """Refuse one direction for metrics that harm in different ones: "worse off" would be said of a high accuracy."""
-    for c in results:
-        traits_by_effect = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
-        if any(traits.adverse not in (None, adverse) for traits in traits_by_effect):
-            remedy = "Give a direction for each, by name."
-            problem = f"is not the harmful direction of {c.groups.metric}"
-            raise InputError.conflict("adverse", problem, remedy, adverse)
-
-
-def adverse_sides(
-    adverse: Adverse | Mapping[str, Adverse] | None, results: Sequence[Clustering], names: Sequence[str]
-) -> list[AdverseSides]:
-    """For each effect of each result, the harmful direction.
-
-    Args:
-        adverse: One direction for all effects, or one by the name of an effect, of the metric or of the result.
-        results: The results.
-        names: What they are called.
-
-    Raises:
-        InputError: If it is neither a direction nor directions by names that there are.
-    """
-    sides: Mapping[str, Adverse] = {}
-    if isinstance(adverse, Mapping):
-        sides = adverse
-    elif adverse is not None:
-        checks.choice("adverse", adverse, DIRECTIONS, "Use 'low' or 'high'.")
-        sides = dict.fromkeys(names, adverse)
-    parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
-    allowed = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
-    if isinstance(adverse, str) and sum(max(len(some), 1) for some in parts) > 1:
-        _refuse_mixed(adverse, results)
-    for name, side in sides.items():
-        checks.choice("adverse: name", name, sorted(allowed))
-        checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")
-    return [
-        tuple(sides.get(effect, sides.get(name, sides.get(c.groups.metric))) for effect in c.effect_names)
-        for c, name in zip(results, names, strict=False)
-    ]
-
-
 # --------------------------------------------------------------------------------------------------- the table of text
 
 
 def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
     opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
-    opening += overall_lines(c)
-    skipped = {RATIO, OVERALL, NEXT, *(_ABOUT_CELLS if c.additive and not complete else ())}
+    opening += [*(note.text for note in equality_notes(c)), *overall_lines(c)]
+    skipped = {RATIO, OVERALL, EQUALITY, NEXT, *(_ABOUT_CELLS if c.additive and not complete else ())}
     closing = [note.text for note in c.notes if note.code not in skipped]
+    hidden: dict[Hidden, int] = {"treatment": len(c.arm_effects) - _ARMS} if len(c.arm_effects) > _ARMS else {}
+    if c.verdict == "no difference":  # one cluster of all groups says nothing that the overall effect does not
+        return Document(opening, [], [*_overall_effect(c), *closing], hidden)
     tables = [_term_table(c, complete=complete)] if c.additive else []
     if complete or not tables:
         tables.append(_cluster_table(c, complete=complete))
-    return Document(opening, tables, closing)
+    return Document(opening, tables, closing, hidden)
 
 
 def overall_lines(c: Clustering) -> list[str]:
     """What each treatment did in all groups together; of many treatments, the first."""
-    lines = [note.text for note in overall_notes(c)]
-    more = [f"{formats.amount(len(lines) - _ARMS, 'more treatment')}: .arm_effects has all."]
-    return lines if len(lines) <= _ARMS else lines[:_ARMS] + more
+    return [note.text for note in overall_notes(c)][:_ARMS]
+
+
+def _overall_effect(c: Clustering) -> list[str]:
+    """The effect in all groups together, where no line about a treatment says it."""
+    if c.arm_effects:
+        return []
+    lines, several = list[str](), len(c.effect_names) > 1
+    for name, number, effect in zip(c.effect_names, c.number_formats, c.overall.effects, strict=False):
+        interval = f"{interval_name(c)} {number.interval(effect.lower, effect.upper)}"
+        of_effect = f" in {name}" if several else ""
+        lines.append(f"Overall effect{of_effect}: {number(effect.estimate)} ({interval}).")
+    return lines
 
 
 def interval_name(c: Clustering) -> str:

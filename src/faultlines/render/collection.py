@@ -17,7 +17,7 @@ from faultlines.results.protocol import NEXT, Note, probability
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from faultlines.render.text import Spelling
+    from faultlines.render.text import Hidden, Spelling
     from faultlines.results.clustering import Clustering
     from faultlines.results.collection import Collection
 
@@ -112,9 +112,9 @@ def document(result: Collection, *, complete: bool = False) -> Document:
     """The parts of several results as text; `complete` is with all of them."""
     table = _experiment_table(result, complete)
     texts = [note.text for note in notes(result)]
-    if not complete and len(texts) > _NOTES:
-        texts = [*texts[:_NOTES], f"{len(texts) - _NOTES:,} more notes: .notes has all."]
-    return Document([headline(result)], [table] if table.rows else [], texts)
+    shown = texts if complete else texts[:_NOTES]
+    hidden: dict[Hidden, int] = {"note": len(texts) - len(shown)} if len(shown) < len(texts) else {}
+    return Document([headline(result)], [table] if table.rows else [], shown, hidden)
 
 
 def _experiment_table(result: Collection, complete: bool) -> TextTable:

@@ -26,7 +26,6 @@ from faultlines.estimates.labels import level_name, name_of, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.progress import progress
 from faultlines.render.certificate import group_table as group_rows
-from faultlines.render.clustering import adverse_sides as sides_of
 from faultlines.render.clustering import (
     attribute_notes,
     average_notes,
@@ -42,6 +41,7 @@ from faultlines.render.clustering import (
     standings,
     term_number,
 )
+from faultlines.render.data import adverse_sides as sides_of
 from faultlines.render.data import measured_columns
 from faultlines.render.geometry import PALETTE, Frame
 from faultlines.render.pictures import group_values, last_merges, level_values, pictures, plot_rows
@@ -74,9 +74,7 @@ def reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
         control = "The rule behind these clusters does not control the error rate: it finds clusters in pure noise."
     if note:
         control = f"This is one of several results: {note}"
-    wholes = (
-        " Clusters differ as wholes; two single groups on either side of a fault line need not." if c.rejected else ""
-    )
+    wholes = " Clusters differ; two single groups from neighboring clusters need not." if c.rejected else ""
     read = [
         f"Groups in one cluster could not be distinguished.{wholes}",
         control,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from faultlines.results.clustering import Clustering
 from faultlines.results.protocol import NEXT, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from faultlines.estimates.estimates import BoolArray, IntArray
     from faultlines.estimates.scales import FloatArray
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from faultlines.results.rules import Attribute, Box, Population
 
     Spelling = Literal["python", "command", "omit"] | Callable[[str], str]
+    Hidden = Literal["row", "note", "treatment"]  # what a text may leave out
 
 SAME_COMMAND = "the same command"  # opens a command that repeats what was typed, with other options or files
 
@@ -35,11 +37,19 @@ class TextTable(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What a result is as text: opening sentences, tables, closing lines."""
+    """What a result is as text: opening sentences, tables, closing lines.
+
+    Attributes:
+        opening: The sentences it begins with.
+        tables: The tables.
+        closing: The lines it ends with.
+        hidden: How much is not shown, by what it is: where to find it is said in the spelling of the reader.
+    """
 
     opening: list[str]
     tables: list[TextTable]
     closing: list[str]
+    hidden: Mapping[Hidden, int] = MappingProxyType({})
 
 
 def next_note(purpose: str, call: str, command: str | None) -> Note:
@@ -66,6 +76,20 @@ def next_lines(step: Note | None, spelling: Spelling) -> list[str]:
     return [formats.printable(f"Next: {step.fields['purpose']} {command}")] if command else []
 
 
+# Where what is not shown can be found: in Python, and on the command line.
+_FOUND: dict[Hidden, tuple[str, str]] = {
+    "row": ('.to_dicts("groups")', "--csv FILE"),
+    "note": (".notes", "--json FILE"),
+    "treatment": (".arm_effects", "--json FILE"),
+}
+
+
+def hidden_lines(hidden: Mapping[Hidden, int], spelling: Spelling) -> list[str]:
+    """How much is not shown, and where it is: ``8 more rows: --csv FILE``."""
+    column = 0 if spelling in ("python", "omit") else 1
+    return [f"{formats.amount(count, f'more {what}')}: {_FOUND[what][column]}" for what, count in hidden.items()]
+
+
 def document(result: Result, *, complete: bool = False, spelling: Spelling = "python") -> Document:
     """The parts of a result as text, what to do next last.
 
@@ -77,7 +101,8 @@ def document(result: Result, *, complete: bool = False, spelling: Spelling = "py
     """
     words = import_module(f"faultlines.render.{result.wording}")
     parts: Document = words.document(result, complete=complete)
-    return parts._replace(closing=[*parts.closing, *next_lines(words.next_step(result), spelling)])
+    hidden = hidden_lines(parts.hidden, spelling)
+    return parts._replace(closing=[*parts.closing, *hidden, *next_lines(words.next_step(result), spelling)])
 
 
 def to_text(result: Result, *, spelling: Spelling = "python") -> str:
