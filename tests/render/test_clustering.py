@@ -21,8 +21,8 @@ from faultlines.render.clustering import (
     contrast,
     decide,
     describe_cluster,
+    harm_statuses,
     outlier_group,
-    standings,
 )
 from faultlines.render.data import adverse_sides
 from faultlines.render.text import document, hidden_lines, name_groups
@@ -164,19 +164,19 @@ def test_nothing_found_leads_with_the_headline() -> None:
 
 
 def test_who_is_worse_off_is_said_by_the_side_that_is_adverse(demo: Clustering) -> None:
-    assert standings(demo, ("low",)) == ["worse off", "better off", "better off"]
-    assert standings(demo, ("high",)) == ["better off", "worse off", "worse off"]
-    assert standings(demo, (None,)) == ["", "", ""]
+    assert harm_statuses(demo, ("low",)) == ["worse off", "better off", "better off"]
+    assert harm_statuses(demo, ("high",)) == ["better off", "worse off", "worse off"]
+    assert harm_statuses(demo, (None,)) == ["", "", ""]
     low, high = (describe_cluster(demo, demo.clusters[i]).text for i in (0, 2))
     for side, first, second in (("low", low, high), ("high", high, low)):
         text = contrast(demo, (side,))  # type: ignore[arg-type]
         assert text.index(first) < text.index(second)
     overall = float(demo.overall.estimate)  # type: ignore[arg-type]
-    for cluster, standing in zip(demo.clusters, standings(demo, ("low",)), strict=True):
+    for cluster, standing in zip(demo.clusters, harm_statuses(demo, ("low",)), strict=True):
         effect = cluster.effects[0]
         assert standing == ("worse off" if effect.upper < overall else "better off" if effect.lower > overall else "")
     nothing = fl.cluster(simulate.null(8).estimates)
-    assert standings(nothing, ("low",)) == [""]
+    assert harm_statuses(nothing, ("low",)) == [""]
 
 
 def test_every_effect_has_its_side_by_name(demo: Clustering) -> None:
@@ -186,7 +186,7 @@ def test_every_effect_has_its_side_by_name(demo: Clustering) -> None:
     assert adverse_sides("low", [demo, both], ["a", "b"]) == [("low",), ("low", "low")]
     assert adverse_sides({"x": "low", "a": "high"}, [demo, both], ["a", "b"]) == [("high",), ("low", None)]
     assert adverse_sides({"lift of returning users": "low"}, [demo], ["a"]) == [("low",)]
-    assert standings(both, ("low", None))[0] == "worse off in x"
+    assert harm_statuses(both, ("low", None))[0] == "worse off in x"
     for wrong, parameter in (
         ("down", "adverse"),
         ({"z": "low"}, "adverse: name"),

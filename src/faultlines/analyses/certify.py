@@ -541,7 +541,7 @@ def _treat_missing(
     lacking = counts is not None and bool(counts.dropped.any())
     # Rows of unknown groups count against a pass as missing values do, unless the user said what becomes of them.
     unsaid = treated == "category" and unknown is None and missing == "bounds"
-    blocks = unsaid and counts is not None and counts.is_much_without_group
+    blocks = unsaid and counts is not None and counts.lacks_many_groups
     if missing == "ignore" or not (lacking or outside):
         possible = possible_rates(groups, rows, metric, outside, lacking=False) if outside else None
         return groups, _Absent("ignore" if lacking else "none", treated, possible, blocks)

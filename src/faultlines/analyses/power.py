@@ -432,12 +432,12 @@ def _pattern(split: Any, estimates: Estimates) -> tuple[Callable[[np.random.Gene
             )
         apart = int(np.clip(round(float(split) * groups), 1, groups - 1))
 
-        def anew(rng: np.random.Generator) -> FloatArray:
+        def draw_pattern(rng: np.random.Generator) -> FloatArray:
             levels = np.zeros(groups)
             levels[rng.permutation(groups)[:apart]] = 1.0
             return levels
 
-        return anew, (groups - apart, apart)
+        return draw_pattern, (groups - apart, apart)
     levels = _levels(split, estimates)
     levels -= levels.min()
     counts = tuple(np.unique(levels, return_counts=True)[1].tolist())

@@ -196,11 +196,11 @@ def _check_options(entries: Sequence[Entry], options: dict[str, Any]) -> None:
     for option, value in options.items():
         if value is None:
             continue
-        deaf = [entry.name for entry in entries if not entry.accepts(option)]
-        some = len(deaf) < len(entries)
-        if deaf and not (option == "threshold" and some):
-            remedy = f"Leave it out, or run {', '.join(deaf)} without it." if some else "Leave it out."
-            raise InputError.conflict(option, f"does not apply to {', '.join(deaf)}", remedy, value)
+        unsupporting = [entry.name for entry in entries if not entry.accepts(option)]
+        some = len(unsupporting) < len(entries)
+        if unsupporting and not (option == "threshold" and some):
+            remedy = f"Leave it out, or run {', '.join(unsupporting)} without it." if some else "Leave it out."
+            raise InputError.conflict(option, f"does not apply to {', '.join(unsupporting)}", remedy, value)
 
 
 def flag(parameter: str) -> str:

@@ -70,7 +70,7 @@ class Targets:
         for row in [tuple(table), *zip(*table.values(), strict=True)]:
             writer.writerow([spreadsheet_cell(cell) for cell in row])
         if self.csv_to_stdout:
-            streams.say_data(text.getvalue().removesuffix("\n"))
+            streams.print_data(text.getvalue().removesuffix("\n"))
         elif self.csv is not None:
             files.write("csv", self.csv, text.getvalue())
 
@@ -83,7 +83,7 @@ class Targets:
         """JSON to where it was wanted, if it was."""
         safe = _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", plain)
         if self.json_to_stdout:
-            streams.say_data(safe)
+            streams.print_data(safe)
         elif self.json is not None:
             files.write("json", self.json, safe + "\n")
 

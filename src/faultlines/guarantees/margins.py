@@ -536,7 +536,7 @@ class AttributeShare(NamedTuple):
 
 
 def explain_variation(effects: GroupEffects, codes: IntArray, confidence: float = 0.95) -> tuple[AttributeShare, ...]:
-    """JointTest and shares of each attribute, and of combinations, with fixed effects.
+    """Test and share of each attribute, and of combinations, with fixed effects.
 
     Args:
         effects: The cells.

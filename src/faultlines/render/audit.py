@@ -416,7 +416,7 @@ def _section(
     comparison = finding.comparison
     c = comparison.result
     adjusted = formats.p_is(c.log_pvalue_adj)
-    standing = clustering.standings(c, adverse)
+    standing = clustering.harm_statuses(c, adverse)
     number_format = c.number_formats[0] if len(c.number_formats) == 1 else None
     groups = level_values(c, values.get((comparison.metric, c.attributes, comparison.stratum), {}))
     stratum = stratum_text(comparison.stratum)

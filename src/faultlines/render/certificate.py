@@ -87,7 +87,7 @@ def _inconclusive(result: Certificate) -> str:
             reasons.append(f"{formats.share(counts.share, 1)} of rows lack a value")
         if result.mismatch:
             reasons.append("the arms have a sample ratio mismatch")
-        if result.unknown == "category" and counts is not None and (counts.is_much_without_group or not reasons):
+        if result.unknown == "category" and counts is not None and (counts.lacks_many_groups or not reasons):
             reasons.append(f"{counts.without_group:,.0f} rows lack {_attribute(result)}")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
         return f"{_capitalized(', and '.join(reasons))}. {measured}. {certifiable}."
@@ -272,7 +272,8 @@ def _notes(result: Certificate) -> Iterator[Note]:
     if undecided := result.inconclusive:
         some = f"{formats.count(len(undecided))} of {formats.amount(len(result.groups), 'group')}"
         names = formats.members(undecided, naming(result.attributes), _LISTED)
-        yield Note("inconclusive groups", f"Inconclusive: {some}: {names}.", fields={"groups": len(undecided)})
+        text = f"{some} can be neither passed nor failed: {names}."
+        yield Note("inconclusive groups", text, fields={"groups": len(undecided)})
     yield Note(
         "method",
         "The verdict holds at level α for all groups together. Intervals of single groups are simultaneous.",
@@ -374,7 +375,7 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
     if result.unknown in ("exclude", "category"):
         what = "are excluded" if result.unknown == "exclude" else "are a group of their own"
         text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
-        if result.unknown == "category" and result.verdict == "inconclusive" and counts.is_much_without_group:
+        if result.unknown == "category" and result.verdict == "inconclusive" and counts.lacks_many_groups:
             text += " That passes only if asked for: unknown='category' (--unknown category)."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 

@@ -220,7 +220,7 @@ def _affected(c: Clustering, place: int) -> str:
     number = c.number_formats[0]
     units = "" if cluster.n is None else f", {formats.count(cluster.n)} {c.counted}"
     size = f"{formats.count(len(cluster.members))} of {formats.count(len(c.groups))} groups{units}"
-    honest = honest_effects(c)
+    honest = shrunken_contrast(c)
     if honest is None:
         effect, elsewhere = (number(side.effects[0].estimate) for side in (cluster, rest))
     else:
@@ -235,7 +235,7 @@ def _term_sentence(c: Clustering, term: Clustering, adverse: Adverse | None) -> 
     Those who are worse off come first, if that is known; else the fewer levels of two clusters.
     """
     low, high = term.clusters[0], term.clusters[-1]
-    values = honest_effects(term) or (low.effects[0].estimate, high.effects[0].estimate)
+    values = shrunken_contrast(term) or (low.effects[0].estimate, high.effects[0].estimate)
     number, texts = term_number(c, term), []
     named = [describe_cluster(term, cluster) for cluster in (low, high)]
     is_short = [name.is_complete and name.is_one for name in named]
@@ -275,7 +275,7 @@ def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Clust
                 size = "" if pair[i].n is None else f", {_size(c, pair[i])}"
                 texts[i] = f"the {end} cluster ({groups}{size})"
     # The distance that the data chose is exaggerated: where there is one effect, that of the groups named is shown.
-    honest = honest_effects(c) if len(c.effect_names) == 1 else None
+    honest = shrunken_contrast(c) if len(c.effect_names) == 1 else None
     ends = honest or (low.effects[part].estimate, high.effects[part].estimate)
     gap = _gap_with_ratio(c, part, *ends)
     if adverse == "low":
@@ -283,7 +283,7 @@ def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Clust
     return f"the {metric} is {gap} higher for {texts[1]} than for {texts[0]}"
 
 
-def honest_effects(c: Clustering) -> tuple[float, float] | None:
+def shrunken_contrast(c: Clustering) -> tuple[float, float] | None:
     """The mean effects of the groups in the lowest and in the highest cluster, as people read them."""
     means, estimates = c.member_means, c.groups.estimates
     if means is None or estimates is None:
@@ -576,7 +576,7 @@ def _contrast_notes(c: Clustering) -> Iterator[Note]:
             text = "Effects in the sentence above are corrected for the choice of groups; those in the table are not."
             yield Note("contrast", text)
         return
-    honest, part = honest_effects(c), 0
+    honest, part = shrunken_contrast(c), 0
     if honest is None:
         return
     observed = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
@@ -588,7 +588,7 @@ def _contrast_notes(c: Clustering) -> Iterator[Note]:
 
 def _shrunken_gap(term: Clustering, number: formats.NumberFormat) -> bool:
     """Whether the sentence about a term shows other effects than its table."""
-    honest = honest_effects(term)
+    honest = shrunken_contrast(term)
     ends = (term.clusters[0].effects[0].estimate, term.clusters[-1].effects[0].estimate)
     return honest is not None and any(number(a) != number(b) for a, b in zip(honest, ends, strict=True))
 
@@ -871,7 +871,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
         level: α of uncertain membership; by default that of the result.
     """
     level = c.alpha if level is None else level
-    standing = standings(c, adverse)
+    standing = harm_statuses(c, adverse)
     described = list(range(c.n_clusters))
     if len(described) > _SENTENCES:
         described = [*described[: _SENTENCES // 2], *described[-_SENTENCES // 2 :]]
@@ -912,7 +912,7 @@ def _cluster_sentence(c: Clustering, place: int, standing: str) -> ClusterSenten
     return ClusterSentence(cluster.number, describe_cluster(c, cluster).text, size, ", ".join(texts), standing)
 
 
-def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
+def harm_statuses(c: Clustering, adverse: AdverseSides) -> list[str]:
     """For each cluster whether it is worse or better off than all groups together; nothing where that is not clear.
 
     A cluster is worse off where the whole interval of its effect lies on the harmful side of the overall effect.

@@ -449,8 +449,8 @@ def _draw_effects(result: MonitorResult) -> Picture | None:
         for overall in _overall_effects(look):
             if math.isfinite(overall.effect.lower) and math.isfinite(overall.effect.upper):
                 seen = series.setdefault(overall.treatment, [])
-                beside = 0.12 * list(series).index(overall.treatment)  # intervals do not cover each other
-                seen.append((look.number + beside, overall.effect))
+                offset = 0.12 * list(series).index(overall.treatment)  # intervals do not cover each other
+                seen.append((look.number + offset, overall.effect))
     effects = [effect for seen in series.values() for _, effect in seen]
     if not effects:
         return None

@@ -33,12 +33,12 @@ from faultlines.render.clustering import (
     contrast,
     decide,
     effect_cells,
+    harm_statuses,
     interval_name,
     observed_cells,
     observed_headers,
     ratio_notes,
     rule_or_members,
-    standings,
     term_number,
 )
 from faultlines.render.data import adverse_sides as sides_of
@@ -566,7 +566,7 @@ def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:
 
 def _clusters(c: Clustering, table: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of the table of clusters, each with what is told below it."""
-    below = zip(table["rows"], table["rules"], table["standings"], map(_members, c.clusters), strict=True)
+    below = zip(table["rows"], table["rules"], table["harm_statuses"], map(_members, c.clusters), strict=True)
     return [
         {"cells": cells, "rule": rule, "standing": standing, "members": members, "more": more}
         for cells, rule, standing, (members, more) in below
@@ -613,7 +613,7 @@ def level_table(c: Clustering, adverse: AdverseSides, *, all_listed: bool) -> di
         "rows": [[str(i + 1), *_cells(c, cluster)] for i, cluster in enumerate(c.clusters)],
         "overall": ["all", *_cells(c, c.overall)],
         "rules": [rule_or_members(c, i, _NAMED) for i in range(len(c.clusters))],
-        "standings": standings(c, adverse),
+        "harm_statuses": harm_statuses(c, adverse),
         "members": []
         if all_listed
         else [formats.members(cluster.members, naming(c.groups.attributes), 80) for cluster in c.clusters],
