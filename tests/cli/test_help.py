@@ -126,7 +126,7 @@ def test_help_says_which_option_goes_with_which_metric(warm: Warm, command: str)
         return
     below = " ".join(shown.partition("Examples:")[2].split())
     said = re.split(
-        r"What each metric needs|Which option goes with which metric|All options hold for every metric", below
+        r"What each metric needs|Which option applies to which metric|All options hold for every metric", below
     )
     assert len(said) > 1, "say it in the notes of @_command"
     assert "All options hold for every metric" in below or {flag for flag in named if flag not in said[1]} == set()
