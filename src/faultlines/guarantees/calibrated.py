@@ -239,4 +239,4 @@ def _why_no_scan(comparison: Comparison) -> str:
         return "counts and statistics are tested by the top merge alone"
     if comparison.estimates.dims > 1:
         return "several effects are compared"
-    return "a tolerance is given" if comparison.tolerance else "groups have fixed weights"
+    return "a tolerance is given" if comparison.tolerance else "counts are tested by the top merge alone"

@@ -751,11 +751,14 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
 
         def name(label: Label, excluded_by_label: dict[Label, Excluded] = by_label) -> str:
             group = excluded_by_label[label]
-            return named_by(label, groups.attributes) + _events_text(group, unit)
+            return named_by(label, groups.attributes) + (
+                "" if group.events is None else f" ({formats.count(group.events)}/{formats.count(group.n or 0)})"
+            )
 
         separator = "; " if len(groups.attributes) > 1 else ", "
         names = formats.members([group.label for group in several], name, _LISTED, separator)
-        text = f"Excluded groups ({formats.count(len(several))}, {reason}): {names}."
+        counted = f"; in brackets events/{unit}" if any(group.events is not None for group in several) else ""
+        text = f"Excluded groups ({formats.count(len(several))}, {reason}{counted}): {names}."
         yield Note("excluded groups", text, "warning", {"groups": len(several)})
     shares = excluded_by_value(groups, excluded)
     if not shares or groups.n is None:
@@ -776,15 +779,6 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
             texts.append(", ".join(named))
         text += ", but " * any(texts) + "; ".join(filter(None, texts))
     yield Note("excluded share", f"{text[0].upper()}{text[1:]}.", fields={"share": share})
-
-
-def _events_text(group: Excluded, unit: str) -> str:
-    """How many events an excluded group has, in words that cannot be read as a rank: `` (0 events in 1 row)``."""
-    if group.events is None:
-        return ""
-    events = "1 event" if group.events == 1 else f"{formats.count(group.events)} events"
-    units = unit.removesuffix("s") if group.n == 1 else unit
-    return f" ({events} in {formats.count(group.n or 0)} {units})"
 
 
 def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[str], unit: str) -> Iterator[Note]:
