@@ -255,7 +255,7 @@ def to_metric_frame(result: Clustering | Audit, by: str | Sequence[str] | None =
     if not isinstance(result, Clustering):
         raise InputError.wrong_type("result", "is not a result", "Give what fl.cluster or fl.audit returns.", result)
     if by is not None:
-        raise InputError.conflict("by", "goes with an audit, but a clustering was given", "Leave it out.", by)
+        raise InputError.conflict("by", "applies to an audit only, and a clustering was given", "Leave it out.", by)
     groups = result.groups
     if groups.estimates is None:
         raise InputError.unsupported(

@@ -17,7 +17,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 import faultlines as fl
-from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, halls_reach, ratio
+from faultlines.analyses.contrasts import Side, best_tails, compare_with_best, difference, hall_margins, ratio
 from faultlines.estimates.scales import ANSCOMBE, COUNTS
 from faultlines.metrics.moments import OwnCounts, OwnNoise
 from faultlines.render.certificate import rounded_like
@@ -141,7 +141,7 @@ def test_a_reference_and_all_pairs_in_plain_loops() -> None:
 def test_halls_interval_by_his_cubic(own: float, common: float, tail: float, dof: int) -> None:
     """Each end is where T + γT²/3 + γ²T³/27 + γ/6 is the quantile, with the skewness that reaches farther."""
     arrays = (np.array([value]) for value in (4.0, float(dof), own, common))
-    down, up = (float(end[0]) / 2 for end in halls_reach(OwnNoise(*arrays), tail))
+    down, up = (float(end[0]) / 2 for end in hall_margins(OwnNoise(*arrays), tail))
     quantile = float(stats.t.isf(tail, dof))
 
     def bent(t: float, skewness: float) -> float:

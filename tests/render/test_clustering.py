@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 import faultlines as fl
 from faultlines import simulate
 from faultlines.estimates.labels import keys_of
+from faultlines.metrics.names import is_plural, recipe_of
 from faultlines.render.clustering import (
-    adverse_sides,
     contrast,
     decide,
     describe_cluster,
+    harm_statuses,
     outlier_group,
-    standings,
 )
-from faultlines.render.text import name_groups
+from faultlines.render.data import adverse_sides
+from faultlines.render.text import document, hidden_lines, name_groups
 from faultlines.results.rules import Population
 from tests.refused import refused
 
@@ -163,19 +164,19 @@ def test_nothing_found_leads_with_the_headline() -> None:
 
 
 def test_who_is_worse_off_is_said_by_the_side_that_is_adverse(demo: Clustering) -> None:
-    assert standings(demo, ("low",)) == ["worse off", "better off", "better off"]
-    assert standings(demo, ("high",)) == ["better off", "worse off", "worse off"]
-    assert standings(demo, (None,)) == ["", "", ""]
+    assert harm_statuses(demo, ("low",)) == ["worse off", "better off", "better off"]
+    assert harm_statuses(demo, ("high",)) == ["better off", "worse off", "worse off"]
+    assert harm_statuses(demo, (None,)) == ["", "", ""]
     low, high = (describe_cluster(demo, demo.clusters[i]).text for i in (0, 2))
     for side, first, second in (("low", low, high), ("high", high, low)):
         text = contrast(demo, (side,))  # type: ignore[arg-type]
         assert text.index(first) < text.index(second)
     overall = float(demo.overall.estimate)  # type: ignore[arg-type]
-    for cluster, standing in zip(demo.clusters, standings(demo, ("low",)), strict=True):
+    for cluster, standing in zip(demo.clusters, harm_statuses(demo, ("low",)), strict=True):
         effect = cluster.effects[0]
         assert standing == ("worse off" if effect.upper < overall else "better off" if effect.lower > overall else "")
     nothing = fl.cluster(simulate.null(8).estimates)
-    assert standings(nothing, ("low",)) == [""]
+    assert harm_statuses(nothing, ("low",)) == [""]
 
 
 def test_every_effect_has_its_side_by_name(demo: Clustering) -> None:
@@ -185,7 +186,7 @@ def test_every_effect_has_its_side_by_name(demo: Clustering) -> None:
     assert adverse_sides("low", [demo, both], ["a", "b"]) == [("low",), ("low", "low")]
     assert adverse_sides({"x": "low", "a": "high"}, [demo, both], ["a", "b"]) == [("high",), ("low", None)]
     assert adverse_sides({"lift of returning users": "low"}, [demo], ["a"]) == [("low",)]
-    assert standings(both, ("low", None))[0] == "worse off in x"
+    assert harm_statuses(both, ("low", None))[0] == "worse off in x"
     for wrong, parameter in (
         ("down", "adverse"),
         ({"z": "low"}, "adverse: name"),
@@ -194,3 +195,59 @@ def test_every_effect_has_its_side_by_name(demo: Clustering) -> None:
     ):
         with refused(f"unknown: {parameter}"):
             adverse_sides(wrong, [demo], ["a"])  # type: ignore[arg-type]
+
+
+def notes_of(c: Clustering) -> dict[str, dict[str, object]]:
+    return {note.code: dict(note.fields) for note in c.notes}
+
+
+def test_a_null_result_says_what_it_does_not_show_and_has_no_table() -> None:
+    """One cluster of all groups is no table; that equality is not shown stands beneath the headline."""
+    c = fl.cluster(fl.simulate.null(12, seed=1).estimates)
+    parts = document(c)
+    assert not parts.tables
+    assert "equality" in notes_of(c)
+    assert len(parts.opening) == 2
+    assert decide(c).uncertain[0] == parts.opening[1]
+    assert document(fl.cluster(fl.Estimates([1.0], [0.5], ["DE"]))).tables  # the effect of a single group is shown
+
+
+def test_sentence_and_table_are_reconciled_wherever_they_differ(demo: Clustering) -> None:
+    """A note has the distance in the table and the corrected one; the spread and the bound reach the page."""
+    fields = notes_of(demo)
+    gap = demo.clusters[-1].effects[0].estimate - demo.clusters[0].effects[0].estimate
+    assert fields["contrast"]["observed"] == pytest.approx(gap)
+    assert 0 < float(str(fields["contrast"]["corrected"])) < gap
+    assert demo.spread is not None
+    assert fields["spread"]["estimate"] == demo.spread.estimate
+    shown = decide(demo).evidence
+    assert all(note.text in shown for note in demo.notes if note.code in ("evidence", "spread", "contrast"))
+
+
+@pytest.mark.parametrize(
+    ("metric", "plural"),
+    [
+        (fl.equalized_odds("y", "p"), True),
+        (fl.joint(fl.rate("bought"), fl.mean("spend")), True),
+        (fl.rate("salt and pepper"), False),
+        (fl.mean("odds"), False),
+    ],
+)
+def test_the_number_of_a_metric_is_not_read_from_its_name(metric: fl.Metric, plural: bool) -> None:
+    """Names that users choose are singular, whatever they contain."""
+    assert is_plural(recipe_of(metric)) is plural
+    assert not is_plural("salt and pepper")
+
+
+def test_what_is_not_shown_is_found_in_the_spelling_of_the_reader() -> None:
+    """No Python on the command line, and no options in Python."""
+    assert hidden_lines({"row": 8}, "python") != hidden_lines({"row": 8}, "command")
+    assert "--csv" in hidden_lines({"row": 8}, str)[0]
+
+
+def test_why_outlier_groups_were_not_searched_for() -> None:
+    """The reason comes from the comparison: counts have one effect and no tolerance."""
+    counts, two = fl.binomial([5, 50, 6], 100, ["a", "b", "c"]), np.array([[0.0, 1.0], [5.0, 1.0], [0.0, 1.0]])
+    several = fl.Estimates(two, np.full((3, 2), 0.2), parts=["x", "y"])
+    results = [fl.cluster(counts), fl.cluster(several), fl.cluster(fl.Estimates([0.0, 5], [0.1, 0.1]), tolerance=1.0)]
+    assert len({[note.text for note in c.notes if note.code == "method"][-1] for c in results}) == 3

@@ -244,7 +244,7 @@ def _groups(data: object, by: By | None, metric: Metric | None, min_size: float 
         raise InputError.wrong_type("data", problem, remedy)
     if isinstance(data, Clustering):
         if by is not None or metric is not None or min_size is not None:
-            raise InputError.conflict("by, metric, min_size", "go with rows, but a result was given", "Leave them out.")
+            raise InputError.conflict("by, metric, min_size", "apply to rows, not to results", "Leave them out.")
         return Groups(data.groups, (), data.excluded, data.dropped, data.by, data.readout)
     groups = groups_from(data, by, [] if metric is None else [metric], min_size=min_size)[0]
     return groups if metric is None else with_value_in_all_rows(groups, data, metric)
@@ -611,7 +611,7 @@ def _treat_missing(
     lacking = counts is not None and bool(counts.dropped.any())
     # Rows of unknown groups count against a pass as missing values do, unless the user said what becomes of them.
     unsaid = treated == "category" and unknown is None and missing == "bounds"
-    blocks = unsaid and counts is not None and counts.is_much_without_group
+    blocks = unsaid and counts is not None and counts.lacks_many_groups
     if missing == "ignore" or not (lacking or outside):
         possible = possible_rates(groups, rows, metric, outside, lacking=False) if outside else None
         return groups, _Absent("ignore" if lacking else "none", treated, possible, blocks)

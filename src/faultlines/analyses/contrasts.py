@@ -390,7 +390,7 @@ class OneEffect:
         with np.errstate(over="ignore"):
             lower, upper = self.scale.ends(self.shown, self.theta, self.se, tail, self.dof)
             if self.noise is not None:
-                below, above = halls_reach(self.noise, tail)
+                below, above = hall_margins(self.noise, tail)
                 natural = self.scale.natural
                 lower = np.where(np.isfinite(below), np.minimum(natural(self.theta - below), self.shown), lower)
                 upper = np.where(np.isfinite(above), np.maximum(natural(self.theta + above), self.shown), upper)
@@ -512,10 +512,10 @@ def counted_side(counts: OwnCounts, tail: float, *, signed: bool) -> Side:
     return Side(*difference(up, down, correlation=-np.sqrt(np.minimum(odds, 1.0))))  # a row is one or the other
 
 
-_CROOKED = 0.8  # of skewness times quantile, up to which a shape that is not the group's own is believed
+_SKEW_LIMIT = 0.8  # of skewness times quantile, up to which a shape that is not the group's own is believed
 
 
-def halls_reach(noise: OwnNoise, tail: float) -> tuple[FloatArray, FloatArray]:
+def hall_margins(noise: OwnNoise, tail: float) -> tuple[FloatArray, FloatArray]:
     """How far one-sided intervals reach down and up, with the probability `tail` beyond each end; NaN: not known.
 
     Hall's interval (1992) turns the skewness of a studentized estimate round: T + γT²/3 + γ²T³/27 + γ/6 is nearly as
@@ -526,16 +526,16 @@ def halls_reach(noise: OwnNoise, tail: float) -> tuple[FloatArray, FloatArray]:
     """
     with np.errstate(all="ignore"):
         quantile = np.asarray(-stdtrit(np.minimum(noise.dof, AS_GOOD_AS_KNOWN), tail), dtype=np.float64)
-        limit = _CROOKED / quantile
+        limit = _SKEW_LIMIT / quantile
         common = np.clip(np.nan_to_num(noise.common), -limit, limit)
         usable = (noise.variance > 0) & (noise.dof >= 1) & np.isfinite(noise.skewness)
         error = np.where(usable, np.sqrt(noise.variance), np.nan)
-        down = np.maximum(*(_unbent(quantile, skewness) for skewness in (noise.skewness, common)))
-        up = np.maximum(*(-_unbent(-quantile, skewness) for skewness in (noise.skewness, common)))
+        down = np.maximum(*(_hall_quantile(quantile, skewness) for skewness in (noise.skewness, common)))
+        up = np.maximum(*(-_hall_quantile(-quantile, skewness) for skewness in (noise.skewness, common)))
     return error * np.maximum(down, 0.0), error * np.maximum(up, 0.0)
 
 
-def _unbent(quantile: FloatArray, skewness: FloatArray) -> FloatArray:
+def _hall_quantile(quantile: FloatArray, skewness: FloatArray) -> FloatArray:
     """Where Hall's cubic is at a quantile."""
     straight = np.abs(skewness) < 1e-8
     bend = np.where(straight, 1.0, skewness)
@@ -674,7 +674,7 @@ class Distances(NamedTuple):
 
 def distances(interval: Interval, adverse: Adverse | None, *, as_ratio: bool) -> Distances:
     """The distances that intervals leave possible."""
-    down = Interval(*(_turned(part, as_ratio=as_ratio) for part in interval))
+    down = Interval(*(_reversed_contrast(part, as_ratio=as_ratio) for part in interval))
     if adverse == "high":
         return Distances(interval.upper, interval.lower)
     if adverse == "low":
@@ -682,7 +682,7 @@ def distances(interval: Interval, adverse: Adverse | None, *, as_ratio: bool) ->
     return Distances(np.maximum(interval.upper, down.lower), np.maximum(interval.lower, down.upper))
 
 
-def _turned(values: FloatArray, *, as_ratio: bool) -> FloatArray:
+def _reversed_contrast(values: FloatArray, *, as_ratio: bool) -> FloatArray:
     """The other way round: −d of a difference, 1/r of a ratio."""
     if not as_ratio:
         return -values
@@ -835,7 +835,7 @@ def at_most_below_best(effect: OneEffect, tail: float, *, highest: bool, as_rati
     """How far each group may be from the best at most: the farthest of its pairs, each a bound of its own."""
     columns = np.arange(effect.shown.size)
     lower = _least(effect, tail, columns, highest=highest, as_ratio=as_ratio).lower
-    return _turned(lower, as_ratio=as_ratio)
+    return _reversed_contrast(lower, as_ratio=as_ratio)
 
 
 def _least(effect: OneEffect, tail: float, columns: IntArray, *, highest: bool, as_ratio: bool) -> Interval:
@@ -862,5 +862,5 @@ def _oriented(interval: Interval, *, highest: bool, as_ratio: bool) -> Interval:
     """Intervals as they are where the highest is the best, turned round where the lowest is; twice is as before."""
     if highest:
         return interval
-    value, upper, lower = (_turned(part, as_ratio=as_ratio) for part in interval)
+    value, upper, lower = (_reversed_contrast(part, as_ratio=as_ratio) for part in interval)
     return Interval(value, lower, upper)

@@ -123,9 +123,9 @@ def groups_from(
                 refuse_probabilities(data, "by", summarize_columns(data, dict.fromkeys(columns, "by")))
             raise
     if by is not None or metrics:
-        raise InputError.conflict("by, metric", "go with rows, but estimates were given", "Leave them out.")
+        raise InputError.conflict("by, metric", "apply to rows, not to estimates", "Leave them out.")
     if guarantee is not None and guarantee.unit is not None:
-        raise InputError.conflict("unit", "goes with rows, but estimates were given", "Leave it out.", guarantee.unit)
+        raise InputError.conflict("unit", "applies to rows, not to estimates", "Leave it out.", guarantee.unit)
     data = moderate_estimates(data) if moderated and isinstance(data, Estimates) else data
     comparison, excluded = _exclude_small(as_comparison(data, tolerance), 0 if min_size is None else min_size)
     return [Groups(comparison, (), excluded, {}, comparison.attributes)]

@@ -116,7 +116,7 @@ def impact_ratios(
     median, metric = None, rate(selected, positive=positive) if selected is not None else None
     if metric is None:
         if positive is not None:
-            raise InputError.conflict("positive", "goes with selected, not with score", "Leave it out.", positive)
+            raise InputError.conflict("positive", "applies to selected only, not to score", "Leave it out.", positive)
         median = median_of(data, checks.column("score", score))
         metric = scoring_rate(str(score), median)
     cells, repeated = _count(data, attributes, metric)

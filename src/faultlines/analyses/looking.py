@@ -103,7 +103,7 @@ def measure_look(
     if by is None and metric is None:
         if min_size is not None:
             raise InputError.conflict(
-                "min_size", "goes with rows", "Leave it out, or leave small groups out.", min_size
+                "min_size", "applies to rows only", "Leave it out, and exclude small groups yourself.", min_size
             )
         return data, LookRows(odds=_odds_of_rates(data)) if isinstance(data, Estimates) else LookRows()
     for attribute in [by] if isinstance(by, str) or not isinstance(by, list | tuple) else by:

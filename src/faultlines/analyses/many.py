@@ -325,7 +325,7 @@ def _groups_by_experiment(
             )
         if named:
             raise InputError.conflict(
-                ", ".join(named), "goes with a frame, but names with estimates were given", "Leave it out."
+                ", ".join(named), "applies to frames, not to names with estimates", "Leave it out."
             )
         for name, estimates in data.items():
             if not isinstance(name, str) or not (isinstance(estimates, Estimates) or is_comparison(estimates)):
@@ -352,7 +352,7 @@ def _groups_by_experiment(
         if of_table := [name for name in columns if name in named]:
             raise InputError.conflict(
                 ", ".join(of_table),
-                "goes with a table, but rows are measured by a metric",
+                "applies to tables of estimates, not to rows",
                 "Leave it out, or leave out {metric}.",
                 settings={"metric": ...},
             )

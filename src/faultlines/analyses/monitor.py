@@ -317,7 +317,7 @@ class Monitor:
         _check_settings_of_rule(rule, settings | {"draws": draws}, self.tolerance)
         if looks is not None and information is not None:
             raise InputError.conflict(
-                "looks, information", "both say where it ends", "Leave one of them out.", form="clause"
+                "looks, information", "both set where it ends", "Give only one of them.", form="clause"
             )
         problem, remedy = "must be a whole number from 1 to 100,000", "Use for example {looks}."
         self.looks: int | None = None
@@ -546,9 +546,9 @@ class Monitor:
             for name, value in (("missing", missing), ("new", new)):
                 checks.choice(name, value, ("error", "ignore"), "Use 'error' or 'ignore'.")
             if final:
-                raise InputError.conflict("final", "goes with the rule 'boundary'", "Leave it out.", True)
+                raise InputError.conflict("final", "applies to the rule 'boundary' only", "Leave it out.", True)
             if by is not None or metric is not None:
-                raise InputError.conflict("by, metric", "go with the rule 'boundary'", "Measure the batch: fl.measure.")
+                raise InputError.conflict("by, metric", "apply to the rule 'boundary' only", "Use fl.measure.")
             self._folds = self._folds.take(data, missing=missing, new=new)  # type: ignore[arg-type]
             return self.result
 
@@ -1044,7 +1044,7 @@ def _check_settings_of_rule(rule: Rule, settings: dict[str, Any], tolerance: flo
     for name, value in given.items():
         if value is not None:
             other: Rule = "boundary" if rule == "folds" else "folds"
-            problem, remedy = f"goes with the rule {other!r}", "Leave it out, or use {rule}."
+            problem, remedy = f"applies to the rule {other!r} only", "Leave it out, or use {rule}."
             raise InputError.conflict(name, problem, remedy, value, settings={"rule": other})
 
 

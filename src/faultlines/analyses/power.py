@@ -265,7 +265,7 @@ def _measure(data: object, by: By | None, metric: Metric | None, min_size: float
         if min_size is not None:
             raise InputError.conflict(
                 "min_size",
-                "goes with rows",
+                "applies to rows only",
                 "Leave it out, or give {by} and {metric}.",
                 min_size,
                 settings={"by": ..., "metric": ...},
@@ -326,10 +326,10 @@ class _Spread(NamedTuple):
             )
         )
         if spread is not None and baseline is not None:
-            raise InputError.conflict("spread, baseline", "both say how units vary", "Leave one of them out.")
+            raise InputError.conflict("spread, baseline", "both set how units vary", "Give only one of them.")
         if spread is None and baseline is None:
             if shares is not None:
-                raise InputError.conflict("shares", "goes with sizes and a spread", "Leave it out.")
+                raise InputError.conflict("shares", "applies to sizes with a spread only", "Leave it out.")
             return cls(None)
         if spread is not None:
             spread = checks.number(
@@ -428,9 +428,9 @@ def _planned_estimates(data: Any, spread: _Spread) -> Estimates:
 def _from_sizes(estimates: Estimates | None, data: Any, spread: _Spread) -> Estimates:
     """Standard errors that follow from group sizes."""
     if estimates is not None and estimates.n is None:
-        raise InputError.conflict(spread.parameter, "goes with sizes, and these have none", "Give n as well.")
+        raise InputError.conflict(spread.parameter, "needs group sizes", "Give n as well.")
     if estimates is not None and estimates.dims > 1:
-        problem = f"means nothing for {estimates.dims} effects at once"
+        problem = f"does not apply to {estimates.dims} effects at once"
         raise InputError.unsupported(spread.parameter, problem, "Leave it out: their standard errors count.")
     if estimates is None:
         estimates = _estimates(np.ones(np.shape(data)), n=data)
@@ -471,12 +471,12 @@ def _pattern(split: Any, estimates: Estimates) -> tuple[Callable[[np.random.Gene
             )
         apart = int(np.clip(round(float(split) * groups), 1, groups - 1))
 
-        def anew(rng: np.random.Generator) -> FloatArray:
+        def draw_pattern(rng: np.random.Generator) -> FloatArray:
             levels = np.zeros(groups)
             levels[rng.permutation(groups)[:apart]] = 1.0
             return levels
 
-        return anew, (groups - apart, apart)
+        return draw_pattern, (groups - apart, apart)
     levels = _levels(split, estimates)
     levels -= levels.min()
     counts = tuple(np.unique(levels, return_counts=True)[1].tolist())

@@ -39,7 +39,7 @@ def aggregated_metric(word: str, n: str, columns: opt.Aggregates, arms: Any) -> 
     options |= {"treatment": one_or_several(options["treatment"])} if "treatment" in options else {}
     for name in options:
         if not METRICS[word].accepts(name):
-            raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.")
+            raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.")
     for name in ("variant", "control"):
         if name not in options and METRICS[word].accepts(name):
             raise InputError.missing("metric", f"needs {flag(name)}", f"Add {flag(name)}.", word)
@@ -55,7 +55,7 @@ def counts(word: str, counted: opt.Counted, columns: opt.Aggregates, arms: opt.C
 
     for name, value in {**asdict(columns), **asdict(arms)}.items():
         if value is not None and name != "sum":
-            raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.")
+            raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.")
     if columns.sum is None:
         raise InputError.missing("metric", f"needs --sum, the column of {EXACT[word][0]}", "Add --sum COLUMN.", word)
     files = counted.inputs
@@ -106,7 +106,7 @@ def _estimates(
     """A table with one row per experiment and group."""
     also = {**aggregates, **{name: value for name, value in asdict(measured).items() if value is not None}}
     if also:
-        raise InputError.conflict(", ".join(also), "does not go with --estimate and --se", "Leave it out.")
+        raise InputError.conflict(", ".join(also), "does not apply to --estimate and --se", "Leave it out.")
     files = options.inputs
     if options.estimate is None or options.se is None or len(files) != 1:
         problem = "a table with one row per experiment and group needs both, and is one file"
@@ -130,9 +130,9 @@ def to_plan_with(planned: opt.Planned, predictions: opt.Predictions) -> dict[str
     arm_options = {name: getattr(planned, name) for name in _OF_ARMS if name not in of_shares}
     for name, value in {**arm_options, **asdict(predictions), "min_size": planned.min_size}.items():
         if value is not None:
-            raise InputError.conflict(name, "goes with rows", "Name what is measured: --metric.", value)
+            raise InputError.conflict(name, "applies to rows only", "Name what is measured: --metric.", value)
     if planned.sql is not None:
-        raise InputError.conflict("sql", "goes with rows", "Name what is measured: --metric.")
+        raise InputError.conflict("sql", "applies to rows only", "Name what is measured: --metric.")
     if planned.files:
         return {"data": _table(planned, planned.files), **_planned_arms(planned)}
     if planned.by or planned.se or planned.n:
@@ -170,7 +170,7 @@ def _rows(planned: opt.Planned, predictions: opt.Predictions, metric: str) -> di
     """Files of rows, with their groups and metric."""
     for name in ("se", "n", "groups", "size"):
         if getattr(planned, name) is not None:
-            raise InputError.conflict(name, "goes without --metric", "Leave one of them out.")
+            raise InputError.conflict(name, "does not apply to rows with --metric", "Leave one of them out.")
     if not (planned.files or planned.sql) or not planned.by:
         raise InputError.missing("metric", "needs the files of its rows, and --by", "Name them.", metric)
     return {
@@ -189,13 +189,13 @@ def _metric(planned: opt.Planned, predictions: opt.Predictions, word: str) -> Me
     if word.partition(":")[0] not in of_family("experiment"):
         for name in _OF_ARMS:
             if (value := getattr(planned, name)) is not None:
-                raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.", value)
+                raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.", value)
         return model_metrics([word], predictions)[0]
     if planned.variant is None or planned.control is None:
         raise InputError.missing("metric", "needs --variant and --control", "Name both.", word)
     for name, value in asdict(predictions).items():
         if value is not None and name not in _OF_EITHER:
-            raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.", value)
+            raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.", value)
     arms = ArmOptions(
         variant=planned.variant,
         control=planned.control,
@@ -217,19 +217,19 @@ def _table(planned: opt.Planned, files: list[str]) -> Any:
     if len(files) > 1:
         raise InputError.conflict(
             "files",
-            f"one table is planned with, got {len(files)} files",
+            f"planning needs exactly one table, got {len(files)} files",
             "Give one file, or rows with --metric.",
             form="sentence",
         )
     file, by, se, n, spread = files[0], column_names(planned.by or []), planned.se, planned.n, planned.spread
     if planned.groups is not None or planned.size is not None:
-        raise InputError.conflict("groups, size", "go without a file", "Leave them out, or the file.")
+        raise InputError.conflict("groups, size", "do not apply to a file", "Leave them out, or the file.")
     if not by or (se is None) == (n is None):
         remedy = "Name them; for rows, --metric."
         raise InputError.missing("file", "needs --by and either --se or --n with --spread", remedy, file)
     for name, value in (("spread", spread), ("baseline", planned.baseline)):
         if se is not None and value is not None:
-            raise InputError.conflict(name, "goes with --n, not with --se", "Leave one of them out.", value)
+            raise InputError.conflict(name, "applies to --n only, not to --se", "Leave one of them out.", value)
     if n is not None and spread is None and planned.baseline is None:
         remedy = "Give the standard deviation of the metric, or for a rate --baseline."
         raise InputError.missing("n", "needs --spread", remedy, n)

@@ -294,7 +294,7 @@ def _settings(claim: opt.Claim, refine: bool, min_size: float | None, margins: b
     "      --mean spend --variance variance --variant arm --control A",
     "faultlines aggregates incidents.csv --by site --metric poisson \\\n      --n days --sum incidents",
     notes=[
-        "\b\nWhich option goes with which metric:\n"
+        "\b\nWhich option applies to which metric:\n"
         "  rate: --sum or --mean; binomial, poisson: --sum\n"
         "  mean: --sum or --mean, with --variance or --sum-squares\n"
         "  difference, lift: the same, with --variant and --control, and --treatment"
@@ -776,7 +776,7 @@ def power(
     from faultlines.cli.aggregates import to_plan_with
 
     if question.only and question.share is not None:
-        raise InputError.conflict("share, only", "both say who differs", "Leave one of them out.", form="clause")
+        raise InputError.conflict("share, only", "both set which groups differ", "Give only one.", form="clause")
     guarantee = chosen_guarantee(claim)
     targets = outputs.checked(opt.Output(json=json), planned.files or [])
     with opt.name_options({"split": "only" if question.only else "share"}):

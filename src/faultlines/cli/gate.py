@@ -223,7 +223,7 @@ class Certificates:
                 ("unknown", unknown),
             ):
                 if value is not None:
-                    raise InputError.conflict(option, "goes with --certify", "Add for example --certify 0.02.")
+                    raise InputError.conflict(option, "needs --certify", "Add for example --certify 0.02.")
             return cls(missing=missing, mismatch=ratios)
 
         gap = 0.0 if options.certify is None else checked_gap("certify", options.certify, ratio=options.ratio)
@@ -349,7 +349,7 @@ class SelfChecks:
         if options.self_check is None:
             if options.self_check_groups:
                 raise InputError.conflict(
-                    "self_check_groups", "goes with --self-check", "Add for example --self-check 200."
+                    "self_check_groups", "needs --self-check", "Add for example --self-check 200."
                 )
             return cls((), guarantee, 0, None)
         from faultlines.analyses.self_check import checked_runs, unit_of_shuffles

@@ -94,7 +94,7 @@ def fresh_metric(measured: MeasuredOptions) -> Metric | str | None:
     if word is None:
         if named:
             raise InputError.conflict(
-                ", ".join(named), "goes with --metric", "Add --metric, or leave it out to measure as before."
+                ", ".join(named), "needs --metric", "Add --metric, or leave it out to measure as before."
             )
         return None
     return _of_rows(word, named) if named else str(word)
@@ -120,7 +120,7 @@ def _of_rows(word: str, named: dict[str, Any]) -> Metric:
     fields_of = {field.name for field in fields(family)}
     for name in named:
         if name not in fields_of:
-            raise InputError.conflict(name, f"means nothing to {word}", "Leave it out.")
+            raise InputError.conflict(name, f"does not apply to {word}", "Leave it out.")
     if is_experiment:
         _entry(word, kind, "experiment")
         for name in ("variant", "control"):
@@ -143,7 +143,7 @@ def _of_model(entry: Entry, columns: dict[str, str | None], options: dict[str, A
             raise InputError.missing("metric", "needs --threshold beside --score", remedy, entry.name)
     if "y_pred" in chosen and chosen.get("threshold") is not None:
         raise InputError.conflict(
-            "y_pred, threshold", "both say what was predicted", "Leave one of them out.", form="clause"
+            "y_pred, threshold", "both set what was predicted", "Give only one of them.", form="clause"
         )
     return entry.function(**chosen)
 
@@ -196,11 +196,11 @@ def _check_options(entries: Sequence[Entry], options: dict[str, Any]) -> None:
     for option, value in options.items():
         if value is None:
             continue
-        deaf = [entry.name for entry in entries if not entry.accepts(option)]
-        some = len(deaf) < len(entries)
-        if deaf and not (option == "threshold" and some):
-            remedy = f"Leave it out, or run {', '.join(deaf)} without it." if some else "Leave it out."
-            raise InputError.conflict(option, f"means nothing to {', '.join(deaf)}", remedy, value)
+        unsupporting = [entry.name for entry in entries if not entry.accepts(option)]
+        some = len(unsupporting) < len(entries)
+        if unsupporting and not (option == "threshold" and some):
+            remedy = f"Leave it out, or run {', '.join(unsupporting)} without it." if some else "Leave it out."
+            raise InputError.conflict(option, f"does not apply to {', '.join(unsupporting)}", remedy, value)
 
 
 def flag(parameter: str) -> str:
@@ -238,7 +238,7 @@ def kinds_usage(options: Collection[str]) -> str:
         "of a model": [name for name in predictions if name not in arms],
         "of either": [name for name in arms if name in predictions],
     }
-    lines = ["Which option goes with which metric:"]
+    lines = ["Which option applies to which metric:"]
     for kind, names in kinds.items():
         words = f"{kind}: {', '.join(map(flag, names))}"
         lines += textwrap.wrap(words, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
@@ -319,7 +319,7 @@ def chosen_guarantee(claim: Claim, split_unit: str | None = None) -> Guarantee:
         ]
         if kind not in takers:
             remedy = f"Leave it out, or use {' or '.join(takers)}."
-            raise InputError.conflict(option, f"means nothing to {claim.guarantee}", remedy, value)
+            raise InputError.conflict(option, f"does not apply to {claim.guarantee}", remedy, value)
         settings[parameter] = value
     guarantee: Guarantee = constructors[kind](**settings)
     return guarantee

@@ -120,12 +120,17 @@ def write_look(look: CommandLook, targets: Targets, state: Path) -> None:
         _write_outputs(look, targets)
 
 
+def _reason_for_none(result: MonitorResult) -> str:
+    """Why no look was taken."""
+    last = result.looks[-1].number
+    if result.planned is not None and last >= result.planned:
+        return "all planned looks are used"
+    return f"there are no new data since look {last}"
+
+
 def _write_outputs(look: CommandLook, targets: Targets) -> None:
-    ended = ""
-    if look.repeated:
-        ended = f"\nThese data were analyzed at look {len(look.result.looks)}, and no look was taken."
-    elif look.result.finished and not look.taken:
-        ended = "\nThe monitor has ended, and no look was taken: there are no new data, or all planned looks were used."
+    has_reason = look.repeated or (look.result.finished and not look.taken)
+    ended = "" if not has_reason else f"\nNo look was taken: {_reason_for_none(look.result)}."
     if targets.report is not None:
         look.result.report(targets.report, title=targets.title, command=command_line())
     targets.write_json(look.result.to_json())

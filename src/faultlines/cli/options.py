@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
-DATA, METRIC, PLAN, GUARANTEE, GATE, OUTPUT = "Data", "Metric", "Plan", "Guarantee", "Gate", "Output"
+DATA, METRIC, PLAN, GUARANTEE, GATE, OUTPUT = "Data", "Metric", "Plan", "Error control", "Gate", "Output"
 
 
 # Whether a file can be read is found out by who reads it, with one message for all; Typer would ask of outputs too.
@@ -73,7 +73,7 @@ class RowSource:
         """The files, refused where there are none and no query, or both."""
         if self.sql is not None and self.files:
             remedy = "Leave the files out, and name them in the query."
-            raise InputError.conflict("sql", "goes without files", remedy)
+            raise InputError.conflict("sql", "cannot be combined with files", remedy)
         if self.sql is None and not self.files:
             raise InputError.missing("files", "a file is missing", "Give files, or --sql.", form="sentence")
         return self.files or []
@@ -132,7 +132,7 @@ Treatments = Annotated[
     ),
 ]
 Overlap = Annotated[
-    str | None, _option(METRIC, "'covariance': units may be in several groups, which is allowed for.", metavar="HOW")
+    str | None, _option(METRIC, "'covariance': allow units in several groups and account for it.", metavar="HOW")
 ]
 
 
@@ -166,7 +166,7 @@ class ArmOptions:
         str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
     ] = None
     aggregate: Annotated[
-        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
     ] = None
     shares: Shares = None
 
@@ -274,7 +274,7 @@ class MeasuredOptions:
         str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
     ] = None
     aggregate: Annotated[
-        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
     ] = None
 
 
@@ -285,7 +285,7 @@ class Watched(RowSource):
     state: Annotated[
         Path,
         typer.Argument(
-            help="Where it is kept from look to look; begun at the first.",
+            help="State file of the monitor; created at the first look.",
             metavar="STATE",
             rich_help_panel=DATA,
             readable=False,
@@ -423,8 +423,8 @@ Joint = Annotated[bool, _option(METRIC, "Take all metrics together: similar mean
 
 # ------------------------------------------------------------------------------------ guarantee
 
-Seed = Annotated[int, _number(GUARANTEE, "Seed of everything random.")]
-Alpha = Annotated[float, _number(GUARANTEE, "Probability of a false positive that is accepted.")]
+Seed = Annotated[int, _number(GUARANTEE, "Random seed.")]
+Alpha = Annotated[float, _number(GUARANTEE, "Significance level: the accepted probability of a false positive.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -442,11 +442,14 @@ class Claim:
         ),
     ] = "calibrated"
     splits: Annotated[
-        int | None, _number(GUARANTEE, "For holdout: random splits that are combined. Default: 25; 1 is the paper's.")
+        int | None, _number(GUARANTEE, "For holdout: random splits, combined. Default: 25; 1 reproduces the paper.")
     ] = None
     draws: Annotated[
         int | None,
-        _number(GUARANTEE, "For calibrated and topmerge: draws. Default: 1,000 and 10,000, fewer for many groups."),
+        _number(
+            GUARANTEE,
+            "Simulated null draws. Default: 1,000 (calibrated) or 10,000 (topmerge); fewer for many groups.",
+        ),
     ] = None
     tolerance: Annotated[
         float, _number(GUARANTEE, "Effects at most this far apart count as similar, in units of the metric.")
@@ -516,17 +519,18 @@ class Monitoring:
         str | None,
         _option(
             GUARANTEE,
-            "What new data have to do with those before: returning (default; users may come back), independent, any.",
+            "How new data relate to earlier data: returning (default; users may come back), independent, any.",
             metavar="NAME",
         ),
     ] = None
     alpha: Annotated[
-        float | None, _number(GUARANTEE, "Probability of a false positive at any look that is accepted. Default: 0.05.")
+        float | None,
+        _number(GUARANTEE, "Significance level over all looks together. Default: 0.05."),
     ] = None
     draws: Annotated[
-        int | None, _number(GUARANTEE, "Paths that are drawn. Default: 10,000, fewer for many groups.")
+        int | None, _number(GUARANTEE, "Simulated null paths. Default: 10,000; fewer for many groups.")
     ] = None
-    seed: Annotated[int | None, _number(GUARANTEE, "Seed of everything random. Default: 0.")] = None
+    seed: Annotated[int | None, _number(GUARANTEE, "Random seed. Default: 0.")] = None
     margins: Annotated[
         bool | None,
         _option(GUARANTEE, "With several --by: test single attributes too (default), or only combinations."),
@@ -634,8 +638,8 @@ class Certify:
         str,
         _option(
             GATE,
-            "For --certify and --fail-on harm: only groups that are low (or high) count; both: either side. "
-            "Default: the harmful direction of the metric, and both where it has none.",
+            "For --certify and --fail-on harm: which direction is harmful: low, high, both. "
+            "Default: that of the metric, and both where it has none.",
             metavar="auto|low|high|both",
         ),
     ] = "auto"
@@ -807,7 +811,7 @@ class Planned(RowSource):
         str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
     ] = None
     aggregate: Annotated[
-        str | None, _option(METRIC, "What a unit has of its rows: sum, mean or any. Default: sum.", metavar="HOW")
+        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
     ] = None
 
 

@@ -71,7 +71,7 @@ class Targets:
         for row in [tuple(table), *zip(*table.values(), strict=True)]:
             writer.writerow([spreadsheet_cell(cell) for cell in row])
         if self.csv_to_stdout:
-            streams.say_data(text.getvalue().removesuffix("\n"))
+            streams.print_data(text.getvalue().removesuffix("\n"))
         elif self.csv is not None:
             files.write("csv", self.csv, text.getvalue())
 
@@ -84,7 +84,7 @@ class Targets:
         """JSON to where it was wanted, if it was."""
         safe = _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", plain)
         if self.json_to_stdout:
-            streams.say_data(safe)
+            streams.print_data(safe)
         elif self.json is not None:
             files.write("json", self.json, safe + "\n")
 
@@ -364,7 +364,7 @@ def is_table(options: ExperimentOptions | Fresh | Watched) -> bool:
     if options.estimate is not None or options.se is not None:
         return True
     if options.n is not None or options.dof is not None:
-        raise InputError.conflict("n, dof", "go with --estimate and --se", "Name these, or leave them out.")
+        raise InputError.conflict("n, dof", "need --estimate and --se", "Name these, or leave them out.")
     return False
 
 

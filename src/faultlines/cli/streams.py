@@ -58,7 +58,7 @@ def say(words: str) -> None:
     _out(printable_lines(words))
 
 
-def say_data(words: str) -> None:
+def print_data(words: str) -> None:
     """Data for programs to stdout: as they are, in UTF-8 whatever the terminal speaks."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8")

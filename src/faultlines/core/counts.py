@@ -185,7 +185,7 @@ def _poisson_log_p(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _compiled(kernel: int) -> CompiledTest:
-    return CompiledTest(partial(_merges, kernel), partial(_tops, kernel), _default_draws)
+    return CompiledTest(partial(_merges, kernel), partial(_draw_top_merges, kernel), _default_draws)
 
 
 def _merges(kernel: int, s: FloatArray) -> Merges:
@@ -196,7 +196,7 @@ def _merges(kernel: int, s: FloatArray) -> Merges:
     return Merges(order, -log_chi_square_1_tail(heights))
 
 
-def _tops(kernel: int, s: FloatArray, rng: np.random.Generator, rows: int) -> FloatArray:
+def _draw_top_merges(kernel: int, s: FloatArray, rng: np.random.Generator, rows: int) -> FloatArray:
     drawn = _draws(kernel, s, rng, rows)
     return -log_chi_square_1_tail(top_merges(drawn[:, :, 0] / drawn[:, :, 1], drawn[:, :, 1], kernel))
 

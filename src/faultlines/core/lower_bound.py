@@ -327,14 +327,14 @@ def _truncated_quantile(dof: FloatArray, reach: FloatArray, tail: float) -> floa
     edges = np.linspace(0.0, length, _BINS)
     transform = np.ones(_BINS + 1, dtype=np.complex128)
     for degrees, most, count in zip(fewest, farthest, counts, strict=True):
-        transform *= np.fft.rfft(_gridded(float(degrees), float(most), edges), 2 * _BINS) ** count
+        transform *= np.fft.rfft(_discretize(float(degrees), float(most), edges), 2 * _BINS) ** count
     law = np.fft.irfft(transform, 2 * _BINS)
     above = np.cumsum(law[::-1])[::-1]
     place = int(np.argmax(above <= max(tail, 1e-13)))
     return float(place * (edges[1] - edges[0])) if above[place] <= max(tail, 1e-13) else np.inf
 
 
-def _gridded(dof: float, reach: float, edges: FloatArray) -> FloatArray:
+def _discretize(dof: float, reach: float, edges: FloatArray) -> FloatArray:
     """The law of min(t², b²) on a grid: the mass of every cell goes to its two ends so that the mean stays."""
     root = np.minimum(np.sqrt(edges), reach)
     below = 1 - 2 * stdtr(dof, -root)

@@ -555,7 +555,7 @@ def _with_estimated_errors(
     q = np.asarray(shares, dtype=float)[:, None]
     finite_dof = np.minimum(np.asarray(estimates.dof), 1e9)[order]
     left = q * (finite_dof + 1) - 1
-    _check_left(left, finite_dof, dims, len(shares))
+    _check_remaining_dof(left, finite_dof, dims, len(shares))
     share = q[:, :, None, None]
     normal = rng.standard_normal((len(q), size, effects, dims))
     between = normal / np.sqrt(share) - np.sum(np.sqrt(share) * normal, axis=0)
@@ -579,7 +579,7 @@ def _with_estimated_errors(
     return parts
 
 
-def _check_left(left: FloatArray, dof: FloatArray, dims: int, parts: int) -> None:
+def _check_remaining_dof(left: FloatArray, dof: FloatArray, dims: int, parts: int) -> None:
     """Every part must keep enough degrees of freedom for a covariance."""
     if left.min() >= dims:
         return
@@ -887,7 +887,7 @@ def as_comparison(data: Any, tolerance: float = 0.0) -> Comparison:
         raise InputError.wrong_type("estimates", "is not an Estimates", "Make one with fl.Estimates.", type(data))
     if _checked(tolerance):
         raise InputError.unsupported(
-            "tolerance", "goes with estimates", "Let the test of the Similarity allow for it.", tolerance
+            "tolerance", "applies to estimates only", "Let the test of the Similarity allow for it.", tolerance
         )
     comparison: Comparison = data
     return comparison

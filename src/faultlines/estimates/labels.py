@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
-from faultlines.errors import InputError
+from faultlines.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -480,9 +480,9 @@ def _check_distinct(keys: Sequence[Key]) -> None:
         repeated = next(name for name in plain if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError.duplicate(
             "labels",
-            f"occurs more than once ({len(plain)} groups, {distinct} names)",
-            "Give one row per group: pool the repeated ones, or name a further attribute that tells them apart.",
-            repeated,
+            f"group {shorten(repeated)} occurs more than once ({len(plain):,} rows, {distinct:,} groups)",
+            "Give one row per group: pool the repeated ones, or name a further attribute that distinguishes them.",
+            form="sentence",
         )
     for column in [keys.names] if isinstance(keys, Names) else zip(*keys, strict=True):
         check_alike("labels", dict.fromkeys(column))

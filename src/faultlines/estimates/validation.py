@@ -144,7 +144,9 @@ def between_groups(
     """The covariance matrix of one effect of all groups."""
     if values.shape[1] > 1 or cov is not None:
         raise InputError.unsupported(
-            "covariance", "goes with one effect per group", "Give theta of shape (K,), or cluster effects one by one."
+            "covariance",
+            "needs one effect per group",
+            "Give theta of shape (K,), or cluster effects one by one.",
         )
     return checked_covariance(numbers("covariance", in_order_of(covariance, keys)), keys)
 
@@ -178,7 +180,7 @@ def freedom_of_all(dof: float | None, covariance: FloatArray | None) -> float:
         return np.inf
     remedy = "Give the number of independent units or clusters less one."
     if covariance is None:
-        raise InputError.conflict("covariance_dof", "goes with covariance", "Leave it out, or give both.", dof)
+        raise InputError.conflict("covariance_dof", "needs covariance", "Leave it out, or give both.", dof)
     value = checks.number("covariance_dof", dof, "must be a number, 1 or more", remedy, low=1)
     if value < len(covariance) - 1:
         problem = f"is too small for {len(covariance)} groups: their covariance cannot be told from so few units"

@@ -179,7 +179,7 @@ def choose_dependence(estimates: Estimates, dependence: Dependence | None) -> De
     if dependence not in {None, "any"}:
         raise InputError.unsupported(
             "dependence",
-            "does not go with groups that share data",
+            "does not apply to groups that share data",
             "Use {dependence}, or leave it out.",
             dependence,
             settings={"dependence": "any"},

@@ -104,7 +104,7 @@ class Calibrated(GuaranteeDefaults):
         if comparison.draws_are_counted and len(comparison) > 1 and (draws + 1) * alpha <= 1:
             raise InputError.too_few(
                 "alpha",
-                f"is out of reach of {draws} draws, which count no p below 1/{draws + 1}",
+                f"needs more than {draws} draws: the smallest p is 1/{draws + 1}",
                 "Use {draws} or more (fl.Calibrated).",
                 alpha,
                 settings={"draws": int(np.ceil(2 / alpha))},
@@ -211,7 +211,7 @@ class Calibrated(GuaranteeDefaults):
         """Without a scan the length is compared with χ² alone."""
         ample = _AMPLE * len(comparison) <= estimates.covariance_dof < np.inf
         if np.isfinite(estimates.dof_of_all) and len(comparison) > 1 and not ample:
-            problem = "goes with a known covariance without a tolerance, and with a scan"
+            problem = "needs a known covariance and no tolerance, or a scan"
             raise InputError.unsupported(
                 "dof",
                 problem,
@@ -228,6 +228,15 @@ class Calibrated(GuaranteeDefaults):
             return []
         notes = [f"Method: calibrated (seed {facts['seed']})."]
         if not facts["scan"]:
-            reason = "; a scan needs one effect and no tolerance" if self.scan else ""
+            reason = f" ({_why_no_scan(comparison)})" if self.scan else ""
             notes.append(f"Outlier groups were not searched for{reason}.")
         return notes
+
+
+def _why_no_scan(comparison: Comparison) -> str:
+    """What about a comparison makes a scan for outlier groups impossible."""
+    if comparison.estimates is None:
+        return "counts and statistics are tested by the top merge alone"
+    if comparison.estimates.dims > 1:
+        return "several effects are compared"
+    return "a tolerance is given" if comparison.tolerance else "counts are tested by the top merge alone"

@@ -823,7 +823,7 @@ def _log_pvalues(heights: FloatArray, fractions: FloatArray, freedom: int, of_to
     exact = _log_p_of_top(top, fractions, freedom) if of_top is None else of_top
     if heights.size == 1:
         return np.array([exact])
-    bundles, shares = _bundled(fractions)
+    bundles, shares = _bin_fractions(fractions)
     # Law of the top merge of pure noise: a fraction times a chi-square number.
     expected = float(np.sum(shares * bundles)) * freedom
     of_length = expected * np.sqrt(2 / freedom)
@@ -846,7 +846,7 @@ def _log_pvalues(heights: FloatArray, fractions: FloatArray, freedom: int, of_to
     return np.asarray(np.where(heights == top, exact, np.maximum(log_p, exact)), dtype=np.float64)
 
 
-def _bundled(fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _bin_fractions(fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Fractions in a few hundred bundles of nearly equal ones, with the share of each; the data's own stays alone."""
     ranked = np.log(np.sort(fractions[1:]))
     width = max((ranked[-1] - ranked[0]) / _BUNDLES, 1e-12)

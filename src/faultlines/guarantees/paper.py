@@ -132,9 +132,9 @@ class Holdout(GuaranteeDefaults):
     probability of any false rejection is α. This is done for several random splits: p is ten times the 10% quantile of
     theirs, which is valid however they depend on each other, and depends far less on the seed.
 
-    The partition, its estimates and its intervals are those of one split: of the half with middling p, the one whose
-    clusters agree best with those of all splits. Its estimates come from its held-out part, which did not choose the
-    members, and to take neither the luckiest nor the unluckiest split leaves them without bias.
+    The partition, its estimates and its intervals are those of one split: of the half with p nearest to the median, the
+    one whose clusters agree best with those of all splits. Its estimates come from its held-out part, which did not
+    choose the members, and to take neither the luckiest nor the unluckiest split leaves them without bias.
 
     Rows are split by a hash of their unit, inside the engine; estimates, and rows without a unit, by Gaussian
     thinning: to each estimate noise is added in one part and taken away in the other, so that the parts are
@@ -238,15 +238,13 @@ class Holdout(GuaranteeDefaults):
         """Which part did what."""
         held = float(facts["fraction"])
         how = describe_split(facts, comparison)
-        parts = (
-            f"Clusters from {1 - held:.0%} of the data, tested and estimated on the other {held:.0%}; split by {how}"
-        )
+        parts = f"Method: clusters from {1 - held:.0%} of the data, tested and estimated on the other {held:.0%}"
         if "splits" not in facts:
-            return [f"{parts}, seed {facts['seed']}."]
-        splits = int(facts["splits"])
+            return [f"{parts} (split by {how}, seed {facts['seed']})."]
         return [
-            f"{parts} {splits} times, seed {facts['seed']}. p combines all {splits} splits; clusters and intervals are "
-            "those of one split with a middling p that agrees best with all."
+            f"{parts} (split by {how}, seed {facts['seed']}). The p-value combines {int(facts['splits'])} random "
+            "splits. Of those with p near the median, clusters and intervals come from the one that agrees best with "
+            "the others."
         ]
 
 
@@ -297,7 +295,7 @@ def _restrict_to_common(keys: Sequence[Sequence[Key]], clusters: Sequence[IntArr
 
 
 def _choose_representative(log_pvalues: Sequence[Sequence[float]], clusters: Sequence[IntArray]) -> int:
-    """The split to show: of the half with middling p, the one whose clusters agree best with those of all splits."""
+    """The split to show: of the half with p nearest to the median, the one that agrees best with all splits."""
     first = np.array([log_p[0] if log_p else 0.0 for log_p in log_pvalues])
     by_p, splits = np.argsort(first, kind="stable"), len(log_pvalues)
     middle = by_p[splits // 4 : splits - splits // 4]
@@ -436,7 +434,7 @@ class Folds(GuaranteeDefaults):
     def notes(self, comparison: Comparison, facts: Mapping[str, int | float | str]) -> list[str]:
         """How many folds, and how they were made."""
         how = describe_split(facts, comparison)
-        return [f"Every step on one of {facts['folds']} folds, made by {how}, seed {facts['seed']}."]
+        return [f"Method: every step on one of {facts['folds']} folds (split by {how}, seed {facts['seed']})."]
 
 
 def _steps(parts: list[Comparison], groups: int, folds: int) -> tuple[IntArray, FloatArray]:

@@ -189,7 +189,7 @@ class Metric:
                 "overlap", "needs units that can be in several groups", "Name the unit.", "covariance"
             )
         if self.sums is not None and (self.unit is None or not callable(self.sums)):
-            self._refuse("sums", "goes with a unit, and is a function", "Name the unit, or leave it out.")
+            self._refuse("sums", "needs a unit, and must be a function", "Name the unit, or leave it out.")
 
     def _refuse(self, parameter: str, problem: str, remedy: str) -> None:
         raise InputError.wrong_type(parameter, problem, remedy, getattr(self, parameter))

@@ -130,7 +130,7 @@ def _check_others(columns: Aggregated) -> None:
     if (columns.denom_covariate_product is None) == (len(columns.others) == 2):
         remedy = "Name the column of sums of their products where there are both, and only then."
         raise InputError.missing(
-            "denom_covariate_product", "goes with a denominator and a covariate", remedy, form="clause"
+            "denom_covariate_product", "needs a denominator and a covariate", remedy, form="clause"
         )
     if columns.others and columns.skewness is not None:
         remedy = "Leave skewness and kurtosis out: every group has the variance of its own values then."

@@ -278,7 +278,7 @@ _STEP = 1e-3  # of the standard error of a mean, by which it is moved to see the
 _MOST = 5_000  # groups whose covariance is computed
 
 
-def apart(grouped: Grouped, metric: Metric) -> Grouped:
+def split_treatments(grouped: Grouped, metric: Metric) -> Grouped:
     """Groups of several treatments as a group for each treatment, all with the control of their own."""
     if metric.arms is None or not metric.arms.several:
         return grouped

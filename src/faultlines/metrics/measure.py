@@ -24,7 +24,7 @@ from faultlines.estimates.reasons import (
 )
 from faultlines.estimates.scales import Scale
 from faultlines.metrics.base import Measured, Metric
-from faultlines.metrics.joint import apart, correlation
+from faultlines.metrics.joint import correlation, split_treatments
 from faultlines.metrics.names import possible_ends, recipe_of
 from faultlines.metrics.readout import Readout
 from faultlines.metrics.small_groups import pool_small_groups
@@ -212,7 +212,7 @@ def measurements(
 ) -> tuple[Measurement, ...]:
     """Groups with their moments as estimates, those that cannot be used excluded; once for each part of the rows."""
     ratios = [sample_ratio(metric, part, names) for part in parts]
-    shaped = [_shaped(apart(part, metric), metric) for part in parts]
+    shaped = [_shaped(split_treatments(part, metric), metric) for part in parts]
     parts = [part for part, _ in shaped]
     several = metric.arms is not None and metric.arms.several
     if metric.arms is not None and several:

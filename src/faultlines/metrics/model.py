@@ -109,7 +109,7 @@ def prediction(
         raise InputError.missing("y_pred, score", "one of the two is needed", remedy, form="clause")
     if y_pred is not None:
         if threshold is not None:
-            problem = "goes with score, not with y_pred"
+            problem = "applies to score only, not to y_pred"
             raise InputError.conflict("threshold", problem, "Leave one of them out.", threshold)
         return {"p": Input(y_pred, _kind(positive, classes, compared), positive, parameter="y_pred")}
     remedy, example = "Use for example {threshold}.", {"threshold": 0.5}

@@ -51,7 +51,7 @@ def metrics_of(
     """
     if "y_pred" in columns and options["threshold"] is not None:
         raise InputError.conflict(
-            "y_pred, threshold", "both say what was predicted", "Leave one of them out.", form="clause"
+            "y_pred, threshold", "both set what was predicted", "Give only one of them.", form="clause"
         )
     if wanted is None:
         predicts = "y_pred" in columns or options["threshold"] is not None
@@ -154,7 +154,7 @@ def _metric(
         chosen[role] = columns[role]
     for option, parameter in (("weight", "sample_weight"), ("unit", "unit")):
         if options.get(option) is not None and not entry.accepts(option):
-            raise InputError.conflict(parameter, f"means nothing to {own}", "Leave it, or this metric, out.")
+            raise InputError.conflict(parameter, f"does not apply to {own}", "Leave it, or this metric, out.")
     if entry.accepts("classes"):
         labels = _labels(chosen, summaries)
         if own in _OF_AGREEMENT and "y_pred" in chosen and not labels <= {0, 1} and not is_yes_or_no(labels):
@@ -246,6 +246,20 @@ def traits_of(recipe: str) -> tuple[Traits, ...]:
     except ValueError:
         return ()
     return _traits(parsed) if isinstance(parsed, dict) else ()
+
+
+def is_plural(recipe: str) -> bool:
+    """Whether the name of a metric is a plural, as "equalized odds" and the names of metrics that are joined are.
+
+    Args:
+        recipe: What `recipe_of` says of the metric. A metric that a user names is singular.
+    """
+    try:
+        parsed = json.loads(recipe)
+    except ValueError:
+        return False
+    name = str(parsed.get("name")) if isinstance(parsed, dict) else ""
+    return name == joint.__name__ or (name in METRICS and METRICS[name].is_plural)
 
 
 def possible_ends(

@@ -190,7 +190,7 @@ def _products(c: Columns) -> dict[str, Any]:
 
 def _check_no_covariate(value: Aggregated) -> None:
     if value.covariate_sum is not None:
-        raise InputError.conflict("covariate_sum", "goes with variants", "Leave it out.", value.covariate_sum)
+        raise InputError.conflict("covariate_sum", "applies to experiments only", "Leave it out.", value.covariate_sum)
 
 
 def _need_rows(**options: object) -> None:
@@ -247,7 +247,7 @@ def atkinson(
     aversion = number("epsilon", epsilon, problem, "Use for example epsilon=0.5.", low=0, high=_MOST, ends="(]")
     for name, arm_value in (("control", control), ("treatment", treatment)):
         if variant is None and arm_value is not None:
-            raise InputError.conflict(name, "goes with variant", "Name the column of variants.", arm_value)
+            raise InputError.conflict(name, "needs the column of variants", "Name the column of variants.", arm_value)
     arms = None if variant is None else Arms(variant, control, treatment)
     inputs = {"x": Input(value, "amount", parameter="value")}
     if unit is not None:

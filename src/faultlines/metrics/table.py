@@ -38,6 +38,7 @@ class Entry:
         span: How far apart two groups can be at most.
         averages: Whether the value in all rows is the mean of the groups' values. That of a ranking is not: it ranks
             people of different groups, too.
+        is_plural: Whether its name is a plural: the equalized odds differ.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Entry:
     adverse: str = ""
     span: float = math.inf
     averages: bool = True
+    is_plural: bool = False
 
     @property
     def title(self) -> str:
@@ -107,7 +109,7 @@ _ENTRIES = (
     Entry("error_rate", "model", (_TRUTH, _PREDICTION), _RATE, adverse="high", span=1),
     Entry("balanced_accuracy", "model", (_TRUTH, _PREDICTION), _RATE, adverse="low", span=1, averages=False),
     Entry("f1", "model", (_TRUTH, _PREDICTION), _RATE, words="F1", adverse="low", span=1, averages=False),
-    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE[:-1], adverse="low high", span=1),
+    Entry("equalized_odds", "model", (_TRUTH, _PREDICTION), _RATE[:-1], adverse="low high", span=1, is_plural=True),
     Entry(
         "auc", "model", (_TRUTH, _SCORE), ("positive", "bins", "weight", "unit"), adverse="low", span=1, averages=False
     ),

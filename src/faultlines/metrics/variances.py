@@ -206,7 +206,7 @@ def shrink_variances(
     of_level = n if rows is None else rows[usable]
     pooled = np.average(variance, weights=n - 1)
     current, noise = np.full(n.size, pooled), np.zeros(n.size)
-    pull = _Pull(current, n - 1, 0.0)
+    pull = _Shrinkage(current, n - 1, 0.0)
     skewness = excess = doubt = np.zeros(n.size)
     for _ in range(_ROUNDS):
         skewness, excess = shapes_by_group(n, shape, current) if model is None else _shape_of(model)
@@ -228,7 +228,7 @@ def shrink_variances(
         else:
             law = model.variance * (np.sum(n * adjusted) / np.sum(n * model.variance))
         counted = _likeness_to_counts(skewness, excess)
-        pull = _pull(adjusted, law, n, beyond, counted, outliers=model is None)
+        pull = _shrink_to_prior(adjusted, law, n, beyond, counted, outliers=model is None)
         current = pull.variance
     dof = 1 / (1 / pull.dof + pull.shared**2 * doubt / 2)
     dof = np.maximum(dof, own_dof(n, skewness, excess) if model is None else 1.0)
@@ -368,7 +368,7 @@ def _along(likely: FloatArray, variance: FloatArray, weight: FloatArray) -> tupl
     return np.asarray(np.maximum(pooled + slope * away, _LOWEST * pooled)), float(slope)
 
 
-class _Pull(NamedTuple):
+class _Shrinkage(NamedTuple):
     """Variances pulled together, the degrees of freedom behind them, and how much of each is the common one."""
 
     variance: FloatArray
@@ -376,9 +376,9 @@ class _Pull(NamedTuple):
     shared: float
 
 
-def _pull(
+def _shrink_to_prior(
     variance: FloatArray, law: FloatArray, n: FloatArray, excess: FloatArray, counted: FloatArray, *, outliers: bool
-) -> _Pull:
+) -> _Shrinkage:
     """Variances pulled towards their law as far as they do not clearly differ from it.
 
     Args:
@@ -414,7 +414,7 @@ def _pull(
     pulled = np.where(variance > _FLAT * target, (1 - counted) * together ** (1 / _ROOT) + counted * plain, plain)
     # What all share is known no better than from all values.
     dof = np.minimum(prior + own, np.maximum(own.sum(), own))
-    return _Pull(np.asarray(pulled), np.asarray(dof), float(np.mean(prior / (prior + own))))
+    return _Shrinkage(np.asarray(pulled), np.asarray(dof), float(np.mean(prior / (prior + own))))
 
 
 def _spread(

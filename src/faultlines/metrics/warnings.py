@@ -67,7 +67,7 @@ def warnings(
     if weight.size > 2 and weight.max() > _DOMINATES:
         name = name_of(labels_of(grouped.keys)[int(np.flatnonzero(compared)[weight.argmax()])])
         share = float(weight.max())
-        text = f"{name} has {formats.share(share)} of all weight: pooled effects are nearly its own."
+        text = f"{name} has {formats.share(share)} of all weight and dominates the overall effect."
         yield RowWarning("dominating group", text, {"group": name, "share": share})
     yield from _imputed(metric, grouped)
     yield from _capped(metric, grouped)
@@ -82,8 +82,8 @@ def _few_events(m: Moments, metric: Metric) -> Iterator[RowWarning]:
         where = " in an arm" if metric.arms else ""
         text = (
             f"{formats.count(int(few.sum()))} of {formats.count(few.size)} groups have too few {metric.size_unit} or "
-            f"events{where} for values this skewed: false positives can exceed α. Use coarser groups, a larger "
-            "min_size or a cap; a self-check (--self-check, fl.self_check) measures it on these rows."
+            f"events{where} for such skewed values. False positives can exceed α. Use coarser groups or a cap, or run "
+            "a self-check."
         )
         yield RowWarning("few events", text, {"groups": int(few.sum()), "of": int(few.size)})
 

@@ -12,6 +12,7 @@ from faultlines import files as file_writer
 from faultlines.estimates.labels import name_of, named_by
 from faultlines.progress import progress
 from faultlines.render import clustering
+from faultlines.render.data import adverse_sides
 from faultlines.render.pictures import is_outer, level_values, plot_rows
 from faultlines.render.text import Document, NextCommand, TextTable, next_note
 from faultlines.results.audit import stratum_text
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from faultlines.render.clustering import AdverseSides
+    from faultlines.render.text import Hidden
     from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature
     from faultlines.results.clustering import Adverse, Clustering
 
@@ -172,15 +174,18 @@ def document(result: Audit, *, complete: bool = False) -> Document:
     """The parts of an audit as text; `complete` is with all comparisons and more groups."""
     differences = [note.text for note in notes(result) if note.code == "difference"]
     others = [note.text for note in notes(result) if note.code != "difference"]
-    opening = [headline(result), *_shortened(differences, complete)]
+    shown = len(notes(result)) if complete else _COMPARISONS
     tables = [_comparison_table(result, complete), *group_tables(result, complete=complete)]
-    return Document(opening, [table for table in tables if table.rows], _shortened(others, complete))
-
-
-def _shortened(texts: Sequence[str], complete: bool) -> list[str]:
-    if complete or len(texts) <= _COMPARISONS:
-        return list(texts)
-    return [*texts[:_COMPARISONS], f"{len(texts) - _COMPARISONS:,} more: .notes has all."]
+    hidden: dict[Hidden, int] = {
+        "row": _hidden_rows(result, complete=complete),
+        "note": len(differences[shown:]) + len(others[shown:]),
+    }
+    return Document(
+        [headline(result), *differences[:shown]],
+        [table for table in tables if table.rows],
+        others[:shown],
+        {what: count for what, count in hidden.items() if count},
+    )
 
 
 def _comparison_table(result: Audit, complete: bool) -> TextTable:
@@ -300,11 +305,23 @@ def group_tables(result: Audit, *, complete: bool = False) -> list[TextTable]:
         rows = [[_OVERALL, "", table.overall, "", ""]]
         rows += [[*row[1:]] for row in (*table.levels[:most_levels], *cells)]
         left = len(table.levels) + len(table.cells) - len(rows) + 1
-        rows += [[f'… +{left:,} in .to_dicts("groups"), --csv', "", "", "", ""]] if left > 0 else []
+        rows += [[f"… {left:,} more", "", "", "", ""]] if left > 0 else []
         tables.append(TextTable(header, rows, {1, 2, 3, 4}))
     if (left := len(described) - len(tables)) > 0:
-        tables.append(TextTable([f'… {left:,} more metrics or strata in .to_dicts("groups"), --csv'], [], set()))
+        tables.append(TextTable([f"… {left:,} more metrics or strata"], [], set()))
     return tables
+
+
+def _hidden_rows(result: Audit, *, complete: bool) -> int:
+    """How many groups the tables of groups leave out."""
+    most_levels, most_cells = (_ALL_LEVELS, _ALL_CELLS) if complete else (_LEVELS, _CELLS)
+    hidden = 0
+    for i, table in enumerate(describe_groups(result)):
+        if i >= (_ALL_TABLES if complete else _TABLES):
+            hidden += len(table.levels) + len(table.cells)
+        else:
+            hidden += len(table.levels[most_levels:]) + len(table.cells) - len(farthest_cells(table.cells, most_cells))
+    return hidden
 
 
 # ------------------------------------------------------------------------------------------------------------ the page
@@ -351,7 +368,7 @@ def write_audit_page(
         checks.text(name, value)
     reported = findings(audit)
     results = [finding.comparison.result for finding in reported]
-    sides = clustering.adverse_sides(adverse, results, [finding.comparison.name for finding in reported])
+    sides = adverse_sides(adverse, results, [finding.comparison.name for finding in reported])
     target = file_writer.target("report", path, (".html", ".htm"))
     tables = describe_groups(audit)
     values = _values_of_groups(audit)
@@ -405,7 +422,7 @@ def _section(
     comparison = finding.comparison
     c = comparison.result
     adjusted = formats.p_is(c.log_pvalue_adj)
-    standing = clustering.standings(c, adverse)
+    standing = clustering.harm_statuses(c, adverse)
     number_format = c.number_formats[0] if len(c.number_formats) == 1 else None
     groups = level_values(c, values.get((comparison.metric, c.attributes, comparison.stratum), {}))
     stratum = stratum_text(comparison.stratum)

@@ -30,6 +30,7 @@ _ROWS = 40  # groups in a table of text output
 _LISTED = 56  # characters of a list of groups
 _NAME = 72  # characters of a group in a table
 _DIGITS = 17  # significant digits of a double: no two of them read the same
+_SIDES = {"low": " below", "high": " above"}
 _ORDER: dict[Status, int] = {"beyond": 0, "inconclusive": 1, "within": 2}
 
 
@@ -57,9 +58,20 @@ def _failed(result: Certificate) -> str:
         values = f"{what} {number(group.distance)} ({interval})"
         other = f" {level_name(group.other, result.attributes)}" if result.against == ALL_PAIRS else ""
         return f"{level_name(group.label, result.attributes)} is {_beyond(result, other)}: {values}."
+    if len(beyond) == 1 and not result.ratio:
+        return _failed_parts(result, beyond[0])
     names = formats.members(result.beyond, naming(result.attributes), _LISTED)
     some = f"{formats.count(len(beyond))} of {_groups(result)} {'is' if len(beyond) == 1 else 'are'}"
     return f"{some} {_beyond(result)} {_confidence(result)}: {names}."
+
+
+def _failed_parts(result: Certificate, group: CertifiedGroup) -> str:
+    """The one group beyond a limit of several effects, with what its limits are."""
+    texts = []
+    for i, (part, gap, side) in enumerate(zip(result.parts, _gaps(result), result.directions, strict=True)):
+        texts.append(f"{part} ({_size(result, gap, i)}{'' if side is None else _SIDES[side]})")
+    name = level_name(group.label, result.attributes)
+    return f"{name} is beyond a limit {_confidence(result)}: {', '.join(texts)}."
 
 
 def _inconclusive(result: Certificate) -> str:
@@ -74,7 +86,7 @@ def _inconclusive(result: Certificate) -> str:
             reasons.append(f"{formats.share(counts.share, 1)} of rows lack a value")
         if result.mismatch:
             reasons.append("the arms have a sample ratio mismatch")
-        if result.unknown == "category" and counts is not None and (counts.is_much_without_group or not reasons):
+        if result.unknown == "category" and counts is not None and (counts.lacks_many_groups or not reasons):
             reasons.append(f"{counts.without_group:,.0f} rows lack {_attribute(result)}")
         measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
         return f"{_capitalized(', and '.join(reasons))}. {measured}. {certifiable}."
@@ -119,13 +131,18 @@ def _attribute(result: Certificate) -> str:
 
 
 def _groups(result: Certificate) -> str:
+    return formats.amount(len(result.groups), "group") + _by(result)
+
+
+def _by(result: Certificate) -> str:
     by = ", ".join(result.margins) or " × ".join(result.attributes)
-    return formats.amount(len(result.groups), "group") + ("" if by == "group" else f" by {by}")
+    return "" if by == "group" else f" by {by}"
 
 
 def _all_groups(result: Certificate) -> str:
-    count, _, rest = _groups(result).partition(" ")
-    return {"1": "The", "2": "Both"}.get(count, f"All {count}") + f" {rest}"
+    count = len(result.groups)
+    start = {1: "The", 2: "Both"}.get(count, f"All {count:,}")
+    return f"{start} {'group' if count == 1 else 'groups'}{_by(result)}"
 
 
 def _confidence(result: Certificate) -> str:
@@ -254,10 +271,11 @@ def _notes(result: Certificate) -> Iterator[Note]:
     if undecided := result.inconclusive:
         some = f"{formats.count(len(undecided))} of {formats.amount(len(result.groups), 'group')}"
         names = formats.members(undecided, naming(result.attributes), _LISTED)
-        yield Note("inconclusive groups", f"Inconclusive: {some}: {names}.", fields={"groups": len(undecided)})
+        text = f"{some} can be neither passed nor failed: {names}."
+        yield Note("inconclusive groups", text, fields={"groups": len(undecided)})
     yield Note(
         "method",
-        "The overall verdict is an intersection–union test at level α; per-group intervals are simultaneous.",
+        "The verdict holds at level α for all groups together. Intervals of single groups are simultaneous.",
     )
     yield from _average_notes(result)
     for i, (gap, certifiable) in enumerate(zip(_gaps(result), _certifiables(result), strict=True)):
@@ -269,7 +287,7 @@ def _notes(result: Certificate) -> Iterator[Note]:
                 {"gap": gap},
             )
     if result.by_precision and result.against == OVERALL:
-        yield Note("weights", "The sizes of the groups are not known: the overall weighs them by their precision.")
+        yield Note("weights", "Group sizes are unknown, so the overall is weighted by precision.")
     yield from other_notes(result.warnings)
     yield from _missing_notes(result)
     yield from dropped_notes(result.dropped, result.missing_values)
@@ -328,22 +346,22 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
     fields: dict[str, Any] = {"share": counts.share, "certifiable_ignoring": result.certifiable_ignoring}
     if result.possible is not None or result.missing in _BOUNDED:
         value = replace(result, certifiable=result.certifiable_ignoring)
-        if_ignored = f"if they were like the others, {_certifiable(value)} could be certified"
-        could_be = "could be anything"
+        allowed = "and the verdict allows any value for them"
         if result.missing_range is not None:
             low, high = (f"{end:,.6g}" for end in result.missing_range)
-            could_be = f"are taken to lie between {low} and {high}, as the others do"
+            allowed = f"and the verdict allows values between {low} and {high}, as the others have"
             fields["values"] = list(result.missing_range)
         most = ""
         fields["groups"] = missing_fields(counts)["groups"]
         if is_overturned(result) and not counts.is_large:  # a note of its own says it where it is
             shares = [f"{name} {formats.share(share, 1)}" for name, share in fields["groups"].items() if share]
             most = f" (most in {', '.join(shares)})" if shares else ""
-        text = f"{_what_is_missing(result)}{most}, and these {could_be}: {if_ignored}."
+        text = f"{_what_is_missing(result)}{most}, {allowed}. "
+        text += f"If they resemble the others, certifiable: {_certifiable(value)}."
         yield Note("missing bounds", text, "warning" if is_overturned(result) else "info", fields)
     elif result.missing == "share":
         rule = "no pass where more than 5% of all rows, or 20% of a group, lack one"
-        text = f"It cannot be bounded what missing values change: {rule}."
+        text = f"The effect of missing values has no bound: {rule}."
         if result.needs_rows:
             text = (
                 "Missing values of a mean are bounded only from the rows: use fl.certify(rows, …) or faultlines model."
@@ -355,7 +373,7 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
     if result.unknown in ("exclude", "category"):
         what = "are excluded" if result.unknown == "exclude" else "are a group of their own"
         text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
-        if result.unknown == "category" and result.verdict == "inconclusive" and counts.is_much_without_group:
+        if result.unknown == "category" and result.verdict == "inconclusive" and counts.lacks_many_groups:
             text += " That passes only if asked for: unknown='category' (--unknown category)."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})
 

@@ -6,20 +6,18 @@ Nothing here decides anything: values come from the result, and no code reads th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faultlines import checks, formats
+from faultlines import formats
 from faultlines.core.custom import Similarity
-from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, name_of, named_by, naming
 from faultlines.estimates.reasons import RowWarning
 from faultlines.guarantees.margins import nested_attributes
-from faultlines.metrics.names import traits_of
+from faultlines.metrics.names import is_plural
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.rows import dropped_notes, level_notes, missing_attribute_notes
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from faultlines.core.comparison import Comparison
     from faultlines.estimates.estimates import Excluded
     from faultlines.estimates.labels import Label
+    from faultlines.render.text import Hidden
     from faultlines.results.clustering import Adverse, Cluster, Clustering
     from faultlines.results.effects import Effect, Explained
     from faultlines.results.power import DetectionLimit
@@ -52,11 +51,11 @@ if TYPE_CHECKING:
 
 
 AdverseSides = tuple["Adverse | None", ...]  # for each effect, the harmful direction, if that was said
-DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
 RATIO = "sample ratio"  # the code of the one note that stands before the headline
 OVERALL = "overall"  # the code of notes that stand beneath it
+EQUALITY = "equality"  # the code of what a null result does not show, which stands there too
 
-_ABOUT_CELLS = frozenset({"membership", "continuum", "contrast", "overlap"})  # notes on clusters that are not printed
+_ABOUT_CELLS = frozenset({"membership", "continuum", "overlap"})  # notes on clusters that are not printed
 _FEW_CLUSTERS = 3  # clusters of crossed attributes up to which the sentence about them says which attributes matter
 NAMED_LEVELS = 3  # levels of an attribute up to which all are named in the headline
 _OUTLIER_FROM = 6  # groups from which on one of them can be called an outlier
@@ -71,7 +70,6 @@ _LEVELS = 4  # levels of an attribute that are named
 _MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
-_CLOSE = 0.95  # share of the distance in the table from which on the sentence says about the same
 _OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
 _LONGEST_RULE = 120  # characters of a rule in a table of text output
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
@@ -102,12 +100,12 @@ def _headline(c: Clustering) -> str:
             terms = formats.listed([f"by {' × '.join(term.groups.attributes)}" for term in c.additive])
             crossed = any(len(term.groups.attributes) > 1 for term in c.additive)
             rest = nothing_added([*others, "further combinations" if crossed else "combinations"], plural=True)
-            return f"{subject_differs(groups.metric)}{beyond} {terms} ({basis}).{rest}"
+            return f"{_subject_differs(c)}{beyond} {terms} ({basis}).{rest}"
         rest = nothing_added(others, plural=len(others) > 1)
         if rest and c.by_attributes.n_clusters == len(c.by_attributes.groups):  # every level is a cluster of its own
-            return f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}).{rest}"
+            return f"{_subject_differs(c)}{beyond} between {between} ({basis}).{rest}"
         return (
-            f"{subject_differs(groups.metric)}{beyond} between {between} ({basis}). "
+            f"{_subject_differs(c)}{beyond} between {between} ({basis}). "
             f"Best description: {c.n_clusters} clusters.{rest}{_accounts(c)}"
         )
     between = f"{formats.count(len(groups))} {formats.plural(groups.attributes)}"
@@ -143,10 +141,14 @@ def nothing_added(names: Sequence[str], *, plural: bool) -> str:
     return f" {text} {'add' if plural else 'adds'} nothing detectable."
 
 
-def subject_differs(metric: str) -> str:
+def subject_differs(metric: str, *, plural: bool = False) -> str:
     """A metric as the subject of a headline: ``The lift differs``, ``The equalized odds differ``."""
-    is_plural = metric.endswith(" odds") or " and " in metric
-    return f"The {metric} {'differ' if is_plural else 'differs'}"
+    return f"The {metric} {'differ' if plural else 'differs'}"
+
+
+def _subject_differs(c: Clustering) -> str:
+    estimates = c.groups.estimates
+    return subject_differs(c.groups.metric, plural=estimates is not None and is_plural(estimates.recipe))
 
 
 def between_levels(c: Clustering) -> str:
@@ -228,7 +230,7 @@ def _affected(c: Clustering, place: int) -> str:
     number = c.number_formats[0]
     units = "" if cluster.n is None else f", {formats.count(cluster.n)} {c.counted}"
     size = f"{formats.count(len(cluster.members))} of {formats.count(len(c.groups))} groups{units}"
-    honest = honest_effects(c)
+    honest = shrunken_contrast(c)
     if honest is None:
         effect, elsewhere = (number(side.effects[0].estimate) for side in (cluster, rest))
     else:
@@ -243,7 +245,7 @@ def _term_sentence(c: Clustering, term: Clustering, adverse: Adverse | None) -> 
     Those who are worse off come first, if that is known; else the fewer levels of two clusters.
     """
     low, high = term.clusters[0], term.clusters[-1]
-    values = honest_effects(term) or (low.effects[0].estimate, high.effects[0].estimate)
+    values = shrunken_contrast(term) or (low.effects[0].estimate, high.effects[0].estimate)
     number, texts = term_number(c, term), []
     named = [describe_cluster(term, cluster) for cluster in (low, high)]
     is_short = [name.is_complete and name.is_one for name in named]
@@ -283,7 +285,7 @@ def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Clust
                 size = "" if pair[i].n is None else f", {_size(c, pair[i])}"
                 texts[i] = f"the {end} cluster ({groups}{size})"
     # The distance that the data chose is exaggerated: where there is one effect, that of the groups named is shown.
-    honest = honest_effects(c) if len(c.effect_names) == 1 else None
+    honest = shrunken_contrast(c) if len(c.effect_names) == 1 else None
     ends = honest or (low.effects[part].estimate, high.effects[part].estimate)
     gap = _gap_with_ratio(c, part, *ends)
     if adverse == "low":
@@ -291,7 +293,7 @@ def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Clust
     return f"the {metric} is {gap} higher for {texts[1]} than for {texts[0]}"
 
 
-def honest_effects(c: Clustering) -> tuple[float, float] | None:
+def shrunken_contrast(c: Clustering) -> tuple[float, float] | None:
     """The mean effects of the groups in the lowest and in the highest cluster, as people read them."""
     means, estimates = c.member_means, c.groups.estimates
     if means is None or estimates is None:
@@ -354,7 +356,13 @@ def notes(c: Clustering) -> tuple[Note, ...]:
             *membership_notes(c, c.alpha),
             *detection_notes(c),
         ]
-    return (*ratio_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
+    return (*ratio_notes(c), *equality_notes(c), *overall_notes(c), *about_groups, *quick_notes(c))
+
+
+def equality_notes(c: Clustering) -> Iterator[Note]:
+    """What it does not mean that no difference was found."""
+    if c.verdict == "no difference":
+        yield Note(EQUALITY, "This does not show that the groups are equal.")
 
 
 def next_step(c: Clustering) -> Note | None:
@@ -412,10 +420,10 @@ def _option_of(attribute: str | Bins) -> str:
 
 def quick_notes(c: Clustering) -> tuple[Note, ...]:
     """Notes that need nothing else to be computed: about the data, the method, and what was excluded."""
-    return (*data_notes(c), *_evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
+    return (*data_notes(c), *evidence_notes(c), *_floor_notes(c), *_method_notes(c), *exclusion_notes(c))
 
 
-def _evidence_notes(c: Clustering) -> Iterator[Note]:
+def evidence_notes(c: Clustering) -> Iterator[Note]:
     """The p of each number of clusters: that of the headline belongs to "more than one" alone."""
     if not c.rejected:
         return
@@ -427,6 +435,12 @@ def _evidence_notes(c: Clustering) -> Iterator[Note]:
     ]
     bound = f"At least {c.at_least} clusters ({formats.level(c.alpha)} confidence)."
     yield Note("evidence", f"{', '.join(texts)} (α = {c.alpha:.3g}). {bound}", fields={"at_least": c.at_least})
+    if (spread := c.spread) is not None:
+        size, low, high = (difference_text(c, 0, value) for value in (spread.estimate, spread.lower, spread.upper))
+        ends = f"{low.removesuffix(' points')} … {high}"
+        text = f"Standard deviation between groups: {size} ({interval_name(c)} {ends})."
+        fields = {"estimate": spread.estimate, "lower": spread.lower, "upper": spread.upper}
+        yield Note("spread", text, fields=fields)
 
 
 _FLOOR_REASONS = {
@@ -562,13 +576,38 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
         yield Note("intervals", "Intervals assume that the numbers of clusters are right.")
     else:
         yield Note("intervals", f"Intervals assume that {c.n_clusters} is the right number of clusters.")
-    honest = honest_effects(c) if len(c.effect_names) == 1 else None
-    widest = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
-    if honest is not None and honest[1] - honest[0] < _CLOSE * widest:
-        text = "The sentence above compares mean shrunken estimates, which exaggerate less than the table does."
-        yield Note("contrast", text)
+    yield from _contrast_notes(c)
     if c.is_continuum and not c.additive:
-        yield Note("continuum", "The effects look like a continuum; read the clusters as a summary.", "warning")
+        text = (
+            "The effects vary gradually (a continuum); cluster borders are not sharp. Read the clusters as a summary."
+        )
+        yield Note("continuum", text, "warning")
+
+
+def _contrast_notes(c: Clustering) -> Iterator[Note]:
+    """Why the sentence above and the table show different effects, wherever they do."""
+    if len(c.effect_names) != 1:
+        return
+    if c.additive:
+        if any(_shrunken_gap(term, term_number(c, term)) for term in c.additive):
+            text = "Effects in the sentence above are corrected for the choice of groups; those in the table are not."
+            yield Note("contrast", text)
+        return
+    honest, part = shrunken_contrast(c), 0
+    if honest is None:
+        return
+    observed = c.clusters[-1].effects[0].estimate - c.clusters[0].effects[0].estimate
+    texts = [difference_text(c, part, size) for size in (observed, honest[1] - honest[0])]
+    if texts[0] != texts[1]:
+        text = f"Highest minus lowest cluster: {texts[0]}. Corrected for the choice of groups: about {texts[1]}."
+        yield Note("contrast", text, fields={"observed": observed, "corrected": honest[1] - honest[0]})
+
+
+def _shrunken_gap(term: Clustering, number: formats.NumberFormat) -> bool:
+    """Whether the sentence about a term shows other effects than its table."""
+    honest = shrunken_contrast(term)
+    ends = (term.clusters[0].effects[0].estimate, term.clusters[-1].effects[0].estimate)
+    return honest is not None and any(number(a) != number(b) for a, b in zip(honest, ends, strict=True))
 
 
 def membership_notes(c: Clustering, alpha: float) -> Iterator[Note]:
@@ -621,16 +660,16 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
     if len(c.groups.attributes) < 2 or c.groups.estimates is None:
         return
     for finer, coarser in nested_attributes(c.groups):
-        yield Note("nested attributes", f"{finer} is nested in {coarser}.", fields={"finer": finer, "coarser": coarser})
+        text = f"Every {finer} belongs to one {coarser}."
+        yield Note("nested attributes", text, fields={"finer": finer, "coarser": coarser})
     nested = {name for name, _ in nested_attributes(c.groups)}
     for text in explained_texts(c.explained(), nested) if c.rejected else ():
         yield Note("explained", text)
     yield from _untested_notes(c)
     if c.additive:
         text = (
-            "Effects by attribute add up; each is at the average mix of the other attributes. Crossed, the levels form "
-            f"{c.n_clusters} clusters of {formats.count(len(c.by_attributes.groups))} combinations (in Markdown, JSON "
-            "and the page)."
+            "Each effect is at the average mix of the other attributes. Crossed, the levels form "
+            f"{c.n_clusters} clusters of {formats.count(len(c.by_attributes.groups))} combinations."
         )
         yield Note("additive", text, fields={"terms": [list(term.groups.attributes) for term in c.additive]})
 
@@ -641,12 +680,14 @@ def _untested_notes(c: Clustering) -> Iterator[Note]:
         return
     reason, remedy = "margins off", ""
     if c.tolerance > 0:
-        reason, remedy = "tolerance", " Leave out the tolerance to test them."
+        reason, remedy = "tolerance", " Leave out the tolerance to test single attributes."
     elif isinstance(c.groups, Similarity):
-        reason, remedy = "counts", " Give rows (fl.rate, fl.mean), or fl.Estimates with standard errors, to test them."
+        reason, remedy = "counts", " To test single attributes, give rows or standard errors."
     elif c.guarantee.name != "calibrated" or not c.judged.facts["scan"]:
-        reason, remedy = "error control", " The default error control tests them."
+        reason, remedy = "error control", " Use the default error control to test single attributes."
     text = "Single attributes were not tested: the groups were compared as unordered combinations."
+    if c.rejected and c.groups.estimates is not None:  # their shares stand above, with p that no error control covers
+        text = "The groups were compared as unordered combinations. The p of single attributes are descriptive."
     yield Note("margins", f"{text}{remedy}", fields={"reason": reason})
 
 
@@ -674,7 +715,7 @@ def explained_texts(rows: Sequence[Explained], finer: Set[str] = frozenset()) ->
             adds = "adds " if row.attribute in finer else ""
             named.append(f"{name} {adds}{shares[row]:.0%} ({formats.p_is(math.log(row.pvalue))})")
         of_part = f" in {part}" if part else ""
-        overlap = " Shares overlap: attributes go together." if sum(shares.values()) > _OVERLAP else ""
+        overlap = " Shares overlap because the attributes are related." if sum(shares.values()) > _OVERLAP else ""
         texts.append(f"Share of the variation between groups{of_part}: {', '.join(named)}.{overlap}")
     return texts
 
@@ -702,14 +743,14 @@ def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) 
 
         def name(label: Label, excluded_by_label: dict[Label, Excluded] = by_label) -> str:
             group = excluded_by_label[label]
-            events = (
-                f" ({formats.count(group.events)} of {formats.count(group.n or 0)})" if group.events is not None else ""
+            return named_by(label, groups.attributes) + (
+                "" if group.events is None else f" ({formats.count(group.events)}/{formats.count(group.n or 0)})"
             )
-            return named_by(label, groups.attributes) + events
 
         separator = "; " if len(groups.attributes) > 1 else ", "
         names = formats.members([group.label for group in several], name, _LISTED, separator)
-        text = f"Excluded groups ({formats.count(len(several))}, {reason}): {names}."
+        counted = f"; in brackets events/{unit}" if any(group.events is not None for group in several) else ""
+        text = f"Excluded groups ({formats.count(len(several))}, {reason}{counted}): {names}."
         yield Note("excluded groups", text, "warning", {"groups": len(several)})
     shares = excluded_by_value(groups, excluded)
     if not shares or groups.n is None:
@@ -816,7 +857,7 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
         level: α of uncertain membership; by default that of the result.
     """
     level = c.alpha if level is None else level
-    standing = standings(c, adverse)
+    standing = harm_statuses(c, adverse)
     described = list(range(c.n_clusters))
     if len(described) > _SENTENCES:
         described = [*described[: _SENTENCES // 2], *described[-_SENTENCES // 2 :]]
@@ -825,10 +866,15 @@ def decide(c: Clustering, adverse: AdverseSides = (), level: float | None = None
     lead = contrast(c, adverse)
     evidence = [*([headline(c)] if lead else []), *overall_lines(c)]
     evidence += [] if is_uncertain else membership
-    evidence += [note.text for some in (interval_notes(c), data_notes(c)) for note in some]
+    evidence += [note.text for some in (evidence_notes(c), interval_notes(c), data_notes(c)) for note in some]
     # Detection limits take a moment to compute: they are told of the result's own level alone.
     limits = [note.text for note in detection_notes(c)] if level == c.alpha else []
-    uncertain = [*limits, *(membership if is_uncertain else []), *(note.text for note in exclusion_notes(c))]
+    uncertain = [
+        *(note.text for note in equality_notes(c)),
+        *limits,
+        *(membership if is_uncertain else []),
+        *(note.text for note in exclusion_notes(c)),
+    ]
     uncertain += [] if c.excluded or c.dropped else ["No group was excluded and no row was dropped."]
     sentences = [_cluster_sentence(c, i, standing[i]) for i in described] if c.rejected else []
     return Decision(
@@ -852,7 +898,7 @@ def _cluster_sentence(c: Clustering, place: int, standing: str) -> ClusterSenten
     return ClusterSentence(cluster.number, describe_cluster(c, cluster).text, size, ", ".join(texts), standing)
 
 
-def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
+def harm_statuses(c: Clustering, adverse: AdverseSides) -> list[str]:
     """For each cluster whether it is worse or better off than all groups together; nothing where that is not clear.
 
     A cluster is worse off where the whole interval of its effect lies on the harmful side of the overall effect.
@@ -874,68 +920,39 @@ def standings(c: Clustering, adverse: AdverseSides) -> list[str]:
     return texts
 
 
-def _refuse_mixed(adverse: Adverse, results: Sequence[Clustering]) -> None:
-    """Refuse one direction for metrics that harm in different ones: "worse off" would be said of a high accuracy."""
-    for c in results:
-        traits_by_effect = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
-        if any(traits.adverse not in (None, adverse) for traits in traits_by_effect):
-            remedy = "Give a direction for each, by name."
-            problem = f"is not the harmful direction of {c.groups.metric}"
-            raise InputError.conflict("adverse", problem, remedy, adverse)
-
-
-def adverse_sides(
-    adverse: Adverse | Mapping[str, Adverse] | None, results: Sequence[Clustering], names: Sequence[str]
-) -> list[AdverseSides]:
-    """For each effect of each result, the harmful direction.
-
-    Args:
-        adverse: One direction for all effects, or one by the name of an effect, of the metric or of the result.
-        results: The results.
-        names: What they are called.
-
-    Raises:
-        InputError: If it is neither a direction nor directions by names that there are.
-    """
-    sides: Mapping[str, Adverse] = {}
-    if isinstance(adverse, Mapping):
-        sides = adverse
-    elif adverse is not None:
-        checks.choice("adverse", adverse, DIRECTIONS, "Use 'low' or 'high'.")
-        sides = dict.fromkeys(names, adverse)
-    parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
-    allowed = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
-    if isinstance(adverse, str) and sum(max(len(some), 1) for some in parts) > 1:
-        _refuse_mixed(adverse, results)
-    for name, side in sides.items():
-        checks.choice("adverse: name", name, sorted(allowed))
-        checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")
-    return [
-        tuple(sides.get(effect, sides.get(name, sides.get(c.groups.metric))) for effect in c.effect_names)
-        for c, name in zip(results, names, strict=False)
-    ]
-
-
 # --------------------------------------------------------------------------------------------------- the table of text
 
 
 def document(c: Clustering, *, complete: bool = False) -> Document:
     """The parts of a clustering as text; `complete` is without bars but with all clusters and members."""
     opening = [*(f"Warning: {note.text}" for note in ratio_notes(c)), headline(c), *filter(None, [contrast(c)])]
-    opening += overall_lines(c)
-    skipped = {RATIO, OVERALL, NEXT, *(_ABOUT_CELLS if c.additive and not complete else ())}
+    opening += [*(note.text for note in equality_notes(c)), *overall_lines(c)]
+    skipped = {RATIO, OVERALL, EQUALITY, NEXT, *(_ABOUT_CELLS if c.additive and not complete else ())}
     closing = [note.text for note in c.notes if note.code not in skipped]
+    hidden: dict[Hidden, int] = {"treatment": len(c.arm_effects) - _ARMS} if len(c.arm_effects) > _ARMS else {}
+    if c.verdict == "no difference":  # one cluster of all groups says nothing that the overall effect does not
+        return Document(opening, [], [*_overall_effect(c), *closing], hidden)
     tables = [_term_table(c, complete=complete)] if c.additive else []
     if complete or not tables:
         tables.append(_cluster_table(c, complete=complete))
-    return Document(opening, tables, closing)
+    return Document(opening, tables, closing, hidden)
 
 
 def overall_lines(c: Clustering) -> list[str]:
     """What each treatment did in all groups together; of many treatments, the first."""
-    lines = [note.text for note in overall_notes(c)]
-    more = [f"{formats.amount(len(lines) - _ARMS, 'more treatment')}: .arm_effects has all."]
-    return lines if len(lines) <= _ARMS else lines[:_ARMS] + more
+    return [note.text for note in overall_notes(c)][:_ARMS]
+
+
+def _overall_effect(c: Clustering) -> list[str]:
+    """The effect in all groups together, where no line about a treatment says it."""
+    if c.arm_effects:
+        return []
+    lines, several = list[str](), len(c.effect_names) > 1
+    for name, number, effect in zip(c.effect_names, c.number_formats, c.overall.effects, strict=False):
+        interval = f"{interval_name(c)} {number.interval(effect.lower, effect.upper)}"
+        of_effect = f" in {name}" if several else ""
+        lines.append(f"Overall effect{of_effect}: {number(effect.estimate)} ({interval}).")
+    return lines
 
 
 def interval_name(c: Clustering) -> str:

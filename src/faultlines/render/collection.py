@@ -18,7 +18,7 @@ from faultlines.results.protocol import NEXT, Note, probability
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from faultlines.render.text import Spelling
+    from faultlines.render.text import Hidden, Spelling
     from faultlines.results.clustering import Clustering
     from faultlines.results.collection import Collection
 
@@ -66,12 +66,13 @@ def next_step(result: Collection) -> Note | None:
 
 def _experiment_notes(result: Experiments) -> Iterator[Note]:
     yield from _mismatch_notes(result)
-    if not result.rejected and len(lone := _single_groups(result)) < len(result):
+    if not result.rejected and len(single_group_names := _single_groups(result)) < len(result):
         yield Note("smallest p", f"Smallest {formats.p_is(float(result.log_pvalues.min()))}.")
-    if lone := _single_groups(result):
-        count = formats.amount(len(lone), result.noun)
-        text = f"Only one group, nothing to compare ({count}): {formats.members(lone, str, _LISTED, '; ')}."
-        yield Note("not testable", text, "warning", {"experiments": len(lone)})
+    if single_group_names := _single_groups(result):
+        count = formats.amount(len(single_group_names), result.noun)
+        listed = formats.members(single_group_names, str, _LISTED, "; ")
+        text = f"Only one group, nothing to compare ({count}): {listed}."
+        yield Note("not testable", text, "warning", {"experiments": len(single_group_names)})
     if result.excluded:
         names = [f"{name_of(experiment.label)} ({experiment.reason})" for experiment in result.excluded]
         count = formats.amount(len(names), result.noun)
@@ -112,9 +113,9 @@ def document(result: Collection, *, complete: bool = False) -> Document:
     """The parts of several results as text; `complete` is with all of them."""
     table = _experiment_table(result, complete)
     texts = [note.text for note in notes(result)]
-    if not complete and len(texts) > _NOTES:
-        texts = [*texts[:_NOTES], f"{len(texts) - _NOTES:,} more notes: .notes has all."]
-    return Document([headline(result)], [table] if table.rows else [], texts)
+    shown = texts if complete else texts[:_NOTES]
+    hidden: dict[Hidden, int] = {"note": len(texts) - len(shown)} if len(shown) < len(texts) else {}
+    return Document([headline(result)], [table] if table.rows else [], shown, hidden)
 
 
 def _experiment_table(result: Collection, complete: bool) -> TextTable:
@@ -123,17 +124,19 @@ def _experiment_table(result: Collection, complete: bool) -> TextTable:
     rejected = result.rejected
     shown = rejected if complete else rejected[:_ROWS]
     rows = [_row(result, places[name]) for name in shown]
-    width = 5 if any(row[-1] for row in rows) else 4  # effects of treatments, where there are any
-    header = [result.noun, "adjusted p", "clusters", "groups", "overall"][:width]
-    rows = [row[:width] for row in rows] + _more(len(rejected) - len(shown), width)
-    return TextTable(header, rows, {1, 2, 3})
+    header = [result.noun, "adjusted p", "clusters", "groups", "differs along", "overall"]
+    # Attributes where several are crossed, and effects of treatments, where there are any.
+    kept = [i for i in range(len(header)) if i < 4 or any(row[i] for row in rows)]
+    rows = [[row[i] for i in kept] for row in rows] + _more(len(rejected) - len(shown), len(kept))
+    return TextTable([header[i] for i in kept], rows, {1, 2, 3})
 
 
 def _row(result: Collection, place: int) -> list[str]:
     c = result.result_at(place)
     p = formats.pvalue(float(result.log_pvalues_adj[place]))
     overall = _overall(c) if c.arm_effects else ""
-    return [formats.printable(result.names[place]), p, str(c.n_clusters), formats.count(len(c.groups)), overall]
+    along = formats.printable(", ".join(c.attributes)) if len(c.groups.attributes) > 1 else ""
+    return [formats.printable(result.names[place]), p, str(c.n_clusters), formats.count(len(c.groups)), along, overall]
 
 
 def _more(count: int, width: int) -> list[list[str]]:

@@ -1,16 +1,19 @@
-"""A clustering as plain data, for JSON."""
+"""A clustering as plain data, for JSON; and the harmful direction of each effect, as data of a user's."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from faultlines import checks
+from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import name_of
-from faultlines.metrics.names import plain_recipe
+from faultlines.metrics.names import plain_recipe, traits_of
 from faultlines.render.clustering import decide
 from faultlines.results.clustering import overall_pvalues
 from faultlines.results.protocol import probability
@@ -26,7 +29,8 @@ from faultlines.results.tables import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from faultlines.results.clustering import Clustering
+    from faultlines.render.clustering import AdverseSides
+    from faultlines.results.clustering import Adverse, Clustering
     from faultlines.results.effects import Effect
 
 
@@ -166,3 +170,50 @@ def measured_columns(c: Clustering) -> dict[str, str]:
         columns["control"] = str(metric.arms.control)
         columns |= {} if metric.arms.treatment is None else {"treatment": str(metric.arms.treatment)}
     return columns
+
+
+# ------------------------------------------------------------------------------ the harmful direction, as asked for
+
+DIRECTIONS: tuple[Adverse, ...] = ("low", "high")
+
+
+def _refuse_mixed(adverse: Adverse, results: Sequence[Clustering]) -> None:
+    """Refuse one direction for metrics that harm in different ones: "worse off" would be said of a high accuracy."""
+    for c in results:
+        traits_by_effect = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
+        if any(traits.adverse not in (None, adverse) for traits in traits_by_effect):
+            remedy = "Give a direction for each, by name."
+            problem = f"is not the harmful direction of {c.groups.metric}"
+            raise InputError.conflict("adverse", problem, remedy, adverse)
+
+
+def adverse_sides(
+    adverse: Adverse | Mapping[str, Adverse] | None, results: Sequence[Clustering], names: Sequence[str]
+) -> list[AdverseSides]:
+    """For each effect of each result, the harmful direction.
+
+    Args:
+        adverse: One direction for all effects, or one by the name of an effect, of the metric or of the result.
+        results: The results.
+        names: What they are called.
+
+    Raises:
+        InputError: If it is neither a direction nor directions by names that there are.
+    """
+    sides: Mapping[str, Adverse] = {}
+    if isinstance(adverse, Mapping):
+        sides = adverse
+    elif adverse is not None:
+        checks.choice("adverse", adverse, DIRECTIONS, "Use 'low' or 'high'.")
+        sides = dict.fromkeys(names, adverse)
+    parts = [c.groups.estimates.parts if c.groups.estimates is not None else () for c in results]
+    allowed = {*names, *(name for c, some in zip(results, parts, strict=True) for name in (c.groups.metric, *some))}
+    if isinstance(adverse, str) and sum(max(len(some), 1) for some in parts) > 1:
+        _refuse_mixed(adverse, results)
+    for name, side in sides.items():
+        checks.choice("adverse: name", name, sorted(allowed))
+        checks.choice(f"adverse[{name!r}]", side, DIRECTIONS, "Use 'low' or 'high'.")
+    return [
+        tuple(sides.get(effect, sides.get(name, sides.get(c.groups.metric))) for effect in c.effect_names)
+        for c, name in zip(results, names, strict=False)
+    ]

@@ -69,8 +69,8 @@ def _inconclusive(result: ImpactRatios) -> str:
     ratios = [table.certifiable for table in result.tables if table.certifiable is not None]
     least = rounded_like(min(ratios), result.least, up=False)
     return (
-        f"The data cannot show that every category by {names} has at least {result.least:g} × the highest "
-        f"{result.kind} ({_level(result)} confidence), and none is shown to be below. Certifiable: ratio {least}."
+        f"The data neither confirm nor rule out a ratio of {result.least:g} to the highest {result.kind} for every "
+        f"category by {names} ({_level(result)} confidence). Certifiable: ratio {least}."
     )
 
 
@@ -113,7 +113,8 @@ def _notes(result: ImpactRatios) -> Iterator[Note]:
         total = result.applicants + result.missing_rows
         share = formats.share(result.missing_rows / total, 1)
         what = "score" if result.median is not None else "outcome"
-        how = "they could be anything" if result.missing == "bounds" else "they are taken to be like the others"
+        any_outcome = "the verdict allows any outcome for them"
+        how = any_outcome if result.missing == "bounds" else "they are taken to be like the others"
         text = f"{formats.count(result.missing_rows)} rows ({share}) lack the {what}: {how}."
         yield Note("missing outcomes", text, "warning", {"rows": result.missing_rows})
     yield Note("purpose", "The layout follows 6 RCNY 5-300 ff.; it is a computation, not a legal opinion.")
@@ -168,7 +169,7 @@ def _unknown_notes(result: ImpactRatios) -> Iterator[Note]:
     how = {
         "exclude": "counted separately, in no category",
         "category": "a category of their own",
-        "bounds": "they could belong to any category",
+        "bounds": "the verdict allows any category for them",
     }[result.unknown]
     for table in result.tables:
         count = table.unknown

@@ -45,10 +45,10 @@ _EVIDENCE = "evidence: −log₁₀ p (2 is p = 0.01)"
 _ASSUMPTIONS: dict[Dependence | None, str] = {
     "independent": "Assumes that new data do not depend on earlier data: every look has new users.",
     "returning": (
-        "Users may come back: assumes that what they add is not negatively related to what they did before, or is a "
-        "0/1 outcome that happens once."
+        "Returning users are allowed. Assumes that later outcomes are not negatively related to earlier ones, or are "
+        "0/1 events that happen once."
     ),
-    "any": "Assumes nothing about how looks depend on each other.",
+    "any": "No assumption is made about the dependence between looks.",
     None: "Assumes that every batch holds new data: no batch was used before.",
 }
 _IGNORED = {
@@ -71,15 +71,16 @@ def _headline(result: MonitorResult) -> str:
         return "No look yet" + (": too few groups can be compared so far." if result.waiting else ".")
     count = formats.count(sum(map(len, result.clusters)))
     groups = f"{count} {formats.plural(result.attributes)}"
-    of_metric = "" if result.metric == "effect" else f" in {result.metric}"
+    of_metric = "" if result.metric == "effect" else f" in {result.metric.removeprefix('difference of ')}"
     basis = f"{formats.p_is(math.log(result.pvalue))} so far, α = {result.alpha:g}"
     look = result.decided or result.looks[-1]
     where = f"look {look.number}" + (f" of {result.planned}" if result.planned else "")
     if result.verdict == "differ":
         if look.number < result.looks[-1].number:  # what p is about is that some groups differ, not how they do now
             differs = f"{subject_differs(result.metric)} between {groups} ({basis})"
-            now = f"Best description at look {result.looks[-1].number}: {result.n_clusters} clusters."
-            return f"{differs}, reported at {where}. {now}"
+            levels = f" by {' × '.join(result.along)}" if len(result.along) < len(result.attributes) else ""
+            now = f"Best description at look {result.looks[-1].number}: {result.n_clusters} clusters"
+            return f"{differs}, reported at {where}. {now}{levels if result.along else ''}."
         differs = f"{subject_differs(result.metric)} between {_differing_levels(result)} ({basis})"
         others = [name for name in result.attributes if result.along and name not in result.along]
         rest = nothing_added(others, plural=len(others) > 1)
@@ -157,9 +158,9 @@ def _notes(result: MonitorResult) -> Iterator[Note]:
 
 def _look_note(result: MonitorResult, last: Look) -> Note:
     """What the last look showed, and what it needed."""
-    level = "no p would suffice" if last.level == 0 else f"{formats.pvalue(math.log(last.level))} was needed"
-    spent = "" if last.spent is None else f"; {formats.share(last.spent / result.alpha, 1)} of α spent"
-    text = f"This look: {formats.p_is(math.log(last.pvalue))}, {level}{spent}."
+    needed = "reported at no p" if last.level == 0 else f"reported below {formats.pvalue(math.log(last.level))}"
+    used = "" if last.spent is None else f" α used so far: {formats.share(last.spent / result.alpha, 1)}."
+    text = f"This look alone: {formats.p_is(math.log(last.pvalue))} ({needed}).{used}"
     return Note("look", text, fields={"pvalue": last.pvalue, "level": last.level})
 
 
@@ -236,10 +237,9 @@ def _small_notes(result: MonitorResult) -> Iterator[Note]:
 
 def _intervals_note(result: MonitorResult) -> Note:
     level = formats.level(result.alpha)
-    text = f"{level} intervals hold at all looks together; those of groups for all groups at once."
-    if result.rejected:
-        text += " Those of clusters hold whichever clusters the data choose."
-    return Note("intervals", text)
+    clusters = ", and for any choice of clusters" if result.rejected else ""
+    together = ", for all groups together" if clusters else " and for all groups together"
+    return Note("intervals", f"{level} intervals are valid at every look{together}{clusters}.")
 
 
 def _p(p: float) -> str:
@@ -279,7 +279,7 @@ def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bo
     ranked = sorted(result.groups, key=distance, reverse=True)
     shown = ranked if complete else ranked[:_ROWS]
     number = effect_format(result, [*of_arm.values(), *result.cluster_effects, *(group.effect for group in shown)])
-    size = f"{formats.count(len(result.groups))} groups"
+    size = formats.count(len(result.groups))
     rows = [[each.name, *_cells(each.effect, number), "", "" if i else size] for i, each in enumerate(all_groups)]
     for i, (members, effect) in enumerate(zip(_cluster_names(result, _LISTED), result.cluster_effects, strict=False)):
         rows.append([f"cluster {i + 1}", *_cells(effect, number), "", members])
@@ -288,7 +288,7 @@ def _effect_table(result: MonitorResult, overall: AnytimeEffect, *, complete: bo
         rows.append(["…", "", "", "", "", f"{formats.count(len(ranked) - len(shown))} more groups"])
     change = "change, points" if result.unit else "change"
     level = f"{formats.level(result.alpha)} interval"
-    header = ["", formats.printable(result.metric), level, formats.printable(result.counted), change, ""]
+    header = ["", formats.printable(result.metric), level, formats.printable(result.counted), change, "groups"]
     return TextTable(header, rows, {1, 2, 3, 4})
 
 
@@ -463,8 +463,8 @@ def _draw_effects(result: MonitorResult) -> Picture | None:
         for overall in _overall_effects(look):
             if math.isfinite(overall.effect.lower) and math.isfinite(overall.effect.upper):
                 seen = series.setdefault(overall.treatment, [])
-                beside = 0.12 * list(series).index(overall.treatment)  # intervals do not cover each other
-                seen.append((look.number + beside, overall.effect))
+                offset = 0.12 * list(series).index(overall.treatment)  # intervals do not cover each other
+                seen.append((look.number + offset, overall.effect))
     effects = [effect for seen in series.values() for _, effect in seen]
     if not effects:
         return None

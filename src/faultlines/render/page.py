@@ -26,7 +26,6 @@ from faultlines.estimates.labels import level_name, name_of, naming
 from faultlines.estimates.reasons import DropCode
 from faultlines.progress import progress
 from faultlines.render.certificate import group_table as group_rows
-from faultlines.render.clustering import adverse_sides as sides_of
 from faultlines.render.clustering import (
     attribute_notes,
     average_notes,
@@ -34,14 +33,15 @@ from faultlines.render.clustering import (
     contrast,
     decide,
     effect_cells,
+    harm_statuses,
     interval_name,
     observed_cells,
     observed_headers,
     ratio_notes,
     rule_or_members,
-    standings,
     term_number,
 )
+from faultlines.render.data import adverse_sides as sides_of
 from faultlines.render.data import measured_columns
 from faultlines.render.geometry import PALETTE, Frame
 from faultlines.render.pictures import group_values, last_merges, level_values, pictures, plot_rows
@@ -74,9 +74,7 @@ def reading(c: Clustering, note: str | None) -> dict[str, list[str]]:
         control = "The rule behind these clusters does not control the error rate: it finds clusters in pure noise."
     if note:
         control = f"This is one of several results: {note}"
-    wholes = (
-        " Clusters differ as wholes; two single groups on either side of a fault line need not." if c.rejected else ""
-    )
+    wholes = " Clusters differ; two single groups from neighboring clusters need not." if c.rejected else ""
     read = [
         f"Groups in one cluster could not be distinguished.{wholes}",
         control,
@@ -568,7 +566,7 @@ def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:
 
 def _clusters(c: Clustering, table: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of the table of clusters, each with what is told below it."""
-    below = zip(table["rows"], table["rules"], table["standings"], map(_members, c.clusters), strict=True)
+    below = zip(table["rows"], table["rules"], table["harm_statuses"], map(_members, c.clusters), strict=True)
     return [
         {"cells": cells, "rule": rule, "standing": standing, "members": members, "more": more}
         for cells, rule, standing, (members, more) in below
@@ -615,7 +613,7 @@ def level_table(c: Clustering, adverse: AdverseSides, *, all_listed: bool) -> di
         "rows": [[str(i + 1), *_cells(c, cluster)] for i, cluster in enumerate(c.clusters)],
         "overall": ["all", *_cells(c, c.overall)],
         "rules": [rule_or_members(c, i, _NAMED) for i in range(len(c.clusters))],
-        "standings": standings(c, adverse),
+        "harm_statuses": harm_statuses(c, adverse),
         "members": []
         if all_listed
         else [formats.members(cluster.members, naming(c.groups.attributes), 80) for cluster in c.clusters],

@@ -8,7 +8,7 @@ import numpy as np
 
 from faultlines import formats
 from faultlines.estimates.labels import labels_of, level_name, name_of, named_by
-from faultlines.render.clustering import standings
+from faultlines.render.clustering import harm_statuses
 from faultlines.render.geometry import (
     LAYERS,
     ROWS,
@@ -180,7 +180,7 @@ def _draw_clusters(
 
 def _standings(c: Clustering, frame: Frame) -> list[str]:
     """What is said of each cluster beside its effect: that its people are worse off, or better."""
-    return [f", {words}" if words else "" for words in standings(c, frame.adverse)]
+    return [f", {words}" if words else "" for words in harm_statuses(c, frame.adverse)]
 
 
 def _named_extremes(names: GroupNames, effect: _Effect, groups: int, step: float) -> list[Row]:

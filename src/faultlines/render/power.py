@@ -18,21 +18,28 @@ def headline(result: Power) -> str:
     """The result in one sentence."""
     if result.gap is None or result.detected is None:
         return formats.printable(" ".join(note.text for note in _minimum_notes(result)))
-    steps = "A gap" if len(result.planned) == 2 else "Steps"
     detected, size = formats.share(result.detected), _difference(result.gap, 4, all(result.in_points))
+    what = f"A difference of {size}" if len(result.planned) == 2 else f"Differences of {size}"
+    verb = "is" if len(result.planned) == 2 else "are"
     return formats.printable(
-        f"{steps} of {size} between {_groups(result)}: detected in {detected} of simulated experiments "
+        f"{what} between {_groups(result)} {verb} detected in {detected} of simulated experiments "
         f"(target: {formats.share(result.target)})."
     )
 
 
 def _difference(size: float, digits: int, in_points: bool) -> str:
-    return f"{100 * size:.{digits}g} points" if in_points else f"{size:.{digits}g}"
+    if not in_points:
+        return f"{size:.{digits}g}"
+    points = f"{100 * size:.{digits}g}"
+    return f"{points} {'point' if points in {'1', '-1'} else 'points'}"
 
 
 def _groups(result: Power) -> str:
     things = "groups" if result.along is None else f"levels of {result.along}"
-    return " and ".join(map(str, result.planned)) + f" of {sum(result.planned)} {things}"
+    if len(result.planned) == 2:
+        first, rest = result.planned
+        return f"{first} of {first + rest} {things} and the other {rest}"
+    return f"clusters of {formats.listed(list(map(str, result.planned)))} of {sum(result.planned)} {things}"
 
 
 def notes(result: Power) -> tuple[Note, ...]:

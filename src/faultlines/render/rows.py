@@ -46,7 +46,7 @@ def missing_attribute_notes(missing: MissingRows | None, attributes: Sequence[st
         f"{formats.share(share, 1)} of rows lack {what} and are groups of their own. The result says nothing about the "
         "groups to which these rows belong."
     )
-    severity: Severity = "warning" if missing.is_much_without_group else "info"
+    severity: Severity = "warning" if missing.lacks_many_groups else "info"
     yield Note("missing attributes", text, severity, {"share": share, "attributes": shares})
 
 

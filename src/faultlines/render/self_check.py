@@ -44,14 +44,13 @@ def notes(result: SelfCheck) -> tuple[Note, ...]:
 def _blind_spots(result: SelfCheck) -> Iterator[Note]:
     if result.shuffled == "groups":
         text = (
-            "Shuffled groups are equal in everything: false positives that come from groups with different base rates, "
-            "spreads or sizes of events do not show here."
+            "Shuffling makes groups identical. False positives caused by different base rates or spreads do not show."
         )
         yield Note("equal groups", text, "warning")
     if result.shuffled == "resampled":
         text = (
-            "Resampled rows contain no value that is not in the data: false positives that come from rare large values "
-            "show only in part."
+            "Resampling repeats the values of each group: small groups vary more than they do in new data, and rare "
+            "large values show only in part."
         )
         yield Note("rare values", text)
 
@@ -59,6 +58,11 @@ def _blind_spots(result: SelfCheck) -> Iterator[Note]:
 def _verdict_notes(result: SelfCheck) -> tuple[Note, ...]:
     if result.verdict == "violated":
         text = "The error rate is not controlled on data like these; check the unit and the number of events."
+        if result.shuffled == "resampled":
+            text = (
+                "The error rate is not controlled on resamples of these data. Resampling small groups overstates it. "
+                "Where spreads or shapes of groups differ, use coarser groups."
+            )
         return (Note("error rate", text, "warning"),)
     return ()
 

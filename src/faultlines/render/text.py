@@ -6,6 +6,7 @@ import html
 from dataclasses import dataclass, field
 from importlib import import_module
 from shlex import quote
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from faultlines.results.rules import Attribute, Box, Population
 
     Spelling = Literal["python", "command", "omit"] | Callable[["NextCommand"], str]
+    Hidden = Literal["row", "note", "treatment"]  # what a text may leave out
 
 
 CLUSTER = "cluster"  # estimates, experiment or model: the one that reads such data
@@ -44,11 +46,19 @@ class TextTable(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What a result is as text: opening sentences, tables, closing lines."""
+    """What a result is as text: opening sentences, tables, closing lines.
+
+    Attributes:
+        opening: The sentences it begins with.
+        tables: The tables.
+        closing: The lines it ends with.
+        hidden: How much is not shown, by what it is: where to find it is said in the spelling of the reader.
+    """
 
     opening: list[str]
     tables: list[TextTable]
     closing: list[str]
+    hidden: Mapping[Hidden, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +144,20 @@ def next_lines(step: Note | None, spelling: Spelling) -> list[str]:
     return [formats.printable(f"Next: {step.fields['purpose']} {words}")] if words else []
 
 
+# Where what is not shown can be found: in Python, and on the command line.
+_FOUND: dict[Hidden, tuple[str, str]] = {
+    "row": ('.to_dicts("groups")', "--csv FILE"),
+    "note": (".notes", "--json FILE"),
+    "treatment": (".arm_effects", "--json FILE"),
+}
+
+
+def hidden_lines(hidden: Mapping[Hidden, int], spelling: Spelling) -> list[str]:
+    """How much is not shown, and where it is: ``8 more rows: --csv FILE``."""
+    column = 0 if spelling in ("python", "omit") else 1
+    return [f"{formats.amount(count, f'more {what}')}: {_FOUND[what][column]}" for what, count in hidden.items()]
+
+
 def document(result: Result, *, complete: bool = False, spelling: Spelling = "python") -> Document:
     """The parts of a result as text, what to do next last.
 
@@ -145,7 +169,8 @@ def document(result: Result, *, complete: bool = False, spelling: Spelling = "py
     """
     words = import_module(f"faultlines.render.{result.wording}")
     parts: Document = words.document(result, complete=complete)
-    return parts._replace(closing=[*parts.closing, *next_lines(words.next_step(result), spelling)])
+    hidden = hidden_lines(parts.hidden, spelling)
+    return parts._replace(closing=[*parts.closing, *hidden, *next_lines(words.next_step(result), spelling)])
 
 
 def to_text(result: Result, *, spelling: Spelling = "python") -> str:

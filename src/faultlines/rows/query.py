@@ -83,7 +83,7 @@ def aggregate_shapes(
 # long as a group's mean is not many of its standard deviations, r, from c: the relative error of the fourth moment is
 # about 2e-16 r⁴. Groups farther away than this, where it is 2e-10, are asked for again by the engine's own functions.
 _FARTHEST = 32.0
-_MOST_ASKED_AGAIN = 0.2  # of the rows, a guess; above it all groups are asked for again, without a filter
+_MAX_REQUERIED_SHARE = 0.2  # of the rows, a guess; above it all groups are asked for again, without a filter
 _SAMPLE = 1024  # rows from which c is taken
 _POWERS = (1, 2, 3, 4)
 
@@ -433,13 +433,15 @@ class Query:
         centers = {name: choose_center(v) for name, v in fetch(wide.select(*columns).head(_SAMPLE)).items()}
         table, is_far = moments_from_powers(fetch(self._aggregate(frame, counts, centers)), centers)
         rows = to_floats(table["rows"])
-        if rows[is_far].sum() > _MOST_ASKED_AGAIN * rows.sum():
+        if rows[is_far].sum() > _MAX_REQUERIED_SHARE * rows.sum():
             return None
         if is_far.any():
-            self._ask_again(frame, counts, table, is_far, [f"{kind}_{column}" for column in centers for kind in "mcsk"])
+            self._requery_far_groups(
+                frame, counts, table, is_far, [f"{kind}_{column}" for column in centers for kind in "mcsk"]
+            )
         return table
 
-    def _ask_again(
+    def _requery_far_groups(
         self, frame: nw.LazyFrame[Any], counts: list[Any], table: dict[str, Column], is_far: Any, columns: list[str]
     ) -> None:
         """Replace the moments of some groups by what the engine's own functions say."""

@@ -201,14 +201,14 @@ def sum_paired_placements(
     """
     import narwhals as nw
 
-    placed = _place_rows(used, keyed, _SCORES, bins, weighted=weighted)
+    placements = _place_rows(used, keyed, _SCORES, bins, weighted=weighted)
     sums = {"pos": nw.col("pos"), "neg": nw.col("neg"), "p1": nw.col("pos") * nw.col("d")}
     for side, total in (("p", "pos"), ("n", "neg")):
         rows, weight = nw.col(f"rows_{side}"), nw.col(total)
         sums |= {f"{side}{power}": rows * (weight * (nw.col("d") - nw.col("area"))) ** power for power in _POWERS}
         sums |= {f"rows_{side}": rows, f"squares_{side}": weight**2}
-    placed = placed.select(*keyed, *(expression.alias(name) for name, expression in sums.items()))
-    return placed.group_by(*keyed).agg(*(nw.col(name).sum() for name in _WEIGHTED))
+    placements = placements.select(*keyed, *(expression.alias(name) for name, expression in sums.items()))
+    return placements.group_by(*keyed).agg(*(nw.col(name).sum() for name in _WEIGHTED))
 
 
 def sum_unit_placements(
@@ -221,10 +221,10 @@ def sum_unit_placements(
     """
     import narwhals as nw
 
-    placed = _place_rows(used, keyed, scores, bins, weighted=weighted)
+    placements = _place_rows(used, keyed, scores, bins, weighted=weighted)
     share = nw.col("pos") / nw.col("all_pos") + nw.col("neg") / nw.col("all_neg")
-    placed = placed.with_columns(((nw.col("d") - nw.col("area")) * share).alias("added"))
-    units = placed.group_by(*keyed, "unit").agg(
+    placements = placements.with_columns(((nw.col("d") - nw.col("area")) * share).alias("added"))
+    units = placements.group_by(*keyed, "unit").agg(
         nw.col("added").sum().alias("d"), nw.col("area").max(), *(nw.col(f"rows_{side}").sum() for side in "pn")
     )
     units = units.with_columns(*((nw.col("d") ** power).alias(f"d{power}") for power in _POWERS))

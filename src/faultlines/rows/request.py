@@ -478,7 +478,7 @@ class MissingRows:
         return float(self.rows[unknown].sum())
 
     @property
-    def is_much_without_group(self) -> bool:
+    def lacks_many_groups(self) -> bool:
         """Whether more than 5% of all rows lack an attribute: one of the groups they belong to may be far away."""
         return self.without_group > LARGE_SHARE * max(float(self.rows.sum()), 1.0)
 
