@@ -16,6 +16,7 @@ import faultlines as fl
 from faultlines.core.normal import compare_one_effect
 from faultlines.estimates.reasons import unmarked
 from faultlines.rows.request import Moments
+from tests.statistical.tally import is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,8 +155,20 @@ def is_reported(estimates: fl.Estimates, seed: int, alpha: float = 0.05) -> bool
     return bool(path.log_pvalue < np.log(alpha))
 
 
-def share_reported(cell: Cell, runs: int, test: Callable[[fl.Estimates, int], bool] = is_reported) -> tuple[float, int]:
-    """The share of data sets in which a difference is reported, and how many data sets could be tested."""
+class Reported(NamedTuple):
+    """The share of data sets in which a difference is reported, how many could be tested, and how many were drawn."""
+
+    share: float
+    tested: int
+    drawn: int
+
+
+def share_reported(cell: Cell, runs: int, test: Callable[[fl.Estimates, int], bool] = is_reported) -> Reported:
+    """How often a difference is reported: in all runs, or in as many as settle that it is not .075."""
     rng = np.random.default_rng(cell.seed)
-    reported = [test(e, run) for run in range(runs) if (e := estimates_of(cell, rng)) is not None]
-    return (float(np.mean(reported)), len(reported)) if reported else (float("nan"), 0)
+    reported, drawn = list[bool](), 0
+    while drawn < runs and not (len(reported) == drawn and is_settled(sum(reported), drawn)):
+        if (estimates := estimates_of(cell, rng)) is not None:
+            reported.append(test(estimates, drawn))
+        drawn += 1
+    return Reported(float(np.mean(reported)) if reported else float("nan"), len(reported), drawn)

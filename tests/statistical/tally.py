@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scipy.special import bdtr
+
 from docs.figures import keep_entry, read_figures, share_error, share_of_runs, source_hash
 
 if TYPE_CHECKING:
@@ -48,6 +50,23 @@ class Tally:
 def level_bound(alpha: float, runs: int) -> float:
     """The largest share that a true rate of α explains: three Monte Carlo standard errors above it."""
     return alpha + 3 * math.sqrt(alpha * (1 - alpha) / max(runs, 1))
+
+
+TELLS = 0.075  # a rate that runs must tell from .05
+SURE = 0.001  # and how surely
+
+
+def is_settled(reported: int, runs: int, alpha: float = 0.05) -> bool:
+    """Whether so few false positives show that a rate of .075 is not the true one: further runs would change nothing.
+
+    Most kinds of rows report in 1–4% of data sets, and 200 to 400 of them show it.
+
+    Args:
+        reported: Data sets in which a difference was reported at α.
+        runs: All data sets; looked at after every hundred, so that looking often does not decide.
+        alpha: The significance level; the rate that must be told from it is half as large again.
+    """
+    return runs > 0 and runs % 100 == 0 and float(bdtr(reported, runs, TELLS * alpha / 0.05)) < SURE
 
 
 def session_seconds() -> float:
@@ -84,6 +103,7 @@ def count_events(
     *,
     seconds: float = math.inf,
     least: int = 1,
+    decides: str = "",
 ) -> Tally:
     """Count the events of a cell until it has so many runs or its time is over, from where it stopped.
 
@@ -94,12 +114,15 @@ def count_events(
         runs: How many are wanted in all.
         seconds: When to stop.
         least: Runs that are made in any case.
+        decides: An event that is a false positive at .05: counting also ends when its rate `is_settled`.
 
     Returns:
         All that is counted by now, earlier sessions included.
     """
     tally, started, written = read_tally(study, cell), time.monotonic(), time.monotonic()
     while tally.runs < runs and (tally.runs < least or time.monotonic() - started < seconds):
+        if decides and is_settled(tally.events.get(decides, 0), tally.runs):
+            break
         events = dict(tally.events)
         for name, happened in draw(tally.runs).items():
             events[name] = events.get(name, 0) + int(bool(happened))

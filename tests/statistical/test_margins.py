@@ -265,6 +265,50 @@ def test_level_from_rows_to_result(kind: str) -> None:
     assert tally.share("margins") <= level_bound(ALPHA, tally.runs)
 
 
+SMALL = {
+    "rate": (3000, (30, 5, 4, 2), 0.08),
+    "lognormal": (4000, (60, 3, 2), 0.25),
+    "difference": (6000, (40, 3, 2), 0.2),
+}
+
+
+def draw_small_cells(kind: str, effect: float, rng: np.random.Generator) -> tuple[pd.DataFrame, list[str], fl.Metric]:
+    """Rows of so many combinations that most are too small to be compared; the last attribute makes a difference."""
+    size, levels, largest = SMALL[kind]
+    shares = 1.0 / np.arange(1, levels[0] + 1)
+    columns = {"country": rng.choice(levels[0], size, p=shares / shares.sum())}
+    columns |= {f"a{i}": rng.integers(0, count, size) for i, count in enumerate(levels[1:])}
+    frame, by = pd.DataFrame(columns), list(columns)
+    shift = effect * largest * (frame[by[-1]] == 1)
+    if kind == "rate":
+        return frame.assign(x=(rng.random(size) < 0.3 + shift).astype(int)), by, fl.rate("x")
+    if kind == "lognormal":
+        return frame.assign(x=rng.lognormal(0, 1, size) + shift), by, fl.mean("x")
+    arm = rng.choice(["A", "B"], size)
+    frame = frame.assign(arm=arm, x=rng.normal(size=size) + np.sin(frame["country"]) + shift * (arm == "B"))
+    return frame, by, fl.difference("x", variant="arm", control="A")
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_small_combinations_count_where_attributes_are_tested(kind: str) -> None:
+    def draw(effect: float, run: int) -> dict[str, bool]:
+        frame, by, metric = draw_small_cells(kind, effect, np.random.default_rng([run, 3]))
+        result = fl.cluster(frame, by, metric, seed=run)
+        alone = fl.cluster(frame, by[-1], metric, seed=run)
+        return {"margins": result.rejected, "right": result.attributes == (by[-1],), "alone": alone.rejected}
+
+    runs = {"level": scale_runs(300), "power": scale_runs(100)}
+    for what, effect in (("level", 0.0), ("power", 1.0)):
+        tally = count_events("margins", f"small combinations; {kind}, {what}", partial(draw, effect), runs[what])
+        for column, event in (("crossed", "margins"), ("right attributes", "right"), ("that attribute alone", "alone")):
+            record_figure("margins", f"small combinations; {kind}, {what}; {column}", tally.share(event), tally.runs)
+        if what == "level":
+            assert tally.share("margins") <= level_bound(ALPHA, tally.runs)
+        else:
+            assert tally.share("margins") >= 0.6 * tally.share("alone")
+            assert tally.share("right") >= 0.8 * tally.share("margins")
+
+
 def test_intervals_of_shares_cover() -> None:
     codes = crossing(8, 5, 2)
     effects = 0.6 * codes[:, 1] + 0.25 * codes[:, 0] + np.random.default_rng(3).normal(0, 0.7, 80)
@@ -305,6 +349,10 @@ def arrangements() -> dict[str, World]:
             for name, (effects, truth) in patterns.items():
                 label = f"{' × '.join(map(str, sizes))}, {law}, {name}"
                 worlds[label] = World(codes, se, effects * np.median(se), truth)
+    codes = crossing(3, 3, 2, 3, 2)
+    of_four = codes[:, :4] == 1
+    for name, four in (("additive", 1.0 * of_four.sum(axis=1)), ("one combination", 4.0 * of_four.all(axis=1))):
+        worlds[f"3 × 3 × 2 × 3 × 2, four of five, {name}"] = World(codes, np.ones(len(codes)), four, (0, 1, 2, 3))
     for states, zips in ((4, 5), (6, 3)):
         place = np.arange(5 * states * zips)
         codes = np.stack([place // (states * zips), place // zips, place], axis=1)

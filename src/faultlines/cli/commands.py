@@ -239,7 +239,8 @@ def estimates(
     prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, [table.file]))
     names = column_names(table.by)
     by = names[0] if len(names) == 1 else names
-    groups = Estimates.from_frame(table.file, by=by, estimate=table.estimate, se=table.se, n=table.n, dof=table.dof)
+    columns = (table.estimate, table.se, table.n, table.dof)
+    groups = Estimates.from_frame(table.file, by, *columns, percent=table.percent)
     _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
 

@@ -105,6 +105,7 @@ class TableOptions:
     n: Annotated[str | None, _column(DATA, _N)] = None
     dof: Annotated[str | None, _column(DATA, "Column of degrees of freedom of the standard errors.")] = None
     min_size: Annotated[float | None, _number(DATA, "Exclude groups smaller than this (needs --n).")] = None
+    percent: Annotated[bool, _option(DATA, "Estimates are lifts: print them in percent.", "--percent")] = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 from faultlines import checks
 from faultlines.errors import InputError, did_you_mean, shorten
 from faultlines.estimates.labels import checked_labels, in_order, keys_of, labels_of, name_of, part_of, some_of
-from faultlines.estimates.scales import IDENTITY, Scale, critical_value, scale_of_each
+from faultlines.estimates.scales import IDENTITY, PERCENT, Scale, critical_value, scale_of_each
 from faultlines.estimates.validation import (
     between_groups,
     check_meaning,
@@ -147,6 +147,7 @@ class Estimates:
             factor.
         recipe: How rows were measured, where they were: `fl.Monitor` refuses to go on with another one.
         remainder: Small groups of rows, pooled over some attributes: they count where attributes are tested.
+        percent: Whether people read the estimates in percent and their differences in percentage points: lifts.
 
     Raises:
         InputError: If an array has the wrong shape, a standard error is not above zero, a covariance matrix is not
@@ -267,6 +268,8 @@ class Estimates:
         se: str,
         n: str | None = None,
         dof: str | None = None,
+        *,
+        percent: bool = False,
     ) -> Estimates:
         """Read a table with one row per group.
 
@@ -277,6 +280,7 @@ class Estimates:
             se: The column of standard errors.
             n: The column of group sizes, if there is one.
             dof: The column of degrees of freedom, if there is one.
+            percent: Whether people read the estimates in percent: lifts.
 
         Returns:
             The estimates, in the order of the rows.
@@ -290,7 +294,8 @@ class Estimates:
             >>> fl.Estimates.from_frame(table, by="country", estimate="lift", se="se").labels
             ('DE', 'IN')
         """
-        return read_estimates(frame, by, EstimateColumns(estimate, se, n, dof))
+        estimates = read_estimates(frame, by, EstimateColumns(estimate, se, n, dof))
+        return estimates.changed(scale=PERCENT) if checks.flag("percent", percent) else estimates
 
     @classmethod
     def from_fit(

@@ -729,6 +729,11 @@ def exclusion_notes(c: Clustering) -> Iterator[Note]:
     yield from missing_attribute_notes(c.missing_values, c.groups.attributes)
     yield from level_notes([*c.groups.keys, *(key_of(group.label) for group in c.excluded)], c.groups.attributes)
     yield from excluded_notes(c.groups, c.excluded, c.counted)
+    remainder = None if c.groups.estimates is None else c.groups.estimates.remainder
+    if remainder is not None and c.judged.along is not None:
+        count = formats.amount(remainder.groups, "excluded group")
+        text = f"The rows of {count} still count where attributes are tested, pooled with other small groups."
+        yield Note("pooled groups", text, fields={"groups": remainder.groups})
 
 
 def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:

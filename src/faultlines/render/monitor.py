@@ -71,7 +71,7 @@ def _headline(result: MonitorResult) -> str:
         return "No look yet" + (": too few groups can be compared so far." if result.waiting else ".")
     count = formats.count(sum(map(len, result.clusters)))
     groups = f"{count} {formats.plural(result.attributes)}"
-    of_metric = "" if result.metric == "effect" else f" in {result.metric.removeprefix('difference of ')}"
+    of_metric = "" if result.metric == "effect" else f" in the {result.metric}"
     basis = f"{formats.p_is(math.log(result.pvalue))} so far, α = {result.alpha:g}"
     look = result.decided or result.looks[-1]
     where = f"look {look.number}" + (f" of {result.planned}" if result.planned else "")
@@ -86,8 +86,8 @@ def _headline(result: MonitorResult) -> str:
         rest = nothing_added(others, plural=len(others) > 1)
         return f"{differs}, reported at {where}. Best description: {result.n_clusters} clusters.{rest}"
     if result.verdict == "ended":
-        return f"No difference found{of_metric} between {groups} ({basis}); {where} was the last."
-    return f"{where.capitalize()}: no difference{of_metric} between {groups} can be reported yet ({basis})."
+        return f"No difference found between {groups}{of_metric} ({basis}); {where} was the last."
+    return f"{where.capitalize()}: no difference between {groups}{of_metric} can be reported yet ({basis})."
 
 
 def _differing_levels(result: MonitorResult) -> str:

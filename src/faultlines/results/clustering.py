@@ -656,7 +656,9 @@ class Clustering(TabularResult):
         spread = between_spread(values, variance, self.alpha, dof=estimates.own_dof, covariance=estimates.covariance)
         # On the scale people read, by the slope of that scale at the common effect.
         slope = abs(float(estimates.scale.slope(np.array([np.average(values, weights=variance.min() / variance)]))[0]))
-        return Spread(*(slope * end for end in (spread.estimate, spread.lower, spread.upper)))
+        # Shares between 0 and 1 have a standard deviation of at most one half, their differences of one.
+        most = 0.5 if estimates.scale.is_share else 1.0 if estimates.scale.is_points else np.inf
+        return Spread(*(min(slope * end, most) for end in (spread.estimate, spread.lower, spread.upper)))
 
     @cached_property
     def at_least(self) -> int:
