@@ -243,6 +243,12 @@ class InputError(ValueError):
 
         Returns:
             A copy.
+
+        Example:
+            >>> import faultlines as fl
+            >>> error = fl.InputError.out_of_range("gap", "must be below 1", "Use {gap}.", 2, settings={"gap": 0.02})
+            >>> error.renamed({"gap": "certify"}).parameter
+            'certify'
         """
         template = self._template
         for old, new in names.items():

@@ -243,8 +243,10 @@ def test_text_says_verdict_clusters_and_basis() -> None:
     assert all("●" in line for line in lines[4:7])
     assert "… +" in lines[5]
     assert max(map(len, lines[2:])) <= 116
-    assert [note.code for note in result.notes] == ["intervals", "membership", "evidence", "method", "next"]
-    assert result.notes[1].fields == {"uncertain": 18}
+    assert [note.code for note in result.notes] == [
+        "intervals", "contrast", "membership", "evidence", "spread", "method", "next"
+    ]  # fmt: skip
+    assert result.notes[2].fields == {"uncertain": 18}
     assert lines[8:] == [note.text for note in result.notes]
     assert repr(result).startswith("<Clustering: 3 of 40 groups, p < 1e-10")
 

@@ -85,9 +85,9 @@ def test_looks_at_two_arms_with_few_users_count_everybody_once(warm: Warm, launc
     look = written(launch, "two-look.json")["looks"][-1]
     rows = [line.split()[:2] for line in done.stdout.splitlines() if line.startswith("overall")]
     assert rows == [["overall", "B"], ["overall", "C"]]  # a mean of two treatments is the effect of none
-    assert look["overall"]["n"] <= sum(look["arms"].values()) + 2_000
+    assert look["overall"] is None
     sessions = pd.read_parquet(launch / "sessions.parquet")
-    assert look["overall"]["n"] <= sessions[sessions.day <= 3].user.nunique()
+    assert sum(look["arms"].values()) <= sessions[sessions.day <= 3].user.nunique()
 
 
 def test_clusters_of_the_first_week_are_confirmed_in_the_second(warm: Warm, launch: Path) -> None:

@@ -50,8 +50,7 @@ def test_it_is_refused_before_anything_is_read(warm: Warm, tmp_path: Path) -> No
     done = warm("experiment", *ROWS, "--metric", "lift:x", "--self-check-groups", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr
-        == "faultlines: error: --self-check-groups goes with --self-check. Add for example --self-check 200.\n"
+        done.stderr == "faultlines: error: --self-check-groups needs --self-check. Add for example --self-check 200.\n"
     )
     with refused("out of range: self_check"):
         SelfChecks.of(SelfCheckOptions(self_check=0), [fl.rate("x")], fl.Calibrated())

@@ -94,7 +94,7 @@ def test_json_has_arms_and_p_and_nothing_of_them_without_arms() -> None:
     assert [(arm["control"], arm["treatment"]) for arm in several["arms"]] == [("A", "B"), ("A", "C")]
     written = json.loads(fl.cluster(data, "country", fl.lift("spend", **ARMS, treatment="B")).to_json())
     assert written["overall"]["pvalue"] == written["overall"]["arms"][0]["pvalue"] == several["arms"][0]["pvalue"]
-    assert next(note["code"] for note in written["notes"]) == "overall"
+    assert {note["code"] for note in written["notes"]} >= {"overall"}
     mean = json.loads(fl.cluster(data, "country", fl.mean("spend")).to_json())["overall"]
     assert (mean["pvalue"], mean["arms"]) == (None, [])
 

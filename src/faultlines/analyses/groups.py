@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Names as people give them: p_black, P(white), race_white_p, proxy_black; pred.whi is that of R's package wru.
 _OF_GROUP = re.compile(
-    r"^(p|pr|prob|probability|bisg|bifsg|proxy)[._(\s]|^pred\.[a-z]{3}$|[._](p|prob|probability|bisg|bifsg|proxy)$",
+    r"^(p|pr|prob|probability|bisg|bifsg|proxy)[._(\s]|^pred\.\w{3}$|[._](p|prob|probability|bisg|bifsg|proxy)$",
     re.IGNORECASE,
 )
 _FEW_VALUES = 20  # up to which a share may be a code or a grade

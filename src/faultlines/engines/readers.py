@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------------------------- paths
 
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^\\]")  # pathlib makes one slash of two; C:/ is a drive
+_URL = re.compile(r"[A-Za-z][\w+.-]+:/[^\\]")  # pathlib makes one slash of two; C:/ is a drive
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
 BOOLEANS = {"true": 1.0, "false": 0.0}

@@ -524,6 +524,9 @@ class Estimates:
     def with_small_groups(self) -> Estimates:
         """With the small groups that were pooled as groups of their own, named by numbers; itself where there are none.
 
+        Returns:
+            The groups, then what was pooled.
+
         Example:
             >>> import faultlines as fl
             >>> len(fl.Estimates([0.02, -0.1], [0.01, 0.01], ["DE", "IN"]).with_small_groups())

@@ -480,9 +480,8 @@ def _check_distinct(keys: Sequence[Key]) -> None:
         repeated = next(name for name in plain if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError.duplicate(
             "labels",
-            f"group {shorten(repeated)} occurs more than once ({len(plain):,} rows, {distinct:,} groups)",
+            f"holds group {shorten(repeated)} more than once ({len(plain):,} rows, {distinct:,} groups)",
             "Give one row per group: pool the repeated ones, or name a further attribute that distinguishes them.",
-            form="sentence",
         )
     for column in [keys.names] if isinstance(keys, Names) else zip(*keys, strict=True):
         check_alike("labels", dict.fromkeys(column))

@@ -253,7 +253,7 @@ class MonitorSubject(NamedTuple):
                 )
         if self.recipe != before.recipe:
             problem, remedy = _changed_options(self.recipe, before.recipe)
-            raise InputError.mismatch("metric", problem, remedy, form="sentence")
+            raise InputError.mismatch("estimates", problem, remedy, form="sentence")
 
 
 def _changed_options(now: str, before: str) -> tuple[str, str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from faultlines.checks import number
 from faultlines.errors import InputError
 from faultlines.estimates.scales import ANSCOMBE
@@ -61,6 +63,8 @@ def checked_cap(cap: float | str | None) -> Cap | None:
             share, value = None, float(cap)
         else:
             share, value = float(cap[:-1]) / 100, None
+        if not np.isfinite([number for number in (share, value) if number is not None]).all():
+            raise ValueError
     except ValueError as error:
         raise InputError.invalid("cap", "is neither a number nor a quantile", remedy, cap) from error
     if share is None:

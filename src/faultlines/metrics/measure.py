@@ -228,17 +228,8 @@ def measurements(
         reasons = np.where(unmarked(reasons), why, reasons)
     keep = unmarked(reasons)
     if not keep.any():
-        counts = Counter(reasons.tolist())
-        listed = "; ".join(f"{why.text} ({count:,})" for why, count in counts.items())
-        sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0).tolist()
-        remedy, settings = remedy_without_groups(reasons.tolist(), sizes, metric.min_size)
-        problem = f"none of {formats.amount(len(keys), 'group')} can be used: {listed}"
-        how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
-        if _is_unchanged(metric, counts):
-            problem = "has the same ranks or predictions of both models in all rows: every change is zero"
-            remedy = "Check that the two columns are those of different models. If they are, there is nothing to test."
-            raise NoGroupsError("metric", problem, remedy, value=metric.name, reasons=counts)
-        raise NoGroupsError("by", problem, remedy, value=list(names), **how)
+        sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0)
+        raise _no_groups_error(reasons, sizes, metric, names)
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))
     excluded = _excluded(keys, reasons, measured, metric)
@@ -274,6 +265,20 @@ def measurements(
         )
         measured_parts.append(Measurement(estimates, excluded, dropped, by, readout))
     return tuple(measured_parts)
+
+
+def _no_groups_error(reasons: Reasons, sizes: FloatArray, metric: Metric, names: tuple[str, ...]) -> NoGroupsError:
+    """What to say where no group can be used, and what to do about it."""
+    counts = Counter(reasons.tolist())
+    if _is_unchanged(metric, counts):
+        problem = "has the same ranks or predictions of both models in all rows: every change is zero"
+        remedy = "Check that the two columns are those of different models. If they are, there is nothing to test."
+        return NoGroupsError("metric", problem, remedy, value=metric.name, reasons=counts)
+    listed = "; ".join(f"{why.text} ({count:,})" for why, count in counts.items())
+    remedy, settings = remedy_without_groups(reasons.tolist(), sizes.tolist(), metric.min_size)
+    problem = f"none of {formats.amount(len(reasons), 'group')} can be used: {listed}"
+    how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
+    return NoGroupsError("by", problem, remedy, value=list(names), **how)
 
 
 def _measured(moments: Moments, metric: Metric, least: float) -> Measured:

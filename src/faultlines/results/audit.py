@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from faultlines.errors import InputError
 from faultlines.estimates.labels import MISSING, key_of, name_of
 from faultlines.progress import progress
 from faultlines.results.collection import Collection
@@ -345,9 +346,12 @@ class Audit(Collection):
         options: dict[str, Any] = {"gap": gap, "against": against, "ratio": ratio, "adverse": adverse, "seed": seed}
         options["missing"] = missing
         alpha = self.alpha / len(self)
-        certificates: dict[str, Certificate | None] = {
-            comparison.name: certify(comparison.result, alpha=alpha, **options) for comparison in self.comparisons
-        }
+        certificates: dict[str, Certificate | None] = {}
+        for comparison in self.comparisons:
+            try:
+                certificates[comparison.name] = certify(comparison.result, alpha=alpha, **options)
+            except InputError as error:
+                raise error.within(comparison.name) from error
         return certificates | dict.fromkeys(self.skipped)
 
     def report(

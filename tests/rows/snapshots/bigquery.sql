@@ -10,7 +10,7 @@ FROM (
     AVG(`t1`.`i0_0`) AS `m_i0_0`
   FROM (
     SELECT
-      `t0`.`country` AS `k0`,
+      CASE WHEN `t0`.`country` <> '' THEN `t0`.`country` ELSE NULL END AS `k0`,
       CAST(`t0`.`bought` AS FLOAT64) AS `i0`,
       CASE
         WHEN (
@@ -140,7 +140,7 @@ FROM (
               `t1`.`i0` AS `i0_0`
             FROM (
               SELECT
-                `t0`.`country` AS `k0`,
+                CASE WHEN `t0`.`country` <> '' THEN `t0`.`country` ELSE NULL END AS `k0`,
                 CASE
                   WHEN ABS(
                     ieee_divide(CAST(`t0`.`age` AS FLOAT64), 10.0) - CASE

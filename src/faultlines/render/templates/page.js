@@ -142,7 +142,7 @@
         const rule = make("span", { class: "rule" });
         say(rule, level.rules[i]);
         const wide = make("div", { class: "wide" });
-        wide.append(rule, ...standing(level.standings[i]), details);
+        wide.append(rule, ...standing(level.harm_statuses[i]), details);
         about.append(wide);
         return [row, who];
       }));
