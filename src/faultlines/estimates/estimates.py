@@ -199,7 +199,13 @@ class Estimates:
         covariance_dof: float | None = None,
         recipe: str = "",
         remainder: Remainder | None = None,
+        percent: bool = False,
     ) -> None:
+        if checks.flag("percent", percent):
+            if scale not in (IDENTITY, PERCENT):
+                problem = "applies to estimates without a scale of their own"
+                raise InputError.conflict("percent", problem, "Leave out percent or the scale.")
+            scale = PERCENT
         named = {"theta": theta, "se": se, "n": n, "dof": dof, "natural": natural, "compared": compared}
         labels, attributes = named_by_index(named, labels, attributes)
         estimated = columns("theta", theta)
