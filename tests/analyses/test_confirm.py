@@ -255,7 +255,8 @@ def test_types_of_keys_do_not_matter(tmp_path: Path) -> None:
     old = fl.cluster(fl.Estimates([0.0, 9.0, 9.1], [1.0] * 3, [1, 2, 3]))
     for labels in ([1.0, 2.0, 3.0], ["1", "2", "3"], [1, 2, 3]):
         assert fl.confirm(old.to_json(), fl.Estimates([0.0, 5.0, 5.0], [1.0] * 3, labels)).new == ()
-    pairs = fl.cluster(fl.Estimates([0.0, 9.0], [1.0] * 2, [("a", 1), ("a", 2)], attributes=["cluster", "n"]))
+    cells = [("a", 1), ("a", 2), ("b", 2)]
+    pairs = fl.cluster(fl.Estimates([0.0, 9.0, 0.0], [1.0] * 3, cells, attributes=["cluster", "n"]))
     data = fl.Estimates([0.0, 5.0, 1.0], [1.0] * 3, [("a", 1), ("a", 2), ("b", 1)], attributes=["cluster", "n"])
     confirmation = fl.confirm(pairs.to_json(), data)
     assert confirmation.new == (("b", 1),)
@@ -362,3 +363,18 @@ def test_the_words_of_a_confirmation() -> None:
     mixed = fl.confirm(FOUND, fresh([0.0, 3.0, -3.0, 4, 4, 4]))
     (note,) = [note for note in mixed.notes if note.code == "differences within"]
     assert note.fields == {"cluster": 1}
+
+
+@pytest.mark.parametrize("from_json", [False, True])
+def test_new_combinations_are_in_the_cluster_of_their_levels(from_json: bool) -> None:
+    keys = [(a, b) for a in "xyz" for b in range(4)]
+    noise = np.random.default_rng(1).normal(size=len(keys))
+    effects = np.array([6.0 * (a == "y") for a, _ in keys]) + noise
+    found = fl.cluster(fl.Estimates(effects, np.ones(len(keys)), keys, attributes=["a", "b"]))
+    assert found.attributes == ("a",)
+    new = [("x", 7), ("y", 7), ("y", 0), ("w", 0)]
+    again = fl.Estimates([0.1, 6.2, 5.8, 3.0], np.ones(4), new, attributes=["a", "b"])
+    confirmation = fl.confirm(found.to_json() if from_json else found, again)
+    assert [set(cluster.members) for cluster in confirmation.clusters] == [{("x", 7)}, {("y", 7), ("y", 0)}]
+    assert confirmation.new == (("w", 0),)
+    assert confirmation.verdict == "confirmed"

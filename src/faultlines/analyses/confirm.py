@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, combinations, pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,31 @@ class FixedClusters:
     def places(self, keys: Sequence[Key]) -> list[int]:
         """The place among these groups of every other one; −1 where it is none of them."""
         return match(keys, self.keys, "data")
+
+    def numbers(self, keys: Sequence[Key], places: IntArray) -> IntArray:
+        """The cluster of each of other groups, whose places are known; 0 where they are in none.
+
+        Where clusters are unions of levels of some attributes, a combination that is new has the cluster of its levels.
+        """
+        numbers = np.append(self.labels, 0)[places]
+        if numbers.all() or len(self.keys[0]) < 2:
+            return numbers
+        columns, of_levels = _levels_of_clusters(self.keys, self.labels.tolist())
+        levels, new = list(of_levels), np.flatnonzero(numbers == 0)
+        at = match([tuple(keys[i][a] for a in columns) for i in new.tolist()], levels, "data")
+        numbers[new] = np.append([of_levels[level] for level in levels], 0)[at]
+        return numbers
+
+
+def _levels_of_clusters(keys: Sequence[Key], labels: Sequence[int]) -> tuple[tuple[int, ...], dict[Key, int]]:
+    """The fewest attributes whose levels say which cluster a group is in, and the cluster of each of their levels."""
+    count = len(keys[0])
+    for columns in chain.from_iterable(combinations(range(count), size) for size in range(1, count)):
+        of_levels: dict[Key, int] = {}
+        pairs = ((tuple(key[a] for a in columns), label) for key, label in zip(keys, labels, strict=True))
+        if all(of_levels.setdefault(level, label) == label for level, label in pairs):
+            return columns, of_levels
+    return tuple(range(count)), dict(zip(keys, labels, strict=True))
 
 
 def fixed_clusters(clusters: object, metric: Metric | str | None = None) -> FixedClusters:
@@ -242,7 +267,7 @@ def confirm(
 
     Returns:
         Verdict, the clusters with old and new effects, neighbouring clusters compared, and groups that are new or
-        missing.
+        missing. Combinations that are new belong to the cluster of their levels, where clusters run along attributes.
 
     Raises:
         InputError: If there is only one cluster, the file is something else, or no group is common to both.
@@ -258,13 +283,14 @@ def confirm(
     original = fixed_clusters(clusters, metric)
     groups = _new_groups(original, data, by, None if isinstance(metric, str) else metric, min_size)
     places = np.array(original.places(groups.comparison.keys), dtype=np.int64)
-    keep = places >= 0
+    numbers = original.numbers(groups.comparison.keys, places)
+    keep = numbers > 0
     if not keep.any():
         few = ", ".join(repr(name_of(key)) for key in list(groups.comparison.keys)[:3])
         raise NoGroupsError(
             "data", f"none of its groups is in a cluster ({few}, …)", "Give the groups of the clusters.", form="clause"
         )
-    replication = _Replication(original, groups, keep, original.labels[places[keep]], alpha)
+    replication = _Replication(original, groups, keep, numbers[keep], alpha)
     confirmed = replication.clusters(seed)
     pairs = tuple(replication.pair(*neighbours) for neighbours in pairwise(confirmed))
     # Beyond a tolerance every pair has a p of its own; all of them differ where the largest is below α.
@@ -278,7 +304,7 @@ def confirm(
         estimates=replication.estimates,
         labels=tuple(replication.labels.tolist()),
         new=tuple(labels_of(some_of(groups.comparison.keys, np.flatnonzero(~keep)))),
-        missing=_missing_groups(original, groups, places[keep]),
+        missing=_missing_groups(original, groups, places[places >= 0]),
         metric=original.name if groups.comparison.metric == "effect" else groups.comparison.metric,
         tolerance=original.tolerance,
         warnings=() if groups.readout is None else tuple(groups.readout.warnings),
