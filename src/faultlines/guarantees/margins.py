@@ -708,6 +708,8 @@ def _noncentrality(test: LinearTest, confidence: float) -> tuple[float, float]:
             low, high = (middle, high) if chndtr(square, effects, middle) > probability else (low, middle)
         return high
 
+    # Less scatter than noise has is luck, and no sign that there is nothing beside it (a power-constrained limit).
+    square = max(square, float(effects))
     return limit(1 - tail), limit(tail)
 
 

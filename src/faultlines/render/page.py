@@ -599,10 +599,10 @@ def alpha_text(alpha: float) -> str:
 def level_table(c: Clustering, adverse: AdverseSides, *, all_listed: bool) -> dict[str, Any]:
     """The table of clusters at one level; members as text only where the groups are not all on the page."""
     several = len(c.effect_names) > 1
-    levels = [f"{name}: effect" if several else "level" for name in c.effect_names]
+    effects = [f"{name}: effect" if several else "effect" for name in c.effect_names]
     header = [
         "cluster",
-        *(column for name in levels for column in (name, interval_name(c))),
+        *(column for name in effects for column in (name, interval_name(c))),
         *observed_headers(c),
         "groups",
         "share",
