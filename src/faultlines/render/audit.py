@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from faultlines.results.audit import Audit, AuditedComparison, AuditedGroup, CutFeature
     from faultlines.results.clustering import Adverse, Clustering
 
+_LEAST_SHARE = 0.005  # of the variation, below which an attribute is not said to make a difference
 _COMPARISONS = 40  # comparisons, and notes of a kind, that are printed
 _TABLES, _ALL_TABLES = 6, 60  # metrics (and strata) with a table of groups: on a terminal, in Markdown
 _LEVELS, _CELLS = 16, 4  # rows of such a table: levels of single features, and combinations farthest from the overall
@@ -208,7 +209,7 @@ def along_text(c: Clustering) -> str:
     shares = {row.attribute: row.share for row in c.explained() if row.attribute in (*c.attributes, COMBINATIONS)}
     ranked = sorted(shares, key=lambda name: -shares[name])
     named = [("combinations" if name == COMBINATIONS else name, shares[name]) for name in ranked]
-    return ", ".join(f"{name} {formats.share(share)}" for name, share in named)
+    return ", ".join(f"{name} {formats.share(share)}" for name, share in named if share >= _LEAST_SHARE)
 
 
 class GroupRow(NamedTuple):
