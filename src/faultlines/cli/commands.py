@@ -435,7 +435,7 @@ def experiment(
     "      --y-pred new --baseline old --certify 0.01",
     notes=[
         model_usage() + "\n  --baseline stands beside --y-pred and --baseline-score beside --score:\n"
-        "      for all metrics but f1, balanced_accuracy, equalized_odds, calibration_slope"
+        "      all metrics but f1, balanced_accuracy, equalized_odds,\n      calibration_slope"
     ],
     common="by metric y_true y_pred score threshold alpha fail_on_split certify json report",
 )
