@@ -198,8 +198,7 @@ class Baseline:
     """What another model said about the same rows, if the change from it is to be measured."""
 
     baseline: Annotated[
-        str | None,
-        _column(METRIC, "Column of another model's predictions: the metric is then the change from it to --y-pred."),
+        str | None, _column(METRIC, "Column of another model's predictions: measures the change to --y-pred.")
     ] = None
     baseline_score: Annotated[
         str | None, _column(METRIC, "The same for scores: the change from this column to --score.")
@@ -208,8 +207,7 @@ class Baseline:
     @property
     def columns(self) -> dict[str, str]:
         """The columns by what they stand for: predictions and scores."""
-        named = {"y_pred": self.baseline, "score": self.baseline_score}
-        return {name: column for name, column in named.items() if column is not None}
+        return {k: v for k, v in (("y_pred", self.baseline), ("score", self.baseline_score)) if v is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
