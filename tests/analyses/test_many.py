@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -388,3 +389,17 @@ def test_rows_of_an_experiment_have_the_p_they_would_have_alone(name: str) -> No
     for test in many.names:
         alone = fl.cluster(rows[rows["test"] == test], "g", of_rows, min_size=5, guarantee="bonferroni")
         assert many[test].log_pvalue == pytest.approx(alone.log_pvalue, rel=1e-9, abs=1e-12)
+
+
+def test_rows_have_the_spread_and_the_fewest_clusters_of_each_experiment() -> None:
+    planted = simulate.planted([0, 5], [6, 6], seed=1).estimates
+    pairs = fl.Estimates([[0.0, 1.0], [0.1, 1.2]], [[0.1, 0.2]] * 2, ["x", "y"], parts=["p", "q"])
+    many = fl.cluster_many({"planted": planted, "null": simulate.null(12, seed=2).estimates, "pairs": pairs})
+    assert "_spreads" not in vars(many)  # they take a while, and the text does not show them
+    for row in many.to_dicts():
+        result = many[row["name"]]
+        ends = (row["spread"], row["spread_lower"], row["spread_upper"])
+        assert ends == ((None, None, None) if result.spread is None else tuple(asdict(result.spread).values()))
+        assert row["at_least"] == result.at_least
+    assert [row["at_least"] for row in many.to_dict()["experiments"]] == [2, 1, 1]
+    assert many.to_dicts()[2]["spread"] is None

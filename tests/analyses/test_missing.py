@@ -13,6 +13,7 @@ import sklearn.metrics as sk
 import faultlines as fl
 from faultlines.analyses.groups import groups_from
 from faultlines.analyses.missing import possible_shifts
+from faultlines.errors import NoGroupsError
 from faultlines.rows.possible import count_possible
 
 RATES = {
@@ -418,3 +419,56 @@ def test_many_rows_of_unknown_groups_do_not_pass_unless_that_is_asked_for() -> N
         assert fl.certify(rows, "g", fl.mean("x"), gap=0.5, **asked).verdict == "passed"  # type: ignore[arg-type]
     few = rows[rows.g.notna() | (np.arange(4000) % 4 == 0)]
     assert fl.certify(few, "g", fl.mean("x"), gap=0.5).verdict == "passed"
+
+
+# ------------------------------------------------------------------------------------------------- what to do next
+
+
+def third_missing(column: str, share: float = 0.3) -> pd.DataFrame:
+    """Rows of three equal groups, of which "a" lacks a share of a column."""
+    rng = np.random.default_rng(0)
+    size = 6_000
+    rows = pd.DataFrame({"g": rng.choice(list("abc"), size), "w": rng.uniform(0.5, 1.5, size)})
+    rows["y"], rows["p"] = ((rng.random(size) < 0.5).astype(float) for _ in range(2))
+    rows.loc[(rows.g == "a") & (rng.random(size) < share), column] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("column", "weight", "gap", "changes", "arguments"),
+    [
+        ("y", None, 0.05, {"missing": "ignore"}, ("FILES",)),  # passes if they are missing at random
+        ("y", None, 0.01, {"certify": "0.123"}, ("FILES",)),
+        ("w", "w", 0.1, {"missing": "ignore"}, ("FILES",)),
+        ("w", "w", 0.01, {}, ("COMPLETED",)),  # no gap passes while these are missing
+    ],
+)
+def test_values_that_a_group_lacks_are_to_be_completed(
+    column: str, weight: str | None, gap: float, changes: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    rows, metric = third_missing(column), fl.accuracy("y", "p", weight=weight)
+    certificate = fl.certify(rows, "g", metric, gap=gap)
+    assert certificate.verdict == "inconclusive"
+    step = certificate.notes[-1]
+    assert step.code == "next"
+    assert f"the missing values of {column}" in step.fields["purpose"]
+    assert step.fields["command"].changes == changes
+    assert step.fields["command"].arguments == arguments
+
+
+def test_the_gap_to_be_certified_next_passes() -> None:
+    rows, metric = third_missing("y"), fl.accuracy("y", "p")
+    step = fl.certify(rows, "g", metric, gap=0.01).notes[-1]
+    assert fl.certify(rows, "g", metric, gap=float(step.fields["command"].changes["certify"])).verdict == "passed"
+
+
+def test_a_group_without_any_label_is_not_made_larger_but_completed() -> None:
+    certificate = fl.certify(third_missing("y", 1.0), "g", fl.accuracy("y", "p"), gap=0.1)
+    assert certificate.verdict == "inconclusive"
+    assert [group.label for group in certificate.excluded] == ["a"]
+    command = certificate.notes[-1].fields["command"]
+    assert (command.arguments, command.changes) == (("COMPLETED",), {})
+    rows = third_missing("y", 1.0).query("g != 'b'")
+    with pytest.raises(NoGroupsError) as caught:
+        fl.certify(rows, "g", fl.accuracy("y", "p"), gap=0.1)
+    assert "empty denominator" in str(caught.value)

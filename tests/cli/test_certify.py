@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import faultlines as fl
@@ -166,3 +168,80 @@ def test_bad_options_are_one_line_and_exit_2(warm: Warm, scored: Path, options: 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.refused == refused
     assert is_one_line(done.stderr)
+
+
+# --------------------------------------------------------------------------------------------------- two models
+
+
+@pytest.fixture(scope="module")
+def two_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Predictions and scores of two models: the new one is worse in group 1; the safe one is worse nowhere."""
+    path, rng, size = tmp_path_factory.mktemp("models") / "models.csv", np.random.default_rng(0), 9_000
+    rows = pd.DataFrame({"g": rng.integers(0, 3, size), "y": rng.integers(0, 2, size)})
+    rows["old"] = np.where(rng.random(size) < 0.8, rows.y, 1 - rows.y)
+    rows["new"] = np.where(rng.random(size) < np.where(rows.g == 1, 0.06, 0.001), 1 - rows.y, rows.old)
+    rows["safe"] = np.where(rng.random(size) < 0.02, rows.y, rows.old)
+    noise = rng.normal(size=(3, size))
+    rows["s_old"], rows["s_new"] = rows.y + noise[0], rows.y + noise[0] + np.where(rows.g == 1, 1.0, 0.05) * noise[1]
+    rows.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("--metric accuracy --y-pred safe --baseline old --certify 0.01", 0),
+        ("--metric accuracy --y-pred new --baseline old --certify 0.01", 1),
+        ("--metric accuracy --y-pred new --baseline old --certify 0.2", 0),
+        ("--metric accuracy --y-pred old --baseline new --certify 0.01", 0),  # a gain is no loss
+        ("--metric accuracy --y-pred old --baseline new --certify 0.01 --adverse both", 1),
+        ("--metric error_rate --y-pred new --baseline old --certify 0.01", 1),
+        ("--metric accuracy --y-pred new --baseline old --certify 0.05", 3),
+        ("--metric tpr --metric fpr --y-pred safe --baseline old --certify 0.01", 0),
+        ("--metric accuracy --y-pred safe --baseline old --certify 0.01 --reference 0", 0),
+        ("--metric accuracy --y-pred safe --baseline old --certify 0.01 --fail-on harm", 0),
+        ("--metric auc --score s_new --baseline-score s_old --certify 0.01", 1),
+        ("--metric tpr --score s_new --baseline-score s_old --threshold 0.5 --certify 0.01", 1),
+    ],
+)
+def test_no_group_loses_from_one_model_to_another(warm: Warm, two_models: Path, options: str, code: int) -> None:
+    done = warm("model", two_models, "--by", "g", "--y-true", "y", *options.split(), "--json", "-")
+    assert done.returncode == code, done.stderr
+    data = json.loads(done.stdout)
+    for result in data.get("metrics", [data]):
+        certificate = result["certificate"]
+        assert certificate["against"] == 0  # and not the group of that name
+        assert certificate["adverse"] == (None if "both" in options else "high" if "rate" in _kind(result) else "low")
+
+
+def _kind(result: dict[str, Any]) -> str:
+    """The metric, where that harms when high."""
+    return next((name for name in ("false positive rate", "error rate") if name in result["metric"]), "")
+
+
+def test_the_gate_agrees_with_the_paired_certificate(warm: Warm, two_models: Path) -> None:
+    options = ("--metric", "auc", "--score", "s_new", "--baseline-score", "s_old", "--certify", "0.01")
+    done = warm("model", two_models, "--by", "g", "--y-true", "y", *options, "--json", "-")
+    typed = json.loads(done.stdout)["certificate"]
+    metric = fl.paired(fl.auc("y", "s_old"), fl.auc("y", "s_new"))
+    called = fl.certify(pd.read_csv(two_models), "g", metric, gap=0.01, against=0).to_dict()
+    assert typed["certifiable"] == pytest.approx(called["certifiable"])
+    assert [row["lower"] for row in typed["groups"]] == pytest.approx([row["lower"] for row in called["groups"]])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--metric accuracy --y-pred new --baseline new", "--baseline 'new' names the column of --y-pred"),
+        ("--metric accuracy --y-pred new --baseline gone", "(--baseline)"),
+        ("--metric auc --score s_new --baseline old", "needs --baseline-score"),
+        ("--metric accuracy --y-pred new --baseline-score s_old", "needs --baseline"),
+        ("--metric f1 --y-pred new --baseline old", "cannot be compared in pairs"),
+        ("--metric accuracy --y-pred new --baseline old --certify 0.8 --ratio", "--ratio does not apply"),
+    ],
+)
+def test_what_a_baseline_cannot_be(warm: Warm, two_models: Path, options: str, words: str) -> None:
+    done = warm("model", two_models, "--by", "g", "--y-true", "y", *options.split())
+    assert done.returncode == 2
+    assert is_one_line(done.stderr)
+    assert words in done.stderr

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import tempfile
@@ -161,6 +162,36 @@ def outputs() -> Iterator[tuple[str, str]]:
         if hasattr(result, "to_dict"):
             yield f"{name}.keys", "\n".join(keys(result.to_dict())) + "\n"
     yield "mistakes.txt", mistakes()
+    yield "certificate-sentences.txt", "".join(f"{sentence}\n" for sentence in certificate_sentences())
+
+
+def certificate_sentences() -> Iterator[str]:
+    """Headlines of certificates of one, two and three groups against everything, and what each says to do next."""
+    references: list[Any] = ["overall", "highest", "lowest", "all pairs", "B", 0, 0.5]
+    for effects, against, gap in itertools.product([(0.5, 0.5, 0.5), (0.5, 0.2, 0.3)], references, [0.05, 0.0, 0.8]):
+        for count in (1, 2, 3) if against in (0, 0.5) else (2, 3):
+            labels = ["A", "B", "C"][:count]
+            estimates = fl.Estimates(effects[:count], [0.01] * count, labels, n=[2000] * count)
+            for adverse in ("auto",) if against in ("highest", "lowest", "all pairs") else ("auto", "low"):
+                if gap == 0.8 and against == 0:  # no ratio to zero
+                    continue
+                question: Any = {"against": against, "ratio": gap == 0.8, "adverse": adverse}
+                yield fl.certify(estimates, gap=gap, **question).headline
+    for rows, metric, gap in _incomplete():
+        certificate = fl.certify(rows, "region", metric, gap=gap)
+        yield from (certificate.headline, certificate.notes[-1].text)
+
+
+def _incomplete() -> Iterator[tuple[pd.DataFrame, Any, float]]:
+    """Predictions of which one region lacks some or all labels, or weights."""
+    rng, rows = np.random.default_rng(0), people().dropna().query("region != 'island'")
+    some = rows.assign(weight=rng.uniform(0.5, 2.0, len(rows)), label=rows.label.astype(float))
+    lacking = (some.region == "south") & (rng.random(len(some)) < 0.3)
+    accuracy = fl.accuracy("label", "predicted")
+    for gap in (0.17, 0.13):
+        yield some.assign(label=some.label.mask(lacking)), accuracy, gap
+        yield some.assign(weight=some.weight.mask(lacking)), fl.accuracy("label", "predicted", weight="weight"), gap
+    yield some.assign(label=some.label.mask(some.region == "south")), accuracy, 0.4
 
 
 def mistakes() -> str:

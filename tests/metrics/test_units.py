@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import statsmodels.api as sm
 
@@ -242,3 +244,16 @@ def test_a_column_of_units_that_repeats_is_named(engine: str, tmp_path: Path) ->
     named = fl.measure(data, "country", fl.accuracy("t", "y", unit="prompt_id")).readout
     assert named is not None
     assert named.warnings == ()
+
+
+@pytest.mark.parametrize("engine", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_units_in_both_arms_are_paired_samples_or_a_slip(engine: Any) -> None:
+    """Where most units are in both arms that is the design; where few are, these are left out."""
+    rows = pd.DataFrame({"prompt": np.repeat(np.arange(300), 2), "model": ["old", "new"] * 300})
+    rows["task"], rows["grade"] = np.where(rows.prompt % 2, "math", "code"), np.arange(600) % 3 / 2
+    metric = fl.difference("grade", variant="model", control="old", unit="prompt")
+    few = rows[(rows.prompt < 140) | (rows.model == "old")]
+    for some, is_paired in ((rows, True), (few, False)):
+        with refused("invalid data: unit") as caught:
+            fl.measure(engine(some), "task", metric)
+        assert ("fl.paired" in caught.value.remedy) == is_paired

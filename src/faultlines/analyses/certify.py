@@ -51,8 +51,9 @@ from faultlines.core.distributions import shrink_scales
 from faultlines.core.normal import as_comparison
 from faultlines.errors import InputError, NoGroupsError, did_you_mean
 from faultlines.estimates.estimates import Estimates, Excluded, plain
-from faultlines.estimates.labels import key_of, labels_of, margins_of, match, name_of
+from faultlines.estimates.labels import key_of, labels_of, margins_of, match, name_of, naming
 from faultlines.estimates.scales import LogRatio
+from faultlines.formats import members
 from faultlines.metrics.names import Traits, traits_of
 from faultlines.metrics.variances import is_binary
 from faultlines.results.certificate import (
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     )
     from faultlines.results.clustering import Adverse
 
+_LISTED = 56  # characters of a list of groups
 _MOST_IN_PAIRS = 5_000  # groups that are compared with each other
 _NAMED = (OVERALL, HIGHEST, LOWEST, ALL_PAIRS)
 DEFAULT_BEST: dict[Adverse | None, str] = {None: HIGHEST, "low": HIGHEST, "high": LOWEST}
@@ -212,7 +214,7 @@ def _certify(
     gaps = _gaps(gap, estimates, extents, ratio=ratio)
     question = _question(against, adverse, estimates, groups.excluded, gaps, alpha, ratio=ratio)
     if len(estimates) < 2 and not isinstance(question.against, float):
-        raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
+        raise _one_group_error(groups)
     share, by_precision = shares_of(estimates, groups.readout)
     if isinstance(question.against, Place):
         share = np.zeros(share.shape)
@@ -677,6 +679,16 @@ def _certifiable(question: _Question, contrasts: Sequence[_Contrast]) -> Any:
 # ------------------------------------------------------------------------------------------------------------ margins
 
 
+def _one_group_error(groups: Groups) -> NoGroupsError:
+    """The error of a single group; where others were excluded, these are what is missing."""
+    if not groups.excluded:
+        return NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
+    names = members([group.label for group in groups.excluded], naming(groups.comparison.attributes), _LISTED)
+    reason = groups.excluded[0].reason if len({group.reason for group in groups.excluded}) == 1 else ""
+    remedy = f"Use coarser groups, or complete the data of the excluded ones ({reason or 'several reasons'}): {names}."
+    return NoGroupsError("data", "has only one group that can be measured, and nothing to compare it with", remedy)
+
+
 def _margins(groups: Groups, against: Any) -> tuple[Margin, ...]:
     """The margins of some cells, the cells last."""
     attributes = groups.comparison.attributes
@@ -688,7 +700,7 @@ def _margins(groups: Groups, against: Any) -> tuple[Margin, ...]:
         remedy = "Compare with 'overall', 'highest', 'lowest' or 'all pairs', or leave margins out."
         raise InputError.conflict("against", "is a group of one margin only", remedy, against)
     if len(groups.comparison) < 2:
-        raise NoGroupsError("data", "has one group, and nothing to compare it with", "Name finer groups.")
+        raise _one_group_error(groups)
     columns = zip(*groups.comparison.keys, strict=True)
     codes = [np.unique([name_of((level,)) for level in column], return_inverse=True)[1] for column in columns]
     return margins_of(np.stack(codes, axis=1))

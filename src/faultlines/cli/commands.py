@@ -327,7 +327,8 @@ def aggregates(
         return
     rows = opt.RowOptions(files=counted.files, sql=counted.sql, by=counted.by, min_size=counted.min_size)
     metrics = [aggregated_metric(metric, counted.n, columns, arms)]
-    _cluster_rows(rows, metrics, claim, None, settings, opt.SelfCheckOptions(), output, fail_on_split, signed, mismatch)
+    wanted = Certificates.of(signed, metrics, mismatch)
+    _cluster_rows(rows, metrics, claim, None, settings, opt.SelfCheckOptions(), output, fail_on_split, wanted)
 
 
 # ------------------------------------------------------------------------------------------------------------- many
@@ -412,6 +413,7 @@ def experiment(
     output: opt.Output,
 ) -> None:
     """Which groups react differently to the treatment? From the rows of an experiment."""
+    from faultlines.cli.gate import Certificates
     from faultlines.cli.metrics import experiment_metrics, name_treatments
 
     if per_arm and arms.treatment == ["*"]:
@@ -419,7 +421,8 @@ def experiment(
     metrics = experiment_metrics(metric, arms, per_arm=per_arm)
     metrics = _joint(metrics) if joint else metrics
     settings = _settings(claim, refine, rows.min_size, margins)
-    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed, mismatch)
+    wanted = Certificates.of(signed, metrics, mismatch)
+    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, wanted)
 
 
 @_command(
@@ -428,7 +431,12 @@ def experiment(
     "faultlines model scored.csv --by country --metric false_positive_rate \\\n"
     "      --y-true label --y-pred predicted --positive yes --fail-on-split",
     "faultlines model scored.csv --by group --metric selection_rate \\\n      --y-pred predicted --certify 0.8 --ratio",
-    notes=[model_usage()],
+    "faultlines model scored.csv --by group --metric accuracy --y-true label \\\n"
+    "      --y-pred new --baseline old --certify 0.01",
+    notes=[
+        model_usage() + "\n  --baseline stands beside --y-pred and --baseline-score beside --score:\n"
+        "      all metrics but f1, balanced_accuracy, equalized_odds,\n      calibration_slope"
+    ],
     common="by metric y_true y_pred score threshold alpha fail_on_split certify json report",
 )
 def model(
@@ -436,6 +444,7 @@ def model(
     rows: opt.RowOptions,
     metric: opt.ModelMetrics,
     predictions: opt.Predictions,
+    baseline: opt.Baseline,
     joint: opt.Joint = False,
     claim: opt.Claim,
     margins: opt.Margins = True,
@@ -447,13 +456,15 @@ def model(
     output: opt.Output,
 ) -> None:
     """Which groups does a model serve worse? From its predictions and the truth."""
+    from faultlines.cli.gate import Certificates
     from faultlines.cli.metrics import model_metrics
 
-    metrics = model_metrics(metric, predictions)
+    metrics = model_metrics(metric, predictions, baseline)
     metrics = _joint(metrics) if joint else metrics
+    wanted = Certificates.of_change(signed, metrics) if baseline.columns else Certificates.of(signed, metrics)
     settings = _settings(claim, refine, rows.min_size, margins)
     tried = opt.SelfCheckOptions(self_check=self_check)
-    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, signed)
+    _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, wanted)
 
 
 @_command(
@@ -544,17 +555,16 @@ def _cluster_rows(
     tried: opt.SelfCheckOptions,
     output: opt.Output,
     fail_on_split: bool,
-    signed: opt.Certify,
-    mismatch: str = "inconclusive",
+    wanted: "Certificates",
 ) -> None:
     """Cluster rows by each metric, correct for their number, and print the results."""
     from faultlines.analyses.cluster import cluster_metrics, holm
-    from faultlines.cli.gate import Certificates, MeasuredRows, SelfChecks, end_with_verdicts, gate
+    from faultlines.cli.gate import MeasuredRows, SelfChecks, end_with_verdicts, gate
     from faultlines.render.collection import metrics_text
     from faultlines.render.text import to_text
 
     guarantee = chosen_guarantee(claim, split_unit)
-    self_checks, wanted = SelfChecks.of(tried, metrics, guarantee), Certificates.of(signed, metrics, mismatch)
+    self_checks = SelfChecks.of(tried, metrics, guarantee)
     data = rows.rows()
     targets = outputs.checked(output, rows.inputs, len(metrics))
     by = attributes(rows.by)

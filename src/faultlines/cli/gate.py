@@ -189,10 +189,24 @@ class Certificates:
     margins: bool = False
     ratio: bool = False
     adverse: Adverse | Literal["auto"] | None = "auto"
-    harm: bool = False
+    to_zero: bool = False
     missing: MissingChoice = "bounds"
     unknown: UnknownChoice | None = None
     mismatch: MismatchChoice = "inconclusive"
+
+    @classmethod
+    def of_change(cls, options: opt.Certify, metrics: Sequence[Metric]) -> Certificates:
+        """What was asked for about changes from a baseline: compared with zero, if not with something else.
+
+        Args:
+            options: What was asked for on the command line.
+            metrics: The changes, each of which knows its harmful direction.
+        """
+        if options.ratio:
+            raise InputError.conflict("ratio", "does not apply to the change from a baseline", "Leave it out.")
+        if options.certify is None or options.reference not in (None, "0"):
+            return cls.of(options, metrics)
+        return replace(cls.of(replace(options, reference=None), metrics), to_zero=True)
 
     @classmethod
     def of(cls, options: opt.Certify, metrics: Sequence[Metric] = (), mismatch: str = "inconclusive") -> Certificates:
@@ -282,7 +296,7 @@ class Certificates:
                     data.metric,
                     min_size=data.min_size,
                     gap=self.gap,
-                    against=0 if self.harm else _reference(self.reference, c),
+                    against=0 if self.to_zero else _reference(self.reference, c),
                     margins=self.margins,
                     ratio=self.ratio,
                     adverse=self.adverse,

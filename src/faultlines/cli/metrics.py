@@ -14,7 +14,7 @@ from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from faultlines.cli.options import ArmOptions, Claim, MeasuredOptions, Predictions
+    from faultlines.cli.options import ArmOptions, Baseline, Claim, MeasuredOptions, Predictions
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
@@ -76,14 +76,58 @@ def one_or_several(treatments: list[str] | None) -> list[str] | str | None:
     return treatments if treatments is None or len(treatments) > 1 else treatments[0] if treatments else None
 
 
-def model_metrics(words: Sequence[str], predictions: Predictions) -> list[Metric]:
-    """The metrics of a model by their names, from the columns that were given."""
+def model_metrics(words: Sequence[str], predictions: Predictions, baseline: Baseline | None = None) -> list[Metric]:
+    """The metrics of a model by their names, from the columns that were given.
+
+    Args:
+        words: The names.
+        predictions: What the model said.
+        baseline: What another model said: each metric is then the change from it.
+    """
     entries = [_entry(word, word, "model") for word in words]
     _check_distinct([entry.name for entry in entries])
     everything = asdict(predictions)
     options = {name: everything.pop(name) for name in _MODEL_OPTIONS}
     _check_options(entries, options)
-    return [_of_model(entry, everything, options) for entry in entries]
+    metrics = [_of_model(entry, everything, options) for entry in entries]
+    if baseline is None or not baseline.columns:
+        return metrics
+    return [
+        _changed(entry, metric, everything, options, baseline.columns)
+        for entry, metric in zip(entries, metrics, strict=True)
+    ]
+
+
+def _changed(
+    entry: Entry,
+    metric: Metric,
+    columns: dict[str, str | None],
+    options: dict[str, Any],
+    baseline: dict[str, str],
+) -> Metric:
+    """The change of a metric from the baseline to the model."""
+    from faultlines.cli.options import name_options
+    from faultlines.metrics.pairs import paired
+
+    used = next((name for names in entry.columns for name in names if name != "y_true" and columns[name]), None)
+    if used is None:
+        problem = f"does not apply to {entry.name}"
+        raise InputError.conflict("baseline", problem, "Leave it out.", next(iter(baseline.values())))
+    parameter = {"y_pred": "baseline", "score": "baseline_score"}[used]
+    if used not in baseline:
+        remedy = f"Add {flag(parameter)} COLUMN: the baseline's values of {flag(used)}."
+        raise InputError.missing("metric", f"needs {flag(parameter)} beside {flag(used)}", remedy, entry.name)
+    if baseline[used] == columns[used]:
+        problem = f"names the column of {flag(used)}"
+        raise InputError.duplicate(parameter, problem, "Name the column of another model.", baseline[used])
+    first = _of_model(entry, columns | {used: baseline[used]}, options)
+    with name_options({"first": "metric", "second": "metric"}):
+        change = paired(first, metric)
+    inputs = {  # errors about the other model's column name its own option
+        role: replace(source, parameter=parameter) if source.column == baseline[used] else source
+        for role, source in change.inputs.items()
+    }
+    return replace(change, inputs=inputs)
 
 
 def fresh_metric(measured: MeasuredOptions) -> Metric | str | None:

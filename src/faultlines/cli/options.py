@@ -194,6 +194,23 @@ class Predictions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Baseline:
+    """What another model said about the same rows, if the change from it is to be measured."""
+
+    baseline: Annotated[
+        str | None, _column(METRIC, "Column of another model's predictions: measures the change to --y-pred.")
+    ] = None
+    baseline_score: Annotated[
+        str | None, _column(METRIC, "The same for scores: the change from this column to --score.")
+    ] = None
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns by what they stand for: predictions and scores."""
+        return {k: v for k, v in (("y_pred", self.baseline), ("score", self.baseline_score)) if v is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditOptions(RowSource):
     """Rows of a model, the features that make the groups, and what the model said."""
 
@@ -615,7 +632,8 @@ class Certify:
         _option(
             GATE,
             "For --certify: compare with this group; 'highest' or 'lowest': with the best group, whichever it is; "
-            "'all pairs': each with each; a number: with that value. Default: the overall; the highest with --ratio.",
+            "'all pairs': each with each; a number: with that value. Default: the overall; the highest with --ratio; "
+            "zero with --baseline.",
             metavar="LABEL",
         ),
     ] = None

@@ -141,7 +141,7 @@ def command_line() -> str:
 
 _FEW_FILES = 3  # files that are repeated by name
 _OUTPUTS = ("json", "report")
-_OF_MODEL = ("y-true", "y-pred", "score", "threshold", "positive", "classes")
+_OF_MODEL = ("y-true", "y-pred", "score", "threshold", "positive", "classes", "baseline", "baseline-score")
 
 _TYPED: ContextVar[dict[str, Any]] = ContextVar("typed options", default={})  # noqa: B039 - never changed in place
 

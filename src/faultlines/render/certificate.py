@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import level_name, naming
+from faultlines.estimates.labels import key_of, level_name, naming
+from faultlines.estimates.reasons import ReasonCode
 from faultlines.render.clustering import (
     RATIO,
     excluded_notes,
     mismatch_notes,
     other_notes,
 )
-from faultlines.render.rows import dropped_notes, missing_fields
+from faultlines.render.rows import dropped_notes, lacking_columns, missing_fields
 from faultlines.render.text import Document, NextCommand, TextTable, find_mismatch, next_note
-from faultlines.results.certificate import ALL_PAIRS, DIRECTIONS, OVERALL
+from faultlines.results.certificate import ALL_PAIRS, ANY, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note
+from faultlines.rows.request import LARGE_SHARE, LARGE_SHARE_OF_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from faultlines.estimates.labels import Label
     from faultlines.results.certificate import Certificate, CertifiedGroup, Status
 
 _ROWS = 40  # groups in a table of text output
@@ -44,7 +47,7 @@ def headline(result: Certificate) -> str:
 
 
 def _passed(result: Certificate) -> str:
-    return f"{_all_groups(result)} are {_within(result)} {_confidence(result)}. Certifiable: {_certifiable(result)}."
+    return f"{_capitalized(_all_within(result))}. Certifiable: {_certifiable(result)}."
 
 
 def _failed(result: Certificate) -> str:
@@ -61,6 +64,8 @@ def _failed(result: Certificate) -> str:
     if len(beyond) == 1 and not result.ratio:
         return _failed_parts(result, beyond[0])
     names = formats.members(result.beyond, naming(result.attributes), _LISTED)
+    if result.against == ALL_PAIRS and len(result.groups) == 2:
+        return f"Both groups{_by(result)} are {_beyond(result, ' each other')} {_confidence(result)}: {names}."
     some = f"{formats.count(len(beyond))} of {_groups(result)} {'is' if len(beyond) == 1 else 'are'}"
     return f"{some} {_beyond(result)} {_confidence(result)}: {names}."
 
@@ -87,12 +92,12 @@ def _inconclusive(result: Certificate) -> str:
         if result.mismatch:
             reasons.append("the arms have a sample ratio mismatch")
         if result.unknown == "category" and counts is not None and (counts.lacks_many_groups or not reasons):
-            reasons.append(f"{counts.without_group:,.0f} rows lack {_attribute(result)}")
-        measured = f"{_all_groups(result)} that were measured are {_within(result)} {_confidence(result)}"
+            reasons.append(_rows_without_group(result))
+        measured = _capitalized(_all_within(result, measured=True))
         return f"{_capitalized(', and '.join(reasons))}. {measured}. {certifiable}."
     names = result.farthest if result.parts else (result.farthest,)
     farthest = formats.members(list(dict.fromkeys(names)), naming(result.attributes), _LISTED)
-    cannot = f"The data cannot show that all {_groups(result)} are {_within(result)} {_confidence(result)}"
+    cannot = f"The data cannot show that {_all_within(result)}"
     if is_overturned(result):
         cannot = f"{_what_is_missing(result)}. {cannot}, whatever is missing"
     return f"{cannot}. {certifiable} ({farthest})."
@@ -108,8 +113,11 @@ def _capitalized(text: str) -> str:
 def is_overturned(result: Certificate) -> bool:
     """Whether all groups are within the gap if what is missing is ignored, and may not be if it is not."""
     counts_missing = result.possible is not None or result.missing in _BOUNDED
-    if not counts_missing or result.beyond or not result.inconclusive:
-        return False
+    return counts_missing and not result.beyond and bool(result.inconclusive) and _passes_ignoring(result)
+
+
+def _passes_ignoring(result: Certificate) -> bool:
+    """Whether all groups would be within the gap if what is missing were ignored."""
     ignoring = result.certifiable_ignoring if result.parts else (result.certifiable_ignoring,)
     pairs = zip(ignoring, _gaps(result), strict=True)
     return all(value >= gap if result.ratio else value <= gap for value, gap in pairs)
@@ -130,8 +138,20 @@ def _attribute(result: Certificate) -> str:
     return " or ".join(result.attributes)
 
 
+def _rows_without_group(result: Certificate) -> str:
+    counts = result.missing_values
+    rows = 0 if counts is None else round(counts.without_group)
+    return f"{formats.amount(rows, 'row')} {'lacks' if rows == 1 else 'lack'} {_attribute(result)}"
+
+
 def _groups(result: Certificate) -> str:
-    return formats.amount(len(result.groups), "group") + _by(result)
+    return formats.amount(len(result.groups), f"{_other(result)}group") + _by(result)
+
+
+def _other(result: Certificate) -> str:
+    """Groups compared with one of them are the others."""
+    is_group = isinstance(result.against, str) and result.against not in (OVERALL, ALL_PAIRS, *DIRECTIONS)
+    return "other " if is_group else ""
 
 
 def _by(result: Certificate) -> str:
@@ -139,10 +159,23 @@ def _by(result: Certificate) -> str:
     return "" if by == "group" else f" by {by}"
 
 
-def _all_groups(result: Certificate) -> str:
-    count = len(result.groups)
-    start = {1: "The", 2: "Both"}.get(count, f"All {count:,}")
-    return f"{start} {'group' if count == 1 else 'groups'}{_by(result)}"
+def _all_within(result: Certificate, *, measured: bool = False) -> str:
+    """What is certified: ``all 4 groups by country are within 5 points of the overall rate (95% confidence)``.
+
+    A single group has its name, and where no loss at all is allowed, none of the groups is below.
+    """
+    count, directions = len(result.groups), set(result.directions)
+    one, several = (f"{_other(result)}{noun}{_by(result)}" for noun in ("group", "groups"))
+    if measured:
+        one, several = f"{one} that was measured", f"{several} that were measured"
+    if count == 1:
+        only = f", the only {_other(result)}group measured," if measured else ""
+        text = f"{level_name(result.groups[0].label, result.attributes)}{only} is {_within(result)}"
+    elif not (result.ratio or any(_gaps(result)) or None in directions or len(directions) > 1):
+        text = f"{f'neither {one}' if count == 2 else f'none of the {count:,} {several}'} is {_beyond(result)}"
+    else:
+        text = f"{'both' if count == 2 else f'all {count:,}'} {several} are {_within(result)}"
+    return f"{text} {_confidence(result)}"
 
 
 def _confidence(result: Certificate) -> str:
@@ -164,7 +197,11 @@ def _within(result: Certificate) -> str:
         else:
             size = _size(result, gap, i)
             texts.append(
-                {None: f"within {size} of", "low": _at_most(size, "below"), "high": _at_most(size, "above")}[side]
+                {
+                    None: f"within {size} of" if gap else "equal to",
+                    "low": _at_most(size, "below"),
+                    "high": _at_most(size, "above"),
+                }[side]
             )
     return f"{_each(result, texts)}{' ×' if result.ratio else ''} {start}{end}"
 
@@ -182,8 +219,8 @@ def _beyond(result: Certificate, other: str = " another group") -> str:
             low, high = f"{gap:.10g}", f"{1 / gap:.4g}"
             texts.append({None: f"below {low} or above {high}", "low": f"below {low}", "high": f"above {high}"}[side])
         else:
-            where = {None: "from", "low": "below", "high": "above"}[side]
-            texts.append(f"more than {_size(result, gap, i)} {where}" if gap or side is None else where)
+            where = {None: "from" if gap else "different from", "low": "below", "high": "above"}[side]
+            texts.append(f"more than {_size(result, gap, i)} {where}" if gap else where)
     return f"{_each(result, texts, ' or ')}{' ×' if result.ratio else ''} {start}{end}"
 
 
@@ -309,22 +346,74 @@ def next_step(result: Certificate) -> Note | None:
 
 
 def _next_of_inconclusive(result: Certificate) -> Note | None:
-    """Collect what is missing, or certify less."""
-    if is_overturned(result):
-        call = f'fl.certify(rows, by, metric, gap={_gap_argument(result)}, missing="ignore")'
-        ignore = NextCommand(changes={"missing": "ignore"})
-        return next_note("collect the missing values or, if they are missing at random, use", call, ignore)
+    """Complete or collect what is missing, or certify less."""
+    call, counts = f"fl.certify(rows, by, metric, gap={_gap_argument(result)}", result.missing_values
+    never_passes = result.missing == "share" and counts is not None and counts.is_large
+    if is_overturned(result) or (never_passes and _passes_ignoring(result)):
+        changes = {} if result.missing == "none" else {"missing": "ignore"}
+        changes |= {"unknown": "exclude"} if result.unknown == "bounds" else {}
+        purpose = f"complete the missing values of {_incomplete(result)} or, if they are missing at random, use"
+        settings = "".join(f', {name}="{value}"' for name, value in changes.items())
+        return next_note(purpose, f"{call}{settings})", NextCommand(changes=changes))
+    if never_passes:
+        return _complete_first(_incomplete(result), call)
     if result.excluded and not result.inconclusive:
-        call = f"fl.certify(rows, by, metric, gap={_gap_argument(result)}, min_size=MIN_SIZE)"
-        purpose = "use coarser groups, or include smaller ones with"
-        return next_note(purpose, call, NextCommand(changes={"min-size": "NUMBER"}))
+        return _next_of_excluded(result, call)
     if not result.inconclusive or result.parts or not math.isfinite(result.certifiable):
         return None
-    gap = _certifiable_number(result)
-    farthest = formats.members([result.farthest], naming(result.attributes), _NAME)
+    gap, farthest = _certifiable_number(result), [result.farthest]
+    what = f"collect more rows of {formats.members(farthest, naming(result.attributes), _NAME)}"
+    if _share_lacking(result, result.farthest) > LARGE_SHARE:
+        what = f"complete the missing values of {_values_of(result, farthest)}"
     command = NextCommand(changes={"certify": gap})
     call = f"fl.certify(data, gap={gap}{', ratio=True' if result.ratio else ''})"
-    return next_note(f"collect more rows of {farthest}, or certify what the data show with", call, command)
+    return next_note(f"{what}, or certify what the data show with", call, command)
+
+
+def _next_of_excluded(result: Certificate, call: str) -> Note:
+    """Complete what excluded groups lack, or include groups that are only small."""
+    labels = [group.label for group in result.excluded]
+    lacking = [label for label in labels if _share_lacking(result, label) > LARGE_SHARE_OF_GROUP]
+    if lacking:
+        return _complete_first(_values_of(result, lacking), call)
+    if any(group.code == ReasonCode.TOO_SMALL for group in result.excluded):
+        purpose = "use coarser groups, or include smaller ones with"
+        return next_note(purpose, f"{call}, min_size=MIN_SIZE)", NextCommand(changes={"min-size": "NUMBER"}))
+    return next_note("use coarser groups with", f"{call})", None)
+
+
+def _complete_first(values: str, call: str) -> Note:
+    """Complete some values, without which nothing can pass."""
+    return next_note(f"complete the missing values of {values}, then run", f"{call})", NextCommand("", ("COMPLETED",)))
+
+
+def _values_of(result: Certificate, labels: Sequence[Label]) -> str:
+    """Which columns some groups lack, and the groups: ``outcome in A``."""
+    columns = lacking_columns(result.missing_values, [_places(result, label) for label in labels])
+    return f"{columns} in {formats.members(labels, naming(result.attributes), _NAME)}"
+
+
+def _incomplete(result: Certificate) -> str:
+    """Everything that rows lack and the verdict counts: columns of the metric, and attributes."""
+    columns = [] if result.missing == "none" else [lacking_columns(result.missing_values)]
+    return " and ".join([*columns, *([_attribute(result)] if result.unknown == "bounds" else [])])
+
+
+def _share_lacking(result: Certificate, label: Label) -> float:
+    """The share of the rows of a group, or of the level of a margin, that lacks a value."""
+    counts, places = result.missing_values, _places(result, label)
+    return 0.0 if counts is None else float(counts.dropped[places].sum() / max(counts.rows[places].sum(), 1.0))
+
+
+def _places(result: Certificate, label: Label) -> list[int]:
+    """Where the rows of a group are counted, or those of the level of a margin."""
+    keys, label_key = () if result.missing_values is None else result.missing_values.keys, key_of(label)
+    is_margin = bool(result.margins)
+    return [
+        i
+        for i, key in enumerate(keys)
+        if all(own == part or (is_margin and own == ANY) for own, part in zip(label_key, key, strict=False))
+    ]
 
 
 def _gap_argument(result: Certificate) -> str:
@@ -371,8 +460,9 @@ def _missing_notes(result: Certificate) -> Iterator[Note]:
         text = f"{_what_is_missing(result)}: these rows are taken to be like the others (missing at random)."
         yield Note("missing ignored", text, "warning", fields)
     if result.unknown in ("exclude", "category"):
-        what = "are excluded" if result.unknown == "exclude" else "are a group of their own"
-        text = f"{counts.without_group:,.0f} rows lack {_attribute(result)} and {what}."
+        is_one = round(counts.without_group) == 1
+        what = "excluded" if result.unknown == "exclude" else f"a group of {'its' if is_one else 'their'} own"
+        text = f"{_rows_without_group(result)} and {'is' if is_one else 'are'} {what}."
         if result.unknown == "category" and result.verdict == "inconclusive" and counts.lacks_many_groups:
             text += " That passes only if asked for: unknown='category' (--unknown category)."
         yield Note("unknown attributes", text, "warning", {"rows": counts.without_group})

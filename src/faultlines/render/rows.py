@@ -76,6 +76,16 @@ def missing_text(missing: MissingRows) -> str:
     return formats.printable(f"{lacking}, most in {names}. The result is about the others.")
 
 
+def lacking_columns(missing: MissingRows | None, places: Sequence[Sequence[int]] | None = None) -> str:
+    """The columns that rows lack, the most frequent first: of all groups, or of those at some places."""
+    if missing is None:
+        return ""
+    chosen = slice(None) if places is None else np.unique(np.concatenate([np.array(own, int) for own in places]))
+    counts = {name: float(lacking[chosen].sum()) for name, lacking in missing.by_column.items()}
+    names = sorted((name for name, count in counts.items() if count), key=lambda name: -counts[name])
+    return formats.members(names, str, _LISTED, " and ")
+
+
 def missing_fields(missing: MissingRows) -> dict[str, Any]:
     """The share of rows that lack a value: of all, and of the groups where it is largest."""
     order = np.lexsort((-missing.dropped, -missing.shares))[:_WORST]

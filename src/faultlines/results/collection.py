@@ -313,6 +313,19 @@ class Experiments(Collection):
             "rejected": (self.log_pvalues_adj < log_alpha).tolist(),
             "n_clusters": [count_clusters(path, log_alpha) for path in paths],
             "level": self.levels.tolist(),
+            **self._spreads,
+        }
+
+    @cached_property
+    def _spreads(self) -> Columns:
+        """How far the groups of each experiment spread, and the clusters it has at least; with rows alone, not text."""
+        results = [self.result_at(i) for i in range(len(self))]
+        spreads = [result.spread for result in results]
+        return {
+            "spread": [None if spread is None else spread.estimate for spread in spreads],
+            "spread_lower": [None if spread is None else spread.lower for spread in spreads],
+            "spread_upper": [None if spread is None else spread.upper for spread in spreads],
+            "at_least": [result.at_least for result in results],
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -664,10 +664,13 @@ class Query:
             arms_of = nw.col("arm" if self.variant else "unit").n_unique()
             each = used.group_by(*unit).agg(nw.len().alias("places"), arms_of.alias("arms"))
             several = (nw.when(nw.col(name) > 1).then(1).otherwise(0).alias(name) for name in ("places", "arms"))
-            counted = fetch(each.with_columns(*several).select(nw.col("places", "arms").sum()))
-            anywhere, in_arms = (int(np.nan_to_num(to_floats(counted[name])[0])) for name in ("places", "arms"))
+            sums = nw.col("places", "arms").sum()
+            counted = fetch(each.with_columns(*several).select(sums, nw.len().alias("units")))
+            anywhere, in_arms, distinct = (
+                int(np.nan_to_num(to_floats(counted[name])[0])) for name in ("places", "arms", "units")
+            )
             if in_arms or (anywhere and request.overlap == "error"):
-                raise units_in_several_error(self.unit, anywhere, request, in_arms)
+                raise units_in_several_error(self.unit, anywhere, request, in_arms, distinct)
 
     def _count_distinct(self, k: int, units: nw.LazyFrame[Any], parts: list[Grouped]) -> list[Grouped]:
         """The groups with the number of different units of every arm in all of them, each counted once."""
@@ -718,7 +721,9 @@ def _sum_names(k: int, request: Request) -> dict[str, str]:
     return {name: _sum_name(k, name) for name in request.sums(Expressions(roles))}
 
 
-def units_in_several_error(unit: str | None, count: int, request: Request, in_arms: int = 0) -> InputError:
+def units_in_several_error(
+    unit: str | None, count: int, request: Request, in_arms: int = 0, units: int | None = None
+) -> InputError:
     """The error of units in more than one place.
 
     Args:
@@ -726,10 +731,16 @@ def units_in_several_error(unit: str | None, count: int, request: Request, in_ar
         count: Units in more than one variant or group.
         request: What was asked for.
         in_arms: Those of them that are in more than one variant, which no option allows for.
+        units: All units. Where most of them are in several variants, that is the design: paired samples.
     """
     if in_arms:
         count, problem = in_arms, "variant"
         remedy = "They have had several: find out why, and leave them out of all variants."
+        if units is not None and 2 * in_arms > units:
+            remedy = (
+                "These are paired samples: pivot the rows to one column per variant, and measure the change with "
+                "fl.paired as in docs/howto/llm-evaluations.md."
+            )
     elif request.ranking is not None or request.resampling is not None:
         problem, remedy = "group", "A unit must be in one: leave such units out, or group by what cannot change."
     else:
