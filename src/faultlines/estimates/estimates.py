@@ -96,6 +96,13 @@ class Excluded:
         return self.reason.text
 
 
+def _scale_in_percent(scale: Scale) -> Scale:
+    if scale not in (IDENTITY, PERCENT):
+        problem = "applies to estimates without a scale of their own"
+        raise InputError.conflict("percent", problem, "Leave out percent or the scale.")
+    return PERCENT
+
+
 class Remainder(NamedTuple):
     """Rows of groups that are too small to be compared, pooled over some attributes: they count along the others.
 
@@ -201,11 +208,7 @@ class Estimates:
         remainder: Remainder | None = None,
         percent: bool = False,
     ) -> None:
-        if checks.flag("percent", percent):
-            if scale not in (IDENTITY, PERCENT):
-                problem = "applies to estimates without a scale of their own"
-                raise InputError.conflict("percent", problem, "Leave out percent or the scale.")
-            scale = PERCENT
+        scale = _scale_in_percent(scale) if checks.flag("percent", percent) else scale
         named = {"theta": theta, "se": se, "n": n, "dof": dof, "natural": natural, "compared": compared}
         labels, attributes = named_by_index(named, labels, attributes)
         estimated = columns("theta", theta)
