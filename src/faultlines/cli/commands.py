@@ -52,7 +52,7 @@ EXIT_CODES = """\
      with --certify: all groups are within the gap;
      with --fail-unless-confirmed: clusters are confirmed
 1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
-     --fail-on harm: a group is harmed; --fail-below: a ratio is too low;
+     --fail-on harm: a group or cluster is harmed; --fail-below: a ratio is too low;
      --fail-unless-confirmed: clusters are not confirmed;
      --fail-on-mismatch: arms do not have the shares they should have
 2    something given cannot be used, or there is not enough memory
@@ -680,35 +680,36 @@ def confirm(
     "faultlines monitor state.json visits/*.parquet --by country \\\n"
     "      --metric lift:revenue --variant arm --control A --unit user_id \\\n"
     "      --report monitor.html --fail-on-split",
+    "faultlines monitor state.json visits/*.parquet --by country \\\n"
+    "      --metric lift:revenue --variant arm --control A --unit user_id \\\n"
+    "      --fail-on harm --adverse low",
     "faultlines monitor state.json lifts.csv --by country \\\n      --estimate lift --se se --n users",
     notes=["A daily job: every look is at all data so far. How α is spent is said at the first look."],
-    common="by metric variant control unit looks alpha final fail_on_split report",
+    common="by metric variant control unit looks alpha final fail_on_split fail_on adverse report",
 )
 def monitor(
     *,
     watched: opt.Watched,
     measured: opt.WatchedMetric,
     how: opt.Monitoring,
-    fail_on_split: opt.FailOnClaim = False,
-    mismatch: opt.Mismatch = "inconclusive",
+    gates: opt.LookGates,
     json: opt.Json = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """Do groups differ yet, while data come in? Look as often as you like: α holds over all looks."""
-    from faultlines.analyses.certify import checked_mismatch
-    from faultlines.cli.gate import end_with_look, gate
+    from faultlines.cli.gate import LookGate, gate
+    from faultlines.cli.metrics import metric_of_rows
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
-    checked_mismatch(mismatch)
+    look_gate = LookGate.of(gates, None if outputs.is_table(watched) else metric_of_rows(measured))
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.inputs, also=[watched.state])
     with open_monitor(watched.state, how) as held:
-        with gate(fail_on_split):
+        with gate(look_gate.asked):
             writes = json is not None or report is not None
             look = take_look(held, watched, measured, final=how.final, writes=writes)
         write_look(look, targets, watched.state)
-    if fail_on_split:
-        end_with_look(look.result, mismatch)
+    look_gate.end(look.result)
 
 
 # ----------------------------------------------------------------------------------------------------- impact ratios

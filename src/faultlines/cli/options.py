@@ -148,6 +148,18 @@ Shares = Annotated[
 ]
 
 
+Cap = Annotated[
+    str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+]
+Aggregate = Annotated[
+    str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
+]
+Classes = Annotated[
+    bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
+]
+RowUnit = Annotated[
+    str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+]
 Variant = Annotated[str, _column(METRIC, "Column of variants.")]
 Unit = Annotated[str | None, _column(METRIC, "Column of the randomized unit: units are counted, not rows.")]
 
@@ -163,12 +175,8 @@ class ArmOptions:
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    cap: Annotated[
-        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
-    ] = None
-    aggregate: Annotated[
-        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
-    ] = None
+    cap: Cap = None
+    aggregate: Aggregate = None
     shares: Shares = None
 
 
@@ -183,13 +191,9 @@ class Predictions:
     positive: Annotated[
         str | None, _option(METRIC, "The label that counts as 1, if not 1 or true.", metavar="LABEL")
     ] = None
-    classes: Annotated[
-        bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
-    ] = None
+    classes: Classes = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    unit: Annotated[
-        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
-    ] = None
+    unit: RowUnit = None
     overlap: Overlap = None
 
 
@@ -222,9 +226,7 @@ class AuditOptions(RowSource):
         str | None, _option(METRIC, "The label that counts as 1, if not 1, true or yes.", metavar="LABEL")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    unit: Annotated[
-        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
-    ] = None
+    unit: RowUnit = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,16 +269,10 @@ class MeasuredOptions:
     score: Annotated[str | None, _column(METRIC, "Column of scores.")] = None
     threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
     positive: Annotated[str | None, _option(METRIC, "The label that counts as 1.", metavar="LABEL")] = None
-    classes: Annotated[
-        bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
-    ] = None
+    classes: Classes = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    cap: Annotated[
-        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
-    ] = None
-    aggregate: Annotated[
-        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
-    ] = None
+    cap: Cap = None
+    aggregate: Aggregate = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -547,6 +543,32 @@ FailOnClaim = Annotated[
     bool, _option(GATE, "Exit 1 once a difference is reported, at this look or before.", "--fail-on-split")
 ]
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LookGates:
+    """Which findings of a look end with an exit code."""
+
+    fail_on_split: FailOnClaim = False
+    fail_on: Annotated[
+        str | None,
+        _option(
+            GATE,
+            "harm: exit 1 when the interval of some group or cluster lies wholly on the harmful side of zero.",
+            "--fail-on",
+            metavar="harm",
+        ),
+    ] = None
+    adverse: Annotated[
+        str,
+        _option(
+            GATE,
+            "For --fail-on harm: which direction is harmful, low or high. Default: that of the metric, if it has one.",
+            metavar="auto|low|high",
+        ),
+    ] = "auto"
+    mismatch: Mismatch = "inconclusive"
+
+
 FailUnlessConfirmed = Annotated[
     bool,
     _option(
@@ -726,20 +748,15 @@ class Impact(RowSource):
 class ImpactOutput:
     """Where impact ratios go."""
 
-    json: Annotated[
-        Path | None, _option(OUTPUT, "Write the whole result to this file; - for stdout.", "--json", metavar="FILE")
-    ] = None
+    json: Json = None
     csv: Annotated[
         Path | None, _option(OUTPUT, "Write one row for each category; - for stdout.", "--csv", metavar="FILE")
     ] = None
     markdown: Annotated[Path | None, _option(OUTPUT, "Write the tables as Markdown.", "--markdown", metavar="FILE")] = (
         None
     )
-    report: Annotated[
-        Path | None,
-        _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE"),
-    ] = None
-    title: Annotated[str | None, _option(OUTPUT, "The title of the page.", metavar="TEXT")] = None
+    report: Report = None
+    title: Title = None
 
 
 Json = Annotated[
@@ -808,12 +825,8 @@ class Planned(RowSource):
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
-    cap: Annotated[
-        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
-    ] = None
-    aggregate: Annotated[
-        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
-    ] = None
+    cap: Cap = None
+    aggregate: Aggregate = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
