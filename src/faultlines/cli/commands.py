@@ -219,6 +219,8 @@ def _against_truth(result: "Clustering", simulated: "Simulated") -> str:
     "faultlines estimates lifts.csv --by country --estimate lift --se se",
     "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --report out.html --fail-on-split",
     "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --n users --certify 0.05",
+    "faultlines estimates --by country --estimate lift --se se \\\n"
+    "      --sql \"select * from 'lifts/*.parquet' where week = 12\"",
     common="by estimate se n alpha fail_on_split certify json report",
 )
 def estimates(
@@ -236,11 +238,11 @@ def estimates(
     from faultlines.estimates.estimates import Estimates
 
     settings = _settings(claim, refine, table.min_size, margins)
-    prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, [table.file]))
+    prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, table.inputs))
     names = column_names(table.by)
     by = names[0] if len(names) == 1 else names
     columns = (table.estimate, table.se, table.n, table.dof)
-    groups = Estimates.from_frame(table.file, by, *columns, percent=table.percent)
+    groups = Estimates.from_frame(table.table(), by, *columns, percent=table.percent)
     _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
 

@@ -90,15 +90,28 @@ class RowSource:
 
         return query(self.sql)
 
+    def table(self, whole: str = "a table with one row per group") -> Any:
+        """One table as the library takes it: the path of a file, ``-`` for standard input, or the rows of a query."""
+        files = self.inputs
+        if self.sql is not None:
+            return self.rows()
+        if len(files) != 1:
+            remedy = "Give one, or join them in --sql."
+            raise InputError.unsupported("files", f"{whole} is one file", remedy, len(files), form="clause")
+        return files[0]
+
 
 _N = "Column of group sizes."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableOptions:
+class TableOptions(RowSource):
     """A table with one row per group."""
 
-    file: Annotated[Path, _file("A csv or parquet file with one row per group; - for csv on stdin.")]
+    files: Annotated[list[str] | None, _file("A csv or parquet file with one row per group; - for csv on stdin.")] = (
+        None
+    )
+    sql: Sql = None
     by: Annotated[list[str], _column(DATA, _TABLE_BY)]
     estimate: Annotated[str, _column(DATA, "Column of estimates.")]
     se: Annotated[str, _column(DATA, "Column of standard errors.")]
