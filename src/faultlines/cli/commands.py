@@ -2,18 +2,19 @@
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from faultlines.cli import options as opt
 from faultlines.cli import outputs, streams
 from faultlines.cli.metrics import attributes, chosen_guarantee, column_names, kinds_usage, model_usage, planned_shares
-from faultlines.cli.options import WHOLE_HELP, Command, CommandHelp, help_record, write_lines
+from faultlines.cli.options import WHOLE_HELP
 from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
@@ -85,6 +86,95 @@ class Commands(TyperGroup):
         if is_whole:
             write_lines(formatter, "Exit codes:", EXIT_CODES)
         formatter.write("\nOptions of a command: faultlines COMMAND --help\n")
+
+
+LAST = "Other"
+
+
+class CommandHelp(NamedTuple):
+    """What the help of a command says beside its options.
+
+    Attributes:
+        common: The options most people need, which the short help lists; `--help-all` lists every one.
+        examples: The first two are in the short help.
+        notes: Paragraphs below the examples, for `--help-all`.
+    """
+
+    common: frozenset[str] = frozenset()
+    examples: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+class Command(TyperCommand):
+    """A command with a short help and a whole one, and whose options are never overruled."""
+
+    documentation = CommandHelp()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an option that takes one value and was given several: the first would be lost without a word."""
+        parameters = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for parameter, count in Counter(parameters).items():
+            is_option = parameter.param_type_name == "option"
+            if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
+                problem = f"is given {count} times, and takes one value"
+                raise InputError.duplicate(parameter.name, problem, "Leave all but one of them out.").for_command(
+                    {parameter.name: "VALUE"}
+                )
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the common options in one list; of all, those of each heading, in the order of its first option."""
+        if not ctx.meta.get(WHOLE_HELP):
+            common = [
+                parameter
+                for parameter in self.get_params(ctx)
+                if parameter.name in self.documentation.common or _is_needed(parameter)
+            ]
+            with formatter.section("Common options"):
+                formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
+            return
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            panel = getattr(parameter, "rich_help_panel", None) or LAST
+            panels.setdefault(panel, []).append(help_record(parameter, ctx))
+        for name in sorted(panels, key=lambda name: name == LAST):
+            with formatter.section(name):
+                formatter.write_dl(panels[name])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write examples, and either notes or how to see every option."""
+        is_whole = ctx.meta.get(WHOLE_HELP)
+        examples = self.documentation.examples if is_whole else self.documentation.examples[:2]
+        write_lines(formatter, "Examples:", examples)
+        if is_whole:
+            for note in self.documentation.notes:
+                formatter.write_paragraph()
+                formatter.write_text(note)
+        else:
+            formatter.write(f"\nAll {len(self.get_params(ctx))} options: {ctx.command_path} --help-all\n")
+
+
+def _is_needed(parameter: Any) -> bool:
+    return bool(parameter.required) or parameter.param_type_name == "argument"
+
+
+def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
+    """A parameter and what it is for, without types behind the names of arguments."""
+    names, words = parameter.get_help_record(ctx)
+    return names.partition(" <")[0], words
+
+
+def _first_sentence(record: tuple[str, str]) -> tuple[str, str]:
+    """The same with the first sentence alone, and what Typer adds in brackets."""
+    names, words = record
+    sentence = re.match(r".*?[.?](?=\s|$)", words, flags=re.DOTALL)
+    added = re.search(r"  \[[^\]]*\]$", words)
+    return names, (sentence.group() if sentence else words) + (added.group() if added and sentence else "")
+
+
+def write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
+    """Write lines as they are, indented below a heading."""
+    formatter.write(f"\n{heading}\n" + "".join(f"  {line}\n" for line in lines))
 
 
 app = typer.Typer(
@@ -593,6 +683,7 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
     "faultlines srm visits/*.parquet --by country --by browser \\\n"
     "      --variant arm --shares A=50,B=50 --unit user_id",
     "faultlines srm visits.csv --by country --variant arm \\\n      --shares A=50,B=30,C=20 --fail-on-mismatch",
+    "faultlines srm visits.csv --variant arm --shares A=50,B=50",
     notes=[
         "Without --shares, groups are compared with each other alone: a mismatch that is the same everywhere is missed."
     ],
@@ -600,7 +691,7 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
 )
 def srm(
     *,
-    rows: opt.RowOptions,
+    rows: opt.CountedRows,
     variant: opt.Variant,
     shares: opt.Shares = None,
     unit: opt.Unit = None,
@@ -616,7 +707,9 @@ def srm(
     from faultlines.cli.gate import end_with_ratios
 
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.inputs)
-    by = attributes(rows.by)
+    by = attributes(rows.by) if rows.by else None
+    if by is None and rows.min_size is not None:
+        raise InputError.conflict("min_size", "needs --by", "Leave it out, or give groups.", rows.min_size)
     planned: Any = None if shares is None else planned_shares(shares)
     least = {} if rows.min_size is None else {"min_size": rows.min_size}
     result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)

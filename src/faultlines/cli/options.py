@@ -6,22 +6,19 @@ Options that go together are one frozen value. A command takes these values; `bo
 from __future__ import annotations
 
 import inspect
-import re
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from faultlines.errors import InputError
 from faultlines.metrics.table import METRICS, of_family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
 
 DATA, METRIC, PLAN, GUARANTEE, GATE, OUTPUT = "Data", "Metric", "Plan", "Error control", "Gate", "Output"
@@ -132,6 +129,18 @@ class RowOptions(RowSource):
         _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups."),
     ]
     min_size: Annotated[float | None, _number(DATA, "Rows a group needs in every arm. Default: 10; rates 5.")] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountedRows(RowSource):
+    """Rows whose arms are counted, by group or all together."""
+
+    files: Annotated[list[str] | None, _file(_FILES)] = None
+    sql: Sql = None
+    by: Annotated[
+        list[str] | None, _column(DATA, "Attribute; several for intersections. Without it, all units: needs --shares.")
+    ] = None
+    min_size: Annotated[float | None, _number(DATA, "Units a group needs to be clustered. Default: 10.")] = None
 
 
 # --------------------------------------------------------------------------------------- metric
@@ -939,95 +948,3 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
         )
         for field in fields(kind)
     ]
-
-
-# ---------- What `--help` looks like
-
-
-LAST = "Other"
-
-
-class CommandHelp(NamedTuple):
-    """What the help of a command says beside its options.
-
-    Attributes:
-        common: The options most people need, which the short help lists; `--help-all` lists every one.
-        examples: The first two are in the short help.
-        notes: Paragraphs below the examples, for `--help-all`.
-    """
-
-    common: frozenset[str] = frozenset()
-    examples: Sequence[str] = ()
-    notes: Sequence[str] = ()
-
-
-class Command(TyperCommand):
-    """A command with a short help and a whole one, and whose options are never overruled."""
-
-    documentation = CommandHelp()
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse an option that takes one value and was given several: the first would be lost without a word."""
-        parameters = self.make_parser(ctx).parse_args(args=list(args))[2]
-        for parameter, count in Counter(parameters).items():
-            is_option = parameter.param_type_name == "option"
-            if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
-                problem = f"is given {count} times, and takes one value"
-                raise InputError.duplicate(parameter.name, problem, "Leave all but one of them out.").for_command(
-                    {parameter.name: "VALUE"}
-                )
-        return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the common options in one list; of all, those of each heading, in the order of its first option."""
-        if not ctx.meta.get(WHOLE_HELP):
-            common = [
-                parameter
-                for parameter in self.get_params(ctx)
-                if parameter.name in self.documentation.common or _is_needed(parameter)
-            ]
-            with formatter.section("Common options"):
-                formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
-            return
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            panel = getattr(parameter, "rich_help_panel", None) or LAST
-            panels.setdefault(panel, []).append(help_record(parameter, ctx))
-        for name in sorted(panels, key=lambda name: name == LAST):
-            with formatter.section(name):
-                formatter.write_dl(panels[name])
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write examples, and either notes or how to see every option."""
-        is_whole = ctx.meta.get(WHOLE_HELP)
-        examples = self.documentation.examples if is_whole else self.documentation.examples[:2]
-        write_lines(formatter, "Examples:", examples)
-        if is_whole:
-            for note in self.documentation.notes:
-                formatter.write_paragraph()
-                formatter.write_text(note)
-        else:
-            formatter.write(f"\nAll {len(self.get_params(ctx))} options: {ctx.command_path} --help-all\n")
-
-
-def _is_needed(parameter: Any) -> bool:
-    return bool(parameter.required) or parameter.param_type_name == "argument"
-
-
-def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
-    """A parameter and what it is for, without types behind the names of arguments."""
-    names, words = parameter.get_help_record(ctx)
-    return names.partition(" <")[0], words
-
-
-def _first_sentence(record: tuple[str, str]) -> tuple[str, str]:
-    """The same with the first sentence alone, and what Typer adds in brackets."""
-    names, words = record
-    sentence = re.match(r".*?[.?](?=\s|$)", words, flags=re.DOTALL)
-    added = re.search(r"  \[[^\]]*\]$", words)
-    return names, (sentence.group() if sentence else words) + (added.group() if added and sentence else "")
-
-
-def write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
-    """Write lines as they are, indented below a heading."""
-    formatter.write(f"\n{heading}\n" + "".join(f"  {line}\n" for line in lines))
