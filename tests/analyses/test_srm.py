@@ -107,3 +107,51 @@ def test_the_gate_of_the_command_line(warm: Warm, tmp_path: Path) -> None:
     refused = warm("srm", "fine.csv", "--by", "country", "--variant", "arm", "--shares", "A:50", cwd=tmp_path)
     assert refused.returncode == 2
     assert len(refused.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.9])
+def test_without_groups_all_units_are_tested_against_the_plan(kept: float) -> None:
+    data = visits(lost=False)
+    data = data[(data.arm != "C") | (np.random.default_rng(2).random(len(data)) < kept)]
+    result = fl.srm(data, variant="arm", shares=SHARES)
+    counts = data.arm.value_counts().sort_index().to_numpy()
+    expected = counts.sum() * np.array(list(SHARES.values()))
+    assert result.pvalue == pytest.approx(float(stats.chisquare(counts, expected).pvalue))  # no share for margins
+    assert result.verdict == ("no mismatch" if kept == 1 else "mismatch")
+    assert (result.where, result.clusterings, [arm.n for arm in result.arms]) == ({}, (), counts.tolist())
+    assert [note.code for note in result.notes if note.code != "next"] == []
+    assert fl.srm(data, variant="arm", shares=SHARES, unit="user").pvalue == result.pvalue
+
+
+def test_without_groups_units_are_in_one_arm_and_counted_once() -> None:
+    data = visits(lost=False, size=2000)
+    twice = pd.concat([data, data.assign(country="elsewhere")])  # in two groups, which is no matter here
+    assert fl.srm(twice, variant="arm", shares=SHARES, unit="user").arms[0].n == (data.arm == "A").sum()
+    with pytest.raises(fl.InputError) as refused:
+        fl.srm(pd.concat([data, data.assign(arm="A")]), variant="arm", shares=SHARES, unit="user")
+    assert (refused.value.code, refused.value.parameter) == ("invalid data", "unit")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "refused"),
+    [
+        ("--shares A=50,B=30,C=20 --fail-on-mismatch --report page.html", 0, ""),
+        ("--shares A=1,B=1,C=1 --fail-on-mismatch", 1, ""),
+        ("", 2, "missing: shares"),
+        ("--shares A=1,B=1,C=1 --min-size 5", 2, "conflict: min_size"),
+    ],
+)
+def test_the_command_without_groups(warm: Warm, tmp_path: Path, options: str, code: int, refused: str) -> None:
+    visits(lost=False).to_parquet(tmp_path / "visits.parquet")
+    words = ("srm", "visits.parquet", "--variant", "arm", *options.split(), "--json", "srm.json")
+    done = warm(*words, cwd=tmp_path)
+    assert (done.returncode, done.refused) == (code, refused)
+    if not refused:
+        written = json.loads((tmp_path / "srm.json").read_text(encoding="utf-8"))
+        assert (written["verdict"], written["clusterings"]) == (["no mismatch", "mismatch"][code], [])
+
+
+def test_no_groups_and_no_plan_are_refused() -> None:
+    with pytest.raises(fl.InputError) as refused:
+        fl.srm(visits(lost=False), variant="arm")
+    assert (refused.value.code, refused.value.parameter) == ("missing", "shares")

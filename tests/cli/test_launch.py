@@ -139,14 +139,17 @@ def test_no_gate_passes_beside_a_mismatch_unless_it_is_ignored(warm: Warm, launc
     assert warm("experiment", *rows, *asked, "--mismatch", "ignore", cwd=launch).returncode == 0
 
 
+@pytest.mark.parametrize("gate", [["--fail-on-split"], ["--fail-on", "harm", "--adverse", "low"]])
 @pytest.mark.parametrize(("how", "code"), [((), 3), (("--mismatch", "ignore"), 0)])
 def test_looks_and_many_experiments_do_not_pass_beside_a_mismatch(
-    warm: Warm, launch: Path, how: tuple[str, ...], code: int
+    warm: Warm, launch: Path, gate: list[str], how: tuple[str, ...], code: int
 ) -> None:
-    asked = ("--by", "country", *METRIC, *ARMS, "--treatment", "B", "--fail-on-split", *how)
+    asked = ("--by", "country", *METRIC, *ARMS, "--treatment", "B", *gate, *how)
     query = "select *, 'launch' as test from 'sessions.parquet'"
-    assert warm("many", "--sql", query, "--experiment", "test", *asked, cwd=launch).returncode == code
-    assert warm("monitor", f"gate-{code}.json", "sessions.parquet", *asked, cwd=launch).returncode == code
+    if "--fail-on-split" in gate:
+        assert warm("many", "--sql", query, "--experiment", "test", *asked, cwd=launch).returncode == code
+    state = f"{gate[0]}-{code}.json".lstrip("-")
+    assert warm("monitor", state, "sessions.parquet", *asked, cwd=launch).returncode == code
 
 
 def test_harm_that_is_shown_fails_beside_a_mismatch(warm: Warm, launch: Path) -> None:

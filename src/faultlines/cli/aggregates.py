@@ -107,11 +107,11 @@ def _estimates(
     also = {**aggregates, **{name: value for name, value in asdict(measured).items() if value is not None}}
     if also:
         raise InputError.conflict(", ".join(also), "does not apply to --estimate and --se", "Leave it out.")
-    files = options.inputs
-    if options.estimate is None or options.se is None or len(files) != 1:
-        problem = "a table with one row per experiment and group needs both, and is one file"
+    if options.estimate is None or options.se is None:
+        problem = "a table with one row per experiment and group needs both"
         raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
-    return {"data": files[0], "estimate": options.estimate, "se": options.se, "n": options.n, "dof": options.dof}
+    data = options.table("a table with one row per experiment and group")
+    return {"data": data, "estimate": options.estimate, "se": options.se, "n": options.n, "dof": options.dof}
 
 
 # ---------- What `faultlines power` plans with: a table of groups, rows, or a number of groups of one size.

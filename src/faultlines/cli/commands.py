@@ -2,18 +2,19 @@
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from faultlines.cli import options as opt
 from faultlines.cli import outputs, streams
 from faultlines.cli.metrics import attributes, chosen_guarantee, column_names, kinds_usage, model_usage, planned_shares
-from faultlines.cli.options import WHOLE_HELP, Command, CommandHelp, help_record, write_lines
+from faultlines.cli.options import WHOLE_HELP
 from faultlines.errors import InputError, to_install
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ EXIT_CODES = """\
      with --certify: all groups are within the gap;
      with --fail-unless-confirmed: clusters are confirmed
 1    --fail-on-split: clusters differ; --certify: a group is beyond the gap;
-     --fail-on harm: a group is harmed; --fail-below: a ratio is too low;
+     --fail-on harm: a group or cluster is harmed; --fail-below: a ratio is too low;
      --fail-unless-confirmed: clusters are not confirmed;
      --fail-on-mismatch: arms do not have the shares they should have
 2    something given cannot be used, or there is not enough memory
@@ -85,6 +86,95 @@ class Commands(TyperGroup):
         if is_whole:
             write_lines(formatter, "Exit codes:", EXIT_CODES)
         formatter.write("\nOptions of a command: faultlines COMMAND --help\n")
+
+
+LAST = "Other"
+
+
+class CommandHelp(NamedTuple):
+    """What the help of a command says beside its options.
+
+    Attributes:
+        common: The options most people need, which the short help lists; `--help-all` lists every one.
+        examples: The first two are in the short help.
+        notes: Paragraphs below the examples, for `--help-all`.
+    """
+
+    common: frozenset[str] = frozenset()
+    examples: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+class Command(TyperCommand):
+    """A command with a short help and a whole one, and whose options are never overruled."""
+
+    documentation = CommandHelp()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an option that takes one value and was given several: the first would be lost without a word."""
+        parameters = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for parameter, count in Counter(parameters).items():
+            is_option = parameter.param_type_name == "option"
+            if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
+                problem = f"is given {count} times, and takes one value"
+                raise InputError.duplicate(parameter.name, problem, "Leave all but one of them out.").for_command(
+                    {parameter.name: "VALUE"}
+                )
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the common options in one list; of all, those of each heading, in the order of its first option."""
+        if not ctx.meta.get(WHOLE_HELP):
+            common = [
+                parameter
+                for parameter in self.get_params(ctx)
+                if parameter.name in self.documentation.common or _is_needed(parameter)
+            ]
+            with formatter.section("Common options"):
+                formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
+            return
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            panel = getattr(parameter, "rich_help_panel", None) or LAST
+            panels.setdefault(panel, []).append(help_record(parameter, ctx))
+        for name in sorted(panels, key=lambda name: name == LAST):
+            with formatter.section(name):
+                formatter.write_dl(panels[name])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write examples, and either notes or how to see every option."""
+        is_whole = ctx.meta.get(WHOLE_HELP)
+        examples = self.documentation.examples if is_whole else self.documentation.examples[:2]
+        write_lines(formatter, "Examples:", examples)
+        if is_whole:
+            for note in self.documentation.notes:
+                formatter.write_paragraph()
+                formatter.write_text(note)
+        else:
+            formatter.write(f"\nAll {len(self.get_params(ctx))} options: {ctx.command_path} --help-all\n")
+
+
+def _is_needed(parameter: Any) -> bool:
+    return bool(parameter.required) or parameter.param_type_name == "argument"
+
+
+def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
+    """A parameter and what it is for, without types behind the names of arguments."""
+    names, words = parameter.get_help_record(ctx)
+    return names.partition(" <")[0], words
+
+
+def _first_sentence(record: tuple[str, str]) -> tuple[str, str]:
+    """The same with the first sentence alone, and what Typer adds in brackets."""
+    names, words = record
+    sentence = re.match(r".*?[.?](?=\s|$)", words, flags=re.DOTALL)
+    added = re.search(r"  \[[^\]]*\]$", words)
+    return names, (sentence.group() if sentence else words) + (added.group() if added and sentence else "")
+
+
+def write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
+    """Write lines as they are, indented below a heading."""
+    formatter.write(f"\n{heading}\n" + "".join(f"  {line}\n" for line in lines))
 
 
 app = typer.Typer(
@@ -219,6 +309,8 @@ def _against_truth(result: "Clustering", simulated: "Simulated") -> str:
     "faultlines estimates lifts.csv --by country --estimate lift --se se",
     "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --report out.html --fail-on-split",
     "faultlines estimates lifts.csv --by country --estimate lift --se se \\\n      --n users --certify 0.05",
+    "faultlines estimates --by country --estimate lift --se se \\\n"
+    "      --sql \"select * from 'lifts/*.parquet' where week = 12\"",
     common="by estimate se n alpha fail_on_split certify json report",
 )
 def estimates(
@@ -236,11 +328,11 @@ def estimates(
     from faultlines.estimates.estimates import Estimates
 
     settings = _settings(claim, refine, table.min_size, margins)
-    prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, [table.file]))
+    prepared = _Prepared(chosen_guarantee(claim), Certificates.of(signed), outputs.checked(output, table.inputs))
     names = column_names(table.by)
     by = names[0] if len(names) == 1 else names
     columns = (table.estimate, table.se, table.n, table.dof)
-    groups = Estimates.from_frame(table.file, by, *columns, percent=table.percent)
+    groups = Estimates.from_frame(table.table(), by, *columns, percent=table.percent)
     _cluster_groups(groups, prepared, claim, settings, fail_on_split)
 
 
@@ -601,6 +693,7 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
     "faultlines srm visits/*.parquet --by country --by browser \\\n"
     "      --variant arm --shares A=50,B=50 --unit user_id",
     "faultlines srm visits.csv --by country --variant arm \\\n      --shares A=50,B=30,C=20 --fail-on-mismatch",
+    "faultlines srm visits.csv --variant arm --shares A=50,B=50",
     notes=[
         "Without --shares, groups are compared with each other alone: a mismatch that is the same everywhere is missed."
     ],
@@ -608,7 +701,7 @@ def _joint(metrics: "list[Metric]") -> "list[Metric]":
 )
 def srm(
     *,
-    rows: opt.RowOptions,
+    rows: opt.CountedRows,
     variant: opt.Variant,
     shares: opt.Shares = None,
     unit: opt.Unit = None,
@@ -624,7 +717,9 @@ def srm(
     from faultlines.cli.gate import end_with_ratios
 
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), rows.inputs)
-    by = attributes(rows.by)
+    by = attributes(rows.by) if rows.by else None
+    if by is None and rows.min_size is not None:
+        raise InputError.conflict("min_size", "needs --by", "Leave it out, or give groups.", rows.min_size)
     planned: Any = None if shares is None else planned_shares(shares)
     least = {} if rows.min_size is None else {"min_size": rows.min_size}
     result = test_ratios(rows.rows(), by, variant=variant, shares=planned, unit=unit, alpha=alpha, seed=seed, **least)
@@ -690,35 +785,36 @@ def confirm(
     "faultlines monitor state.json visits/*.parquet --by country \\\n"
     "      --metric lift:revenue --variant arm --control A --unit user_id \\\n"
     "      --report monitor.html --fail-on-split",
+    "faultlines monitor state.json visits/*.parquet --by country \\\n"
+    "      --metric lift:revenue --variant arm --control A --unit user_id \\\n"
+    "      --fail-on harm --adverse low",
     "faultlines monitor state.json lifts.csv --by country \\\n      --estimate lift --se se --n users",
     notes=["A daily job: every look is at all data so far. How α is spent is said at the first look."],
-    common="by metric variant control unit looks alpha final fail_on_split report",
+    common="by metric variant control unit looks alpha final fail_on_split fail_on adverse report",
 )
 def monitor(
     *,
     watched: opt.Watched,
     measured: opt.WatchedMetric,
     how: opt.Monitoring,
-    fail_on_split: opt.FailOnClaim = False,
-    mismatch: opt.Mismatch = "inconclusive",
+    gates: opt.LookGates,
     json: opt.Json = None,
     report: opt.Report = None,
     title: opt.Title = None,
 ) -> None:
     """Do groups differ yet, while data come in? Look as often as you like: α holds over all looks."""
-    from faultlines.analyses.certify import checked_mismatch
-    from faultlines.cli.gate import end_with_look, gate
+    from faultlines.cli.gate import LookGate, gate
+    from faultlines.cli.metrics import metric_of_rows
     from faultlines.cli.monitor import open_monitor, take_look, write_look
 
-    checked_mismatch(mismatch)
+    look_gate = LookGate.of(gates, None if outputs.is_table(watched) else metric_of_rows(measured))
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), watched.inputs, also=[watched.state])
     with open_monitor(watched.state, how) as held:
-        with gate(fail_on_split):
+        with gate(look_gate.asked):
             writes = json is not None or report is not None
             look = take_look(held, watched, measured, final=how.final, writes=writes)
         write_look(look, targets, watched.state)
-    if fail_on_split:
-        end_with_look(look.result, mismatch)
+    look_gate.end(look.result)
 
 
 # ----------------------------------------------------------------------------------------------------- impact ratios

@@ -106,20 +106,66 @@ def end_with_experiments(result: Experiments, missing: str = "bounds", mismatch:
         _end_inconclusive([formats.members(texts, str, _LISTED, "; ")])
 
 
-def end_with_look(result: MonitorResult, mismatch: str = "inconclusive") -> None:
-    """End with the gate's exit code: 1 when a difference is reported, 3 beside a sample ratio mismatch.
+@dataclass(frozen=True, slots=True)
+class LookGate:
+    """What ends a look with an exit code; made by `of`."""
 
-    Args:
-        result: The monitor after its last look.
-        mismatch: As for `end_with_verdicts`.
-    """
-    from faultlines.render.clustering import RATIO
+    split: bool = False
+    harm: Adverse | None = None
+    mismatch: str = "inconclusive"
 
-    if result.rejected:
-        raise typer.Exit(SPLIT)
-    texts = [note.text for note in result.warnings if note.code == RATIO]
-    if texts and mismatch == "inconclusive":
-        _end_inconclusive(texts)
+    @classmethod
+    def of(cls, options: opt.LookGates, metric: Metric | None) -> LookGate:
+        """What was asked for, refused before a look is taken if it cannot be answered.
+
+        Args:
+            options: What was asked for on the command line.
+            metric: What is measured in rows; None for a table of estimates.
+        """
+        from faultlines.analyses.certify import checked_mismatch
+        from faultlines.metrics.names import recipe_of, traits_of
+
+        mismatch = checked_mismatch(options.mismatch)
+        checks.choice("adverse", options.adverse, ("auto", "low", "high"), "Use low or high.")
+        if options.fail_on is None:
+            if options.adverse != "auto":
+                raise InputError.conflict("adverse", "needs --fail-on harm", "Add --fail-on harm.", options.adverse)
+            return cls(options.fail_on_split, None, mismatch)
+        checks.choice("fail_on", options.fail_on, ("harm",), "Use --fail-on harm, or --fail-on-split.")
+        if metric is not None and metric.arms is None:
+            problem = f"compares effects with zero, and {metric.name} is not the effect of an experiment"
+            raise InputError.conflict("fail_on", problem, "Use --fail-on-split.", options.fail_on)
+        _check_directions(options.adverse, [] if metric is None else [metric], harm=True)
+        side: Any = options.adverse
+        if side == "auto" and metric is not None:
+            side = traits_of(recipe_of(metric))[0].adverse
+        return cls(options.fail_on_split, side, mismatch)
+
+    @property
+    def asked(self) -> bool:
+        """Whether there is a gate."""
+        return self.split or self.harm is not None
+
+    def end(self, result: MonitorResult) -> None:
+        """End with the gate's exit code: 1 for a reported difference or a harm, 3 beside a sample ratio mismatch.
+
+        Args:
+            result: The monitor after its last look.
+        """
+        from faultlines.render.clustering import RATIO
+        from faultlines.render.monitor import describe_harm
+        from faultlines.results.monitor import find_harmed
+
+        if not self.asked:
+            return
+        harmed = () if self.harm is None else find_harmed(result, self.harm)
+        if harmed:
+            streams.tell(describe_harm(result, harmed))
+        if harmed or (self.split and result.rejected):
+            raise typer.Exit(SPLIT)
+        texts = [note.text for note in result.warnings if note.code == RATIO]
+        if texts and self.mismatch == "inconclusive":
+            _end_inconclusive(texts)
 
 
 def end_with_confirmation(result: Confirmation, mismatch: str = "inconclusive") -> None:

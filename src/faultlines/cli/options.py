@@ -6,22 +6,19 @@ Options that go together are one frozen value. A command takes these values; `bo
 from __future__ import annotations
 
 import inspect
-import re
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from faultlines.errors import InputError
 from faultlines.metrics.table import METRICS, of_family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
 
 DATA, METRIC, PLAN, GUARANTEE, GATE, OUTPUT = "Data", "Metric", "Plan", "Error control", "Gate", "Output"
@@ -90,15 +87,28 @@ class RowSource:
 
         return query(self.sql)
 
+    def table(self, whole: str = "a table with one row per group") -> Any:
+        """One table as the library takes it: the path of a file, ``-`` for standard input, or the rows of a query."""
+        files = self.inputs
+        if self.sql is not None:
+            return self.rows()
+        if len(files) != 1:
+            remedy = "Give one, or join them in --sql."
+            raise InputError.unsupported("files", f"{whole} is one file", remedy, len(files), form="clause")
+        return files[0]
+
 
 _N = "Column of group sizes."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableOptions:
+class TableOptions(RowSource):
     """A table with one row per group."""
 
-    file: Annotated[Path, _file("A csv or parquet file with one row per group; - for csv on stdin.")]
+    files: Annotated[list[str] | None, _file("A csv or parquet file with one row per group; - for csv on stdin.")] = (
+        None
+    )
+    sql: Sql = None
     by: Annotated[list[str], _column(DATA, _TABLE_BY)]
     estimate: Annotated[str, _column(DATA, "Column of estimates.")]
     se: Annotated[str, _column(DATA, "Column of standard errors.")]
@@ -119,6 +129,18 @@ class RowOptions(RowSource):
         _column(DATA, "Attribute; several for intersections. age:5 cuts in steps of 5, age:q10 in ten equal groups."),
     ]
     min_size: Annotated[float | None, _number(DATA, "Rows a group needs in every arm. Default: 10; rates 5.")] = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountedRows(RowSource):
+    """Rows whose arms are counted, by group or all together."""
+
+    files: Annotated[list[str] | None, _file(_FILES)] = None
+    sql: Sql = None
+    by: Annotated[
+        list[str] | None, _column(DATA, "Attribute; several for intersections. Without it, all units: needs --shares.")
+    ] = None
+    min_size: Annotated[float | None, _number(DATA, "Units a group needs to be clustered. Default: 10.")] = None
 
 
 # --------------------------------------------------------------------------------------- metric
@@ -148,6 +170,18 @@ Shares = Annotated[
 ]
 
 
+Cap = Annotated[
+    str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
+]
+Aggregate = Annotated[
+    str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
+]
+Classes = Annotated[
+    bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
+]
+RowUnit = Annotated[
+    str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
+]
 Variant = Annotated[str, _column(METRIC, "Column of variants.")]
 Unit = Annotated[str | None, _column(METRIC, "Column of the randomized unit: units are counted, not rows.")]
 
@@ -163,12 +197,8 @@ class ArmOptions:
     overlap: Overlap = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    cap: Annotated[
-        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
-    ] = None
-    aggregate: Annotated[
-        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
-    ] = None
+    cap: Cap = None
+    aggregate: Aggregate = None
     shares: Shares = None
 
 
@@ -183,13 +213,9 @@ class Predictions:
     positive: Annotated[
         str | None, _option(METRIC, "The label that counts as 1, if not 1 or true.", metavar="LABEL")
     ] = None
-    classes: Annotated[
-        bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
-    ] = None
+    classes: Classes = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    unit: Annotated[
-        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
-    ] = None
+    unit: RowUnit = None
     overlap: Overlap = None
 
 
@@ -239,9 +265,7 @@ class AuditOptions(RowSource):
         str | None, _option(METRIC, "The label that counts as 1, if not 1, true or yes.", metavar="LABEL")
     ] = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    unit: Annotated[
-        str | None, _column(METRIC, "Column of units, such as prompts, that have several rows: errors by unit.")
-    ] = None
+    unit: RowUnit = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -284,16 +308,10 @@ class MeasuredOptions:
     score: Annotated[str | None, _column(METRIC, "Column of scores.")] = None
     threshold: Annotated[float | None, _number(METRIC, "A score at or above this predicts 1.")] = None
     positive: Annotated[str | None, _option(METRIC, "The label that counts as 1.", metavar="LABEL")] = None
-    classes: Annotated[
-        bool | None, _option(METRIC, "There may be more than two labels: all others count as 0.", "--classes")
-    ] = None
+    classes: Classes = None
     weight: Annotated[str | None, _column(METRIC, "Column of weights.")] = None
-    cap: Annotated[
-        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
-    ] = None
-    aggregate: Annotated[
-        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
-    ] = None
+    cap: Cap = None
+    aggregate: Aggregate = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -564,6 +582,32 @@ FailOnClaim = Annotated[
     bool, _option(GATE, "Exit 1 once a difference is reported, at this look or before.", "--fail-on-split")
 ]
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LookGates:
+    """Which findings of a look end with an exit code."""
+
+    fail_on_split: FailOnClaim = False
+    fail_on: Annotated[
+        str | None,
+        _option(
+            GATE,
+            "harm: exit 1 when the interval of some group or cluster lies wholly on the harmful side of zero.",
+            "--fail-on",
+            metavar="harm",
+        ),
+    ] = None
+    adverse: Annotated[
+        str,
+        _option(
+            GATE,
+            "For --fail-on harm: which direction is harmful, low or high. Default: that of the metric, if it has one.",
+            metavar="auto|low|high",
+        ),
+    ] = "auto"
+    mismatch: Mismatch = "inconclusive"
+
+
 FailUnlessConfirmed = Annotated[
     bool,
     _option(
@@ -744,20 +788,15 @@ class Impact(RowSource):
 class ImpactOutput:
     """Where impact ratios go."""
 
-    json: Annotated[
-        Path | None, _option(OUTPUT, "Write the whole result to this file; - for stdout.", "--json", metavar="FILE")
-    ] = None
+    json: Json = None
     csv: Annotated[
         Path | None, _option(OUTPUT, "Write one row for each category; - for stdout.", "--csv", metavar="FILE")
     ] = None
     markdown: Annotated[Path | None, _option(OUTPUT, "Write the tables as Markdown.", "--markdown", metavar="FILE")] = (
         None
     )
-    report: Annotated[
-        Path | None,
-        _option(OUTPUT, "Write a page to hand over: one HTML file, no network.", "--report", metavar="FILE"),
-    ] = None
-    title: Annotated[str | None, _option(OUTPUT, "The title of the page.", metavar="TEXT")] = None
+    report: Report = None
+    title: Title = None
 
 
 Json = Annotated[
@@ -826,12 +865,8 @@ class Planned(RowSource):
     control: Annotated[str | None, _option(METRIC, "Its value for the control.", metavar="VALUE")] = None
     treatment: Treatments = None
     covariate: Annotated[str | None, _column(METRIC, "Column measured before the experiment, for CUPED.")] = None
-    cap: Annotated[
-        str | None, _option(METRIC, "Cut values above this, in all groups and arms: a number, or 99%.", metavar="CAP")
-    ] = None
-    aggregate: Annotated[
-        str | None, _option(METRIC, "How rows of a unit are combined: sum, mean or any. Default: sum.", metavar="HOW")
-    ] = None
+    cap: Cap = None
+    aggregate: Aggregate = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -931,95 +966,3 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
         )
         for field in fields(kind)
     ]
-
-
-# ---------- What `--help` looks like
-
-
-LAST = "Other"
-
-
-class CommandHelp(NamedTuple):
-    """What the help of a command says beside its options.
-
-    Attributes:
-        common: The options most people need, which the short help lists; `--help-all` lists every one.
-        examples: The first two are in the short help.
-        notes: Paragraphs below the examples, for `--help-all`.
-    """
-
-    common: frozenset[str] = frozenset()
-    examples: Sequence[str] = ()
-    notes: Sequence[str] = ()
-
-
-class Command(TyperCommand):
-    """A command with a short help and a whole one, and whose options are never overruled."""
-
-    documentation = CommandHelp()
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse an option that takes one value and was given several: the first would be lost without a word."""
-        parameters = self.make_parser(ctx).parse_args(args=list(args))[2]
-        for parameter, count in Counter(parameters).items():
-            is_option = parameter.param_type_name == "option"
-            if count > 1 and is_option and not parameter.multiple and not getattr(parameter, "is_flag", False):
-                problem = f"is given {count} times, and takes one value"
-                raise InputError.duplicate(parameter.name, problem, "Leave all but one of them out.").for_command(
-                    {parameter.name: "VALUE"}
-                )
-        return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the common options in one list; of all, those of each heading, in the order of its first option."""
-        if not ctx.meta.get(WHOLE_HELP):
-            common = [
-                parameter
-                for parameter in self.get_params(ctx)
-                if parameter.name in self.documentation.common or _is_needed(parameter)
-            ]
-            with formatter.section("Common options"):
-                formatter.write_dl([_first_sentence(help_record(parameter, ctx)) for parameter in common])
-            return
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            panel = getattr(parameter, "rich_help_panel", None) or LAST
-            panels.setdefault(panel, []).append(help_record(parameter, ctx))
-        for name in sorted(panels, key=lambda name: name == LAST):
-            with formatter.section(name):
-                formatter.write_dl(panels[name])
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write examples, and either notes or how to see every option."""
-        is_whole = ctx.meta.get(WHOLE_HELP)
-        examples = self.documentation.examples if is_whole else self.documentation.examples[:2]
-        write_lines(formatter, "Examples:", examples)
-        if is_whole:
-            for note in self.documentation.notes:
-                formatter.write_paragraph()
-                formatter.write_text(note)
-        else:
-            formatter.write(f"\nAll {len(self.get_params(ctx))} options: {ctx.command_path} --help-all\n")
-
-
-def _is_needed(parameter: Any) -> bool:
-    return bool(parameter.required) or parameter.param_type_name == "argument"
-
-
-def help_record(parameter: Any, ctx: Any) -> tuple[str, str]:
-    """A parameter and what it is for, without types behind the names of arguments."""
-    names, words = parameter.get_help_record(ctx)
-    return names.partition(" <")[0], words
-
-
-def _first_sentence(record: tuple[str, str]) -> tuple[str, str]:
-    """The same with the first sentence alone, and what Typer adds in brackets."""
-    names, words = record
-    sentence = re.match(r".*?[.?](?=\s|$)", words, flags=re.DOTALL)
-    added = re.search(r"  \[[^\]]*\]$", words)
-    return names, (sentence.group() if sentence else words) + (added.group() if added and sentence else "")
-
-
-def write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
-    """Write lines as they are, indented below a heading."""
-    formatter.write(f"\n{heading}\n" + "".join(f"  {line}\n" for line in lines))

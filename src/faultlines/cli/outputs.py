@@ -205,7 +205,7 @@ def _files(typed: Mapping[str, Any]) -> str:
     """The files that were typed, as long as they are few; or the query."""
     if "sql" in typed:
         return f"--sql {quote(str(typed['sql']))}"
-    paths = [str(path) for path in typed.get("files", [typed["file"]] if "file" in typed else [])]
+    paths = [str(path) for path in typed.get("files", [])]
     return " ".join(map(quote, paths)) if 0 < len(paths) <= _FEW_FILES else "FILES"
 
 
@@ -215,7 +215,7 @@ def _repeat(command: NextCommand, typed: Mapping[str, Any]) -> str:
 
     if command.changes and all(name in _OUTPUTS and name in typed for name in command.changes):
         return ""
-    words, paths = sys.argv[1:], {str(path) for path in typed.get("files", [typed.get("file")])}
+    words, paths = sys.argv[1:], {str(path) for path in typed.get("files", [])}
     is_on_others = command.arguments != (FILES,)
     if is_on_others or len(paths) > _FEW_FILES:
         words = _without(words, "sql")
@@ -375,10 +375,11 @@ def table_of(options: Fresh | Watched, *, measured: bool) -> Estimates:
 
     if measured:
         raise InputError.conflict("metric", "is measured in rows, not with --estimate and --se", "Leave it out.")
-    files = options.inputs
-    if options.estimate is None or options.se is None or not options.by or len(files) != 1:
-        problem = "a table with one row per group needs --by, --estimate and --se, and is one file"
+    if options.estimate is None or options.se is None or not options.by:
+        problem = "a table with one row per group needs --by, --estimate and --se"
         raise InputError.missing("estimate, se", problem, "Name them.", form="clause")
     names = column_names(options.by)
     by = names[0] if len(names) == 1 else names
-    return Estimates.from_frame(files[0], by=by, estimate=options.estimate, se=options.se, n=options.n, dof=options.dof)
+    return Estimates.from_frame(
+        options.table(), by=by, estimate=options.estimate, se=options.se, n=options.n, dof=options.dof
+    )

@@ -292,7 +292,7 @@ def report_errors(
         argument = Argument(parameter, type(data))
         problem = f"cannot be read ({first_line(error)})"
         raise out_of_memory(argument, error, engine) or InputError.unreadable_file(
-            argument, problem, "Simplify its columns."
+            argument, problem, "Simplify its columns: half floats and decimals of more than 38 digits become float64."
         ) from error
 
 
@@ -306,11 +306,23 @@ def out_of_memory(argument: Argument, error: Exception, engine: Engine = ENGINES
     )
 
 
+def _column_names(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], parameter: str) -> list[str]:
+    """The columns of a frame; one with a type that narwhals does not know is refused."""
+    try:
+        return frame.collect_schema().names()
+    except ValueError as error:
+        if type(error) is not ValueError:  # those of engines, which are reported as what they are
+            raise
+        problem = f"has a column that cannot be read ({first_line(error)})"  # the precision of a wide decimal
+        remedy = 'Cast decimals of more than 38 digits, as in table.cast({"revenue": "float64"}).'
+        raise InputError.wrong_type(parameter, problem, remedy, type(frame.to_native())) from error
+
+
 @contextmanager
 def _scan_frame(frame: nw.LazyFrame[Any] | nw.DataFrame[Any], uses: Sequence[ColumnUse]) -> Iterator[Rows]:
     import narwhals as nw
 
-    present = frame.collect_schema().names()
+    present = _column_names(frame, "data")
     check_uses(uses, present, index_names(frame))
     columns = list(dict.fromkeys(use.column for use in uses))
     orders = {column: levels for column in columns if (levels := ordered_levels(frame, column))}
@@ -541,7 +553,7 @@ def _read_frame(data: object, keys: Mapping[str, str], numbers: Mapping[str, str
     frame = open_frame(data, "frame")
     parameters = {**keys, **numbers}
     try:
-        check_columns(parameters, frame.collect_schema().names(), index_names(frame))
+        check_columns(parameters, _column_names(frame, "frame"), index_names(frame))
     except NarwhalsError as error:
         raise InputError.wrong_type(
             "frame",

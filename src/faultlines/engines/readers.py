@@ -197,6 +197,7 @@ def describe_os_error(error: Exception) -> str:
 
 SEPARATORS = ",;\t|"
 _CHUNK = 1 << 20  # bytes of an archive at a time
+_GZIP = 31  # what zlib calls a gzip stream: 16 and the largest window
 NOT_NUMERIC = "Name a column of plain numbers with a decimal point, without % or units."
 
 
@@ -458,9 +459,28 @@ def diagnose_csv(files: Sequence[Path], numbers: Sequence[tuple[str, str, bool]]
             if len(files) == 1 or diagnosis.parameter == "file":
                 return diagnosis
             return diagnosis.within(f"file {shorten(str(path), 200)}")
+    padded = next((path for path in files if is_gzip(path) and _is_padded(path)), None)
+    if padded is not None:
+        problem = "has zeros after the end of the archive"
+        return InputError.unreadable_file(show_file(padded), problem, "Unpack it, and compress it again.")
     return InputError.unreadable_file(
         show_files(files), f"cannot be read ({duck.describe_error(error)})", "Correct the file or the named line."
     )
+
+
+def _is_padded(path: Path) -> bool:
+    """Whether an intact archive is followed by zeros, as tapes and some uploads leave them: Python skips these."""
+    member, is_start = zlib.decompressobj(wbits=_GZIP), True
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            while chunk:
+                if is_start and chunk.startswith(b"\0"):
+                    return True
+                member.decompress(chunk)
+                chunk, is_start = member.unused_data, member.eof
+                if is_start:
+                    member = zlib.decompressobj(wbits=_GZIP)
+    return False
 
 
 @contextmanager

@@ -352,7 +352,7 @@ def compare_arms(
         counts: Units of every cell and arm, (K, A).
         arms: The arms, the control first.
         keys: The levels of every cell.
-        attributes: The attributes.
+        attributes: The attributes; none where all units are one group, whose test has all of the significance level.
         shares: Planned shares, which add up to 1; None: those of all other levels are expected.
         unit: What was counted.
         distinct: Units of each arm in all cells together, each counted once, where they are in several cells: then
@@ -372,9 +372,9 @@ def compare_arms(
         log_p = float(np.log(max(chdtrc(expected.size - 1, square), _TINY)))
         arm = int(np.argmax(np.abs(total / everyone - expected) / np.sqrt(expected * (1 - expected))))
         worst = _Worst(log_p, 0, arm, float(total[arm] / everyone), float(expected[arm]), float(everyone))
-        candidates.append((log_p - np.log(_TOTAL), None, worst))
+        candidates.append((log_p - np.log(_TOTAL if attributes else 1.0), None, worst))
     left = 1.0 if shares is None else 1 - _TOTAL
-    margins = margins_of(_codes(keys, len(attributes)))
+    margins = margins_of(_codes(keys, len(attributes))) if attributes else ()
     if distinct is not None:
         margins = tuple(margin for margin in margins if margin.is_cells)
         left /= sum(margin.share for margin in margins) or 1.0

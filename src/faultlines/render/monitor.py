@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
     from faultlines.guarantees.boundaries import Dependence
     from faultlines.render.geometry import Row
-    from faultlines.results.monitor import AnytimeEffect, Look, LookChanges, MonitoredGroup, MonitorResult
+    from faultlines.results.monitor import AnytimeEffect, HarmedGroup, Look, LookChanges, MonitoredGroup, MonitorResult
 
 _WIDE, _HIGH = 240, 200  # pixels: three pictures beside each other, and each whole on a telephone
 _FEWEST = 8  # looks that have room in a picture where no number is planned
 _NAMED = 2_000  # characters of the members of a cluster on a page
+_HARMED = 400  # characters of a list of groups with their effects
 _LISTED = 90  # characters of a list of groups in text output
 _NAME = 30  # characters of a group in a table
 _ROWS = 10  # groups in a table of text output: those farthest from the overall effect
@@ -240,6 +241,21 @@ def _intervals_note(result: MonitorResult) -> Note:
     clusters = ", and for any choice of clusters" if result.rejected else ""
     together = ", for all groups together" if clusters else " and for all groups together"
     return Note("intervals", f"{level} intervals are valid at every look{together}{clusters}.")
+
+
+def describe_harm(result: MonitorResult, harmed: Sequence[HarmedGroup]) -> str:
+    """Who is harmed, with effects and intervals, in one line."""
+    number, names = effect_format(result, [each.effect for each in harmed]), _cluster_names(result, _NAME)
+
+    def describe(each: HarmedGroup) -> str:
+        value, interval, _ = _cells(each.effect, number)
+        place = each.cluster
+        name = name_of(each.label) if place is None else f"cluster {place + 1} ({names[place]})"
+        return f"{name} {value} ({interval})"
+
+    level = formats.level(result.alpha)
+    listed = formats.members(harmed, describe, _HARMED, "; ")
+    return f"harmed in {result.metric} ({level} intervals, valid at every look): {listed}."
 
 
 def _p(p: float) -> str:

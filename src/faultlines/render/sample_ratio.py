@@ -44,7 +44,7 @@ def _notes(result: SampleRatios) -> Iterator[Note]:
         )
         yield Note("expected shares", text, "warning")
     differing = [c for c in result.clusterings if c.rejected]
-    if result.verdict == "mismatch" and not differing:
+    if result.verdict == "mismatch" and result.attributes and not differing:
         text = "Shares do not differ detectably between groups: look for a cause that affects all of them."
         yield Note("no clusters", text)
     other = result.dropped.get(DropCode.OTHER_VARIANTS, 0)
@@ -59,8 +59,9 @@ def next_step(result: SampleRatios) -> Note | None:
     if result.verdict == "not testable":
         return None
     if result.verdict == "mismatch":
-        call = "fl.srm(rows, [*by, ATTRIBUTE], variant=variant, shares=shares)"
-        purpose = "narrow the cause down by another attribute, such as a day or an app version, with"
+        by, which = ("[*by, ATTRIBUTE]", "another") if result.attributes else ("ATTRIBUTE", "an")
+        call = f"fl.srm(rows, {by}, variant=variant, shares=shares)"
+        purpose = f"narrow the cause down by {which} attribute, such as a day or an app version, with"
         return next_note(purpose, call, NextCommand(changes={"by": "COLUMN"}))
     several = {"treatment": ["*"]} if len(result.arms) > 2 else {}
     arms = "variant=VARIANT, control=CONTROL" + (', treatment="*"' if several else "")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from faultlines.estimates.labels import Label
     from faultlines.formats import Unit
     from faultlines.guarantees.boundaries import Dependence
+    from faultlines.results.clustering import Adverse
     from faultlines.results.protocol import Columns, Rows
 
 Rule = Literal["boundary", "folds"]
@@ -556,6 +557,43 @@ class MonitorResult(TabularResult):
             "ignored": dict(self.ignored),
             "dropped": dict(self.dropped),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class HarmedGroup:
+    """A group or cluster whose interval lies wholly on the harmful side of zero.
+
+    Attributes:
+        effect: Its effect.
+        label: The group; None for a cluster.
+        cluster: The place of the cluster among `MonitorResult.clusters`; None for a group.
+    """
+
+    effect: AnytimeEffect
+    label: Label | None = None
+    cluster: int | None = None
+
+
+def find_harmed(result: MonitorResult, adverse: Adverse) -> tuple[HarmedGroup, ...]:
+    """Clusters, then groups, that are shown to be harmed at the last look, each kind from the worst estimate on.
+
+    Args:
+        result: The monitor after its last look.
+        adverse: Whether low effects are harmful, or high ones.
+    """
+    sign = 1.0 if adverse == "low" else -1.0
+
+    def is_harmed(effect: AnytimeEffect) -> bool:
+        return effect.upper < 0 if adverse == "low" else effect.lower > 0
+
+    clusters = [HarmedGroup(effect, cluster=i) for i, effect in enumerate(result.cluster_effects)]
+    groups = [HarmedGroup(group.effect, label=group.label) for group in result.groups]
+    return tuple(
+        each
+        for kind in (clusters, groups)
+        for each in sorted(kind, key=lambda harmed: sign * harmed.effect.estimate)
+        if is_harmed(each.effect)
+    )
 
 
 def _effect_columns(effects: Any) -> Columns:

@@ -55,6 +55,7 @@ class SampleRatios(Result):
         clusterings: For a mismatch, the clusters of the share of each arm; of two arms, of the second.
         dropped: Reason → number of rows that were not used.
         unit: What was counted.
+        attributes: What the groups are; none where all units were tested together.
 
     Example:
         >>> import faultlines as fl, polars as pl
@@ -72,6 +73,7 @@ class SampleRatios(Result):
     clusterings: tuple[Clustering, ...]
     dropped: Mapping[DropCode, int]
     unit: str
+    attributes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
