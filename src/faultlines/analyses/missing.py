@@ -263,7 +263,7 @@ def plain_mean(metric: Metric) -> Metric | None:
 def _moved(
     readout: Readout, estimates: Estimates, part: int, lost: FloatArray, traits: Traits, extent: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """How far so many more rows could move an effect down and up; nothing where it has no ends."""
+    """How far that number of further rows could move an effect down and up; nothing where it has no ends."""
     low, high = extent
     value, n = estimates.shown[:, part], readout.moments.n
     if not np.isfinite(high - low):

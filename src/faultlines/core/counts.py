@@ -216,7 +216,7 @@ def _draws(kernel: int, s: FloatArray, rng: np.random.Generator, rows: int) -> F
         drawn = rng.multinomial(total, sizes / sizes.sum(), size=rows)
     elif sizes.sum() < 10**9:
         drawn = rng.multivariate_hypergeometric(sizes.astype(np.int64), total, size=rows, method="marginals")
-    else:  # beyond what NumPy draws; with so many trials the total hardly matters
+    else:  # beyond what NumPy draws; of that many trials the total hardly matters
         drawn = rng.binomial(sizes.astype(np.int64), total / sizes.sum(), size=(rows, len(s)))
     return np.stack([drawn.astype(float), np.broadcast_to(sizes, drawn.shape)], axis=2)
 

@@ -131,7 +131,7 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     if len({is_parquet(path) for path in files}) > 1:
         first, second = (next(str(path) for path in files if is_parquet(path) == kind) for kind in (False, True))
         union = f"select * from '{first}' union all by name select * from '{second}'"
-        remedy = f"Give files of one kind, or unite them in a query (--sql, duckdb.sql): {union}."
+        remedy = f"Give files of one type, or unite them in a query (--sql, duckdb.sql): {union}."
         raise InputError.unsupported("file", "mixes csv and parquet", remedy, [str(path) for path in files])
     _check_distinct(files)
     return files
@@ -539,7 +539,7 @@ def scan_parquet(
         engine: The connection.
         files: The files.
         columns: The columns that are wanted.
-        keys: Column → parameter, for those that name things: they must be of one kind in all files.
+        keys: Column → parameter, for those that name things: they must be of one type in all files.
         check: Refuses names of columns that lack one.
 
     Raises:
@@ -638,7 +638,7 @@ def _write_parquet_query(
 
 
 def _kind(dtype: str) -> str:
-    """What columns of a type hold; those of one kind name the same things."""
+    """What columns of a type hold; those with one name can be compared."""
     plain = dtype.removeprefix("U")
     if plain.startswith(_NUMBERS) and not plain.endswith("]"):
         return "number"

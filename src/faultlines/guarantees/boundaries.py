@@ -266,9 +266,11 @@ def _changed_options(now: str, before: str) -> tuple[str, str]:
         return f"the looks before measured {names[1]!r}, not {names[0]!r}", "Give the same metric at every look."
     current, earlier = (recipe["arguments"] for recipe in recipes)
     changed = [name for name in {**earlier, **current} if current.get(name) != earlier.get(name)]
-    told = [f"{name} {earlier[name]!r}" if earlier.get(name) is not None else f"no {name}" for name in changed]
+    before_changed = [
+        f"{name} {earlier[name]!r}" if earlier.get(name) is not None else f"no {name}" for name in changed
+    ]
     remedy = f"Give the same {formats.listed(changed)} at every look."
-    return f"the looks before had {formats.listed(told)}", remedy
+    return f"the looks before had {formats.listed(before_changed)}", remedy
 
 
 def align_look(

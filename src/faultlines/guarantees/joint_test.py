@@ -648,7 +648,7 @@ def run_joint_tests(many: Sequence[GroupEffects], draws: int, seed: int) -> tupl
 
 
 _CLEAR = 0.2  # a p above this after a tenth of the draws is not worth the rest of them
-_BUNDLES = 256  # so many bundles of like directions stand for all of them where a curve of p is drawn
+_BUNDLES = 256  # bundles of like directions that stand for all of them where a curve of p is drawn
 _EXACT_HEIGHTS = 512  # more merges than this in question are read off a curve
 
 
@@ -864,7 +864,7 @@ def _log_exceedance(heights: FloatArray, fractions: FloatArray, shares: FloatArr
 
 
 def with_heavier_tail(log_p: FloatArray, drawn: int, dof: float) -> FloatArray:
-    """Below one in so many draws, let p fall like the tail of Student's t, not like a normal one.
+    """Below one in that many draws, let p fall like the tail of Student's t, not like a normal one.
 
     Draws with estimated variances have shown no rarer event than that; what lies beyond is decided by variances that
     come out far too small, as in a t with the smallest degrees of freedom. The normal quantile of p is kept.
