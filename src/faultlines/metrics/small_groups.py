@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from faultlines.estimates.estimates import Estimates, Remainder
+from faultlines.estimates.reasons import unmarked
 from faultlines.metrics.readout import sum_moments
 from faultlines.rows.request import Moments
 
@@ -66,6 +67,7 @@ def pool_small_groups(
     rest = slice(len(used.n), None)
     parts = (measured.theta[rest], measured.se[rest], measured.natural[rest])
     is_good = np.all([np.isfinite(part) for part in parts], axis=0) & (measured.se[rest] > 0)
+    is_good &= unmarked(measured.reason[rest])
     if not is_good.any():
         return None
     theta, se, natural = (part[is_good] for part in parts)
