@@ -74,3 +74,13 @@ def test_other_effects_of_the_same_groups_have_no_remainder() -> None:
     assert estimates.changed(metric="y").remainder is estimates.remainder
     assert estimates.subset(np.arange(len(estimates)) < 3).remainder is None
     assert estimates.replaced(estimates.values).remainder is None
+
+
+def test_where_no_combination_is_large_enough_fewer_attributes_are_named() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {"zip": rng.integers(0, 200, 400), "type": rng.choice(["new", "old"], 400), "x": rng.random(400)}
+    )
+    with pytest.raises(fl.InputError) as error:
+        fl.cluster(frame, ["zip", "type"], fl.mean("x"))
+    assert (error.value.code, error.value.settings) == ("no groups", {"by": "type"})

@@ -27,7 +27,7 @@ from faultlines.metrics.base import Measured, Metric
 from faultlines.metrics.joint import correlation, split_treatments
 from faultlines.metrics.names import possible_ends, recipe_of
 from faultlines.metrics.readout import Readout
-from faultlines.metrics.small_groups import pool_small_groups
+from faultlines.metrics.small_groups import large_attributes, pool_small_groups
 from faultlines.metrics.table import own_name
 from faultlines.metrics.variances import assume_shape
 from faultlines.metrics.warnings import sample_ratio, warnings
@@ -229,7 +229,7 @@ def measurements(
     keep = unmarked(reasons)
     if not keep.any():
         sizes = np.min([_sizes(part.moments, metric) for part in parts], axis=0)
-        raise _no_groups_error(reasons, sizes, metric, names)
+        raise _no_groups_error(reasons, keys, sizes, metric, names)
     places = np.flatnonzero(keep)
     labels = labels_of(keys if places.size == len(keys) else some_of(keys, places))
     excluded = _excluded(keys, reasons, measured, metric)
@@ -267,7 +267,9 @@ def measurements(
     return tuple(measured_parts)
 
 
-def _no_groups_error(reasons: Reasons, sizes: FloatArray, metric: Metric, names: tuple[str, ...]) -> NoGroupsError:
+def _no_groups_error(
+    reasons: Reasons, keys: Sequence[Any], sizes: FloatArray, metric: Metric, names: tuple[str, ...]
+) -> NoGroupsError:
     """What to say where no group can be used, and what to do about it."""
     counts = Counter(reasons.tolist())
     if _is_unchanged(metric, counts):
@@ -276,6 +278,9 @@ def _no_groups_error(reasons: Reasons, sizes: FloatArray, metric: Metric, names:
         return NoGroupsError("metric", problem, remedy, value=metric.name, reasons=counts)
     listed = "; ".join(f"{why.text} ({count:,})" for why, count in counts.items())
     remedy, settings = remedy_without_groups(reasons.tolist(), sizes.tolist(), metric.min_size)
+    alone = large_attributes(keys, sizes, metric.min_size) if len(names) > 1 else []
+    if alone and ReasonCode.TOO_SMALL in {reason.code for reason in counts}:
+        remedy, settings = "Combinations are too small: give fewer attributes, such as {by}.", {"by": names[alone[0]]}
     problem = f"none of {formats.amount(len(reasons), 'group')} can be used: {listed}"
     how: dict[str, Any] = {"settings": settings, "form": "clause", "reasons": counts}
     return NoGroupsError("by", problem, remedy, value=list(names), **how)

@@ -86,6 +86,24 @@ def pool_small_groups(
     return Remainder(estimates, tuple(pooled_keys[i] for i in kept), groups)
 
 
+def large_attributes(keys: Sequence[Key], sizes: FloatArray, least: float) -> list[int]:
+    """Places of the attributes two or more of whose levels are large enough by themselves, fewest levels first.
+
+    Args:
+        keys: All groups, of which none is large enough.
+        sizes: What is compared with the smallest size, by group.
+        least: The smallest size.
+    """
+    found = []
+    for a in range(len(keys[0])):
+        totals: dict[object, float] = {}
+        for key, size in zip(keys, sizes.tolist(), strict=True):
+            totals[key[a]] = totals.get(key[a], 0.0) + size
+        if sum(total >= least for total in totals.values()) > 1:
+            found.append((len(totals), a))
+    return [a for _, a in sorted(found)]
+
+
 def _pool_keys(keys: Sequence[Key], sizes: FloatArray, least: float) -> tuple[list[tuple[object, ...]], IntArray]:
     """Pooled keys, None for attributes that were pooled over, and which of them each group belongs to; −1 for none."""
     count = len(keys[0])
