@@ -153,12 +153,18 @@ class Keys:
         by: The attributes; none for all rows as one group.
         prefix: What the names of the keys begin with.
         separate: So many of the first attributes name experiments: a unit may be in several of them.
+
+    Attributes:
+        keeps_empty: Whether empty text is a key like others, and not null: it need not be looked for row by row then.
+        has_empty: Whether some group had it as its key.
     """
 
     def __init__(self, rows: Rows, by: Sequence[str | Bins], prefix: str = "k", *, separate: int = 0) -> None:
         self.rows, self.by, self.separate = rows, by, separate
         self.schema = rows.frame.collect_schema()
         self.names = [f"{prefix}{i}" for i in range(max(len(by), 1))]
+        self.keeps_empty = False
+        self.has_empty = False
         self._ranges: dict[int, list[Range]] = {}
         self._widths: dict[int, tuple[float, bool]] = {}
 
@@ -204,7 +210,7 @@ class Keys:
         if (dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)) or dtype in (nw.Boolean, nw.Date):
             return nw.col(column)
         text = nw.col(column) if dtype == nw.String else nw.col(column).cast(nw.String)
-        return nw.when(text != "").then(text)  # as in csv, where an empty field has no value
+        return text if self.keeps_empty else nw.when(text != "").then(text)  # in csv, too, an empty field has no value
 
     def _binned(self, place: int, cut: Bins) -> Any:
         """The number of a row's bin; what range that is, is kept for the labels."""
@@ -448,6 +454,7 @@ def place_groups(by: Keys, table: Mapping[str, Column]) -> GroupPlaces:
     codes, parts = [], []
     for i, name in enumerate(by.names):
         code, distinct = factorize(table[name])
+        by.has_empty |= "" in {value for value in distinct if isinstance(value, str)}
         labels = by.labels(i, distinct)
         order = by.order(labels)
         position = np.empty(len(order), dtype=np.int64)
