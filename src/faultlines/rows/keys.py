@@ -159,12 +159,13 @@ class Keys:
         has_empty: Whether some group had it as its key.
     """
 
+    keeps_empty = False
+    has_empty = False
+
     def __init__(self, rows: Rows, by: Sequence[str | Bins], prefix: str = "k", *, separate: int = 0) -> None:
         self.rows, self.by, self.separate = rows, by, separate
         self.schema = rows.frame.collect_schema()
         self.names = [f"{prefix}{i}" for i in range(max(len(by), 1))]
-        self.keeps_empty = False
-        self.has_empty = False
         self._ranges: dict[int, list[Range]] = {}
         self._widths: dict[int, tuple[float, bool]] = {}
 
