@@ -186,7 +186,7 @@ def _options_of(command: NextCommand, typed: Mapping[str, Any]) -> tuple[str, Se
     if "se" in typed:
         return "estimates", ("by", "estimate", "se"), ("n", "dof")
     of_model = [name for name in _OF_MODEL if name in typed]
-    if of_model:
+    if of_model and of_model != ["baseline"]:  # a plan has a baseline, too: the rate before
         return "model", ("by", "metric", *of_model), command.may_need
     return "experiment", command.needs, command.may_need
 
