@@ -14,6 +14,7 @@ so p is u times the average of 1/N over noise drawn *given* that one margin gets
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -525,16 +526,13 @@ class AttributeChoice:
 
     def _by_size(self) -> Iterator[list[Margin]]:
         """Margins by their number of attributes; those of more than are tested only when they are needed."""
-        for listed in (self._tested_below_cells, self._larger):
-            margins = listed()
-            for size in sorted({len(margin.attributes) for margin in margins}):
-                yield [margin for margin in margins if len(margin.attributes) == size]
+        yield from _group_by_size([margin for margin in self.margins if len(margin.attributes) <= MOST_ATTRIBUTES])
+        yield from _group_by_size(self._larger)
 
-    def _tested_below_cells(self) -> list[Margin]:
-        return [margin for margin in self.margins if len(margin.attributes) <= MOST_ATTRIBUTES]
-
-    def _larger(self) -> list[Margin]:
-        return list(larger_margins(self.codes, self.margins))
+    @cached_property
+    def _larger(self) -> tuple[Margin, ...]:
+        """Margins of more attributes than are tested: the same at every significance level."""
+        return larger_margins(self.codes, self.margins)
 
     def log_p_enough(self, margin: Margin) -> float:
         """Log p of "the attributes of this margin are enough".
@@ -568,6 +566,11 @@ class AttributeChoice:
                 (within.log_p_parent, _PARENT / len(finer)),
             ]
         return min(0.0, *(log_p - float(np.log(share)) for log_p, share in tests))
+
+
+def _group_by_size(margins: Sequence[Margin]) -> Iterator[list[Margin]]:
+    for size in sorted({len(margin.attributes) for margin in margins}):
+        yield [margin for margin in margins if len(margin.attributes) == size]
 
 
 def _is_finer(finer: Margin, coarser: Margin) -> bool:

@@ -81,9 +81,9 @@ def pool_small_groups(
         metric=metric.name,
         compared=None if measured.compared is None else measured.compared[rest][is_good],
     )
-    kept = np.flatnonzero(is_good).tolist()
-    groups = int(np.count_nonzero(np.isin(codes, kept)))
-    return Remainder(estimates, tuple(pooled_keys[i] for i in kept), groups)
+    good_places = np.flatnonzero(is_good).tolist()
+    groups = int(np.count_nonzero(np.isin(codes, good_places)))
+    return Remainder(estimates, tuple(pooled_keys[i] for i in good_places), groups)
 
 
 def large_attributes(keys: Sequence[Key], sizes: FloatArray, least: float) -> list[int]:
