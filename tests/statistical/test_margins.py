@@ -176,7 +176,7 @@ def test_detection_and_names_reach_the_prototype(name: str) -> None:
         share_error(detection, 60), share_error(detection, tally.runs)
     )
     assert of_reported >= right - 3 * np.hypot(share_error(right, 60 * detection), share_error(right, reported))
-    if name == "one cell 6 se":  # what the other margins cost
+    if name in {"one cell 6 se", "one zip"}:  # what the other margins cost
         assert tally.share("margins") >= tally.share("cells alone") - 0.05 - 3 * share_error(0.05, tally.runs)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -490,8 +491,7 @@ def _check_distinct(keys: Sequence[Key]) -> None:
 MOST_ATTRIBUTES = 3  # in one margin beside the full crossing: four-way patterns are cells in practice
 LIMIT = 60  # margins: six attributes have 42, seven 64; each further one costs the others a little power
 _MOST_CROSSED = 8  # attributes of which all sets are considered: 162 of four to seven of them
-_SINGLE_ATTRIBUTES = 0.5  # of the significance level: DESIGN.md, section 2.1
-_BETWEEN = 0.25  # of it, for margins of two or more attributes that are not the cells
+_BETWEEN = 0.25  # of the significance level, for margins of two or more attributes that are not the cells
 _CELLS = 0.25  # of it, so that one deviating cell stays within .05 of the power that a test of cells alone has
 
 
@@ -524,8 +524,9 @@ def margins_of(codes: IntArray, most_attributes: int = MOST_ATTRIBUTES, limit: i
     Attributes with a single level have no margin. Where there would be more than `limit` margins, all single
     attributes and the cells stay, then pairs, then triples, those with the fewest possible levels first.
 
-    Half of the significance level goes to single attributes, a quarter to the cells and a quarter to what is between;
-    parts that are empty leave theirs to the others.
+    Half of the significance level goes to single attributes, a quarter to what is between and a quarter to the cells,
+    also where one attribute makes them all (zip of region, state, zip), which then has both. Where nothing is between,
+    its quarter goes to cells of several attributes, else to the single attributes.
 
     Args:
         codes: The level of each attribute, as whole numbers, (K, A).
@@ -590,24 +591,20 @@ def _candidates(sizes: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _share_out(partitions: Sequence[tuple[tuple[int, ...], IntArray]]) -> tuple[Margin, ...]:
-    """Margins with their shares of the significance level."""
-
-    def kind(chosen: tuple[int, ...], partition: IntArray) -> int:
-        """Number of attributes; 0 for cells that more than one attribute makes."""
-        return 0 if len(chosen) > 1 and int(partition.max()) + 1 == partition.size else len(chosen)
-
-    kinds = [kind(*named) for named in partitions]
-    counts = {each: kinds.count(each) for each in dict.fromkeys(kinds)}
-    between = [each for each in counts if each > 1]
-    parts = {each: _BETWEEN / len(between) for each in between} | ({0: _CELLS} if 0 in counts else {})
-    rest = sum(parts.values())
-    left = 1 - _SINGLE_ATTRIBUTES if 1 in counts else 1.0
-    parts = {each: part * left / rest for each, part in parts.items()}
-    if 1 in counts:
-        parts[1] = _SINGLE_ATTRIBUTES if rest else 1.0
+    """Margins with their shares of the significance level; the cells come last, also where one attribute makes them."""
+    sizes = [len(chosen) for chosen, _ in partitions]
+    by_one_attribute = sizes[-1:] == [1]
+    counts = Counter(sizes if by_one_attribute else sizes[:-1])
+    between = [size for size in counts if size > 1]
+    of_size = {size: _BETWEEN / len(between) / counts[size] for size in between}
+    of_cells = _CELLS if between or by_one_attribute else _CELLS + _BETWEEN
+    if counts[1]:
+        of_size[1] = (1 - of_cells - (_BETWEEN if between else 0)) / counts[1]
+    shares = [of_size.get(size, 0.0) for size in sizes[:-1]]
+    shares += [of_cells + (of_size[1] if by_one_attribute else 0)] if sizes else []
     return tuple(
-        Margin(chosen, partition, int(partition.max()) + 1, parts[each] / counts[each])
-        for (chosen, partition), each in zip(partitions, kinds, strict=True)
+        Margin(chosen, partition, int(partition.max()) + 1, share / sum(shares))
+        for (chosen, partition), share in zip(partitions, shares, strict=True)
     )
 
 
