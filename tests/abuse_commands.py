@@ -76,7 +76,7 @@ _ROWS = {
 _SHARED = {"--alpha": ["2"], "--guarantee": ["magic"], "--tolerance": ["-1"], "--seed": ["-1"], "--json": ["/"]}
 _OF = {
     "estimates": {
-        "--by": ["", "zz", "*", "^.*$", "g ", "G", "\x1b[31m"], "--estimate": ["", "zz", "g", "s\n"], "--se": ["", "zz", "g", "e"],
+        "--by": ["", "zz", "*", "^.*$", "g g", "G", "\x1b[31m"], "--estimate": ["", "zz", "g", "s\n"], "--se": ["", "zz", "g", "e"],
         "--n": ["", "zz", "g", "e"], "--dof": ["", "zz", "g", "e"], "--min-size": ["-1", "nan", "x", "1e400", "5"],
         "--draws": ["0", "-1", "x", "1.5"], "--json": ["lifts.csv", "./lifts.csv"],
     },
@@ -85,16 +85,16 @@ _OF = {
         "--covariate": ["", "zz", "g"], "--json": ["good.csv"],
         "--metric": [
             "", "lift", "lift:", "lift:zz", "lift:g", "zz:x", "lift:x/y", "ratio_lift:x", "ratio_lift:x/", "ratio_lift:/",
-            "ratio_lift:x/y/w", "mean:x", "accuracy", "lift:x:y", "LIFT:x", ":x", "\x1b[31m:x",
+            "ratio_lift:x/y/w", "mean:x", "accuracy", "lift:x:y", "LOFT:x", ":x", "\x1b[31m:x",
         ],
     },
     "model": {
-        "--metric": ["", "zz", "lift:x", "auc", "log_loss", "tpr"], "--y-true": ["", "zz", "s", "g", "x"],
+        "--metric": ["", "zz", "lift:x", "auc", "log_loss", "tp"], "--y-true": ["", "zz", "s", "g", "x"],
         "--y-pred": ["", "zz", "g", "s"], "--threshold": ["0.5", "nan", "x", "inf"], "--positive": ["", "zz", "yes"],
     },
     "power": {
         "--groups": ["0", "1", "-1", "x", "1.5", "nan", "99999999999"], "--size": ["0", "-1", "nan", "inf", "x", "1e400"],
-        "--spread": ["0", "-1", "nan", "inf", "x"], "--arms": ["0", "3", "x"], "--gap": ["0", "-1", "nan", "inf", "x"],
+        "--spread": ["0", "-1", "nan", "inf", "x"], "--arms": ["0", "3", "x"], "--gap": ["0", "nan", "inf", "x"],
         "--share": ["0", "1", "nan", "-1", "x"], "--only": ["zz", ""], "--target": ["0", "1", "nan", "0.01", "x"],
         "--runs": ["0", "-1", "x", "19", "1.5"], "--by": ["g"], "--se": ["s"], "--n": ["n"],
     },

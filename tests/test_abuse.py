@@ -149,7 +149,8 @@ def words_in(result: Clustering) -> list[str]:
     groups = result.groups
     keys = [str(part) for key in groups.keys for part in key]
     parts = groups.estimates.parts if groups.estimates is not None else ()
-    return [word for name in (groups.metric, *groups.attributes, *keys, *parts) for word in name.split()]
+    arms = [str(arm) for arm in result.readout.arms] if result.readout is not None else []
+    return [word for name in (groups.metric, *groups.attributes, *keys, *parts, *arms) for word in name.split()]
 
 
 def has_nan(value: Any) -> bool:

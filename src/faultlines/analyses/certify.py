@@ -9,7 +9,6 @@ intervals that are simultaneous under the true correlation of the comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -433,9 +432,7 @@ def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Exclud
             remedy = f'Use against="{name_of(key_of(against))}" for the group.'
             raise InputError.ambiguous("against", "is a number, and the label of a group", remedy, against)
         return value
-    place = -1
-    if isinstance(against, Hashable):
-        place = match([key_of(against)], estimates.keys, "against")[0]
+    place = match([key_of(against)], estimates.keys, "against")[0] if _can_be_label(against) else -1
     if place < 0 and isinstance(against, str) and names.count(against) == 1:
         place = names.index(against)
     if place < 0:
@@ -449,6 +446,16 @@ def _compared_with(against: Any, estimates: Estimates, excluded: Sequence[Exclud
         problem = f"is neither a group nor one of {', '.join(map(repr, _NAMED))}"
         raise InputError.not_found("against", problem, remedy, against)
     return Place(place)
+
+
+def _can_be_label(label: Any) -> bool:
+    """Whether it can be compared with labels: an object of the user's may not even have a text."""
+    try:
+        hash(label)
+        str(label)
+    except Exception:
+        return False
+    return True
 
 
 def _check_question(question: _Question, estimates: Estimates) -> None:

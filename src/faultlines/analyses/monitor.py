@@ -29,6 +29,7 @@ from faultlines.guarantees.boundaries import (
     Spending,
     align_look,
     check_one_effect,
+    check_policies,
     choose_dependence,
     compute_boundaries,
     default_spending,
@@ -564,6 +565,7 @@ class Monitor:
         policies: tuple[MissingPolicy, NewPolicy],
         final: bool,
     ) -> MonitorResult:
+        check_policies(*policies)
         finished = self._verdict() != "continue"
         if finished and not self._has_intervals_left():
             return self.result

@@ -273,6 +273,12 @@ def _changed_options(now: str, before: str) -> tuple[str, str]:
     return f"the looks before had {formats.listed(before_changed)}", remedy
 
 
+def check_policies(missing: MissingPolicy, new: NewPolicy) -> None:
+    """Refuse words that say nothing about groups that are missing or new."""
+    checks.choice("missing", missing, ("error", "keep", "ignore"), "Use 'error', 'keep' or 'ignore'.")
+    checks.choice("new", new, ("error", "add", "ignore"), "Use 'error', 'add' or 'ignore'.")
+
+
 def align_look(
     estimates: Estimates,
     labels: Sequence[Label],
@@ -282,8 +288,6 @@ def align_look(
     odds: FloatArray | None = None,
 ) -> tuple[LookData, tuple[Label, ...], dict[str, int]]:
     """A look in the order of the known groups, all labels after it, and what was excluded or retained of it."""
-    checks.choice("missing", missing, ("error", "keep", "ignore"), "Use 'error', 'keep' or 'ignore'.")
-    checks.choice("new", new, ("error", "add", "ignore"), "Use 'error', 'add' or 'ignore'.")
     places = {label_key(label): i for i, label in enumerate(labels)}
     keys = [label_key(label) for label in estimates.labels]
     if len(set(keys)) < len(keys):

@@ -46,7 +46,8 @@ ROWS_COLUMN = "*"  # as a denominator: the number of rows
 
 def denominator(column: str) -> Input:
     """The input of a denominator: a column, or ``"*"`` for the number of rows."""
-    return Input(column, "rows" if column == ROWS_COLUMN else "number", parameter="denom")
+    is_rows = isinstance(column, str) and column == ROWS_COLUMN
+    return Input(column, "rows" if is_rows else "number", parameter="denom")
 
 
 def checked_cap(cap: float | str | None) -> Cap | None:

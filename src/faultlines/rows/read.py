@@ -154,7 +154,8 @@ def find_repeated_column(data: object, rows: Rows, used: set[str]) -> RepeatedCo
         rows: The same, opened.
         used: The columns that have a part in the analysis.
     """
-    present = [name for name in rows.present if name not in used and _LOOKS_LIKE_UNITS.fullmatch(name)]
+    texts = [name for name in rows.present if isinstance(name, str)]  # of pandas, names may be numbers
+    present = [name for name in texts if name not in used and _LOOKS_LIKE_UNITS.fullmatch(name)]
     names = [name for name in present if rows.present.count(name) == 1]
     best = None
     for name, values in (first_values(data, names, _LOOKED_AT) if names else {}).items():
