@@ -70,6 +70,14 @@ def test_a_group_with_nearly_all_weight_is_named() -> None:
     assert warned(two, fl.mean("x")) == {}  # of two groups each is compared with the other anyway
 
 
+def test_rows_sorted_by_their_unit_are_warned_of_though_the_first_hold_few_units() -> None:
+    data = pd.DataFrame({"user_id": np.arange(24_000) // 300, "x": np.arange(24_000) % 7.0})
+    data["g"] = data.user_id % 3
+    assert warned(data, fl.mean("x"))["no unit"]["column"] == "user_id"
+    assert "no unit" not in warned(data.assign(user_id=data.user_id // 40), fl.mean("x"))
+    assert "no unit" not in warned(data.assign(user_id=np.arange(24_000)), fl.mean("x"))
+
+
 def test_rows_without_a_covariate_are_counted() -> None:
     data = rows()
     gone = (data.g == 2) & (data.arm == "B") & (data.user % 2 == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 import zlib
 from dataclasses import replace
@@ -143,6 +144,7 @@ _UNITS = (
 _LOOKS_LIKE_UNITS = re.compile(rf"(.*[_\W])?(u|uu|gu)?id|.*[a-z]Id|({'|'.join(_UNITS.split())})s?", re.IGNORECASE)
 _LOOKED_AT = 2_048  # of the first rows
 _FEWEST = 30  # distinct values from which on a column is one of units and not an attribute
+_FEWEST_SORTED = 5  # the same where the first rows are sorted by it, and hold but some of its values
 _EACH = 1.05  # rows that each of them has on average, at the least
 
 
@@ -160,8 +162,10 @@ def find_repeated_column(data: object, rows: Rows, used: set[str]) -> RepeatedCo
     best = None
     for name, values in (first_values(data, names, _LOOKED_AT) if names else {}).items():
         held = [value for value in to_list(values) if value is not None]
-        distinct = len(set(map(str, held)))
-        if distinct >= _FEWEST and len(held) > _EACH * distinct:
+        words = list(map(str, held))
+        distinct, runs = len(set(words)), 1 + sum(map(operator.ne, words, words[1:]))
+        is_cut = len(words) == _LOOKED_AT and runs == distinct
+        if distinct >= (_FEWEST_SORTED if is_cut else _FEWEST) and len(held) > _EACH * distinct:
             each = RepeatedColumn(name, len(held) / distinct)
             best = each if best is None or each.rows_each > best.rows_each else best
     return best
@@ -280,7 +284,7 @@ def median_of(data: object, column: str) -> float:
 
 
 _ROUNDED = 0.02  # how far probabilities that were written with two digits may be from 1 together
-_LOOKED_AT = 1_000  # distinct values that are fetched: more are "many" to everyone who asks
+_FETCHED = 1_000  # distinct values that are fetched: more are "many" to everyone who asks
 
 
 class ColumnSummary(NamedTuple):
@@ -323,11 +327,11 @@ def _summarize(rows: Rows, name: str) -> ColumnSummary:
         value = finite(name, dtype)
         ends = rows.frame.select(value.min().alias("low"), value.max().alias("high"))
         low, high = (float(to_floats(column)[0]) for column in fetch(ends).values())
-        distinct = rows.frame.select(value.alias("v")).unique().head(_LOOKED_AT + 1)
+        distinct = rows.frame.select(value.alias("v")).unique().head(_FETCHED + 1)
         values = {number for number in to_floats(fetch(distinct)["v"]).tolist() if not math.isnan(number)}
         return ColumnSummary(True, frozenset(values), low, high)
     column = nw.col(name) if dtype in (nw.String, nw.Boolean) else nw.col(name).cast(nw.String)
-    distinct = rows.frame.select(column.alias("v")).unique().head(_LOOKED_AT + 1)
+    distinct = rows.frame.select(column.alias("v")).unique().head(_FETCHED + 1)
     values = {value for value in factorize(fetch(distinct)["v"])[1] if value is not None}
     numbers = [_to_number(str(value)) for value in values] if rows.from_text else [None]
     finite_numbers = [number for number in numbers if number is not None and math.isfinite(number)]
