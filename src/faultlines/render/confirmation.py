@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING
 
 from faultlines import formats
 from faultlines.estimates.labels import naming
+from faultlines.metrics.table import METRICS
 from faultlines.render.clustering import RATIO, mismatch_notes, other_notes
-from faultlines.render.rows import dropped_notes
+from faultlines.render.rows import dropped_notes, missing_attribute_notes
 from faultlines.render.text import FILES, OF_METRIC, Document, NextCommand, TextTable, cluster_again, next_note
 from faultlines.results.protocol import Note
 
@@ -36,10 +38,17 @@ def headline(result: Confirmation) -> str:
         text = f"Not confirmed: {share} were confirmed{metric} on new data ({basis})."
     elif result.verdict == "not confirmed":
         text = f"Not confirmed: the clusters do not differ again{metric} on new data ({basis})."
+    elif absent := _absent(result):
+        text = f"Inconclusive: no group of cluster {formats.either(absent)} is in the new data."
     else:
         some = f" {share} were confirmed." if confirmed else ""
         text = f"Inconclusive: the new data are too few to show whether the clusters differ{metric} ({basis}).{some}"
     return formats.printable(text)
+
+
+def _absent(result: Confirmation) -> list[str]:
+    """The numbers of clusters without a group in the new data."""
+    return [str(cluster.number) for cluster in result.clusters if not cluster.members]
 
 
 def notes(result: Confirmation) -> tuple[Note, ...]:
@@ -59,6 +68,7 @@ def _notes(result: Confirmation) -> Iterator[Note]:
             yield Note("differences within", text, fields={"cluster": cluster.number})
     yield from other_notes(result.warnings)
     yield from dropped_notes(result.dropped, result.missing_values)
+    yield from missing_attribute_notes(result.missing_values, result.estimates.attributes)
     if result.new:
         names = formats.members(result.new, naming(result.estimates.attributes), _LISTED)
         text = f"New groups, in no cluster ({formats.count(len(result.new))}): {names}."
@@ -81,10 +91,38 @@ def next_step(result: Confirmation) -> Note | None:
     if result.verdict == "not confirmed":
         call, command = "fl.cluster(all_rows, by, metric)", cluster_again("OLD.csv", FILES)
         return next_note("search old and new rows together with", call, command)
-    is_table = result.estimates.recipe is None
-    needs = ("by", "se") if is_table else ("by", "metric", "variant", "control")
-    command = NextCommand("power", needs=needs, may_need=("n",) if is_table else OF_METRIC)
-    return next_note("see how many more rows it takes with", "fl.power(confirmation.estimates)", command)
+    if _absent(result):
+        groups = formats.members(
+            [group.label for group in result.missing], naming(result.estimates.attributes), _LISTED
+        )
+        return next_note(f"add rows of {groups}, and confirm again with", "fl.confirm(found, rows)", NextCommand())
+    call = "fl.power(confirmation.estimates)"
+    known = _known_options(result)
+    if not result.estimates.recipe:
+        command = NextCommand("power", needs=("by", "se"), may_need=("n",))
+    elif known:
+        command = NextCommand("power", needs=("by", *known), known=known)
+    else:
+        command = NextCommand("power", needs=("by", "metric", "variant", "control"), may_need=OF_METRIC)
+    return next_note("see how many more rows it takes with", call, command)
+
+
+def _known_options(result: Confirmation) -> dict[str, list[str]]:
+    """The options of the metric of a model, which the saved clusters know; nothing of other metrics."""
+    try:
+        recipe = json.loads(result.estimates.recipe)
+    except ValueError:
+        return {}
+    name, arguments = (recipe.get("name"), recipe.get("arguments")) if isinstance(recipe, dict) else (None, None)
+    if (
+        not isinstance(name, str)
+        or name not in METRICS
+        or METRICS[name].family != "model"
+        or not isinstance(arguments, dict)
+    ):
+        return {}
+    options = {key.replace("_", "-"): [str(value)] for key, value in arguments.items() if value is not True}
+    return {"metric": [name], **options}
 
 
 def _pair_text(result: Confirmation, pair: ConfirmedPair) -> str:

@@ -66,6 +66,8 @@ def _failed(result: ImpactRatios) -> str:
 
 def _inconclusive(result: ImpactRatios) -> str:
     names = ", ".join(table.name for table in result.tables if table.verdict != "passed" and table.is_divided)
+    if not any(category.selected for table in result.tables for category in table.categories):
+        return f"Every {result.kind} by {names} is 0, so there are no ratios."
     ratios = [table.certifiable for table in result.tables if table.certifiable is not None]
     least = rounded_like(min(ratios), result.least, up=False)
     return (
