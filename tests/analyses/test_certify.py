@@ -795,6 +795,14 @@ def test_a_gap_in_percent_is_refused_or_questioned() -> None:
             with refused("out of range: gap"):
                 fl.certify(frame, "g", metric, gap=gap)
     assert "wide gap" not in {note.code for note in fl.certify(frame, "g", fl.mean("x"), gap=2).notes}
+    lift = fl.lift("x", variant="arm", control="A")
+    for gap, points in ((1, 0.01), (2, 0.02)):
+        for metric in (lift, difference):
+            with refused("out of range: gap") as caught:
+                fl.certify(frame, "g", metric, gap=gap, against=0)
+            assert caught.value.settings == {"gap": points}
+    large = fl.Estimates([3.0, 2.9], [0.1, 0.1], ["A", "B"], [500, 500], percent=True)
+    assert fl.certify(large, gap=1).verdict == "passed"
 
 
 HIRES = pd.DataFrame({"g": ["A"] * 6000 + ["B"] * 4000, "hired": [1, 1, 1, 0, 0] * 1200 + [1] * 1800 + [0] * 2200})
@@ -818,6 +826,22 @@ def test_a_gap_that_no_group_can_exceed_is_refused(metric: fl.Metric, asked: Any
         fl.certify(HIRES, "g", metric, **asked)
     assert ("ratio" in caught.value.settings) == (asked["gap"] > 0.5)
     assert fl.certify(HIRES, "g", metric, **asked | {"gap": 0.3}).verdict == "passed"
+
+
+def test_what_is_missing_could_move_the_reference() -> None:
+    """Labels where the model said yes: of all known negatives every one is a false positive, and of all others none."""
+    frame = pd.DataFrame({"g": ["A", "B"] * 4000, "p": [1, 1, 0, 0] * 2000, "y": ([1] * 6 + [0] * 2) * 1000})
+    metric = fl.false_positive_rate("y", "p")
+    assert fl.certify(frame, "g", metric, gap=0.05).verdict == "passed"
+    known = frame.assign(y=frame.y.where(frame.p == 1))
+    certificate = fl.certify(known, "g", metric, gap=0.05)
+    assert (certificate.verdict, certificate.reference_value) == ("inconclusive", 1.0)
+    with refused("out of range: gap"):
+        fl.certify(known, "g", metric, gap=0.05, missing="ignore")
+    nobody = frame.assign(p=0)
+    with refused("out of range: gap"):
+        fl.certify(nobody, "g", fl.selection_rate("p"), gap=0.05)
+    assert fl.certify(nobody, "g", fl.selection_rate("p"), gap=0.05, adverse=None).verdict == "passed"
 
 
 def test_a_reference_is_a_value_that_a_share_can_have() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 from typing import TYPE_CHECKING
 
@@ -159,3 +160,61 @@ def test_a_gate_does_not_pass_over_a_metric_that_could_not_be_compared(
     assert is_one_line(skipped.stderr)
     ungated = warm(*where, "--metric", "tpr", "--metric", "brier_score")
     assert ungated.returncode == 0
+
+
+def test_certificates_say_which_stratum_they_are_of(warm: Warm, rows: Path) -> None:
+    words = "--by race --y-true hired --y-pred guess --control place --metric tpr --certify 0.01"
+    done = warm("audit", rows, *words.split(), "--json", "a.json", "--report", "a.html", cwd=rows.parent)
+    written = json.loads((rows.parent / "a.json").read_text(encoding="utf-8"))["certificates"]
+    page = (rows.parent / "a.html").read_text(encoding="utf-8")
+    assert list(written) == [f"true positive rate by race (place = {place})" for place in ("north", "south")]
+    for name, certificate in written.items():
+        assert f"\n\n{name}\n{certificate['headline']}\n" in done.stdout
+        assert f"<h3>{name}</h3>\n<p>{html.escape(certificate['headline'])}</p>" in page
+
+
+def test_one_end_of_metrics_that_harm_in_different_directions_is_refused(warm: Warm, rows: Path) -> None:
+    both = ("--metric", "tpr", "--metric", "fpr", "--certify", "0.1")
+    for end in ("highest", "lowest"):
+        assert warm("audit", rows, *WHERE, *both, "--reference", end).refused == "conflict: reference"
+    assert warm("audit", rows, *WHERE, "--metric", "tpr", "--metric", "accuracy", *both[4:]).returncode != 2
+    wide = warm("audit", rows, *WHERE, *both[:4], "--certify", "0.9")
+    assert (wide.refused, " by sex × race: --certify " in wide.stderr) == ("out of range: certify", True)
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.005, 0), (0.08, 3)])
+def test_missing_values_are_bounded_as_by_model(warm: Warm, rows: Path, share: float, code: int) -> None:
+    table = pd.read_csv(rows)
+    table["truth"] = table.hired.where(np.random.default_rng(1).random(len(table)) >= share)
+    table.to_csv(rows, index=False)
+    for metric, predicted, gap in (("mae", "score", "0.1"), ("tpr", "guess", "0.05")):
+        words = f"--by sex --y-true truth --y-pred {predicted} --metric {metric} --certify {gap}".split()
+        audited, modelled = (warm(name, rows, *words, "--json", "-") for name in ("audit", "model"))
+        assert (audited.returncode, modelled.returncode) == (code, code), audited.stderr
+        certificate = next(iter(json.loads(audited.stdout)["certificates"].values()))
+        assert certificate["certifiable"] == json.loads(modelled.stdout)["certificate"]["certifiable"]
+
+
+def test_changes_from_a_baseline(warm: Warm, rows: Path) -> None:
+    """The new model is wrong about one in five of race B, where the old one was right."""
+    rng = np.random.default_rng(2)
+    table = pd.read_csv(rows)
+    table["old"] = table.guess
+    flipped = (table.race == "B") & (rng.random(len(table)) < 0.2)
+    table["new"] = np.where(flipped, np.where(table.old == "yes", "no", "yes"), table.old)
+    table.to_csv(rows, index=False)
+    words = [*WHERE[:6], "--y-pred", "new", "--baseline", "old"]
+    done = warm("audit", rows, *words, "--metric", "accuracy", "--certify", "0.02", "--json", "-")
+    certificate = next(iter(json.loads(done.stdout)["certificates"].values()))
+    change = fl.paired(fl.accuracy("hired", "old"), fl.accuracy("hired", "new"))
+    expected = fl.certify(rows, ["sex", "race"], change, gap=0.02, against=0)
+    assert (done.returncode, expected.verdict, expected.beyond) == (1, "failed", (("f", "B"), ("m", "B")))
+    assert (certificate["against"], certificate["certifiable"]) == (0.0, pytest.approx(expected.certifiable))
+    assert warm("audit", rows, *words, "--certify", "0.5").returncode == 0
+    assert warm("audit", rows, *words, "--fail-on-split").returncode == 1
+    for more, refused in (
+        (["--metric", "f1"], "unsupported: metric"),
+        (["--certify", "0.8", "--ratio"], "conflict: ratio"),
+    ):
+        assert warm("audit", rows, *words, *more).refused == refused
+    assert warm("audit", rows, *words[:-1], "new").refused == "duplicate: baseline"

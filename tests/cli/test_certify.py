@@ -115,6 +115,16 @@ def test_harm_is_about_each_groups_own_effect(warm: Warm, tmp_path: Path) -> Non
     assert warm("estimates", path, *words, *"--fail-on harm --adverse high".split()).returncode == 1
 
 
+def test_one_group_can_be_compared_with_a_value(warm: Warm, scored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    frame = pd.read_csv(scored)
+    frame[frame.g == "C"].to_csv(path, index=False)
+    for reference, code in (("0.3", 0), ("0.6", 1)):
+        assert warm("model", path, *RATE, "--certify", "0.1", "--reference", reference).returncode == code
+    assert warm("model", path, *RATE, "--certify", "0.1").returncode == 3
+    assert warm("model", path, *RATE, *"--certify 0.1 --reference 0.3 --fail-on-split".split()).returncode == 3
+
+
 def test_both_gates_at_once(warm: Warm, scored: Path) -> None:
     assert warm("model", scored, *RATE, "--certify", "0.2", "--fail-on-split").returncode == 1
     assert warm("model", scored, *RATE, "--certify", "0.05", "--fail-on-split").returncode == 1

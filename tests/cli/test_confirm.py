@@ -56,6 +56,26 @@ def test_the_gate(warm: Warm, table: Path, spread: float, shuffled: bool, code: 
     assert json.loads(piped.stdout) == written
 
 
+@pytest.mark.parametrize(("lost", "code"), [("label", 3), ("country", 3), ("", 0)])
+def test_missing_values_may_be_what_confirms(warm: Warm, tmp_path: Path, lost: str, code: int) -> None:
+    """B is called back as often as the others, and half of those who were are lost."""
+    rng = np.random.default_rng(0)
+    size = 6000
+    old = pd.DataFrame({"country": rng.choice(list("ABC"), size)})
+    old["label"] = (rng.random(size) < np.where(old.country == "B", 0.3, 0.5)).astype(float)
+    old.to_csv(tmp_path / "old.csv", index=False)
+    words = "--by country --metric selection_rate --y-pred label --json c.json".split()
+    assert warm("model", "old.csv", *words, cwd=tmp_path).returncode == 0
+    new = old.assign(label=(rng.random(size) < 0.5).astype(float)) if lost else old
+    if lost:
+        new.loc[(new.country == "B") & (new.label == 1) & (rng.random(size) < 0.5), lost] = np.nan
+    new.to_csv(tmp_path / "new.csv", index=False)
+    done = warm("confirm", "c.json", "new.csv", GATE, cwd=tmp_path)
+    assert (done.returncode, done.stdout.startswith("Confirmed: ")) == (code, True), done.stderr
+    assert is_one_line(done.stderr) if code == 3 else done.stderr == ""
+    assert warm("confirm", "c.json", "new.csv", GATE, "--missing", "ignore", cwd=tmp_path).returncode == 0
+
+
 def test_fresh_rows_are_measured_as_before(warm: Warm, shop: Path) -> None:
     here = shop.parent
     assert warm("experiment", shop, *LIFT, "--unit", "user_id", "--json", "c.json", cwd=here).returncode == 0

@@ -222,7 +222,8 @@ def _certify(
     if ratio:
         _check_ratio(effects, question)
     _check_question(question, estimates)
-    _check_room(question, effects, extents)
+    _check_unit(question, effects)
+    _check_room(question, effects, extents, absent)
     tails = _tails(estimates, question, share, alpha if level is None else level, seed)
     contrasts = [question.contrast(effect, i, tails) for i, effect in enumerate(effects)]
     widened = [_widen(c, i, question, absent, tails.within) for i, c in enumerate(contrasts)]
@@ -288,12 +289,19 @@ def _sides(adverse: Any, estimates: Estimates) -> tuple[Adverse | None, ...]:
     return (adverse,) * dims
 
 
-def check_shared_direction(adverse: Any, several: Sequence[Estimates]) -> None:
+def check_shared_direction(adverse: Any, several: Sequence[Estimates], against: Any = None) -> None:
     """Refuse one direction for several metrics that harm in different ones: a high error rate would count as harmless.
 
-    A single metric may be asked about in the other direction: that is a choice, not an oversight.
+    A single metric may be asked about in the other direction: that is a choice, not an oversight. Likewise the highest
+    group is the best by some metrics, and the worst by others.
     """
-    if len({estimates.metric for estimates in several}) < 2 or adverse not in ("low", "high"):
+    if len({estimates.metric for estimates in several}) < 2:
+        return
+    known = {traits.adverse for estimates in several for traits in _traits(estimates)} - {None}
+    if adverse == AUTO and against in (HIGHEST, LOWEST) and len(known) > 1:
+        problem = "is the best group by some of the metrics, and the worst by others"
+        raise InputError.conflict("against", problem, "Certify these metrics separately.", against)
+    if adverse not in ("low", "high"):
         return
     for estimates in several:
         if any(traits.adverse not in (None, adverse) for traits in _traits(estimates)):
@@ -334,12 +342,17 @@ def _gaps(gap: Any, estimates: Estimates, extents: Sequence[tuple[float, float]]
 def _too_wide(gap: float, where: str, room: float) -> InputError:
     """A gap that nothing can exceed: meant in per cent, or as a ratio."""
     remedy, settings = f"Give a gap below {room:.3g}.", dict[str, object]()
-    if gap > 1:
-        remedy, settings = f"For {gap:g} points, use {{gap}}.", {"gap": round(gap / 100, 12)}
+    if gap >= 1:
+        remedy, settings = _in_points(gap)
     elif gap > _HALF:
         remedy, settings = f"For a ratio of at least {gap:g}, add {{ratio}}; two points are 0.02.", {"ratio": True}
     problem = f"cannot be exceeded: a group is at most {room:.3g} away{where}"
     return InputError.out_of_range("gap", problem, remedy, gap, settings=settings)
+
+
+def _in_points(gap: float) -> tuple[str, dict[str, object]]:
+    """The remedy for a gap in per cent, and what it sets."""
+    return f"For {gap:g} {'point' if gap == 1 else 'points'}, use {{gap}}.", {"gap": round(gap / 100, 12)}
 
 
 def extents_of(estimates: Estimates, readout: Readout | None) -> list[tuple[float, float]]:
@@ -362,17 +375,51 @@ def _is_mean_of_binary(readout: Readout | None) -> bool:
     return plain and is_binary(moments.n[..., 0], moments.mean[..., 0], moments.cov[..., 0, 0])
 
 
-def _check_room(question: _Question, effects: Sequence[OneEffect], extents: Sequence[tuple[float, float]]) -> None:
+def _check_unit(question: _Question, effects: Sequence[OneEffect]) -> None:
+    """Refuse a gap of 100 points or more where no lift is near 100%: it was meant in per cent, and anything passes."""
+    for effect, gap in zip(effects, question.gaps, strict=True):
+        if effect.scale.is_percent and not question.ratio and gap >= 1 and np.abs(effect.shown).max() < 1:
+            remedy, settings = _in_points(gap)
+            problem = f"is {100 * gap:g} points, and no effect is beyond ±100%"
+            raise InputError.out_of_range("gap", problem, remedy, gap, settings=settings)
+
+
+def _check_room(
+    question: _Question, effects: Sequence[OneEffect], extents: Sequence[tuple[float, float]], absent: _Absent
+) -> None:
     """Refuse a gap that reaches from the reference to the end of what is possible: every group would be within it."""
     if question.ratio or question.is_pairs:
         return
     against = str(question.against)
-    for effect, gap, side, (low, high) in zip(effects, question.gaps, question.adverse, extents, strict=True):
+    asked = zip(effects, question.gaps, question.adverse, extents, strict=True)
+    for part, (effect, gap, side, (low, high)) in enumerate(asked):
         reference = question.reference_value(effect)
+        least, most = _possible_reference(question, reference, part, absent)
+        room = {"low": most - low, "high": high - least, None: max(most - low, high - least)}
         harmful = DIRECTIONS.get(against, side)
-        room = {"low": reference - low, "high": high - reference, None: max(reference - low, high - reference)}[harmful]
-        if low == 0 and gap and gap >= room:
-            raise _too_wide(gap, f" from the reference, {reference:.3g}", room)
+        if low != 0 or not gap or gap < room[harmful]:
+            continue
+        if room[harmful] <= 0:
+            where = "below" if harmful == "low" else "above"
+            problem = f"cannot be exceeded: the reference is {reference:.3g}, and no group can be {where} it"
+            remedy = "Check which label counts as 1, and which rows have values."
+            raise InputError.out_of_range("gap", problem, remedy, gap)
+        missing = ", whatever is missing" if least < most else ""
+        raise _too_wide(gap, f" from the reference, {reference:.3g}{missing}", room[harmful])
+
+
+def _possible_reference(question: _Question, reference: float, part: int, absent: _Absent) -> tuple[float, float]:
+    """The lowest and the highest value that what groups are compared with can have, whatever is missing."""
+    if isinstance(question.against, float):
+        return reference, reference
+    if absent.rates is not None:
+        if question.against == OVERALL:
+            return absent.rates.overall(part)
+        low, high = absent.rates.rates
+        return float(np.nanmin(low[:, part])), float(np.nanmax(high[:, part]))
+    if absent.shifts is not None:
+        return reference - float(absent.shifts.down_overall[part]), reference + float(absent.shifts.up_overall[part])
+    return reference, reference
 
 
 class Place(NamedTuple):

@@ -75,6 +75,15 @@ class PossibleRates(NamedTuple):
         low, high = (np.divide(y, n, out=np.full(n.shape, np.nan), where=n > 0) for y, n in (self.low, self.high))
         return low, high
 
+    def overall(self, part: int) -> tuple[float, float]:
+        """The lowest and the highest rate of all rows together."""
+        more_ones, more_zeros = self.outside[:, part]
+        ends = []
+        for (ones, trials), more, count in ((self.known_low, more_zeros, 0.0), (self.known_high, more_ones, 1.0)):
+            total = float(trials[:, part].sum() + more)
+            ends.append(float(ones[:, part].sum() + count * more) / max(total, _NO_ROWS))
+        return ends[0], ends[1]
+
     def side(self, tail: float, part: int, *, highest: bool) -> Side:
         """The groups where their rates are highest (lowest), with the probability `tail` beyond each end."""
         ones, trials = self.high if highest else self.low

@@ -517,6 +517,12 @@ def experiment(
     _cluster_rows(rows, metrics, claim, split_unit, settings, tried, output, fail_on_split, wanted)
 
 
+_BASELINE_USAGE = (
+    "\n  --baseline stands beside --y-pred and --baseline-score beside --score:\n"
+    "      all metrics but f1, balanced_accuracy, equalized_odds,\n      calibration_slope"
+)
+
+
 @_command(
     "faultlines model scored.parquet --by gender --by age:5 --metric auc \\\n"
     "      --metric true_positive_rate --y-true label --score s --threshold 0.5",
@@ -525,10 +531,7 @@ def experiment(
     "faultlines model scored.csv --by group --metric selection_rate \\\n      --y-pred predicted --certify 0.8 --ratio",
     "faultlines model scored.csv --by group --metric accuracy --y-true label \\\n"
     "      --y-pred new --baseline old --certify 0.01",
-    notes=[
-        model_usage() + "\n  --baseline stands beside --y-pred and --baseline-score beside --score:\n"
-        "      all metrics but f1, balanced_accuracy, equalized_odds,\n      calibration_slope"
-    ],
+    notes=[model_usage() + _BASELINE_USAGE],
     common="by metric y_true y_pred score threshold alpha fail_on_split certify json report",
 )
 def model(
@@ -566,12 +569,15 @@ def model(
     "      --score s --threshold 0.5 --metric tpr --metric fpr --csv groups.csv",
     "faultlines audit scored.csv --by group --control region \\\n"
     "      --y-true label --y-pred predicted --certify 0.05 --fail-on-split",
-    notes=[model_usage(without=["classes", "overlap"])],
+    "faultlines audit scored.csv --by sex --by race --y-true label \\\n"
+    "      --y-pred new --baseline old --certify 0.01",
+    notes=[model_usage(without=["classes", "overlap"]) + _BASELINE_USAGE],
     common="by control y_true y_pred score threshold metric alpha fail_on_split certify csv report",
 )
 def audit(
     *,
     options: opt.AuditOptions,
+    baseline: opt.Baseline,
     metric: opt.AuditMetrics = None,
     claim: opt.Claim,
     correction: opt.Correction = "holm",
@@ -584,10 +590,12 @@ def audit(
 ) -> None:
     """Audit a model: several metrics, features alone and crossed."""
     from faultlines.analyses.audit import audit as audit_model
-    from faultlines.cli.gate import Certificates, end_with_verdicts, gate
+    from faultlines.cli.gate import Certificates, MeasuredRows, end_with_verdicts, gate
+    from faultlines.cli.metrics import audit_changes
     from faultlines.render.text import to_text
 
-    wanted = Certificates.of(signed)
+    changes = audit_changes(metric, options, baseline) if baseline.columns else None
+    wanted = Certificates.of(signed) if changes is None else Certificates.of_change(signed, changes)
     data = options.rows()
     targets = outputs.checked(opt.Output(json=json, report=report, title=title), options.inputs, csv=csv)
     with gate(fail_on_split or wanted.asked), opt.name_options(_AUDIT_OPTIONS):
@@ -599,7 +607,7 @@ def audit(
             threshold=options.threshold,
             sensitive_features=attributes(options.by),
             control_features=options.control,
-            metrics=metric,
+            metrics=changes or metric,
             sample_weight=options.weight,
             unit=options.unit,
             positive=options.positive,
@@ -611,21 +619,24 @@ def audit(
             min_size=options.min_size,
             seed=claim.seed,
         )
-    results = [comparison.result for comparison in result.comparisons]
-    certificates = wanted.run(results, claim.alpha, claim.seed)
+    results, names = [comparison.result for comparison in result.comparisons], result.names
+    measured = [
+        MeasuredRows(data, c.by, c.readout.metric, options.min_size)
+        for c in results
+        if c.readout is not None and not options.control  # a stratum is a part of the rows
+    ]
+    certificates = wanted.run(results, claim.alpha, claim.seed, measured, names)
     spelling: Spelling = "omit" if certificates else outputs.complete_command
-    targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates)]))
+    targets.say("\n\n".join([to_text(result, spelling=spelling), *wanted.texts(certificates, names)]))
+    signed_off = dict(zip(names, certificates, strict=False)) | dict.fromkeys(result.skipped if certificates else ())
     if json is not None:
-        signed_off = {
-            name: None if certificate is None else certificate.to_dict()
-            for name, certificate in zip(result.names, certificates, strict=False)
-        } | dict.fromkeys(result.skipped)
-        targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": signed_off} if certificates else {})))
+        written = {name: None if each is None else each.to_dict() for name, each in signed_off.items()}
+        targets.write_json(outputs.dumped(result.to_dict() | ({"certificates": written} if written else {})))
     targets.write_csv(lambda: result.columns("groups"))
     if targets.report is not None:
-        result.report(targets.report, title=title, command=outputs.command_line())
+        result.report(targets.report, title=title, command=outputs.command_line(), certificates=signed_off)
     end_with_verdicts(
-        results, certificates, fail_on_split=fail_on_split, missing=wanted.missing, skipped=result.skipped
+        results, certificates, fail_on_split=fail_on_split, missing=wanted.missing, skipped=result.skipped, names=names
     )
 
 
@@ -749,17 +760,19 @@ def confirm(
     alpha: opt.Alpha = 0.05,
     seed: opt.Seed = 0,
     fail_unless_confirmed: opt.FailUnlessConfirmed = False,
+    missing: opt.Missing = "bounds",
     mismatch: opt.Mismatch = "inconclusive",
     json: opt.Json = None,
 ) -> None:
     """Do clusters of earlier data differ again on new data? If so, by how much?"""
-    from faultlines.analyses.certify import checked_mismatch
+    from faultlines.analyses.certify import checked_mismatch, checked_missing
     from faultlines.analyses.confirm import confirm as confirm_clusters
     from faultlines.cli.gate import end_with_confirmation, gate
     from faultlines.cli.metrics import fresh_metric
     from faultlines.cli.outputs import is_table, table_of
 
     checked_mismatch(mismatch)
+    unseen = checked_missing(missing)
     metric = fresh_metric(measured)
     targets = outputs.checked(opt.Output(json=json), fresh.inputs, also=[fresh.clusters])
     by: Any = attributes(fresh.by) if fresh.by else None
@@ -773,7 +786,7 @@ def confirm(
     targets.say_result(result)
     targets.write_json(outputs.dumped(result.to_dict()))
     if fail_unless_confirmed:
-        end_with_confirmation(result, mismatch)
+        end_with_confirmation(result, mismatch, unseen)
 
 
 # ---------------------------------------------------------------------------------------------------------- monitor

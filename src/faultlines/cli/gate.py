@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LISTED = 240  # characters of a list of experiments
 # Codes of the notes that say why a certificate is inconclusive.
 _REASONS = {"inconclusive groups", "excluded groups", "missing bounds", "missing share", "unknown attributes"}
+_MISSING = {"missing values", "missing attributes"}  # codes of the notes on rows that lack something
 
 
 @contextmanager
@@ -56,6 +57,7 @@ def end_with_verdicts(
     missing: str = "bounds",
     mismatch: str = "inconclusive",
     skipped: Mapping[str, str] | None = None,
+    names: Sequence[str] = (),
 ) -> None:
     """End with the exit code of the gates that were asked for: 1 when one says no, 3 when one is inconclusive.
 
@@ -66,17 +68,20 @@ def end_with_verdicts(
         missing: ``"bounds"``: a large share of rows that lack a value is inconclusive; ``"ignore"``: it is not.
         mismatch: ``"inconclusive"``: nothing passes beside a sample ratio mismatch; ``"ignore"``: it may.
         skipped: What could not be compared, with the reason: inconclusive where a gate was asked for.
+        names: What each result is called; without them it is called by its metric.
     """
     several = max(len(results), len(certificates)) > 1
-    gated = [c for c in results if fail_on_split or (certificates and c.verdict == "not testable")]
-    signed = [certificate for certificate in certificates if certificate is not None]
-    if any(c.verdict == "differ" for c in gated) or any(certificate.verdict == "failed" for certificate in signed):
+    names = names or [c.groups.metric for c in results]
+    unsigned = [bool(certificates) and certificate is None for certificate in certificates] or [False] * len(results)
+    gated = [(name, c) for name, c, without in zip(names, results, unsigned, strict=True) if fail_on_split or without]
+    signed = [(name, each) for name, each in zip(names, certificates, strict=False) if each is not None]
+    if any(c.verdict == "differ" for _, c in gated) or any(each.verdict == "failed" for _, each in signed):
         raise typer.Exit(SPLIT)
     ratios = _ratio_texts(results) if (fail_on_split or certificates) and mismatch == "inconclusive" else []
-    reasons = [(c.groups.metric, _reasons(c, missing)) for c in gated]
+    reasons = [(name, _reasons(c, missing)) for name, c in gated]
     reasons += [
-        (certificate.metric, [n.text for n in certificate.notes if n.code in _REASONS] or [certificate.headline])
-        for certificate in signed
+        (name, _reasons_of_certificate(certificate, has_ratios=bool(ratios)))
+        for name, certificate in signed
         if certificate.verdict == "inconclusive"
     ]
     if fail_on_split or certificates:
@@ -168,12 +173,15 @@ class LookGate:
             _end_inconclusive(texts)
 
 
-def end_with_confirmation(result: Confirmation, mismatch: str = "inconclusive") -> None:
+def end_with_confirmation(
+    result: Confirmation, mismatch: str = "inconclusive", missing: MissingChoice = "bounds"
+) -> None:
     """End with the gate's exit code: 1 when clusters are not confirmed, 3 when the new data are inconclusive.
 
     Args:
         result: The confirmation.
         mismatch: As for `end_with_verdicts`.
+        missing: Likewise.
     """
     from faultlines.render.clustering import mismatch_notes
 
@@ -181,8 +189,10 @@ def end_with_confirmation(result: Confirmation, mismatch: str = "inconclusive") 
         _end_inconclusive([result.headline])
     if result.verdict == "not confirmed":
         raise typer.Exit(SPLIT)
-    texts = [note.text for note in mismatch_notes(result.warnings)]
-    if texts and mismatch == "inconclusive":
+    texts = [note.text for note in mismatch_notes(result.warnings)] if mismatch == "inconclusive" else []
+    if missing == "bounds":
+        texts += [note.text for note in result.notes if note.code in _MISSING and note.severity == "warning"]
+    if texts:
         _end_inconclusive(texts)
 
 
@@ -214,11 +224,17 @@ def _ratio_texts(results: Sequence[Clustering]) -> list[str]:
     return list(dict.fromkeys(note.text for c in results for note in ratio_notes(c)))
 
 
+def _reasons_of_certificate(certificate: Certificate, *, has_ratios: bool) -> list[str]:
+    """Why a certificate is inconclusive; nothing where a sample ratio mismatch, which is said beside it, is all."""
+    texts = [note.text for note in certificate.notes if note.code in _REASONS]
+    return texts or ([] if certificate.mismatch and has_ratios else [certificate.headline])
+
+
 def _reasons(c: Clustering, missing: str = "bounds") -> list[str]:
     """Why a result without clusters does not cover all groups, or all rows; nothing where it does."""
     from faultlines.render.clustering import exclusion_notes
 
-    codes = {"excluded groups"} | ({"missing values", "missing attributes"} if missing == "bounds" else set())
+    codes = {"excluded groups"} | (_MISSING if missing == "bounds" else set())
     texts = [note.text for note in exclusion_notes(c) if note.code in codes and note.severity == "warning"]
     return [c.headline, *texts] if c.verdict == "not testable" else texts
 
@@ -299,20 +315,28 @@ class Certificates:
         """Whether anything is."""
         return self.gap is not None
 
-    def texts(self, certificates: Sequence[Certificate | None]) -> list[str]:
-        """What to print of them."""
+    def texts(self, certificates: Sequence[Certificate | None], names: Sequence[str] = ()) -> list[str]:
+        """What to print of them, several below their names if they have any."""
         from faultlines.render.text import to_text
 
         several = f"{len(certificates)} certificates, at α/{len(certificates)} each (Bonferroni)."
         first = [several] if len(certificates) > 1 else []
+        headings = [f"{name}\n" if first else "" for name in names] or [""] * len(certificates)
         return first + [
-            to_text(certificate, spelling=complete_command) for certificate in certificates if certificate is not None
+            heading + to_text(certificate, spelling=complete_command)
+            for heading, certificate in zip(headings, certificates, strict=False)
+            if certificate is not None
         ]
 
     def run(
-        self, results: Sequence[Clustering], alpha: float, seed: int, rows: Sequence[MeasuredRows] = ()
+        self,
+        results: Sequence[Clustering],
+        alpha: float,
+        seed: int,
+        rows: Sequence[MeasuredRows] = (),
+        names: Sequence[str] = (),
     ) -> list[Certificate | None]:
-        """A certificate for each result, but for one of a single group, which has nothing to be compared with.
+        """A certificate for each result, but for one of a single group that has nothing to be compared with.
 
         The probability of a wrong one among several is α altogether (Bonferroni).
 
@@ -321,37 +345,43 @@ class Certificates:
             alpha: The significance level of all.
             seed: Of the draws.
             rows: For each result what it was measured in: read again where values are missing, for what they could be.
+            names: What errors call each of several results; without them by its metric.
         """
         if self.gap is None:
             return []
         from faultlines.analyses.certify import certify, check_shared_direction
         from faultlines.metrics.warnings import SampleRatio
 
-        check_shared_direction(self.adverse, [c.estimates for c in results])
         certificates: list[Certificate | None] = []
+        names = names or [c.groups.metric for c in results]
         with name_options({"gap": "certify", "against": "reference", "margins": "certify_margins"}):
+            check_shared_direction(self.adverse, [c.estimates for c in results], self.reference)
             for i, c in enumerate(results):
-                if c.verdict == "not testable":
+                against = 0.0 if self.to_zero else _reference(self.reference, c)
+                if c.verdict == "not testable" and not isinstance(against, float):
                     certificates.append(None)
                     continue
                 lacking = c.missing_values is not None and bool(c.missing_values.dropped.any())
                 data = rows[i] if rows and lacking and self.missing == "bounds" else MeasuredRows(c)
-                certificate = certify(
-                    data.data,
-                    data.by,
-                    data.metric,
-                    min_size=data.min_size,
-                    gap=self.gap,
-                    against=0 if self.to_zero else _reference(self.reference, c),
-                    margins=self.margins,
-                    ratio=self.ratio,
-                    adverse=self.adverse,
-                    alpha=alpha / len(results),
-                    missing=self.missing,
-                    unknown=self.unknown,
-                    mismatch=self.mismatch,
-                    seed=seed,
-                )
+                try:
+                    certificate = certify(
+                        data.data,
+                        data.by,
+                        data.metric,
+                        min_size=data.min_size,
+                        gap=self.gap,
+                        against=against,
+                        margins=self.margins,
+                        ratio=self.ratio,
+                        adverse=self.adverse,
+                        alpha=alpha / len(results),
+                        missing=self.missing,
+                        unknown=self.unknown,
+                        mismatch=self.mismatch,
+                        seed=seed,
+                    )
+                except InputError as error:
+                    raise (error.within(names[i]) if len(results) > 1 else error) from error
                 # The result beside it says a sample ratio mismatch already.
                 warnings = tuple(warning for warning in certificate.warnings if not isinstance(warning, SampleRatio))
                 certificates.append(replace(certificate, warnings=warnings))

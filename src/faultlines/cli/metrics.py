@@ -14,7 +14,7 @@ from faultlines.metrics.table import METRICS, of_family, own_name, remedy_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from faultlines.cli.options import ArmOptions, Baseline, Claim, MeasuredOptions, Predictions
+    from faultlines.cli.options import ArmOptions, AuditOptions, Baseline, Claim, MeasuredOptions, Predictions
     from faultlines.guarantees.base import Guarantee
     from faultlines.metrics.base import Metric
     from faultlines.metrics.table import Entry, Family
@@ -96,6 +96,23 @@ def model_metrics(words: Sequence[str], predictions: Predictions, baseline: Base
         _changed(entry, metric, everything, options, baseline.columns)
         for entry, metric in zip(entries, metrics, strict=True)
     ]
+
+
+def audit_changes(words: Sequence[str] | None, options: AuditOptions, baseline: Baseline) -> list[Metric]:
+    """The changes that an audit measures from another model's predictions or scores.
+
+    Args:
+        words: Names of metrics; without them those that an audit has by default and that can be paired.
+        options: The columns of the audit.
+        baseline: What the other model said.
+    """
+    from faultlines.cli.options import Predictions
+    from faultlines.metrics.names import default_names
+
+    columns = {name: getattr(options, name) for name in Predictions.__dataclass_fields__ if hasattr(options, name)}
+    given = {role: column for role in ("y_true", "y_pred", "score") if (column := columns[role]) is not None}
+    names = words or default_names(given, predicts="y_pred" in given or options.threshold is not None)
+    return model_metrics(names, Predictions(**columns), baseline)
 
 
 def _changed(

@@ -612,7 +612,8 @@ FailUnlessConfirmed = Annotated[
     bool,
     _option(
         GATE,
-        "Exit 1 when the clusters are not confirmed; exit 3 when new data are too few or have a sample ratio mismatch.",
+        "Exit 1 when the clusters are not confirmed; exit 3 when new data are too few, lack many values or have a "
+        "sample ratio mismatch.",
         "--fail-unless-confirmed",
     ),
 ]

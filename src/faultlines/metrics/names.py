@@ -54,11 +54,8 @@ def metrics_of(
             "y_pred, threshold", "both set what was predicted", "Give only one of them.", form="clause"
         )
     if wanted is None:
-        predicts = "y_pred" in columns or options["threshold"] is not None
-        wanted = _OF_LABELS if predicts else _OF_SCORES
-        if "y_true" not in columns:
-            wanted = _OF_PREDICTIONS
-        else:
+        wanted = default_names(columns, predicts="y_pred" in columns or options["threshold"] is not None)
+        if "y_true" in columns:
             _check_outcomes(summaries[columns["y_true"]].values, options["positive"])
     listed = [wanted] if isinstance(wanted, str | Metric) or callable(wanted) else wanted
     if isinstance(listed, set | frozenset):
@@ -74,6 +71,18 @@ def metrics_of(
             raise InputError.duplicate("metrics", "occurs more than once", "Name each metric once.", name)
         named[name] = metric
     return named
+
+
+def default_names(columns: Mapping[str, str], *, predicts: bool) -> tuple[str, ...]:
+    """What an audit measures where nothing is named.
+
+    Args:
+        columns: Which column is the ``y_true``, ``y_pred`` and ``score`` there are.
+        predicts: Whether there are predictions, or a threshold that makes some of scores.
+    """
+    if "y_true" not in columns:
+        return _OF_PREDICTIONS
+    return _OF_LABELS if predicts else _OF_SCORES
 
 
 def _name(metric: Metric, columns: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from faultlines import checks, formats
 from faultlines import files as file_writer
+from faultlines.errors import InputError
 from faultlines.estimates.labels import name_of, named_by
 from faultlines.progress import progress
 from faultlines.render import clustering
@@ -16,6 +17,7 @@ from faultlines.render.data import adverse_sides
 from faultlines.render.pictures import is_outer, level_values, plot_rows
 from faultlines.render.text import Document, NextCommand, TextTable, next_note
 from faultlines.results.audit import stratum_text
+from faultlines.results.certificate import Certificate
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
 from faultlines.results.protocol import NEXT, Note
@@ -359,6 +361,7 @@ def write_audit_page(
     title: str | None = None,
     command: str | None = None,
     adverse: Adverse | Mapping[str, Adverse] | None = None,
+    certificates: Mapping[str, Certificate | None] | None = None,
 ) -> None:
     """Write the page of an audit; for the options see `Audit.report`."""
     checks.need_report("report()")
@@ -367,6 +370,7 @@ def write_audit_page(
 
     for name, value in {"title": title, "command": command}.items():
         checks.text(name, value)
+    signed = _certificates(certificates, audit)
     reported = findings(audit)
     results = [finding.comparison.result for finding in reported]
     sides = adverse_sides(adverse, results, [finding.comparison.name for finding in reported])
@@ -383,7 +387,8 @@ def write_audit_page(
         title=title or headline(audit),
         head=title or "",
         headline=headline(audit),
-        next=step_lines(audit, command),
+        next=[] if signed else step_lines(audit, command),
+        certificates=signed,
         kind="audit",
         sections=sections,
         without=_without_finding(audit),
@@ -396,6 +401,21 @@ def write_audit_page(
         dont=_NOT_TO_CONCLUDE,
     )
     file_writer.write("report", target, text)
+
+
+def _certificates(certificates: Any, audit: Audit) -> list[dict[str, Any]]:
+    """Certificates by name as sentences and tables, or why there is none."""
+    from faultlines.render.page import certificate_data
+
+    remedy = "Give what audit.certify(…) returns."
+    if certificates is not None and not isinstance(certificates, dict):
+        raise InputError.wrong_type("certificates", "is no dict of certificates", remedy, certificates)
+    parts = []
+    for name, certificate in (certificates or {}).items():
+        if not (certificate is None or isinstance(certificate, Certificate)):
+            raise InputError.wrong_type("certificates", "holds something else than certificates", remedy, name)
+        parts.append({"name": name, "reason": audit.skipped.get(name), **(certificate_data(certificate) or {})})
+    return parts
 
 
 def _reading(audit: Audit) -> list[str]:

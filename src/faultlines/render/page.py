@@ -384,7 +384,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "warnings": [note.text for note in ratio_notes(c)],
         "decision": decide(c, part.adverse),
         "alpha": alpha_text(c.alpha),
-        "certificate": _certificate(part.certificate),
+        "certificate": certificate_data(part.certificate),
         "confirmed": part.confirmed,
         # A certificate or new data on the page are a step that was taken.
         "next": [] if part.certificate is not None or part.confirmed else next_step(c, command),
@@ -551,8 +551,12 @@ def _filter(levels: Sequence[tuple[int, object]]) -> dict[str, str]:
     return {"name": ", ".join(names), "wanted": json.dumps(wanted, ensure_ascii=False)}
 
 
-def _certificate(certificate: Certificate | None) -> dict[str, Any] | None:
-    """A certificate as a sentence and a table."""
+def certificate_data(certificate: Certificate | None) -> dict[str, Any] | None:
+    """A certificate as a sentence and a table.
+
+    Args:
+        certificate: The certificate, if there is one.
+    """
     if certificate is None:
         return None
     header, rows, right = group_rows(certificate)

@@ -342,7 +342,7 @@ class Audit(Collection):
         """
         from faultlines.analyses.certify import certify, check_shared_direction
 
-        check_shared_direction(adverse, [comparison.result.estimates for comparison in self.comparisons])
+        check_shared_direction(adverse, [comparison.result.estimates for comparison in self.comparisons], against)
         options: dict[str, Any] = {"gap": gap, "against": against, "ratio": ratio, "adverse": adverse, "seed": seed}
         options["missing"] = missing
         alpha = self.alpha / len(self)
@@ -361,6 +361,7 @@ class Audit(Collection):
         title: str | None = None,
         command: str | None = None,
         adverse: Adverse | Mapping[str, Adverse] | None = None,
+        certificates: Mapping[str, Certificate | None] | None = None,
     ) -> None:
         """Write one page: the findings, every metric in every group, and a part for each finding.
 
@@ -369,13 +370,14 @@ class Audit(Collection):
             title: What stands at its head.
             command: What reproduces it, to be said on the page.
             adverse: The harmful direction, for all or by name; see `Clustering.report`.
+            certificates: What `certify` returned, to be on the page as well.
 
         Raises:
             InputError: If the extra ``report`` is not installed, or the file cannot be written.
         """
         from faultlines.render.audit import write_audit_page
 
-        write_audit_page(self, path, title=title, command=command, adverse=adverse)
+        write_audit_page(self, path, title=title, command=command, adverse=adverse, certificates=certificates)
 
 
 def feature_names(by: Sequence[str]) -> str:
