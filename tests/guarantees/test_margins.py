@@ -13,14 +13,9 @@ from hypothesis import strategies as st
 import faultlines as fl
 from faultlines.estimates.labels import margins_of
 from faultlines.guarantees import joint_test
+from faultlines.guarantees.attributes import AttributeChoice, explain_variation
 from faultlines.guarantees.joint_test import GroupEffects
-from faultlines.guarantees.margins import (
-    AttributeChoice,
-    MarginTest,
-    aggregate_effects,
-    compare_margins,
-    explain_variation,
-)
+from faultlines.guarantees.margins import MarginTest, aggregate_effects, compare_margins
 
 
 def crossing(*sizes: int) -> np.ndarray:

@@ -10,8 +10,8 @@ import pytest
 
 from docs.figures import record_figure
 from faultlines.core.additive import WeightedCells, fit_additive
+from faultlines.guarantees.attributes import explain_variation
 from faultlines.guarantees.joint_test import GroupEffects
-from faultlines.guarantees.margins import explain_variation
 from tests.statistical.tally import level_bound, scale_runs
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from docs.figures import record_figure, share_error
 from experiments.baselines import ALONG_ATTRIBUTES, Crossed
 from faultlines.estimates.labels import cross_levels, margins_of, refines
 from faultlines.estimates.validation import own_variances
+from faultlines.guarantees.attributes import AttributeChoice, explain_variation
 from faultlines.guarantees.joint_test import GroupEffects
-from faultlines.guarantees.margins import AttributeChoice, compare_margins, explain_variation
+from faultlines.guarantees.margins import compare_margins
 from tests.statistical.tally import Tally, count_events, level_bound, scale_runs
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from faultlines.core.normal import compare_one_effect
 from faultlines.core.tree import build_tree, count_clusters
 from faultlines.errors import InputError, NoGroupsError
 from faultlines.estimates.labels import key_of, margins_of, name_of
+from faultlines.guarantees.attributes import attribute_paths
 from faultlines.guarantees.boundaries import (
     CUSTOM,
     DEPENDENCE,
@@ -40,7 +41,7 @@ from faultlines.guarantees.boundaries import (
     pvalue_so_far,
 )
 from faultlines.guarantees.joint_test import JointTest, extract_effects
-from faultlines.guarantees.margins import MarginStatistic, attribute_codes, attribute_paths, compare_margins
+from faultlines.guarantees.margins import MarginStatistic, attribute_codes, compare_margins
 from faultlines.guarantees.paper import SequentialFolds
 from faultlines.guarantees.partitions import PartitionSearch
 from faultlines.guarantees.state import (

@@ -50,7 +50,7 @@ class MarginLevels:
 
 
 class AttributeSearch(Protocol):
-    """Which attributes the differences run along, at any significance level; see `guarantees.margins`."""
+    """Which attributes the differences run along, at any significance level; see `guarantees.attributes`."""
 
     def attributes_at(self, alpha: float) -> tuple[str, ...]:
         """Names of the fewest attributes that are enough."""

@@ -10,6 +10,7 @@ import numpy as np
 from faultlines import checks
 from faultlines.core.tree import build_tree, cut_tree
 from faultlines.errors import InputError
+from faultlines.guarantees.attributes import attribute_paths, has_several_effects
 from faultlines.guarantees.base import Facts, GuaranteeDefaults, GuaranteedPath, run_in_order
 from faultlines.guarantees.joint_test import (
     JointTest,
@@ -20,7 +21,6 @@ from faultlines.guarantees.joint_test import (
     extract_effects,
     run_joint_tests,
 )
-from faultlines.guarantees.margins import attribute_paths, has_several_effects
 from faultlines.guarantees.partitions import PartitionSearch
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from faultlines.core.shrinkage import shrink
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import labels_of
 from faultlines.estimates.scales import critical_value
+from faultlines.guarantees.attributes import explain_variation
 from faultlines.guarantees.joint_test import GroupEffects, extract_effects
-from faultlines.guarantees.margins import add_small_groups, attribute_codes, explain_variation
+from faultlines.guarantees.margins import add_small_groups, attribute_codes
 from faultlines.results.multiplicity import CORRECTIONS, corrected
 from faultlines.results.protocol import probability
 
