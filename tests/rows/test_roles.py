@@ -243,6 +243,66 @@ def test_days_far_away(kind: pa.DataType, tmp_path: Path) -> None:
     assert set(arms.values()) == {"answered"}, arms
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+05:30"])
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_times_with_a_zone_are_one_however_they_are_written(unit: str, zone: str, tmp_path: Path) -> None:
+    """In csv as pandas, Polars, PyArrow and DuckDB write the distance from UTC: +01:00, +0100, Z, +00."""
+    moments = [MORNING.replace(tzinfo=dt.UTC), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)]
+    table = pa.table(rows_beside() | {"z": column(moments, pa.timestamp(unit, zone))})
+    frames = ways(table, tmp_path) if zone != "+05:30" else {"arrow": table}
+    writers: dict[str, Callable[[str], Any]] = {
+        "pandas": lambda path: table.to_pandas().to_csv(path, index=False),
+        "polars": lambda path: pl.DataFrame(table).write_csv(path),
+        "pyarrow": lambda path: pyarrow.csv.write_csv(table, path),
+        "duckdb": lambda path: duckdb.from_arrow(table).write_csv(path),
+    }
+    for writer, write in writers.items():
+        if (writer, zone) != ("polars", "+05:30"):  # which Polars does not have
+            write(str(tmp_path / f"{writer}.csv"))
+            frames[f"csv of {writer}"] = tmp_path / f"{writer}.csv"
+    names = {way: answer(grouped("z"), frame) for way, frame in frames.items()}
+    expected = ("answered", ["2020-01-01 00:00:00+00:00", "2020-01-01 03:04:05+00:00"])
+    assert set(map(str, names.values())) == {str(expected)}, names
+    for control in (moments[0], pd.Timestamp(moments[0]).tz_convert("America/New_York"), "2020-01-01T03:04:05Z"):
+        arms = {way: answer(roles(control)["variant"], frame)[0] for way, frame in frames.items()}
+        assert set(arms.values()) == {"answered"}, (control, arms)
+
+
+def test_nanoseconds_with_a_zone_stay_apart(tmp_path: Path) -> None:
+    table = pa.table(rows_beside() | {"z": column(list(NANOSECONDS)).cast(pa.timestamp("ns", "UTC"))})
+    for way, frame in ways(table, tmp_path).items():
+        if way != "ibis":  # which reads microseconds
+            assert len(grouped("z")(frame)) == 2, way
+    attached = fl.cluster(table, "z", fl.mean("x"), min_size=1).assign(duckdb.from_arrow(table))
+    assert attached.aggregate("count(*), count(DISTINCT z)").fetchall() == [(ROWS, 2)]
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")])
+def test_days_and_times_as_labels(kind: pa.DataType, tmp_path: Path) -> None:
+    """A day may be the label that counts; a point in time is refused where columns have types."""
+    days = [dt.date(2020, 1, 1), dt.date(2020, 1, 2)]
+    table = pa.table(rows_beside() | {"z": column(days).cast(kind)})
+    expected = "answered" if kind == pa.date32() else "wrong type"
+    for way, frame in ways(table, tmp_path).items():
+        for positive in (table["z"][0].as_py(), str(days[0])):
+            if way != "csv" or kind == pa.date32():
+                assert answer(measured(fl.rate("z", positive=positive)), frame)[0] == expected, (way, positive)
+
+
+def test_truth_values_as_labels_of_csv(tmp_path: Path) -> None:
+    """True as pandas writes it, true as others do."""
+    table = pa.table(rows_beside() | {"z": column([True, False])})
+    frames = ways(table, tmp_path)
+    table.to_pandas().to_csv(tmp_path / "pandas.csv", index=False)
+    for positive in (True, "True", "true"):
+        ask = measured(fl.rate("z", positive=positive))
+        answers = {
+            way: answer(ask, frame) for way, frame in (frames | {"csv of pandas": tmp_path / "pandas.csv"}).items()
+        }
+        assert len({str(estimates) for estimates in answers.values()}) == 1, (positive, answers)
+        assert answers["arrow"][0] == "answered"
+
+
 @pytest.mark.parametrize("kind", ["float", "text", "decimal"])
 def test_a_decimal_is_found_in_every_type(kind: str, tmp_path: Path) -> None:
     every: dict[str, list[Any]] = {
@@ -256,6 +316,14 @@ def test_a_decimal_is_found_in_every_type(kind: str, tmp_path: Path) -> None:
         for control in (Decimal("1.10"), Decimal("1.1"), 1.1):
             assert answer(roles(control)["variant"], frame)[0] == "answered", (way, control)
     assert answer(roles(Decimal("1.11"))["variant"], frames["arrow"])[0] == "not found"
+
+
+def test_decimals_below_one_have_their_zero(tmp_path: Path) -> None:
+    """DuckDB writes a decimal of two digits, both behind the point, as .10; pandas chooses such types for files."""
+    values = column([Decimal("-0.10"), Decimal("0.25")], pa.decimal128(2, 2))
+    for way, frame in ways(pa.table(rows_beside() | {"z": values}), tmp_path).items():
+        assert answer(grouped("z"), frame) == ("answered", ["-0.10", "0.25"]), way
+        assert answer(roles("0.25")["variant"], frame)[0] == "answered", way
 
 
 def test_decimals_without_a_common_type_are_refused() -> None:

@@ -330,7 +330,8 @@ def _select_column(selection: Selection, dtype: object) -> str:
     if selection.zone is None:
         return column
     if selection.zone:
-        return f"strftime({column} AT TIME ZONE 'UTC', '{TIME_FORMAT}.%f+00:00')"
+        fraction = "%n" if str(dtype) == "TIMESTAMPTZ_NS" else "%f"  # with text behind %n, DuckDB 2.0 adds empty bytes
+        return f"strftime({column} AT TIME ZONE 'UTC', '{TIME_FORMAT}.{fraction}') || '+00:00'"
     if str(dtype) == "TIMESTAMP_NS":
         return f"strftime({column}, '{TIME_FORMAT}.%n')"
     return f"strftime({column}::TIMESTAMP, '{TIME_FORMAT}.%f')"  # nanoseconds end in 2262
@@ -390,9 +391,17 @@ def _scan_frame(connection: duckdb.DuckDBPyConnection, frame: nw.DataFrame[Any],
         inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)
         if type(inner).__name__ in {"IntervalDtype", "PeriodDtype"}:  # unknown to DuckDB
             native = native.assign(**{name: native[name].astype(object).map(str, na_action="ignore")})
+        elif _has_zoned_nanoseconds(native[name]):  # DuckDB would cut them to microseconds, and join groups
+            native = native.assign(**{name: native[name].dt.tz_convert("UTC").map(str, na_action="ignore")})
         elif dtype.kind == "O" and _mixes_text_and_numbers(native[name], frame.columns[names.index(name)]):
             native = native.assign(**{name: native[name].map(_as_text, na_action="ignore")})
     return connection.from_df(native)
+
+
+def _has_zoned_nanoseconds(column: Any) -> bool:
+    dtype = column.dtype
+    is_zoned = getattr(dtype, "tz", None) is not None and getattr(dtype, "unit", "") == "ns"
+    return is_zoned and bool((column.dt.nanosecond > 0).any())
 
 
 def _without_halves(table: Any) -> Any:

@@ -53,12 +53,14 @@ def engine_of(frame: nw.LazyFrame[Any] | nw.DataFrame[Any]) -> Engine:
 def select_columns(frame: nw.LazyFrame[Any], selections: Sequence[Selection]) -> nw.LazyFrame[Any]:
     """Take columns under other names; times become text where that is asked for."""
     schema = frame.collect_schema()
-    names = schema.names()
+    names, engine = schema.names(), engine_of(frame)
+    types = engine.type_names(frame.to_native()) if any(s.as_text for s in selections) else [""] * len(names)
+    places = [names.index(s.column) for s in selections]
     resolved = [
-        s._replace(place=names.index(s.column), zone=time_zone(schema[s.column]) if s.as_text else None)
-        for s in selections
+        s._replace(place=place, zone=time_zone(schema[s.column], types[place]) if s.as_text else None)
+        for s, place in zip(selections, places, strict=True)
     ]
-    return _lazy(engine_of(frame).select(frame.to_native(), resolved, len(names)))
+    return _lazy(engine.select(frame.to_native(), resolved, len(names)))
 
 
 def fetch(frame: nw.LazyFrame[Any]) -> dict[str, Column]:
@@ -382,7 +384,7 @@ def _select_uses(
         own, others = (keys, numbers) if is_key else (numbers, keys)
         if use.column in own:
             continue
-        becomes_text = is_key and is_time(schema[names[use.column]])
+        becomes_text = is_key and is_time(schema[names[use.column]], types[names[use.column]])
         other = others.get(use.column)
         if other is not None and not becomes_text and other not in times:
             own[use.column] = other

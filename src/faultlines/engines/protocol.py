@@ -135,10 +135,17 @@ class Engine(ABC):
 # ---------------------------------------------------------------------------------------------------- points in time
 
 
-def time_zone(dtype: Any) -> str | None:
-    """Empty for times without a zone, UTC for those that have one, None for everything else."""
+def time_zone(dtype: Any, native: str = "") -> str | None:
+    """Empty for times without a zone, UTC for those that have one, None for everything else.
+
+    Args:
+        dtype: The type of a column.
+        native: What its engine calls that type; narwhals does not know DuckDB's nanoseconds with a zone.
+    """
     import narwhals as nw
 
+    if native == "TIMESTAMPTZ_NS":
+        return "UTC"
     if dtype != nw.Datetime:
         return None
     return "" if getattr(dtype, "time_zone", None) is None else "UTC"
@@ -158,9 +165,9 @@ def is_not_nan(value: Any) -> Any:
     return value.is_finite() | (value.abs() == float("inf"))
 
 
-def is_time(dtype: Any) -> bool:
+def is_time(dtype: Any, native: str = "") -> bool:
     """Whether a column holds points in time, which become text as keys: they must read the same on every engine."""
-    return time_zone(dtype) is not None
+    return time_zone(dtype, native) is not None
 
 
 def format_time(text: str) -> str:

@@ -299,14 +299,29 @@ def reading(key: Key) -> str:
 
 # Zeros behind a time of day, which csv may have and others have not: 03:04:05.000000, 03:04:05.120.
 _EMPTY_FRACTION = re.compile(r"(:[0-9]{2}(?:\.[0-9]*[1-9])?)\.?0*(?=$|[+-][0-9]{2}:[0-9]{2}$)")
-_IN_UTC = re.compile(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9:.]+)Z$")  # as PyArrow writes times with a zone to csv
+# A time with its distance from UTC, as csv may have it: 04:04:05+01:00 (pandas), +0100 and Z (PyArrow), +00 (DuckDB).
+_ZONED = re.compile(r"([0-9-]{10})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})([.][0-9]+)?(Z|([+-][0-9]{2})(?::?([0-9]{2}))?)")
+
+
+def _in_utc(text: str) -> str:
+    """A time with a zone as the same time in UTC, as columns with types have it; every other text as it is."""
+    zoned = _ZONED.fullmatch(text)
+    if zoned is None:
+        return text
+    day, time, fraction, _, hours, minutes = zoned.groups("")
+    distance = datetime.timedelta(hours=int(hours or 0), minutes=int(f"{hours[:1]}{minutes or 0}"))
+    try:
+        moment = datetime.datetime.fromisoformat(f"{day} {time}") - distance
+    except (ValueError, OverflowError):  # no such day, or beyond the years there are
+        return text
+    return f"{moment}{fraction}+00:00"
 
 
 def part_reading(part: Hashable) -> str:
     """One value of a key as such text."""
     if isinstance(part, Range):
         return f"[{part.lower!r}, {part.upper!r})"
-    reading = _IN_UTC.sub(r"\1+00:00", str(part))
+    reading = _in_utc(str(part))
     if isinstance(part, bool) or reading in {"True", "False"}:
         return reading.lower()
     if ":" in reading:

@@ -96,8 +96,11 @@ def _attach_to_query(
     import narwhals as nw
 
     schema = frame.collect_schema()
+    types = dict(zip(schema.names(), engine_of(frame).type_names(frame.to_native()), strict=True))
     columns = [Selection(name, f"u{i}") for i, name in enumerate(schema.names())]
-    attributes = [Selection(name, f"c{i}", is_time(schema[name])) for i, name in enumerate(attribute_names(by))]
+    attributes = [
+        Selection(name, f"c{i}", is_time(schema[name], types[name])) for i, name in enumerate(attribute_names(by))
+    ]
     names = {attribute.column: attribute.name for attribute in attributes}
     times = frozenset(attribute.name for attribute in attributes if attribute.as_text)
     rows = Rows(select_columns(frame, [*columns, *attributes]), False, names, names, times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faultlines.engines.frames import fetch
-from faultlines.engines.protocol import factorize
-from faultlines.engines.readers import TRUTH_WORDS
+from faultlines.engines.protocol import factorize, is_time
+from faultlines.engines.readers import BOOLEANS, TRUTH_WORDS
 from faultlines.errors import Argument, InputError, shorten, shorten_text, to_numbers
 from faultlines.rows.keys import finite, whole_part
 
@@ -48,7 +49,8 @@ class CleanInput(NamedTuple):
 
 def is_label(source: Input) -> bool:
     """Whether an input of csv is compared with a label, as text."""
-    return source.kind == "label" or (source.kind in {"binary", "class"} and isinstance(source.positive, str))
+    as_text = isinstance(source.positive, str | datetime.date)
+    return source.kind == "label" or (source.kind in {"binary", "class"} and as_text)
 
 
 def source_column(rows: Rows, source: Input) -> str:
@@ -66,6 +68,9 @@ def clean_input(rows: Rows, source: Input, parameter: str) -> CleanInput:
     dtype = rows.frame.collect_schema()[column]
     simple = dtype.is_numeric() or dtype == nw.Boolean
     argument = Argument(parameter, source.column)
+    if source.kind in {"binary", "class", "label"} and (column in rows.times or is_time(dtype)):
+        problem, remedy = "holds points in time, not labels", "Name a column of labels, or of days."
+        raise InputError.wrong_type(argument, problem, remedy)
     if source.kind in {"binary", "class"} and source.positive is not None:
         return _clean_label(column, dtype, simple, source)
     if source.kind in {"label", "any"} and not simple:
@@ -127,6 +132,8 @@ def _clean_label(column: str, dtype: Any, simple: bool, source: Input) -> CleanI
 
     raw = finite(column, dtype) if simple else nw.col(column).cast(nw.String)
     positive = _parse_positive(source, dtype) if simple else str(source.positive)
+    if not simple and _plain_word(positive) in BOOLEANS:  # csv has True where pandas wrote it, true elsewhere
+        raw, positive = raw.str.to_lowercase(), _plain_word(positive)
     coded = nw.when(~raw.is_null()).then(nw.when(raw == positive).then(nw.lit(1.0)).otherwise(nw.lit(0.0)))
     checks = {"seen": nw.when(raw == positive).then(raw)}
     if source.kind == "binary":  # there is but one label beside the one that counts

@@ -210,7 +210,7 @@ class Keys:
             return key_value(column, dtype)
         if (dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)) or dtype in (nw.Boolean, nw.Date):
             return nw.col(column)
-        text = nw.col(column) if dtype == nw.String else nw.col(column).cast(nw.String)
+        text = nw.col(column) if dtype == nw.String else _as_text(column, dtype)
         return text if self.keeps_empty else nw.when(text != "").then(text)  # in csv, too, an empty field has no value
 
     def _binned(self, place: int, cut: Bins) -> Any:
@@ -329,6 +329,21 @@ def whole_part(value: Any) -> Any:
     return nw.when(is_small).then(nw.when(is_small).then(value).floor().cast(nw.Float64)).otherwise(value)
 
 
+def _as_text(column: str, dtype: Any) -> Any:
+    """A column as text; a decimal without room before the point, which DuckDB writes as .10, has its zero."""
+    import narwhals as nw
+
+    text = nw.col(column).cast(nw.String)
+    if not dtype.is_decimal():
+        return text
+    digits = nw.when(text.str.starts_with("-.")).then(text.str.slice(1)).otherwise(text)
+    return (
+        nw.when(text.str.starts_with("-."))
+        .then(nw.concat_str(nw.lit("-0"), digits))
+        .otherwise(nw.when(text.str.starts_with(".")).then(nw.concat_str(nw.lit("0"), digits)).otherwise(text))
+    )
+
+
 def key_value(column: str, dtype: Any) -> Any:
     """A column that names things, with NaN as null; floats of 32 bits are the numbers they read as: 0.1, as in csv.
 
@@ -337,7 +352,7 @@ def key_value(column: str, dtype: Any) -> Any:
     import narwhals as nw
 
     if dtype.is_decimal():  # as groups are named: engines bring decimals as text, floats or their own
-        return nw.col(column).cast(nw.String)
+        return _as_text(column, dtype)
     if dtype != nw.Float32:
         return not_nan(column, dtype)
     value = nw.col(column)
