@@ -23,6 +23,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import faultlines as fl
 from faultlines.engines import duckdb as duck
@@ -263,6 +264,31 @@ def test_a_parquet_file_with_damaged_metadata_is_refused(mark: bytes, tmp_path: 
     with pytest.raises(fl.InputError) as error:
         fl.measure(path, "g", fl.mean("x"))
     assert error.value.code == "unreadable file"
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_are_compared_with_their_checksums(version: Any, compression: str, tmp_path: Path) -> None:
+    """Where a file has them; DuckDB does not look at them, and most flipped bits change what it reads."""
+    rng = np.random.default_rng(0)
+    table = pa.table({"g": [f"g{i % 4}" for i in range(2000)], "x": rng.normal(size=2000), "note": ["unused"] * 2000})
+    path = tmp_path / "x.parquet"
+    parquet.write_table(
+        table, path, write_page_checksum=True, data_page_version=version, compression=compression, row_group_size=700
+    )
+    duck_rows = duckdb.sql(f"SELECT path_in_schema, data_page_offset FROM parquet_metadata('{path}')").fetchall()
+    last = {column: max(place for name, place in duck_rows if name == column) for column, _ in duck_rows}
+    content = path.read_bytes()
+    assert len(fl.measure(path, "g", fl.mean("x")).estimates) == 4
+    for column, is_read in (("x", True), ("note", False)):
+        damaged = bytearray(content)
+        damaged[last[column] + (200 if is_read else 30)] ^= 4
+        path.write_bytes(damaged)
+        if is_read:
+            with refused("unreadable file: file"):
+                fl.measure(path, "g", fl.mean("x"))
+        else:
+            assert len(fl.measure(path, "g", fl.mean("x")).estimates) == 4
 
 
 def test_every_engine_is_chosen_in_one_place() -> None:
