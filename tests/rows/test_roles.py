@@ -301,6 +301,7 @@ def test_truth_values_as_labels_of_csv(tmp_path: Path) -> None:
         }
         assert len({str(estimates) for estimates in answers.values()}) == 1, (positive, answers)
         assert answers["arrow"][0] == "answered"
+    assert answer(measured(fl.rate("z", positive=10**400)), table)[0] == "not found"
 
 
 @pytest.mark.parametrize("kind", ["float", "text", "decimal"])

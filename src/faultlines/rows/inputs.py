@@ -150,7 +150,7 @@ def _parse_positive(source: Input, dtype: Any) -> float:
     value = 1.0 if word in _YES else 0.0 if word in _NO else source.positive
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         problem, remedy = f"cannot be in {shorten(source.column)}, which holds {dtype}", "Give a value of the column."
         raise InputError.not_found("positive", problem, remedy, source.positive) from error
 
