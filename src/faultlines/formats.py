@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
+import shlex
 import unicodedata
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -170,6 +171,23 @@ def printable_data(value: Any) -> Any:
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what spreadsheets begin a formula with
+
+
+def shell_word(text: str) -> str:
+    """Text as a shell takes it for one word; a query keeps its own single quotes, between double ones.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The word to type.
+
+    Example:
+        >>> print(shell_word("select * from 'visits.csv'"), shell_word("two words"), shell_word("one"))
+        "select * from 'visits.csv'" 'two words' one
+    """
+    is_plain_between_double_quotes = not set(text) & set('"$`\\!')
+    return f'"{text}"' if "'" in text and is_plain_between_double_quotes else shlex.quote(text)
 
 
 def spreadsheet_cell(value: Any) -> Any:

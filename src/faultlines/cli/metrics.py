@@ -233,9 +233,10 @@ def _entry(word: str, name: str, family: Family) -> Entry:
             )
         problem = f"is not a metric of {_of(family)}, but of {_of(other)}"
         raise InputError.unknown(argument, problem, f"Use: faultlines {other}.")
-    raise InputError.unknown(
-        argument, "is not known", remedy_for(name, family, function="In Python: fl.bootstrapped({}, …).")
-    )
+    lacks_column = family == "experiment" and word == name
+    form = " Write it with its column, as in lift:revenue." if lacks_column else ""
+    remedy = remedy_for(name, family, function="In Python: fl.bootstrapped({}, …).", otherwise=form)
+    raise InputError.unknown(argument, "is not known", remedy)
 
 
 def _of(family: Family) -> str:

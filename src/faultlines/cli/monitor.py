@@ -89,8 +89,10 @@ def take_look(
     try:
         return _take_look(monitor, watched, measured, final=final)
     except InputError as error:
-        if (error.code, error.parameter) != (ErrorCode.DUPLICATE, "estimates") or final or not writes:
+        if (error.code, error.parameter) != (ErrorCode.DUPLICATE, "estimates"):
             raise
+        if final or not writes:
+            raise error.changed(problem=f"these data {error.problem}", form="sentence") from error
         return CommandLook(monitor, monitor.result, taken=False, repeated=True)
 
 

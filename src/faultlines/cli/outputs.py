@@ -14,14 +14,13 @@ from csv import writer as csv_writer
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from shlex import quote
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from faultlines import checks, files
 from faultlines.cli import streams
 from faultlines.errors import Argument, InputError
-from faultlines.formats import spreadsheet_cell
+from faultlines.formats import shell_word, spreadsheet_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,7 +133,7 @@ class Targets:
 
 def command_line() -> str:
     """What was run, to be said on a page."""
-    return " ".join(["faultlines", *(quote(word) for word in sys.argv[1:])])
+    return " ".join(["faultlines", *(shell_word(word) for word in sys.argv[1:])])
 
 
 # ------------------------------------------------------------------------------------------- the command to run next
@@ -170,7 +169,7 @@ def complete_command(command: NextCommand) -> str:
     options += spell_options(command.changes)
     written = typed.get("json")
     is_written = written is not None and str(written) != "-"
-    clusters = quote(str(written)) if is_written else "clusters.json"
+    clusters = shell_word(str(written)) if is_written else "clusters.json"
     arguments = {FILES: _files(typed), CLUSTERS: clusters}
     places = [arguments.get(argument, argument) for argument in command.arguments]
     note = "" if is_written or CLUSTERS not in command.arguments else f" (--json {clusters} writes it)"
@@ -204,9 +203,9 @@ def _complete_option(command: NextCommand, name: str, typed: Mapping[str, Any]) 
 def _files(typed: Mapping[str, Any]) -> str:
     """The files that were typed, as long as they are few; or the query."""
     if "sql" in typed:
-        return f"--sql {quote(str(typed['sql']))}"
+        return f"--sql {shell_word(str(typed['sql']))}"
     paths = [str(path) for path in typed.get("files", [])]
-    return " ".join(map(quote, paths)) if 0 < len(paths) <= _FEW_FILES else "FILES"
+    return " ".join(map(shell_word, paths)) if 0 < len(paths) <= _FEW_FILES else "FILES"
 
 
 def _repeat(command: NextCommand, typed: Mapping[str, Any]) -> str:
@@ -225,7 +224,7 @@ def _repeat(command: NextCommand, typed: Mapping[str, Any]) -> str:
     for name in command.changes:
         if name in typed and not isinstance(typed[name], list | tuple):
             words = _without(words, name)
-    return " ".join(["faultlines", *map(quote, words), *spell_options(command.changes)])
+    return " ".join(["faultlines", *map(shell_word, words), *spell_options(command.changes)])
 
 
 def _without(words: Sequence[str], name: str) -> list[str]:

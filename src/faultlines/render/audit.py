@@ -141,8 +141,8 @@ def cut_notes(several: Iterable[CutFeature]) -> Iterator[Note]:
         count = f"{cut.values:,} values" if cut.values < 1_000 else "1,000 values or more"
         name = formats.printable(cut.feature)
         text = (
-            f"{name} has {count} and was cut into {cut.ranges} ranges of about equal size. Cut it by fl.bins for other "
-            "ranges; give it as text to compare every value."
+            f"{name} has {count} and was cut into {cut.ranges} ranges of about equal size. For other ranges use "
+            f"fl.bins (--by {name}:10 on the command line); to compare every value, give it as text."
         )
         yield Note("cut feature", text, fields={"feature": cut.feature, "values": cut.values, "ranges": cut.ranges})
 

@@ -532,7 +532,8 @@ def overall_notes(c: Clustering) -> Iterator[Note]:
         for i, (name, effect, p) in enumerate(zip(_metric_names(c), arm.effects, arm.pvalues, strict=True)):
             number = c.number_format([effect.se], [effect.estimate, effect.lower, effect.upper], i)
             interval = f"{formats.level(c.alpha)} interval {number.interval(effect.lower, effect.upper)}"
-            texts.append(f"{number(effect.estimate)} {name} ({interval}, {formats.p_is(math.log(p))})")
+            effect_name = f"{name} " if len(arm.effects) > 1 else ""  # a single one is named in the headline
+            texts.append(f"{effect_name}{number(effect.estimate)} ({interval}, {formats.p_is(math.log(p))})")
         text = f"{name_of(arm.treatment)} against {name_of(arm.control)}{where}: {'; '.join(texts)}."
         fields = {"treatment": str(arm.treatment), "control": str(arm.control), "pvalue": plain(arm.pvalues)}
         yield Note(OVERALL, formats.printable(text), fields=fields)

@@ -189,7 +189,7 @@ def overall_notes(result: MonitorResult) -> Iterator[Note]:
         number = effect_format(result, [arm.effect])
         value, interval, _ = _cells(arm.effect, number)
         text = (
-            f"{arm.treatment} against {arm.control} {where}: {value} {result.metric} ({formats.level(result.alpha)} "
+            f"{arm.treatment} against {arm.control} {where}: {value} ({formats.level(result.alpha)} "
             f"interval {interval}, {formats.p_is(math.log(arm.pvalue))}; valid at all looks)."
         )
         fields = {"treatment": arm.treatment, "control": arm.control, "pvalue": arm.pvalue}

@@ -609,7 +609,7 @@ def level_table(c: Clustering, adverse: AdverseSides, *, all_listed: bool) -> di
         *(column for name in effects for column in (name, interval_name(c))),
         *observed_headers(c),
         "groups",
-        "share",
+        "share of groups",
         *(["n", "share of n"] if c.groups.n is not None else []),
     ]
     return {
@@ -648,9 +648,11 @@ def _facts(c: Clustering, command: str | None, self_check: str = "") -> list[tup
     entries += [(name.replace("_", " ").capitalize(), column) for name, column in measured_columns(c).items()]
     if c.groups.estimates is not None and c.groups.estimates.scale.name != "identity":
         entries.append(("Compared on the scale", c.groups.estimates.scale.name))
-    entries += [("Level α", f"{c.alpha:g}"), ("Guarantee", c.guarantee.explanation)]
+    entries += [("Significance level α", f"{c.alpha:g}"), ("Error control", c.guarantee.explanation)]
     entries += [
-        (str(name).capitalize(), f"{value:,}" if isinstance(value, int) else str(value))
+        ("Scan for outlier groups", "yes" if value else "no")
+        if name == "scan"
+        else (str(name).capitalize(), f"{value:,}" if isinstance(value, int) else str(value))
         for name, value in facts.items()
     ]
     entries += [("Note", words) for words in c.guarantee.notes(c.groups, c.judged.facts)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass, field
 from importlib import import_module
-from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -117,7 +116,7 @@ def spell_options(options: Mapping[str, str]) -> list[str]:
 
 def spell_option(name: str, values: Sequence[object]) -> str:
     """An option as it is typed: once for each value; without any where it is a flag."""
-    return " ".join(f"--{name}" if value is True else f"--{name} {quote(str(value))}" for value in values)
+    return " ".join(f"--{name}" if value is True else f"--{name} {formats.shell_word(str(value))}" for value in values)
 
 
 def next_note(purpose: str, call: str, command: NextCommand | None) -> Note:
