@@ -21,7 +21,9 @@ from faultlines.render.clustering import (
     contrast,
     decide,
     describe_cluster,
+    evidence_notes,
     harm_statuses,
+    nothing_added,
     outlier_group,
 )
 from faultlines.render.data import adverse_sides
@@ -251,3 +253,26 @@ def test_why_outlier_groups_were_not_searched_for() -> None:
     several = fl.Estimates(two, np.full((3, 2), 0.2), parts=["x", "y"])
     results = [fl.cluster(counts), fl.cluster(several), fl.cluster(fl.Estimates([0.0, 5], [0.1, 0.1]), tolerance=1.0)]
     assert len({[note.text for note in c.notes if note.code == "method"][-1] for c in results}) == 3
+
+
+def test_of_numbers_of_clusters_with_the_same_p_the_highest_is_printed() -> None:
+    far = [20.0 * (i // 3) for i in range(21)]
+    several = fl.cluster(fl.Estimates(far, [1.0] * 21, [f"g{i}" for i in range(21)]))
+    assert several.n_clusters == 7
+    text = next(evidence_notes(several)).text
+    assert text.count("p < 1e-10") == 1
+    assert "more than six" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "start"), [(["further combinations"], "Further"), (["device"], "Device"), (["deviceType"], "deviceType")]
+)
+def test_a_sentence_begins_with_a_capital_unless_a_column_does_not(names: list[str], start: str) -> None:
+    assert nothing_added(names, plural=True).split()[0] == start
+
+
+def test_effects_of_experiments_have_their_sign() -> None:
+    c = fl.cluster(
+        pl.DataFrame(simulate.experiment_rows()), "country", fl.difference("spend", variant="arm", control="A")
+    )
+    assert c.number_formats[0](2.0).startswith("+")

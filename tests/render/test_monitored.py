@@ -11,6 +11,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.render.monitor import document, monitor_page
+from faultlines.render.page import next_step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,8 @@ def test_a_claim_names_its_clusters_and_escapes_them() -> None:
     page = monitor_page(result)
     assert result.rejected
     assert "<h2>Clusters</h2>" in page
+    assert next_step(result, "") != []
+    assert next_step(result, "faultlines monitor") == []  # it would be to write the page
     assert "&lt;script&gt;c&lt;/script&gt;" in page
     assert "<script" not in page
     assert "\u202e" not in page

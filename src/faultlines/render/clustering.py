@@ -73,6 +73,8 @@ _ROWS = 40  # clusters in a table of text output
 _OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
 _LONGEST_RULE = 120  # characters of a rule in a table of text output
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
+_NUMBERS_OF_CLUSTERS = 4  # p-values of numbers of clusters that are printed
+_COUNTS = dict(enumerate("one two three four five six seven eight nine ten".split(), 1))
 
 
 # ------------------------------------------------------------------------------------------------------- the headline
@@ -136,7 +138,8 @@ def nothing_added(names: Sequence[str], *, plural: bool) -> str:
     if not names:
         return ""
     text = formats.listed(names)
-    if len(names[0]) > 1 and names[0].isalpha() and names[0].islower():  # a word; of other columns case is their name
+    first = names[0].replace(" ", "")
+    if len(first) > 1 and first.isalpha() and first.islower():  # words; of other columns case is their name
         text = f"{text[0].upper()}{text[1:]}"
     return f" {text} {'add' if plural else 'adds'} nothing detectable."
 
@@ -428,11 +431,13 @@ def evidence_notes(c: Clustering) -> Iterator[Note]:
     if not c.rejected:
         return
     log_p = c.claims.log_pvalues
-    counts = ("one cluster", "two", "three", "four")
-    texts = [
-        f"{supported_p(c, float(log_p[i]))} for more than {counts[i]}"
-        for i in range(min(c.n_clusters - 1, len(counts)))
-    ]
+    # More than two clusters are more than one: of several numbers with the same p, the highest says it all.
+    highest = {supported_p(c, float(log_p[i])): i + 1 for i in range(c.n_clusters - 1)}
+    shown = list(highest.items())
+    if len(shown) > _NUMBERS_OF_CLUSTERS:
+        shown = [*shown[: _NUMBERS_OF_CLUSTERS - 1], shown[-1]]
+    texts = [f"{p} for more than {_COUNTS.get(count, count)}" for p, count in shown]
+    texts[0] += " cluster" if shown[0][1] == 1 else " clusters"
     bound = f"At least {c.at_least} clusters ({formats.level(c.alpha)} confidence)."
     yield Note("evidence", f"{', '.join(texts)} (α = {c.alpha:.3g}). {bound}", fields={"at_least": c.at_least})
     if (spread := c.spread) is not None:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from faultlines.estimates.estimates import Excluded, IntArray
     from faultlines.render.clustering import AdverseSides
+    from faultlines.render.text import NextCommand
     from faultlines.results.certificate import Certificate
     from faultlines.results.clustering import Adverse, Cluster, Clustering
     from faultlines.results.confirmation import Confirmation
@@ -327,8 +328,14 @@ def _environment() -> Environment:
 
 
 def next_step(result: Result, command: str | None) -> list[str]:
-    """What to do next, as the reader would type it: on the command line where a command made the page."""
+    """What to do next, as the reader would type it: on the command line where a command made the page.
+
+    Nothing where the step is to write a page: that is before the reader.
+    """
     step = next((note for note in result.notes if note.code == NEXT), None)
+    then: NextCommand | None = None if step is None else step.fields["command"]
+    if command and then is not None and not then.name and set(then.changes) == {"report"}:
+        return []
     return next_lines(step, "command" if command else "python")
 
 

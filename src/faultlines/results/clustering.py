@@ -975,7 +975,7 @@ class Clustering(TabularResult):
         return tuple(chosen)
 
     def number_format(self, errors: Sequence[float], values: Sequence[float], part: int) -> formats.NumberFormat:
-        """A format for other numbers of an effect; a plus sign only where some values are negative.
+        """A format for other numbers of an effect; a plus sign in experiments, and where some values are negative.
 
         Args:
             errors: Standard errors that decide about the number of digits.
@@ -986,7 +986,8 @@ class Clustering(TabularResult):
             A function from a number to text.
         """
         estimates = self.groups.estimates
-        signed = estimates is not None and bool(np.any(estimates.shown[:, part] < 0))
+        has_arms = self.readout is not None and len(self.readout.arms) > 1
+        signed = has_arms or (estimates is not None and bool(np.any(estimates.shown[:, part] < 0)))
         return formats.decimals(errors, values, signed, "" if estimates is None else estimates.scales[part].unit)
 
     # ------------------------------------------------------------------------------------------------------- as data
