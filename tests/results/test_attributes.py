@@ -273,3 +273,17 @@ def test_shares_are_in_the_headline_where_clusters_are_many() -> None:
     shares = {row.attribute: row.share for row in result.explained()}
     assert f"{shares['type']:.0%}" in result.headline
     assert f"{shares['(combinations)']:.0%}" in result.headline
+
+
+@pytest.mark.parametrize(("seed", "level"), [(4, 0.1), (37, 0.01)])
+def test_the_same_clusters_along_other_attributes_have_memberships_of_their_own(seed: int, level: float) -> None:
+    rng = np.random.default_rng(seed)
+    cells = list(itertools.product("ABCDEF", "xy", "uv"))
+    theta = np.array([3.0 if country == "A" else 0.0 for country, _, _ in cells]) + rng.standard_normal(24)
+    estimates = fl.Estimates(theta, np.ones(24), cells, attributes=["country", "device", "type"])
+    c, alone = fl.cluster(estimates), fl.cluster(estimates, alpha=level)
+    there = c.at(level)
+    assert there.attributes != c.attributes
+    assert there.labels.tolist() == c.labels.tolist()
+    assert there.certain_at(level).tolist() == alone.certain_at(level).tolist()
+    assert there.to_dicts("groups") == alone.to_dicts("groups")

@@ -291,9 +291,15 @@ class ClusterEffects:
         return effects
 
     def share(self, other: ClusterEffects) -> None:
-        """Take what does not depend on α from the same clusters at another significance level, fitted there once."""
+        """Take what does not depend on α from the same clusters at another significance level, fitted there once.
+
+        The same clusters of cells may be unions of levels of other attributes there: by country at one level, by
+        country × device at another.
+        """
         self.__dict__.update(mixture=other.mixture, means=other.means)
-        if self.by_levels is not None and other.by_levels is not None:
+        if self.by_levels is None or other.by_levels is None or self.levels is None or other.levels is None:
+            return
+        if self.levels.attributes == other.levels.attributes:
             self.by_levels.share(other.by_levels)
 
     @cached_property
