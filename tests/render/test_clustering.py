@@ -245,6 +245,7 @@ def test_what_is_not_shown_is_found_in_the_spelling_of_the_reader() -> None:
     """No Python on the command line, and no options in Python."""
     assert hidden_lines({"row": 8}, "python") != hidden_lines({"row": 8}, "command")
     assert "--csv" in hidden_lines({"row": 8}, str)[0]
+    assert "--csv" in hidden_lines({"row": 8}, "omit")[0]  # the command line says the next step after certificates
 
 
 def test_why_outlier_groups_were_not_searched_for() -> None:

@@ -217,7 +217,7 @@ def _report_options(command: Callable[..., None]) -> Callable[..., None]:
         if not opt.is_argument(parameter.annotation)
     }
     holder = "metric" if "metric" in options else "selected"  # the option that names the measured columns
-    roles = dict.fromkeys(("value", "numer", "denom"), holder)
+    roles = {**dict.fromkeys(("value", "numer", "denom"), holder), "labels": "by"}
 
     @wraps(command)
     def reporting(**values: Any) -> None:

@@ -153,7 +153,7 @@ _FOUND: dict[Hidden, tuple[str, str]] = {
 
 def hidden_lines(hidden: Mapping[Hidden, int], spelling: Spelling) -> list[str]:
     """How much is not shown, and where it is: ``8 more rows: --csv FILE``."""
-    column = 0 if spelling in ("python", "omit") else 1
+    column = 0 if spelling == "python" else 1
     return [f"{formats.amount(count, f'more {what}')}: {_FOUND[what][column]}" for what, count in hidden.items()]
 
 
