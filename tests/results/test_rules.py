@@ -203,6 +203,18 @@ def test_of_two_clusters_each_is_what_the_other_is_not() -> None:
     assert descriptions == ("country = US and device = web", "all but (country = US and device = web)")
 
 
+def test_no_rule_has_a_condition_without_values() -> None:
+    """One large group and two small ones that are not worth reading."""
+    cells = list(itertools.product(range(5), "fm", [10, 20, 30, 40]))
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        clusters = rng.integers(1, 3, len(cells))
+        clusters[rng.permutation(len(cells))[:3]] = 3
+        sizes = np.exp(2 * rng.standard_normal(len(cells))).tolist()
+        for description in rules(cells, ["race", "sex", "age"], clusters, sizes):
+            assert not re.search(r"(race|sex|age) *($|[(),]|and|or)", description.condition)
+
+
 def test_the_largest_cluster_may_be_all_others() -> None:
     """Where it is what five exact rules leave, no three boxes say so as well."""
     small = {(country, DEVICES[i % 3]): i + 1 for i, country in enumerate(COUNTRIES)}

@@ -356,13 +356,14 @@ class Search:
         return tuple(box)
 
     def _merge(self, boxes: list[Box], want: BoolArray) -> list[Box]:
-        """Two boxes made one wherever the rule fits as well and gets shorter."""
+        """Two boxes made one, or none, wherever the rule fits as well and gets shorter."""
         for i, j in combinations(range(len(boxes)), 2):
             joined: Box = tuple(a | b for a, b in zip(boxes[i], boxes[j], strict=True))
             fewer = [box for k, box in enumerate(boxes) if k not in (i, j)]
             for box in (joined, self._widen(list(joined), want)):
-                if self._value_of([*fewer, box], want) > self._value_of(boxes, want):
-                    return self._merge([*fewer, box], want)
+                candidate = [*fewer, box] if self.inside(box).any() else fewer  # every value may have other groups
+                if candidate and self._value_of(candidate, want) > self._value_of(boxes, want):
+                    return self._merge(candidate, want)
         return boxes
 
     def _add_box(self, boxes: list[Box], want: BoolArray) -> tuple[list[Box], float]:
