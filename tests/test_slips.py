@@ -87,3 +87,4 @@ def test_a_column_in_the_names_of_folders(tmp_path: Path) -> None:
 def test_names_of_columns_keep_their_case() -> None:
     assert "a" in nothing_added(["a"], plural=False).split()
     assert "iOS" in nothing_added(["iOS", "b"], plural=True).split()
+    assert "Further" in nothing_added(["further combinations"], plural=True).split()

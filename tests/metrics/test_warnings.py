@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import faultlines as fl
 from faultlines.estimates.reasons import RowWarning
+from faultlines.render.text import supported_pvalue
 
 ARMS: dict[str, Any] = {"variant": "arm", "control": "A"}
 
@@ -112,5 +114,10 @@ def test_a_p_that_rows_cannot_support_is_floored() -> None:
         if c.pvalue_floor is not None:
             assert 1e-10 < c.pvalue_floor.pvalue <= 1e-3
             assert c.to_dict()["pvalue_floor"]["reason"] == c.pvalue_floor.reason
+            floor = c.pvalue_floor.pvalue
+            assert [supported_pvalue(c, math.log(p)) for p in (floor / 10, 2 * floor)] == [
+                f"< {floor:g}",
+                f"{2 * floor:g}",
+            ]
     rates = fl.cluster(pd.DataFrame({"g": np.repeat([0, 1], 400), "x": np.arange(800) % 7 > 2}), "g", fl.rate("x"))
     assert rates.pvalue_floor is None

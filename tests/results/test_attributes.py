@@ -90,6 +90,26 @@ def test_nested_attributes_report_the_highest_level_that_explains() -> None:
     assert nested == {("state", "region"), ("zip", "region"), ("zip", "state")}
 
 
+def test_attributes_that_divide_the_groups_in_the_same_way_are_said() -> None:
+    labels = [(f"r{i}", f"code {i}", device) for i in range(8) for device in "xyz"]
+    theta = 6.0 * (np.arange(24) // 3 == 5) + np.random.default_rng(5).standard_normal(24)
+    c = fl.cluster(fl.Estimates(theta, np.ones(24), labels, attributes=["region", "code", "device"]))
+    assert c.attributes == ("region",)
+    assert [note.fields for note in c.notes if note.code == "equal attributes"] == [{"attributes": ["region", "code"]}]
+
+
+def test_combinations_that_are_needed_have_their_share_however_small() -> None:
+    """Effects of age are large, and differ a little by sex."""
+    labels = list(itertools.product(range(5), "fm", "xy"))
+    age, sex = np.array([label[0] for label in labels]), np.array([label[1] == "f" for label in labels])
+    theta = 10.0 * age + 1.0 * sex * (age - 2) + 0.1 * np.random.default_rng(0).standard_normal(20)
+    c = fl.cluster(fl.Estimates(theta, [0.1] * 20, labels, attributes=["age", "sex", "place"]))
+    combinations = c.explained()[-1]
+    assert c.attributes == ("age", "sex")
+    assert 0 < combinations.share < 0.05
+    assert ["combinations" in note.text for note in c.notes if note.code == "explained"] == [True]
+
+
 def test_a_single_attribute_is_as_without_margins() -> None:
     estimates = fl.simulate.planted([0, 3], [15, 15]).estimates
     with_margins, without = fl.cluster(estimates), fl.cluster(estimates, margins=False)
@@ -214,6 +234,9 @@ def test_what_keeps_attributes_from_being_tested_is_said() -> None:
         "counts": fl.cluster(fl.binomial([5] * 6, 10, labels)),
         "error control": fl.cluster(estimates, guarantee="bonferroni"),
         "margins off": fl.cluster(estimates, margins=False),
+        "comparison": fl.cluster(
+            fl.Similarity(np.ones((6, 1)), lambda a, b: np.ones(len(a)), labels), guarantee="bonferroni"
+        ),
     }
     for reason, c in cases.items():
         assert [note.fields["reason"] for note in c.notes if note.code == "margins"] == [reason]

@@ -486,6 +486,16 @@ def nested_attributes(comparison: Comparison) -> tuple[tuple[str, str], ...]:
     return tuple((comparison.attributes[fine], comparison.attributes[coarse]) for fine, coarse in pairs)
 
 
+def equal_attributes(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
+    """Sets of attributes that divide the groups in the same way, such as a country and its code."""
+    codes = attribute_codes(comparison.keys, len(comparison.attributes))  # numbered by first occurrence
+    alike: dict[bytes, list[str]] = {}
+    for name, column in zip(comparison.attributes, codes.T, strict=True):
+        if column.any():  # more than one level
+            alike.setdefault(column.tobytes(), []).append(name)
+    return tuple(tuple(names) for names in alike.values() if len(names) > 1)
+
+
 def aggregate_comparison(comparison: Comparison, margin: Margin, cells: Comparison | None = None) -> Comparison:
     """The levels of a margin as groups of their own, with precision-weighted means of their cells.
 

@@ -13,11 +13,10 @@ from faultlines.estimates.labels import key_of, level_name, naming
 from faultlines.estimates.reasons import ReasonCode
 from faultlines.render.clustering import (
     RATIO,
-    excluded_notes,
     mismatch_notes,
     other_notes,
 )
-from faultlines.render.rows import dropped_notes, lacking_columns, missing_fields
+from faultlines.render.rows import dropped_notes, excluded_notes, lacking_columns, missing_fields
 from faultlines.render.text import Document, NextCommand, TextTable, find_mismatch, next_note
 from faultlines.results.certificate import ALL_PAIRS, ANY, DIRECTIONS, OVERALL
 from faultlines.results.protocol import Note

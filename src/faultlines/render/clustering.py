@@ -16,11 +16,11 @@ from faultlines.core.custom import Similarity
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, name_of, named_by, naming
 from faultlines.estimates.reasons import RowWarning
-from faultlines.guarantees.margins import nested_attributes
+from faultlines.guarantees.margins import equal_attributes, nested_attributes
 from faultlines.metrics.names import is_plural
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
-from faultlines.render.rows import dropped_notes, level_notes, missing_attribute_notes
+from faultlines.render.rows import dropped_notes, excluded_notes, level_notes, missing_attribute_notes
 from faultlines.render.text import (
     CLUSTERS,
     Document,
@@ -30,6 +30,7 @@ from faultlines.render.text import (
     find_mismatch,
     name_groups,
     next_note,
+    supported_p,
 )
 from faultlines.results.effects import COMBINATIONS
 from faultlines.results.multiplicity import CORRECTIONS
@@ -38,14 +39,10 @@ from faultlines.results.protocol import NEXT, Note
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    from faultlines.core.comparison import Comparison
-    from faultlines.estimates.estimates import Excluded
-    from faultlines.estimates.labels import Label
     from faultlines.render.text import Hidden
     from faultlines.results.clustering import Adverse, Cluster, Clustering
-    from faultlines.results.effects import Effect, Explained
+    from faultlines.results.effects import Effect
     from faultlines.results.power import DetectionLimit
-    from faultlines.results.tables import ExcludedShare
     from faultlines.rows.keys import Bins
     from faultlines.rows.request import Arms
 
@@ -66,13 +63,12 @@ _ARMS = 6  # treatments whose overall effect is printed
 _SENTENCES = 6  # clusters described one by one
 _EFFECTS = 3  # of several effects measured together that are described
 _LISTED = 56  # characters of a list of groups
-_LEVELS = 4  # levels of an attribute that are named
-_MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
+_OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
+_WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
+_NOISE = 0.05  # p above which an attribute adds nothing that shows to the others
 _LINE = 112  # characters in a line of text output
 _ROWS = 40  # clusters in a table of text output
-_OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
 _LONGEST_RULE = 120  # characters of a rule in a table of text output
-_WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
 _NUMBERS_OF_CLUSTERS = 4  # p-values of numbers of clusters that are printed
 _COUNTS = dict(enumerate("one two three four five six seven eight nine ten".split(), 1))
 
@@ -128,7 +124,7 @@ def _accounts(c: Clustering) -> str:
         is_crossed = row.attribute == COMBINATIONS
         verb = "" if parts else " account" if is_crossed else " accounts"
         base = "" if parts else " of the variation between groups"
-        parts.append(f"{'combinations' if is_crossed else row.attribute}{verb} for {row.share:.0%}{base}")
+        parts.append(f"{'combinations' if is_crossed else row.attribute}{verb} for {formats.share(row.share)}{base}")
     text = ", ".join(parts)
     return f" {text[0].upper()}{text[1:]}."
 
@@ -138,8 +134,8 @@ def nothing_added(names: Sequence[str], *, plural: bool) -> str:
     if not names:
         return ""
     text = formats.listed(names)
-    first = names[0].replace(" ", "")
-    if len(first) > 1 and first.isalpha() and first.islower():  # words; of other columns case is their name
+    words = names[0].replace(" ", "")
+    if len(words) > 1 and words.isalpha() and words.islower():  # of other columns case is part of the name
         text = f"{text[0].upper()}{text[1:]}"
     return f" {text} {'add' if plural else 'adds'} nothing detectable."
 
@@ -177,14 +173,6 @@ def p_and_alpha(c: Clustering) -> str:
     """The p of the result, adjusted too where several were corrected, and α."""
     adjusted = "" if c.adjustment is None else f", adjusted {supported_p(c, c.log_pvalue_adj)}"
     return f"{supported_p(c, c.log_pvalue)}{adjusted}, α = {c.alpha:.3g}"
-
-
-def supported_p(c: Clustering, log_p: float) -> str:
-    """A p as a statement, no smaller than the rows support: ``p < 0.001``."""
-    floor = c.pvalue_floor
-    if floor is None or log_p >= math.log(floor.pvalue):
-        return formats.p_is(log_p)
-    return f"p < {formats.pvalue(math.log(floor.pvalue))}"
 
 
 def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
@@ -350,11 +338,11 @@ def describe_cluster(c: Clustering, cluster: Cluster) -> GroupText:
 
 def notes(c: Clustering) -> tuple[Note, ...]:
     """What a reader must know beside the table, in the order in which it is read."""
-    about_groups: list[Note] = []
+    about_groups = [*attribute_notes(c)]
     if c.groups.estimates is not None:
         about_groups = [
             *average_notes(c),
-            *attribute_notes(c),
+            *about_groups,
             *interval_notes(c),
             *membership_notes(c, c.alpha),
             *detection_notes(c),
@@ -449,7 +437,7 @@ def evidence_notes(c: Clustering) -> Iterator[Note]:
 
 
 _FLOOR_REASONS = {
-    "few events": "so few events",
+    "few events": "so few rows or events of such skewed values",
     "heavy tails": "values with such heavy tails",
     "few degrees of freedom": "so few rows per group",
 }
@@ -663,13 +651,19 @@ def _detection_texts(c: Clustering, part: int, limit: DetectionLimit) -> Iterato
 
 def attribute_notes(c: Clustering) -> Iterator[Note]:
     """Which attributes add nothing, what each accounts for, and which are nested."""
-    if len(c.groups.attributes) < 2 or c.groups.estimates is None:
+    if len(c.groups.attributes) < 2:
         return
-    for finer, coarser in nested_attributes(c.groups):
+    if c.groups.estimates is None:
+        yield from _untested_notes(c)
+        return
+    for names in equal_attributes(c.groups):
+        text = f"{formats.listed(names)} divide the groups in the same way."
+        yield Note("equal attributes", text, fields={"attributes": list(names)})
+    nested = nested_attributes(c.groups)
+    for finer, coarser in nested:
         text = f"Every {finer} belongs to one {coarser}."
         yield Note("nested attributes", text, fields={"finer": finer, "coarser": coarser})
-    nested = {name for name, _ in nested_attributes(c.groups)}
-    for text in explained_texts(c.explained(), nested) if c.rejected else ():
+    for text in _explained_texts(c, {name for name, _ in nested}) if c.rejected else ():
         yield Note("explained", text)
     yield from _untested_notes(c)
     if c.additive:
@@ -688,7 +682,8 @@ def _untested_notes(c: Clustering) -> Iterator[Note]:
     if c.tolerance > 0:
         reason, remedy = "tolerance", " Leave out the tolerance to test single attributes."
     elif isinstance(c.groups, Similarity):
-        reason, remedy = "counts", " To test single attributes, give rows or standard errors."
+        reason = "comparison" if c.groups.compiled is None else "counts"
+        remedy = " To test single attributes, give rows or standard errors."
     elif c.guarantee.name != "calibrated" or not c.judged.facts["scan"]:
         reason, remedy = "error control", " Use the default error control to test single attributes."
     text = "Single attributes were not tested: the groups were compared as unordered combinations."
@@ -697,18 +692,20 @@ def _untested_notes(c: Clustering) -> Iterator[Note]:
     yield Note("margins", f"{text}{remedy}", fields={"reason": reason})
 
 
-def explained_texts(rows: Sequence[Explained], finer: Set[str] = frozenset()) -> list[str]:
+def _explained_texts(c: Clustering, finer: Set[str]) -> list[str]:
     """What the attributes account for, in one sentence for each effect.
 
     Args:
-        rows: The shares.
+        c: The result.
         finer: Attributes that are nested in others, of which only what they add is said.
     """
-    texts = []
+    texts, rows, least = [], c.explained(), 0.0 if _is_crossed(c) else _WORTH_NAMING
     for part in dict.fromkeys(row.part for row in rows):
         shares = {row: row.share_beside if row.attribute in finer else row.share for row in rows if row.part == part}
         shares = {
-            row: share for row, share in shares.items() if row.attribute != COMBINATIONS or share >= _WORTH_NAMING
+            row: share
+            for row, share in shares.items()
+            if row.attribute != COMBINATIONS or (share > 0 and share >= least)
         }
         # What is nested follows what it is nested in, in the order of the attributes.
         ranked = sorted(
@@ -718,12 +715,20 @@ def explained_texts(rows: Sequence[Explained], finer: Set[str] = frozenset()) ->
         named = []
         for row in ranked:
             name = "combinations" if row.attribute == COMBINATIONS else row.attribute
-            adds = "adds " if row.attribute in finer else ""
-            named.append(f"{name} {adds}{shares[row]:.0%} ({formats.p_is(math.log(row.pvalue))})")
+            share = f"{'adds ' if row.attribute in finer else ''}{formats.share(shares[row])}"
+            if row.attribute not in finer and row.pvalue > _NOISE and row.share > 0:  # p is that of what it adds
+                share += f" alone, {formats.share(row.share_beside)} beside the others"
+            named.append(f"{name} {share} ({supported_p(c, math.log(row.pvalue))})")
         of_part = f" in {part}" if part else ""
         overlap = " Shares overlap because the attributes are related." if sum(shares.values()) > _OVERLAP else ""
         texts.append(f"Share of the variation between groups{of_part}: {', '.join(named)}.{overlap}")
     return texts
+
+
+def _is_crossed(c: Clustering) -> bool:
+    """Whether the headline says that attributes matter in combination."""
+    sets = [term.groups.attributes for term in c.additive] or [c.attributes]
+    return any(len(names) > 1 for names in sets)
 
 
 # ----------------------------------------------------------------------------------------------------------- excluded
@@ -740,67 +745,6 @@ def exclusion_notes(c: Clustering) -> Iterator[Note]:
         count = formats.amount(remainder.groups, "excluded group")
         text = f"The rows of {count} still count where attributes are tested, pooled with other small groups."
         yield Note("pooled groups", text, fields={"groups": remainder.groups})
-
-
-def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:
-    """Excluded groups by reason with their numbers, and their share by the levels of each attribute."""
-    from faultlines.results.tables import excluded_by_value
-
-    reasons: dict[str, list[Excluded]] = {}
-    for group in excluded:
-        reasons.setdefault(str(group.reason), []).append(group)
-    for reason, several in reasons.items():
-        by_label = {group.label: group for group in several}
-
-        def name(label: Label, excluded_by_label: dict[Label, Excluded] = by_label) -> str:
-            group = excluded_by_label[label]
-            return named_by(label, groups.attributes) + (
-                "" if group.events is None else f" ({formats.count(group.events)}/{formats.count(group.n or 0)})"
-            )
-
-        separator = "; " if len(groups.attributes) > 1 else ", "
-        names = formats.members([group.label for group in several], name, _LISTED, separator)
-        counted = f"; in brackets events/{unit}" if any(group.events is not None for group in several) else ""
-        text = f"Excluded groups ({formats.count(len(several))}, {reason}{counted}): {names}."
-        yield Note("excluded groups", text, "warning", {"groups": len(several)})
-    shares = excluded_by_value(groups, excluded)
-    if not shares or groups.n is None:
-        return
-    if len(groups.attributes) > 1:
-        yield from _excluded_level_notes(shares, groups.attributes, unit)
-    total = sum(group.n or 0.0 for group in excluded)
-    share = total / (total + float(groups.n.sum()))
-    text = f"{formats.share(share, 1)} of {unit} are in excluded groups"
-    if len(groups.attributes) > 1:
-        texts = []
-        for attribute in groups.attributes:
-            worst = [
-                row for row in shares if row.attribute == attribute and row.share >= max(_MANY_EXCLUDED, 2 * share)
-            ]
-            named = [f"{_excluded_share(row.n, row.total)} of {attribute} {row.value}" for row in worst[:_LEVELS]]
-            named += [f"… +{len(worst) - _LEVELS}"] if len(worst) > _LEVELS else []
-            texts.append(", ".join(named))
-        text += ", but " * any(texts) + "; ".join(filter(None, texts))
-    yield Note("excluded share", f"{text[0].upper()}{text[1:]}.", fields={"share": share})
-
-
-def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[str], unit: str) -> Iterator[Note]:
-    """Levels of which every combination is excluded: the result says nothing about them."""
-    for attribute in attributes:
-        rows = sorted((row for row in shares if row.attribute == attribute and row.n == row.total), key=lambda r: -r.n)
-        if not rows:
-            continue
-        names = formats.members([row.value for row in rows], str, _LISTED)
-        count = formats.count(sum(row.n for row in rows))
-        text = (
-            f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing about them."
-        )
-        fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
-        yield Note("excluded levels", formats.printable(text), "warning", fields)
-
-
-def _excluded_share(n: float, total: float) -> str:
-    return "all" if n == total else formats.share(n / total if total else 0.0, 1)
 
 
 def _clusters_overlap(c: Clustering) -> bool:

@@ -46,7 +46,7 @@ from faultlines.render.data import measured_columns
 from faultlines.render.geometry import PALETTE, Frame
 from faultlines.render.pictures import group_values, last_merges, level_values, pictures, plot_rows
 from faultlines.render.redraw import group_table, listed, live, members_heading
-from faultlines.render.text import document, next_lines
+from faultlines.render.text import document, next_lines, supported_pvalue
 from faultlines.render.vega import caption, script_json, svg
 from faultlines.results.protocol import NEXT
 
@@ -324,6 +324,7 @@ def _environment() -> Environment:
     )
     environment.filters["bdi"] = _apart
     environment.filters["name_class"] = _name_class
+    environment.filters["share"] = formats.share
     return environment
 
 
@@ -422,7 +423,7 @@ def _part(part: Part, key: str, note: str | None, command: str | None) -> dict[s
         "skipped": part.skipped,
         "groups": group_table(c, order, all_listed=all_listed, several=several),
         "explained": c.explained(),
-        "explained_p": [formats.pvalue(math.log(row.pvalue)) for row in c.explained()],
+        "explained_p": [supported_pvalue(c, math.log(row.pvalue)) for row in c.explained()],
         "explained_words": [note.text for note in attribute_notes(c)],
         "averages": [note.text for note in average_notes(c)],
         "excluded": [_describe_excluded(c, group) for group in c.excluded[:_LISTED]],

@@ -1,4 +1,4 @@
-"""What is said about rows that lack something: a value, or an attribute, and about levels that may be a slip."""
+"""What is said about rows that lack something: a value, or an attribute; about slips in levels, and excluded groups."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from faultlines import formats
-from faultlines.estimates.labels import MISSING, find_similar, find_unknown, levels_by_attribute, name_of
+from faultlines.estimates.labels import MISSING, find_similar, find_unknown, levels_by_attribute, name_of, named_by
 from faultlines.estimates.reasons import DropCode
 from faultlines.results.protocol import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from faultlines.estimates.labels import Key
+    from faultlines.core.comparison import Comparison
+    from faultlines.estimates.estimates import Excluded
+    from faultlines.estimates.labels import Key, Label
     from faultlines.results.protocol import Severity
+    from faultlines.results.tables import ExcludedShare
     from faultlines.rows.request import MissingRows
 
 _LISTED = 56  # characters of a list
+_LEVELS = 4  # levels of an attribute that are named
+_MANY_EXCLUDED = 0.01  # excluded share from which on a level is named, if it is twice that of all
 _WORST = 5  # groups that are named for the share of their rows that was dropped
 
 
@@ -93,3 +98,64 @@ def missing_fields(missing: MissingRows) -> dict[str, Any]:
         "share": missing.share,
         "groups": {name_of(missing.keys[i]): float(missing.shares[i]) for i in order.tolist()},
     }
+
+
+def excluded_notes(groups: Comparison, excluded: Sequence[Excluded], unit: str) -> Iterator[Note]:
+    """Excluded groups by reason with their numbers, and their share by the levels of each attribute."""
+    from faultlines.results.tables import excluded_by_value
+
+    reasons: dict[str, list[Excluded]] = {}
+    for group in excluded:
+        reasons.setdefault(str(group.reason), []).append(group)
+    for reason, several in reasons.items():
+        by_label = {group.label: group for group in several}
+
+        def name(label: Label, excluded_by_label: dict[Label, Excluded] = by_label) -> str:
+            group = excluded_by_label[label]
+            return named_by(label, groups.attributes) + (
+                "" if group.events is None else f" ({formats.count(group.events)}/{formats.count(group.n or 0)})"
+            )
+
+        separator = "; " if len(groups.attributes) > 1 else ", "
+        names = formats.members([group.label for group in several], name, _LISTED, separator)
+        counted = f"; in brackets events/{unit}" if any(group.events is not None for group in several) else ""
+        text = f"Excluded groups ({formats.count(len(several))}, {reason}{counted}): {names}."
+        yield Note("excluded groups", text, "warning", {"groups": len(several)})
+    shares = excluded_by_value(groups, excluded)
+    if not shares or groups.n is None:
+        return
+    if len(groups.attributes) > 1:
+        yield from _excluded_level_notes(shares, groups.attributes, unit)
+    total = sum(group.n or 0.0 for group in excluded)
+    share = total / (total + float(groups.n.sum()))
+    text = f"{formats.share(share, 1)} of {unit} are in excluded groups"
+    if len(groups.attributes) > 1:
+        texts = []
+        for attribute in groups.attributes:
+            worst = [
+                row for row in shares if row.attribute == attribute and row.share >= max(_MANY_EXCLUDED, 2 * share)
+            ]
+            named = [f"{_excluded_share(row.n, row.total)} of {attribute} {row.value}" for row in worst[:_LEVELS]]
+            named += [f"… +{len(worst) - _LEVELS}"] if len(worst) > _LEVELS else []
+            texts.append(", ".join(named))
+        text += ", but " * any(texts) + "; ".join(filter(None, texts))
+    yield Note("excluded share", f"{text[0].upper()}{text[1:]}.", fields={"share": share})
+
+
+def _excluded_level_notes(shares: Sequence[ExcludedShare], attributes: Sequence[str], unit: str) -> Iterator[Note]:
+    """Levels of which every combination is excluded: the result says nothing about them."""
+    for attribute in attributes:
+        rows = sorted((row for row in shares if row.attribute == attribute and row.n == row.total), key=lambda r: -r.n)
+        if not rows:
+            continue
+        names = formats.members([row.value for row in rows], str, _LISTED)
+        count = formats.count(sum(row.n for row in rows))
+        text = (
+            f"Excluded with all their groups: {attribute} {names} ({count} {unit}). The result says nothing about them."
+        )
+        fields = {"attribute": attribute, "levels": [row.value for row in rows], "n": sum(row.n for row in rows)}
+        yield Note("excluded levels", formats.printable(text), "warning", fields)
+
+
+def _excluded_share(n: float, total: float) -> str:
+    return "all" if n == total else formats.share(n / total if total else 0.0, 1)

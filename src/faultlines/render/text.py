@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from faultlines import checks, formats
-from faultlines.estimates.labels import Names, naming
+from faultlines.estimates.labels import Names, Range, naming
 from faultlines.results.clustering import Clustering
 from faultlines.results.protocol import NEXT, Note
 
@@ -225,6 +226,20 @@ class GroupText(NamedTuple):
     is_one: bool = True
 
 
+def supported_p(c: Clustering, log_p: float) -> str:
+    """A p as a statement, no smaller than the rows support: ``p < 0.001``."""
+    text = supported_pvalue(c, log_p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def supported_pvalue(c: Clustering, log_p: float) -> str:
+    """The same as a number: ``< 0.001``."""
+    floor = c.pvalue_floor
+    if floor is None or log_p >= math.log(floor.pvalue):
+        return formats.pvalue(log_p)
+    return f"< {formats.pvalue(math.log(floor.pvalue))}"
+
+
 def name_groups(population: Population, places: IntArray, room: int, attributes: Sequence[str] = ()) -> GroupText:
     """Groups by name, the largest first, in about `room` characters; those that are not named are counted.
 
@@ -250,11 +265,13 @@ def name_groups(population: Population, places: IntArray, room: int, attributes:
 
 
 def _is_range(population: Population, places: IntArray) -> bool:
-    """Whether groups by one attribute read as one or two ranges of it."""
+    """Whether groups by one attribute read as one or two ranges of it; a single bin is one."""
     column = population.columns[0]
+    if len(places) == 1:
+        return isinstance(column.values[int(column.codes[places[0]])], Range)
     inside = np.zeros(len(column.values), dtype=bool)
     inside[column.codes[places]] = True
-    return column.is_ordered and len(column.runs(inside)) <= 2 and len(places) > 1
+    return column.is_ordered and len(column.runs(inside)) <= 2
 
 
 def _name_together(population: Population, columns: Sequence[Attribute], places: IntArray, room: int) -> GroupText:
