@@ -337,6 +337,7 @@ def test_what_it_says() -> None:
     assert np.all(table.overall <= table.highest)
     assert result.verdict == "differ"
     assert {note.fields["comparison"] for note in result.notes if note.code == "difference"} == set(result.rejected)
+    assert [note.code for note in result.notes].count("contrast") == 1  # of all sentences beside tables
     assert repr(result) == f"<Audit: {len(result.rejected)} of 2 metrics differ, holm, α = 0.05>"
     with refused("not found: name"):
         result["selection rate by sx"]

@@ -73,6 +73,20 @@ def test_arms_off_the_planned_shares_are_found_in_all_units_together() -> None:
     assert not ratio(data, "country").is_mismatch  # without planned shares nothing is wrong with it
 
 
+def test_a_mismatch_everywhere_is_not_that_of_the_country_where_it_is_worst() -> None:
+    data = visits(3, 60_000, (0.5, 0.5))
+    rng, planned = np.random.default_rng(30), {"A": 0.5, "B": 0.5}
+    of_b, in_c3 = data.arm == "B", data.country == "c3"
+    for loss, loss_in_c3, where in ((0.12, 0.3, ()), (0.0, 0.3, (("country", "c3"),)), (0.12, 0.12, ())):
+        remaining = data[~(of_b & (rng.random(len(data)) < np.where(in_c3, loss_in_c3, loss)))]
+        check = ratio(remaining, ["country", "browser"], shares=planned)
+        assert check.is_mismatch
+        assert check.where == where
+        counted = remaining[remaining.country == "c3"] if where else remaining
+        assert check.n == len(counted)
+        assert check.share == pytest.approx((counted.arm == check.arm).mean())
+
+
 def test_a_loss_in_one_country_is_found_by_country_and_by_country_and_browser() -> None:
     data = visits(1, 60_000, (0.5, 0.5))
     remaining = data[~((data.country == "c3") & (data.arm == "B") & (data.user % 4 == 0))]

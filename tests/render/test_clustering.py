@@ -55,6 +55,13 @@ def places(*wanted: tuple[str, str, int]) -> np.ndarray:
 # -------------------------------------------------------------------------------------------------------------- who
 
 
+def test_a_cluster_with_most_of_the_units_is_not_the_exception() -> None:
+    labels = list(itertools.product("abcdef", "xy"))
+    first = np.array([label[0] == "a" for label in labels])
+    estimates = [fl.Estimates(9.0 * first, [1.0] * 12, labels, n) for n in (None, [50] * 12, 50 + 950 * first)]
+    assert ["elsewhere" in contrast(fl.cluster(each)) for each in estimates] == [True, True, False]
+
+
 def test_groups_that_share_values_are_named_together_and_by_their_attributes() -> None:
     chosen = places(("Black", "men", 20), ("Black", "men", 40), ("Black", "men", 50))
     assert name_groups(population(), chosen, 80)[:2] == ("race Black, sex men, age 20–29 or 40–59", True)

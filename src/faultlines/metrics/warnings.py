@@ -368,8 +368,7 @@ def compare_arms(
     expected = total / everyone if shares is None else np.asarray(shares)
     candidates: list[tuple[float, Margin | None, _Worst]] = []
     if shares is not None and everyone * expected.min() >= _LEAST:
-        square = float(np.sum((total - everyone * expected) ** 2 / (everyone * expected)))
-        log_p = float(np.log(max(chdtrc(expected.size - 1, square), _TINY)))
+        log_p = _log_p_of_all(total, expected)
         arm = int(np.argmax(np.abs(total / everyone - expected) / np.sqrt(expected * (1 - expected))))
         worst = _Worst(log_p, 0, arm, float(total[arm] / everyone), float(expected[arm]), float(everyone))
         candidates.append((log_p - np.log(_TOTAL if attributes else 1.0), None, worst))
@@ -386,6 +385,13 @@ def compare_arms(
     if not candidates:
         return None
     log_p, chosen, worst = min(candidates, key=lambda candidate: candidate[0])
+    if (
+        chosen is not None
+        and candidates[0][1] is None
+        and distinct is None
+        and _is_everywhere(counts, chosen, expected)
+    ):
+        _, chosen, worst = candidates[0]
     where: tuple[tuple[str, Hashable], ...] = ()
     there = total
     if chosen is not None:
@@ -406,6 +412,27 @@ def compare_arms(
         None if shares is None else tuple(expected.tolist()),
         tuple(there.tolist()),
     )
+
+
+def _is_everywhere(counts: FloatArray, margin: Margin, expected: FloatArray) -> bool:
+    """Whether planned shares are missed by levels with most of the units, or by those together that seem to have them.
+
+    A mismatch of all units together is then no matter of the level where it is worst.
+    """
+    levels = np.zeros((margin.levels, counts.shape[1]))
+    np.add.at(levels, margin.codes, counts)
+    deviates = np.array([_log_p_of_all(level, expected) for level in levels]) < np.log(ALARM / len(levels))
+    others = levels[~deviates]
+    return bool(2 * others.sum() < levels.sum() or _log_p_of_all(others.sum(axis=0), expected) < np.log(ALARM))
+
+
+def _log_p_of_all(total: FloatArray, expected: FloatArray) -> float:
+    """Log p of "units are in the arms with these shares" (Pearson's χ²); 0 where they are too few to test."""
+    means = total.sum() * expected
+    if means.min() < _LEAST:
+        return 0.0
+    square = float(np.sum((total - means) ** 2 / means))
+    return float(np.log(max(chdtrc(expected.size - 1, square), _TINY)))
 
 
 def _codes(keys: Sequence[Key], attributes: int) -> Any:

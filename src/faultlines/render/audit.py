@@ -114,7 +114,8 @@ def notes(result: Audit) -> tuple[Note, ...]:
     """What was found, what was noticed in the rows, what was done to them, and what was not compared."""
     warnings = (*_row_notes(result, clustering.ratio_notes), *_row_notes(result, clustering.data_notes))
     exclusions = _row_notes(result, clustering.exclusion_notes)
-    return (*_finding_notes(result), *warnings, *cut_notes(result.cut), *exclusions, *_skipped_notes(result))
+    differences = (*_finding_notes(result), *_contrast_notes(result))
+    return (*differences, *warnings, *cut_notes(result.cut), *exclusions, *_skipped_notes(result))
 
 
 def next_step(result: Audit) -> Note | None:
@@ -133,6 +134,14 @@ def next_step(result: Audit) -> Note | None:
 def _finding_notes(result: Audit) -> Iterator[Note]:
     for finding in findings(result):
         yield Note("difference", finding.text, fields={"comparison": finding.comparison.name})
+
+
+def _contrast_notes(result: Audit) -> Iterator[Note]:
+    """Why sentences and tables show different effects, wherever they do."""
+    reported = [comparison.result for comparison in result.comparisons if comparison.result.rejected]
+    if any(True for c in reported for _ in clustering.contrast_notes(c)):
+        text = "Effects in the sentences above are corrected for the choice of groups; those in the tables are not."
+        yield Note("contrast", text)
 
 
 def cut_notes(several: Iterable[CutFeature]) -> Iterator[Note]:

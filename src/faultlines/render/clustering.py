@@ -207,12 +207,14 @@ def _is_apart(low: Effect, high: Effect) -> bool:
 
 
 def _small_cluster(c: Clustering) -> int | None:
-    """Of two clusters with one effect, the place of one that holds few of the groups."""
+    """Of two clusters with one effect, the place of one that holds few of the groups, and not most of the units."""
     if c.n_clusters != 2 or len(c.effect_names) != 1:
         return None
     counts = [len(cluster.members) for cluster in c.clusters]
     place = int(np.argmin(counts))
-    return place if counts[place] <= _FEW_GROUPS * sum(counts) else None
+    sizes = [cluster.n or 0.0 for cluster in c.clusters]
+    is_few = counts[place] <= _FEW_GROUPS * sum(counts) and sizes[place] <= sizes[1 - place]
+    return place if is_few else None
 
 
 def _affected(c: Clustering, place: int) -> str:
@@ -570,7 +572,7 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
         yield Note("intervals", "Intervals assume that the numbers of clusters are right.")
     else:
         yield Note("intervals", f"Intervals assume that {c.n_clusters} is the right number of clusters.")
-    yield from _contrast_notes(c)
+    yield from contrast_notes(c)
     if c.is_continuum and not c.additive:
         text = (
             "The effects vary gradually (a continuum); cluster borders are not sharp. Read the clusters as a summary."
@@ -578,7 +580,7 @@ def interval_notes(c: Clustering) -> Iterator[Note]:
         yield Note("continuum", text, "warning")
 
 
-def _contrast_notes(c: Clustering) -> Iterator[Note]:
+def contrast_notes(c: Clustering) -> Iterator[Note]:
     """Why the sentence above and the table show different effects, wherever they do."""
     if len(c.effect_names) != 1:
         return
