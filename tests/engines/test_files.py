@@ -276,7 +276,7 @@ def test_pages_are_compared_with_their_checksums(version: Any, compression: str,
     parquet.write_table(
         table, path, write_page_checksum=True, data_page_version=version, compression=compression, row_group_size=700
     )
-    duck_rows = duckdb.sql(f"SELECT path_in_schema, data_page_offset FROM parquet_metadata('{path}')").fetchall()
+    duck_rows = duckdb.execute(f"SELECT path_in_schema, data_page_offset FROM parquet_metadata('{path}')").fetchall()
     last = {column: max(place for name, place in duck_rows if name == column) for column, _ in duck_rows}
     content = path.read_bytes()
     assert len(fl.measure(path, "g", fl.mean("x")).estimates) == 4

@@ -205,7 +205,7 @@ def test_of_two_clusters_each_is_what_the_other_is_not() -> None:
 
 def test_no_rule_has_a_condition_without_values() -> None:
     """One large group and two small ones that are not worth reading."""
-    cells = list(itertools.product(range(5), "fm", [10, 20, 30, 40]))
+    cells: list[object] = list(itertools.product(range(5), "fm", [10, 20, 30, 40]))
     for seed in range(50):
         rng = np.random.default_rng(seed)
         clusters = rng.integers(1, 3, len(cells))
