@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import faultlines as fl
@@ -78,6 +79,17 @@ def test_rows_sorted_by_their_unit_are_warned_of_though_the_first_hold_few_units
     assert warned(data, fl.mean("x"))["no unit"]["column"] == "user_id"
     assert "no unit" not in warned(data.assign(user_id=data.user_id // 40), fl.mean("x"))
     assert "no unit" not in warned(data.assign(user_id=np.arange(24_000)), fl.mean("x"))
+
+
+def test_units_whose_rows_stand_far_apart_are_warned_of(tmp_path: Any) -> None:
+    users = np.random.default_rng(5).permutation(300_000) // 3  # hardly any of them twice in the first rows
+    data = pd.DataFrame({"user_id": users, "x": users % 7.0, "g": users % 3})
+    data.to_parquet(tmp_path / "rows.parquet")
+    for rows_ in (data, pl.from_pandas(data), str(tmp_path / "rows.parquet")):
+        assert warned(rows_, fl.mean("x"))["no unit"]["column"] == "user_id"
+    nearly = np.arange(300_000)
+    nearly[5_000] = nearly[10]  # a row that was written twice
+    assert "no unit" not in warned(data.assign(user_id=nearly), fl.mean("x"))
 
 
 def test_rows_without_a_covariate_are_counted() -> None:

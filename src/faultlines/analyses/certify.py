@@ -748,7 +748,7 @@ def _margins(groups: Groups, against: Any) -> tuple[Margin, ...]:
     attributes = groups.comparison.attributes
     if len(attributes) < 2:
         raise InputError.unsupported(
-            "margins", "needs two attributes or more", "Name them in by, or leave it out.", True
+            "margins", "needs two attributes or more", "Name more attributes, or leave it out.", True
         )
     if against is not None and not (isinstance(against, int | float) or against in _NAMED):
         remedy = "Compare with 'overall', 'highest', 'lowest' or 'all pairs', or leave margins out."

@@ -225,7 +225,7 @@ def _report_options(command: Callable[..., None]) -> Callable[..., None]:
             with outputs.typed_options(values):
                 command(**values)
         except streams.Inconclusive as stop:
-            streams.tell(f"inconclusive: {stop.error.for_command(options, roles)}")
+            streams.tell_inconclusive(str(stop.error.for_command(options, roles)))
             raise typer.Exit(streams.CANNOT_TELL) from stop
         except InputError as error:
             raise error.for_command(options, roles) from error

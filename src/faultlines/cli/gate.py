@@ -213,7 +213,7 @@ def end_with_impact_ratios(result: ImpactRatios) -> None:
 
 
 def _end_inconclusive(texts: Sequence[str]) -> None:
-    streams.tell(f"inconclusive: {' '.join(texts)}")
+    streams.tell_inconclusive(" ".join(texts))
     raise typer.Exit(CANNOT_TELL)
 
 

@@ -91,6 +91,11 @@ def tell(words: str) -> None:
     _err(f"faultlines: {printable(' '.join(words.split()))}\n")
 
 
+def tell_inconclusive(words: str) -> None:
+    """The same of a gate that cannot tell, which says so once."""
+    tell(words if words.lower().startswith("inconclusive") else f"inconclusive: {words}")
+
+
 def tell_traceback() -> None:
     """Where the error that is being handled came from, to stderr."""
     _err(printable_lines(traceback.format_exc()))

@@ -16,7 +16,7 @@ from faultlines.engines import readers
 from faultlines.engines.duckdb import DuckDB
 from faultlines.engines.ibis import Ibis
 from faultlines.engines.polars import Polars
-from faultlines.engines.protocol import Selection, format_time, has_no_type, is_not_nan, is_time, time_zone
+from faultlines.engines.protocol import Selection, format_time, has_no_type, is_not_nan, is_time, time_zone, to_floats
 from faultlines.engines.readers import check_file, expand_path, not_numeric_error, open_stdin, parse_number, show_file
 from faultlines.engines.spark import Spark
 from faultlines.errors import Argument, InputError, did_you_mean, first_line, shorten, to_numbers
@@ -262,6 +262,27 @@ def scan(data: object, uses: Sequence[ColumnUse]) -> Iterator[Rows]:
 
 def first_values(data: object, columns: Sequence[str], rows: int) -> dict[str, Column]:
     """Columns of the first few rows of files, or of a frame in memory."""
+    with _first_rows(data, columns, rows) as opened:
+        values = fetch(opened.frame.head(rows))
+        return {column: values[opened.keys[column]] for column in columns}
+
+
+def count_values(data: object, columns: Sequence[str], rows: int) -> dict[str, tuple[int, int]]:
+    """How many values columns have in the first rows of files, or of a frame in memory, and how many distinct ones."""
+    import narwhals as nw
+
+    with _first_rows(data, columns, rows) as opened:
+        counts = {}
+        for column in columns:
+            values = nw.col(opened.keys[column])
+            present = opened.frame.head(rows).filter(~values.is_null())
+            count = fetch(present.select(values.len().alias("all"), values.n_unique().alias("distinct")))
+            counts[column] = int(to_floats(count["all"])[0]), int(to_floats(count["distinct"])[0])
+        return counts
+
+
+@contextmanager
+def _first_rows(data: object, columns: Sequence[str], rows: int) -> Iterator[Rows]:
     import narwhals as nw
 
     if not readers.are_paths(data):
@@ -269,8 +290,7 @@ def first_values(data: object, columns: Sequence[str], rows: int) -> dict[str, C
         if isinstance(frame, nw.DataFrame):
             data = frame.select(*columns).head(rows).to_native()
     with scan(data, [ColumnUse("data", column) for column in columns]) as opened:
-        values = fetch(opened.frame.head(rows))
-        return {column: values[opened.keys[column]] for column in columns}
+        yield opened
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 
 from faultlines.errors import InputError, shorten
+from faultlines.formats import amount
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -494,9 +495,10 @@ def _check_distinct(keys: Sequence[Key]) -> None:
     if distinct < len(plain):
         seen: set[Label] = set()
         repeated = next(name for name in plain if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        counts = f"{amount(len(plain), 'row')}, {amount(distinct, 'group')}"
         raise InputError.duplicate(
             "labels",
-            f"holds group {shorten(repeated)} more than once ({len(plain):,} rows, {distinct:,} groups)",
+            f"holds group {shorten(repeated)} more than once ({counts})",
             "Give one row per group: pool the repeated ones, or name a further attribute that distinguishes them.",
         )
     for column in [keys.names] if isinstance(keys, Names) else zip(*keys, strict=True):

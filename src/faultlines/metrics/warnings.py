@@ -54,7 +54,7 @@ def warnings(
     if grouped.repeated is not None:
         column, each = grouped.repeated
         text = (
-            f"Rows are taken as independent, but {column} repeats in the first rows. If rows of one {column} depend on "
+            f"Rows are taken as independent, but {column} repeats. If rows of one {column} depend on "
             "each other, name it as unit."
         )
         yield RowWarning("no unit", text, {"column": column, "rows_each": each})

@@ -63,7 +63,7 @@ _ARMS = 6  # treatments whose overall effect is printed
 _SENTENCES = 6  # clusters described one by one
 _EFFECTS = 3  # of several effects measured together that are described
 _LISTED = 56  # characters of a list of groups
-_OVERLAP = 1.05  # sum of shares from which on it is said that they overlap
+_OVERLAP = 0.05  # of the variation that attributes share, from which on it is said
 _WORTH_NAMING = 0.05  # share of the variation from which on combinations are named
 _NOISE = 0.05  # p above which an attribute adds nothing that shows to the others
 _LINE = 112  # characters in a line of text output
@@ -659,7 +659,7 @@ def attribute_notes(c: Clustering) -> Iterator[Note]:
         yield from _untested_notes(c)
         return
     for names in equal_attributes(c.groups):
-        text = f"{formats.listed(names)} divide the groups in the same way."
+        text = f"The groups are divided by {formats.listed(names)} in the same way."
         yield Note("equal attributes", text, fields={"attributes": list(names)})
     nested = nested_attributes(c.groups)
     for finer, coarser in nested:
@@ -722,7 +722,9 @@ def _explained_texts(c: Clustering, finer: Set[str]) -> list[str]:
                 share += f" alone, {formats.share(row.share_beside)} beside the others"
             named.append(f"{name} {share} ({supported_p(c, math.log(row.pvalue))})")
         of_part = f" in {part}" if part else ""
-        overlap = " Shares overlap because the attributes are related." if sum(shares.values()) > _OVERLAP else ""
+        shared = sum(row.share - row.share_beside for row in shares if row.attribute not in finer)
+        is_shared = sum(shares.values()) > 1 + _OVERLAP and shared > _OVERLAP  # the first may be noise
+        overlap = " Shares overlap because the attributes are related." if is_shared else ""
         texts.append(f"Share of the variation between groups{of_part}: {', '.join(named)}.{overlap}")
     return texts
 

@@ -104,7 +104,7 @@ def _notes(result: ImpactRatios) -> Iterator[Note]:
     if result.repeated is not None:
         column, each = result.repeated
         text = (
-            f"Rows are taken as independent, but {column} repeats in the first rows. Give one row for each applicant, "
+            f"Rows are taken as independent, but {column} repeats. Give one row for each applicant, "
             "or use certify, whose metrics have units."
         )
         yield Note("no unit", text, "warning", {"column": column, "rows_each": each})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from faultlines.engines.frames import ColumnUse, engine_of, fetch, first_values, scan
+from faultlines.engines.frames import ColumnUse, count_values, engine_of, fetch, first_values, scan
 from faultlines.engines.protocol import factorize, to_floats, to_list
 from faultlines.errors import Argument, InputError, NoGroupsError, first_line, shorten
 from faultlines.estimates.labels import key_of, reading
@@ -142,7 +142,8 @@ _UNITS = (
     "applicant subject session prompt question query document conversation thread item"
 )
 _LOOKS_LIKE_UNITS = re.compile(rf"(.*[_\W])?(u|uu|gu)?id|.*[a-z]Id|({'|'.join(_UNITS.split())})s?", re.IGNORECASE)
-_LOOKED_AT = 2_048  # of the first rows
+_LOOKED_AT = 8_192  # of the first rows
+_COUNTED = 1_000_000  # of the first rows, in which values are counted that few of those looked at share
 _FEWEST = 30  # distinct values from which on a column is one of units and not an attribute
 _FEWEST_SORTED = 5  # the same where the first rows are sorted by it, and hold but some of its values
 _EACH = 1.05  # rows that each of them has on average, at the least
@@ -159,16 +160,20 @@ def find_repeated_column(data: object, rows: Rows, used: set[str]) -> RepeatedCo
     texts = [name for name in rows.present if isinstance(name, str)]  # of pandas, names may be numbers
     present = [name for name in texts if name not in used and _LOOKS_LIKE_UNITS.fullmatch(name)]
     names = [name for name in present if rows.present.count(name) == 1]
-    best = None
+    found, unsure = [], []
     for name, values in (first_values(data, names, _LOOKED_AT) if names else {}).items():
-        held = [value for value in to_list(values) if value is not None]
-        words = list(map(str, held))
+        words = [str(value) for value in to_list(values) if value is not None]
         distinct, runs = len(set(words)), 1 + sum(map(operator.ne, words, words[1:]))
         is_cut = len(words) == _LOOKED_AT and runs == distinct
-        if distinct >= (_FEWEST_SORTED if is_cut else _FEWEST) and len(held) > _EACH * distinct:
-            each = RepeatedColumn(name, len(held) / distinct)
-            best = each if best is None or each.rows_each > best.rows_each else best
-    return best
+        if distinct >= (_FEWEST_SORTED if is_cut else _FEWEST):
+            if len(words) > _EACH * distinct:
+                found.append(RepeatedColumn(name, len(words) / distinct))
+            elif len(words) > distinct:  # rows of a unit may stand far apart, in the order of time or in none
+                unsure.append(name)
+    for name, (all_of, different) in (count_values(data, unsure, _COUNTED) if unsure else {}).items():
+        if all_of > _EACH * different:
+            found.append(RepeatedColumn(name, all_of / different))
+    return max(found, key=lambda each: each.rows_each, default=None)
 
 
 def _group(rows: Rows, keys: Keys, requests: Sequence[Request], split: Split | None) -> list[list[Grouped]]:
