@@ -28,7 +28,6 @@ KNOWN: dict[str, tuple[float, str]] = {
     "giant and 24 of 30, Pareto, mean": (0.085, "variances of infinite fourth moments"),
     "normal, sd 1 or 10, 12 rows, mean, 40": (0.08, "two kinds of spread in groups of 12 rows"),
     "Atkinson near 1e6, 20": (0.085, "an index near its bound"),
-    "giant and 40 of 200, conversion 10%, lift": (0.085, "lifts of few events beside a giant group"),
     "balanced accuracy, rates differ, 60": (0.07, "two shares with few events"),
     "0 or 2 beside normal, 12–60 rows, 60": (0.07, "a mean far out has a small variance at the ends of a scale"),
     "graded answers, 20–60 rows, 60": (0.07, "a mean far out has a small variance at the ends of a scale"),

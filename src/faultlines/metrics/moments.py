@@ -811,9 +811,13 @@ def of_lift(m: Moments, *, ratio: bool, weighted: bool, covariate: bool) -> Meas
         together = likely.sum(axis=1) <= _BOTH_NEAR_ZERO * np.sqrt(of_mean.sum(axis=1))
         mark(reason, together, Reason(ReasonCode.MEAN_NEAR_ZERO, least=_BOTH_NEAR_ZERO, arm="both"))
         # Means that happen to be low would make their own logarithms look uncertain, so noise is taken off them too.
-        fourth = _fourth(arm, likely)
-        third = (_third(arm) - 3 * of_mean**2 / likely) / likely**3  # of the logarithms, to second order
-        measured = _finish(arm, np.log(treated / control), of_mean / likely**2, third @ _APART, fourth, reason)
+        fourth, third = _fourth(arm, likely), _third(arm) / likely**3
+        relative = of_mean / likely**2
+        # Logarithms of few events vary by more than the delta method says, here to second order; never by less, since
+        # third cumulants are estimated.
+        more = np.maximum(2.5 * relative**2 - third, 0.0) if _is_shared(m) else 0.0
+        third = third - 3 * relative**2
+        measured = _finish(arm, np.log(treated / control), relative + more, third @ _APART, fourth, reason)
         # The lift of all rows is a mean of lifts weighted by what they would have been under control.
         mass = arm.mass.sum(axis=1) * arm.plain[:, 0]
         return measured._replace(natural=treated / control - 1, by_arm=arm.plain, mass=mass)
