@@ -87,6 +87,16 @@ def test_a_mismatch_everywhere_is_not_that_of_the_country_where_it_is_worst() ->
         assert check.share == pytest.approx((counted.arm == check.arm).mean())
 
 
+def test_losses_that_cancel_are_those_of_a_country() -> None:
+    data = visits(4, 60_000, (0.5, 0.5))
+    half = data.country.str[1:].astype(int) < 10
+    lost = (data.arm == np.where(half, "B", "A")) & (np.random.default_rng(31).random(len(data)) < 0.2)
+    check = ratio(data[~lost], ["country", "browser"], shares={"A": 0.5, "B": 0.5})
+    assert check.is_mismatch
+    assert [name for name, _ in check.where] == ["country"]
+    assert abs(check.share - check.expected) > 0.04
+
+
 def test_a_loss_in_one_country_is_found_by_country_and_by_country_and_browser() -> None:
     data = visits(1, 60_000, (0.5, 0.5))
     remaining = data[~((data.country == "c3") & (data.arm == "B") & (data.user % 4 == 0))]

@@ -387,8 +387,9 @@ def compare_arms(
     log_p, chosen, worst = min(candidates, key=lambda candidate: candidate[0])
     if (
         chosen is not None
-        and candidates[0][1] is None
         and distinct is None
+        and candidates[0][1] is None
+        and candidates[0][0] < np.log(ALARM)
         and _is_everywhere(counts, chosen, expected)
     ):
         _, chosen, worst = candidates[0]
