@@ -17,7 +17,7 @@ from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, name_of, named_by, naming
 from faultlines.estimates.reasons import RowWarning
 from faultlines.guarantees.margins import equal_attributes, nested_attributes
-from faultlines.metrics.names import is_plural
+from faultlines.metrics.names import is_plural, traits_of
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.rows import dropped_notes, excluded_notes, level_notes, missing_attribute_notes
@@ -176,12 +176,15 @@ def p_and_alpha(c: Clustering) -> str:
 
 
 def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
-    """Which clusters differ and by how much: the outermost in each effect; nothing where none differ."""
+    """Which clusters differ and by how much: the outermost in each effect; nothing where none differ.
+
+    Those who are worse off by the nature of the metric come first; that they are is said where a reader said so.
+    """
     if not c.rejected or c.groups.estimates is None:
         return ""
+    first_sides = _sides(c, adverse)
     if c.additive:
-        side = adverse[0] if adverse else None
-        texts = [_term_sentence(c, term, side) for term in c.additive]
+        texts = [_term_sentence(c, term, first_sides[0]) for term in c.additive]
         return " ".join([f"The {formats.printable(c.groups.metric)} by{texts[0][2:]}", *texts[1:]])
     if (small := _small_cluster(c)) is not None:
         return _affected(c, small)
@@ -194,11 +197,18 @@ def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
         if len(parts) > 1 and not _is_apart(low.effects[i], high.effects[i]):
             alike.append(metric)
         else:
-            (harmful if side else neutral).append(_difference(c, i, metric, low, high, side))
+            (harmful if side else neutral).append(_difference(c, i, metric, low, high, first_sides[i]))
     neutral += [f"no difference is detectable in {formats.listed(alike)}"] if alike else []
     neutral += [f"{len(parts) - _EFFECTS} more effects are below"] if len(parts) > _EFFECTS else []
     first, rest = "; ".join(harmful), "; ".join(neutral)
     return " ".join([f"Worse off: {first}."] * bool(harmful) + [f"{rest[:1].upper()}{rest[1:]}."] * bool(neutral))
+
+
+def _sides(c: Clustering, adverse: AdverseSides) -> AdverseSides:
+    """The harmful direction of each effect: as it was said, else as the metric has it."""
+    known = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
+    own = [traits.adverse for traits in known] if len(known) == len(c.effect_names) else [None] * len(c.effect_names)
+    return tuple(side or mine for side, mine in zip(adverse or own, own, strict=True))
 
 
 def _is_apart(low: Effect, high: Effect) -> bool:
@@ -280,10 +290,9 @@ def _difference(c: Clustering, part: int, metric: str, low: Cluster, high: Clust
     # The distance that the data chose is exaggerated: where there is one effect, that of the groups named is shown.
     honest = shrunken_contrast(c) if len(c.effect_names) == 1 else None
     ends = honest or (low.effects[part].estimate, high.effects[part].estimate)
-    gap = _gap_with_ratio(c, part, *ends)
     if adverse == "low":
-        return f"the {metric} is {gap} lower for {texts[0]} than for {texts[1]}"
-    return f"the {metric} is {gap} higher for {texts[1]} than for {texts[0]}"
+        return f"the {metric} is {_gap_with_ratio(c, part, *ends)} lower for {texts[0]} than for {texts[1]}"
+    return f"the {metric} is {_gap_with_ratio(c, part, *ends[::-1])} higher for {texts[1]} than for {texts[0]}"
 
 
 def shrunken_contrast(c: Clustering) -> tuple[float, float] | None:
@@ -304,13 +313,14 @@ def difference_text(c: Clustering, part: int, size: float) -> str:
     return c.number_formats[part](size).removeprefix("+")
 
 
-def _gap_with_ratio(c: Clustering, part: int, low: float, high: float) -> str:
-    """How far apart two effects are; of amounts, in percent too."""
+def _gap_with_ratio(c: Clustering, part: int, effect: float, other: float) -> str:
+    """How far an effect is from another; of amounts, in percent of the other too."""
     estimates = c.groups.estimates
+    low, high = min(effect, other), max(effect, other)
     text = difference_text(c, part, high - low)
     is_percent = estimates is not None and estimates.scales[part].is_percent
     is_amount = c.readout is not None and c.readout.metric.arms is None and not is_percent
-    return f"{text} ({high / low - 1:.0%})" if is_amount and low > 0 and high < 10 * low else text
+    return f"{text} ({abs(effect / other - 1):.0%})" if is_amount and low > 0 and high < 10 * low else text
 
 
 def _size(c: Clustering, cluster: Cluster) -> str:
