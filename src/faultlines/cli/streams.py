@@ -92,7 +92,7 @@ def tell(words: str) -> None:
 
 
 def tell_inconclusive(words: str) -> None:
-    """The same of a gate that cannot tell, which says so once."""
+    """One line to stderr on a gate that is inconclusive; the word stands there once."""
     tell(words if words.lower().startswith("inconclusive") else f"inconclusive: {words}")
 
 
