@@ -61,8 +61,8 @@ def from_metric_frame(
         The estimates, one per group of the sensitive features.
 
     Raises:
-        InputError: If nothing says how sure the metric is, the metric is no share of what is counted, or the frame has
-            control features and no stratum is named.
+        InputError: If nothing says how sure the metric is, the metric is not a proportion of what is counted, or the
+            frame has control features and no stratum is named.
 
     Example:
         >>> import faultlines as fl

@@ -34,7 +34,7 @@ cdef bint _weights_fit(const double[:, ::1] weight, Py_ssize_t rows, Py_ssize_t 
 
 
 cdef double* _doubles(Py_ssize_t count) except NULL:
-    """Room for so many numbers, to be freed."""
+    """Room for `count` numbers, to be freed."""
     cdef double* room = <double*>malloc((count if count > 0 else 1) * sizeof(double))
     if room == NULL:
         raise MemoryError
@@ -42,7 +42,7 @@ cdef double* _doubles(Py_ssize_t count) except NULL:
 
 
 cdef int64_t* _integers(Py_ssize_t count) except NULL:
-    """Room for so many whole numbers, to be freed."""
+    """Room for `count` whole numbers, to be freed."""
     cdef int64_t* room = <int64_t*>malloc((count if count > 0 else 1) * sizeof(int64_t))
     if room == NULL:
         raise MemoryError

@@ -274,7 +274,7 @@ def is_plural(recipe: str) -> bool:
 def possible_ends(
     recipe: str, shown: FloatArray, lower: FloatArray, upper: FloatArray, n: FloatArray | None, tail: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of intervals within what a metric can be, and no surer than so many rows where it is at an end.
+    """Ends of intervals within what a metric can be, and no surer than its rows allow where it is at an end.
 
     An area under the curve is not above 1. Where it is 1 nothing varies, and of n rows without any error a share of
     1 − tail^(1/n) could still be one.

@@ -126,9 +126,9 @@ def _experiment_table(result: Collection, complete: bool) -> TextTable:
     rows = [_row(result, places[name]) for name in shown]
     header = [result.noun, "adjusted p", "clusters", "groups", "differs along", "overall"]
     # Attributes where several are crossed, and effects of treatments, where there are any.
-    kept = [i for i in range(len(header)) if i < 4 or any(row[i] for row in rows)]
-    rows = [[row[i] for i in kept] for row in rows] + _more(len(rejected) - len(shown), len(kept))
-    return TextTable([header[i] for i in kept], rows, {1, 2, 3})
+    columns = [i for i in range(len(header)) if i < 4 or any(row[i] for row in rows)]
+    rows = [[row[i] for i in columns] for row in rows] + _more(len(rejected) - len(shown), len(columns))
+    return TextTable([header[i] for i in columns], rows, {1, 2, 3})
 
 
 def _row(result: Collection, place: int) -> list[str]:
