@@ -218,8 +218,8 @@ CLUSTER_COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4
 GREY, INK = "#8A8A8A", "#333333"
 
 
-def chart(rows: Iterable[Mapping[str, Any]], title: str = "") -> Any:
-    """A chart of plain rows."""
+def chart(rows: Iterable[Mapping[str, Any]], title: str | list[str] = "") -> Any:
+    """A chart of plain rows; a title may have several lines."""
     return alt.Chart(alt.Data(values=[dict(row) for row in rows]), title=title)  # type: ignore[no-untyped-call]
 
 

@@ -345,6 +345,11 @@ BACK = {"level back": "levels of clusters", "plain back": "plain means of cluste
 BACK |= {"Holm came back": "groups, Holm", "p < 0.05 came back": "groups, uncorrected"}
 
 
+# The name of a case, what comes behind its last comma in a line of its own.
+_LAST = "lastindexof(datum.label, ', ')"
+_TWO_LINES = f"[slice(datum.label, 0, {_LAST} + 1), slice(datum.label, {_LAST} + 2)]"
+
+
 def figure(numbers: Numbers) -> Any:
     """How much of what was found came back."""
     rows = [
@@ -356,7 +361,12 @@ def figure(numbers: Numbers) -> Any:
     ]  # fmt: skip
     colours = ["#0072B2", "#56B4E9", "#E69F00", "#D55E00"]
     base = chart(rows, "how much of a difference found in one part came back in the other, ± 2 standard errors").encode(
-        y=alt.Y("case:N", title=None, sort=list(numbers["cases"]), axis=alt.Axis(labelLimit=400)),
+        y=alt.Y(
+            "case:N",
+            title=None,
+            sort=list(numbers["cases"]),
+            axis=alt.Axis(labelExpr=_TWO_LINES, labelLimit=300, minExtent=280),
+        ),
         yOffset=alt.YOffset("what:N", sort=list(BACK.values())),
         color=alt.Color("what:N", scale=alt.Scale(domain=list(BACK.values()), range=colours), title=None),
     )
@@ -366,7 +376,7 @@ def figure(numbers: Numbers) -> Any:
         hundred,
         base.mark_rule().encode(x=alt.X("low:Q", scale=shown, title="%"), x2="high:Q"),
         base.mark_point(filled=True, size=40, opacity=1).encode(x=alt.X("back:Q", scale=shown)),
-    ).properties(width=420, height={"step": 9})
+    ).properties(width=420, height={"step": 9}, padding={"left": 5, "top": 5, "right": 40, "bottom": 5})
 
 
 STUDY = Study("halves", measure, tables, facts, figure, FIELD, (ACS, COMPAS, HILLSTROM, TABLES))

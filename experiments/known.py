@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import altair as alt
@@ -170,6 +171,9 @@ def facts(numbers: Numbers) -> dict[str, str]:
     }
 
 
+_TITLE = 44  # characters of a line above a panel
+
+
 def figure(numbers: Numbers) -> Any:
     """The levels of clusters, case by case, in units of their own."""
     panels = []
@@ -178,7 +182,7 @@ def figure(numbers: Numbers) -> Any:
             {"level": c["level"], "low": c["ends"][0], "high": c["ends"][1], "cluster": i + 1, "groups": c["groups"]}
             for i, c in enumerate(finding["clusters"])
         ]
-        base = chart(rows, f"{finding['data']}: {finding['what']}").encode(
+        base = chart(rows, wrap(f"{finding['data']}: {finding['what']}", _TITLE)).encode(
             y=alt.Y("cluster:O", title="cluster"),
             color=alt.Color("cluster:O", scale=alt.Scale(domain=list(range(1, 7)), range=CLUSTER_COLOURS), legend=None),
         )
