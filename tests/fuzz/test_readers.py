@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import faultlines as fl
@@ -183,7 +183,11 @@ def metric_frames(draw: Any) -> Frame:
     for column in (values, counts, labels):
         if size and draw(st.integers(0, 3)) == 0:
             column[draw(st.integers(0, size - 1))] = draw(leaves | st.integers(-2, 300))
-    return Frame(values, counts, draw(st.sampled_from(["accuracy", "rate", "recall", "selection_rate"])), labels)
+    metric = draw(st.sampled_from(["accuracy", "rate", "recall", "selection_rate"]))
+    try:
+        return Frame(values, counts, metric, labels)
+    except UnicodeEncodeError:  # pandas holds no half characters in columns of text
+        reject()
 
 
 def read_metric_frame(data: Frame, folder: Path) -> Any:
