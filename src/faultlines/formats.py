@@ -51,7 +51,11 @@ def pvalue(log_p: float) -> str:
 
 def p_is(log_p: float) -> str:
     """The same as a statement: ``p = 0.031`` or ``p < 1e-10``."""
-    text = pvalue(log_p)
+    return p_statement(pvalue(log_p))
+
+
+def p_statement(text: str) -> str:
+    """A p that is written already as a statement."""
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 

@@ -53,7 +53,7 @@ from faultlines.estimates.estimates import Estimates, Excluded, plain
 from faultlines.estimates.labels import key_of, labels_of, margins_of, match, name_of, naming
 from faultlines.estimates.scales import LogRatio
 from faultlines.formats import members
-from faultlines.metrics.names import Traits, traits_of
+from faultlines.metrics.names import Traits, traits_by_effect
 from faultlines.metrics.variances import is_binary
 from faultlines.results.certificate import (
     ALL_PAIRS,
@@ -265,8 +265,7 @@ def checked_adverse(adverse: Any) -> None:
 
 def _traits(estimates: Estimates) -> tuple[Traits, ...]:
     """What is known of each effect."""
-    traits = traits_of(estimates.recipe)
-    return traits if len(traits) == estimates.dims else (Traits(),) * estimates.dims
+    return traits_by_effect(estimates.recipe, estimates.dims)
 
 
 def _sides(adverse: Any, estimates: Estimates) -> tuple[Adverse | None, ...]:

@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 from faultlines.core.comparison import AS_GOOD_AS_KNOWN, generator
 from faultlines.estimates.scales import ANSCOMBE
 from faultlines.metrics.moments import OwnCounts, OwnNoise
-from faultlines.metrics.names import traits_of
+from faultlines.metrics.names import traits_by_effect
 from faultlines.results.effects import of_others
 
 if TYPE_CHECKING:
@@ -570,10 +570,7 @@ def effects_of(estimates: Estimates, share: FloatArray, readout: Readout | None 
 
 def _extents(estimates: Estimates) -> list[tuple[float, float]]:
     """The lowest and the highest value of each effect, where these are known."""
-    traits = traits_of(estimates.recipe)
-    if len(traits) != estimates.dims:
-        return [(-np.inf, np.inf)] * estimates.dims
-    return [of_effect.extent for of_effect in traits]
+    return [of_effect.extent for of_effect in traits_by_effect(estimates.recipe, estimates.dims)]
 
 
 def _flat_rows(

@@ -18,7 +18,7 @@ from faultlines.errors import InputError
 from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import MISSING
 from faultlines.estimates.scales import Anscombe, LogRatio
-from faultlines.metrics.names import Traits, traits_of
+from faultlines.metrics.names import Traits, traits_by_effect
 from faultlines.metrics.table import METRICS
 from faultlines.results.effects import of_others
 from faultlines.rows.possible import PossibleCounts, can_be_filled, count_possible, range_values
@@ -225,8 +225,7 @@ def possible_shifts(groups: Groups, data: object, metric: Metric | None) -> Poss
     if estimates is None or readout is None or readout.missing is None:
         return None
     lost = np.array([group.dropped for group in readout.missing.of(estimates.keys)])
-    traits = traits_of(estimates.recipe)
-    traits = traits if len(traits) == estimates.dims else (Traits(),) * estimates.dims
+    traits = traits_by_effect(estimates.recipe, estimates.dims)
     is_bounded, values = all(np.isfinite(of_effect.span) for of_effect in traits), None
     weight = readout.metric.inputs.get("w")
     knows_weights = weight is None or weight.column not in readout.missing.by_column

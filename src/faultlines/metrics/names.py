@@ -250,11 +250,28 @@ def traits_of(recipe: str) -> tuple[Traits, ...]:
 
     The change of a metric between two models harms in the direction of the metric itself.
     """
+    parsed = parse_recipe(recipe)
+    return _traits(parsed) if parsed else ()
+
+
+def traits_by_effect(recipe: str, effects: int) -> tuple[Traits, ...]:
+    """The same for each of some effects; nothing of any of them where there is another number of them.
+
+    Args:
+        recipe: What `recipe_of` says of the metric.
+        effects: How many effects there are.
+    """
+    traits = traits_of(recipe)
+    return traits if len(traits) == effects else (Traits(),) * effects
+
+
+def parse_recipe(recipe: str) -> Mapping[str, Any]:
+    """What was called and with which arguments, by what `recipe_of` says of a metric; empty where that is not known."""
     try:
         parsed = json.loads(recipe)
     except ValueError:
-        return ()
-    return _traits(parsed) if isinstance(parsed, dict) else ()
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def is_plural(recipe: str) -> bool:
@@ -263,11 +280,7 @@ def is_plural(recipe: str) -> bool:
     Args:
         recipe: What `recipe_of` says of the metric. A metric that a user names is singular.
     """
-    try:
-        parsed = json.loads(recipe)
-    except ValueError:
-        return False
-    name = str(parsed.get("name")) if isinstance(parsed, dict) else ""
+    name = str(parse_recipe(recipe).get("name"))
     return name == joint.__name__ or (name in METRICS and METRICS[name].is_plural)
 
 

@@ -17,7 +17,7 @@ from faultlines.estimates.estimates import plain
 from faultlines.estimates.labels import key_of, name_of, named_by, naming
 from faultlines.estimates.reasons import RowWarning
 from faultlines.guarantees.margins import equal_attributes, nested_attributes
-from faultlines.metrics.names import is_plural, traits_of
+from faultlines.metrics.names import is_plural, traits_by_effect
 from faultlines.metrics.variances import MODERATED
 from faultlines.metrics.warnings import SampleRatio
 from faultlines.render.rows import dropped_notes, excluded_notes, level_notes, missing_attribute_notes
@@ -206,8 +206,8 @@ def contrast(c: Clustering, adverse: AdverseSides = ()) -> str:
 
 def _sides(c: Clustering, adverse: AdverseSides) -> AdverseSides:
     """The harmful direction of each effect: as it was said, else as the metric has it."""
-    known = () if c.groups.estimates is None else traits_of(c.groups.estimates.recipe)
-    own = [traits.adverse for traits in known] if len(known) == len(c.effect_names) else [None] * len(c.effect_names)
+    recipe = "" if c.groups.estimates is None else c.groups.estimates.recipe
+    own = [traits.adverse for traits in traits_by_effect(recipe, len(c.effect_names))]
     return tuple(side or mine for side, mine in zip(adverse or own, own, strict=True))
 
 

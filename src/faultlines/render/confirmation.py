@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
 from faultlines import formats
 from faultlines.estimates.labels import naming
+from faultlines.metrics.names import parse_recipe
 from faultlines.metrics.table import METRICS
 from faultlines.render.clustering import RATIO, mismatch_notes, other_notes
 from faultlines.render.rows import dropped_notes, missing_attribute_notes
@@ -109,11 +109,8 @@ def next_step(result: Confirmation) -> Note | None:
 
 def _known_options(result: Confirmation) -> dict[str, list[str]]:
     """The options of the metric of a model, which the saved clusters know; nothing of other metrics."""
-    try:
-        recipe = json.loads(result.estimates.recipe)
-    except ValueError:
-        return {}
-    name, arguments = (recipe.get("name"), recipe.get("arguments")) if isinstance(recipe, dict) else (None, None)
+    recipe = parse_recipe(result.estimates.recipe)
+    name, arguments = recipe.get("name"), recipe.get("arguments")
     if (
         not isinstance(name, str)
         or name not in METRICS

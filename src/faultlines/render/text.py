@@ -228,8 +228,7 @@ class GroupText(NamedTuple):
 
 def supported_p(c: Clustering, log_p: float) -> str:
     """A p as a statement, no smaller than the rows support: ``p < 0.001``."""
-    text = supported_pvalue(c, log_p)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
+    return formats.p_statement(supported_pvalue(c, log_p))
 
 
 def supported_pvalue(c: Clustering, log_p: float) -> str:

@@ -336,12 +336,9 @@ def _as_text(column: str, dtype: Any) -> Any:
     text = nw.col(column).cast(nw.String)
     if not dtype.is_decimal():
         return text
-    digits = nw.when(text.str.starts_with("-.")).then(text.str.slice(1)).otherwise(text)
-    return (
-        nw.when(text.str.starts_with("-."))
-        .then(nw.concat_str(nw.lit("-0"), digits))
-        .otherwise(nw.when(text.str.starts_with(".")).then(nw.concat_str(nw.lit("0"), digits)).otherwise(text))
-    )
+    positive = nw.when(text.str.starts_with(".")).then(nw.concat_str(nw.lit("0"), text)).otherwise(text)
+    negative = nw.concat_str(nw.lit("-0"), text.str.slice(1))
+    return nw.when(text.str.starts_with("-.")).then(negative).otherwise(positive)
 
 
 def key_value(column: str, dtype: Any) -> Any:
